@@ -1,0 +1,57 @@
+# Everything sets itself up in .venv/: a fresh machine needs only make and Python >= 3.10.
+PYTHON3 ?= python3
+PYTHON := .venv/bin/python
+PIP := $(PYTHON) -m pip --disable-pip-version-check install --quiet -c constraints.txt
+UNFINISHED := .venv/.unfinished
+RUN := .venv/.ready-to-run
+DEVELOP := .venv/.ready-to-develop
+CHECKED := src tests bench scripts
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help certify test lint types test-slow bench clean
+
+help:
+	@echo "make certify    certify the bundled network on the bundled images"
+	@echo "make test       linter, type checker and tests"
+	@echo "make test-slow  the tests that take minutes"
+	@echo "make bench      speed against the paper's procedure"
+	@echo "make clean      remove .venv/ and every cache"
+
+certify: $(RUN)
+	.venv/bin/relucert certify
+
+test: lint types
+	$(PYTHON) -m pytest -n auto --dist worksteal
+
+lint: $(DEVELOP)
+	$(PYTHON) -m ruff check $(CHECKED)
+	$(PYTHON) -m ruff format --check $(CHECKED)
+
+types: $(DEVELOP)
+	$(PYTHON) -m mypy $(CHECKED)
+
+test-slow: $(DEVELOP)
+	$(PYTHON) -m pytest -m slow
+
+bench: $(RUN)
+	$(PYTHON) -m bench.run
+
+# An interrupted set-up leaves the unfinished mark and no stamp, and the next one starts from an empty .venv/.
+$(RUN): pyproject.toml constraints.txt
+	@echo "setting up .venv/ (the first time takes a few minutes)"
+	@if [ -e $(UNFINISHED) ]; then rm -rf .venv; fi
+	@mkdir -p .venv && touch $(UNFINISHED)
+	$(PYTHON3) -m venv .venv
+	$(PIP) setuptools torch
+	$(PIP) --no-build-isolation -e .
+	@rm -f $(UNFINISHED) && touch $@
+
+$(DEVELOP): $(RUN)
+	@touch $(UNFINISHED) && rm -f $(RUN)
+	$(PIP) --no-build-isolation -e ".[dev]"
+	@rm -f $(UNFINISHED) && touch $(RUN) && touch $@
+
+clean:
+	rm -rf .venv build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find src tests bench scripts -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,41 @@
+"""relucert: within what distance can no perturbation change a ReLU network's decision?
+
+Names are imported when first used, so that `relucert --help` need not wait for PyTorch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Ball": "ball",
+    "Certificate": "answers",
+    "Network": "network",
+    "RelucertError": "errors",
+    "bounds": "api",
+    "certify": "api",
+    "certify_each": "api",
+    "load": "loading",
+    "save": "loading",
+}
+__all__ = ["__version__", *_HOMES]
+
+if TYPE_CHECKING:
+    from relucert.answers import Certificate as Certificate
+    from relucert.api import bounds as bounds
+    from relucert.api import certify as certify
+    from relucert.api import certify_each as certify_each
+    from relucert.ball import Ball as Ball
+    from relucert.errors import RelucertError as RelucertError
+    from relucert.loading import load as load
+    from relucert.loading import save as save
+    from relucert.network import Network as Network
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'relucert' has no attribute {name!r}")
+    value = getattr(import_module(f"relucert.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value

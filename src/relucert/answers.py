@@ -1,0 +1,47 @@
+"""What a question is answered with. A certified lower bound is a type of its own: nothing else can pose as one."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from enum import Enum
+from typing import Any
+
+
+class Rounding(str, Enum):
+    """How a radius was checked."""
+
+    RIGOROUS = "rigorous"  # in float64 with every rounding error bounded
+    FLOAT = "float"  # in plain floating point, rounding ignored: no proof
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """A radius within which no perturbation makes `target` (untargeted: any rival) catch up with `label`.
+
+    The claim is about the network in real arithmetic with its stored weights. It is proven if `proven`.
+    """
+
+    image: int
+    label: int
+    target: int | None
+    norm: float
+    method: str
+    arithmetic: Rounding
+    radius: float | None
+    reason: str | None
+    seconds: float
+    evaluations: int
+
+    @property
+    def proven(self) -> bool:
+        """Whether the radius is a certified lower bound, rounding included."""
+        return self.radius is not None and self.arithmetic is Rounding.RIGOROUS
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for JSON; absence is null, the norm a number or "inf"."""
+        row: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
+        row["arithmetic"] = self.arithmetic.value
+        row["norm"] = "inf" if math.isinf(self.norm) else self.norm
+        row["proven"] = self.proven
+        return row

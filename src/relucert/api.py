@@ -1,0 +1,215 @@
+"""The public calls: they check what came, put the question to a method, and build the answers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from relucert.answers import Certificate, Rounding
+from relucert.ball import Ball, Norm
+from relucert.bounding.backward import backward
+from relucert.bounding.forward import forward
+from relucert.bounding.method import find_method
+from relucert.bounding.relaxers import Interval, find_relaxer
+from relucert.errors import InputError
+from relucert.inputs import check_images, check_labels
+from relucert.loading import load
+from relucert.memory import batch_size
+from relucert.network import Network
+from relucert.property import Property, parse_target, rivals
+from relucert.radius import Found, Questions, Searcher
+from relucert.rigor import DOUBLE, RIGOROUS
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+ARITHMETICS = {Rounding.RIGOROUS: RIGOROUS, Rounding.FLOAT: DOUBLE}
+FORMS = {"forward": forward, "backward": backward}
+
+
+def certify(
+    network: Network | torch.nn.Module | str,
+    images: ArrayLike | Tensor,
+    labels: Sequence[int] | ArrayLike | Tensor | None = None,
+    **options: Any,
+) -> list[Certificate]:
+    """The certified radius of every image, in the images' order; the options are those of `certify_each`."""
+    return list(certify_each(network, images, labels, **options))
+
+
+def certify_each(
+    network: Network | torch.nn.Module | str,
+    images: ArrayLike | Tensor,
+    labels: Sequence[int] | ArrayLike | Tensor | None = None,
+    *,
+    norm: str | float | Norm = "inf",
+    method: str = "fast-lin",
+    target: str | int = "untargeted",
+    arithmetic: str = "rigorous",
+    tolerance: float = 1e-4,
+    memory: int = 2**30,
+    seed: int = 0,
+) -> Iterator[Certificate]:
+    """Certificates one by one as they are found, in the images' order (with target "all": an image's rivals in turn).
+
+    network: a Network, a torch.nn.Module, a file or a zoo name.
+    images: one row an image, in the network's own input range; labels: the network's predictions by default.
+    norm: "inf", "2", "1" or any number >= 1.
+    method: "fast-lin" or "interval".
+    target: "runner-up", "least-likely", "random" (drawn with `seed`), a class index, "all" or "untargeted".
+    arithmetic: "rigorous" (proven, rounding included) or "float" (rounding ignored: no proof).
+    tolerance: how far, relatively, a radius may stay below the largest the method can prove.
+    memory: how many bytes the bounds of one batch may take.
+
+    Everything is checked at the call; the work is done as answers are asked for.
+    """
+    known = load(network)
+    options = Options(
+        Norm.parse(norm), method, parse_target(target, known.classes), _rounding(arithmetic), tolerance, memory, seed
+    )
+    rows = check_images(images, known)
+    with torch.inference_mode():
+        scores = known.cast(torch.float64)(rows)
+    if not bool(torch.isfinite(scores).all()):
+        raise InputError("the network's scores overflow at these images")
+    return _Certifier(known, options).run(rows, _plan(scores, check_labels(labels, scores), options))
+
+
+def bounds(
+    network: Network | torch.nn.Module | str,
+    ball: Ball,
+    *,
+    method: str = "fast-lin",
+    form: str = "forward",
+    arithmetic: str = "rigorous",
+) -> list[Interval]:
+    """Two-sided bounds of every neuron: one Interval (batch, size) for each value before a ReLU, then the output.
+
+    form: "forward" (a zonotope carried from the input) or "backward" (the paper's recursion).
+    """
+    known = load(network)
+    if form not in FORMS:
+        raise InputError(f"unknown form {form!r}; known are {', '.join(FORMS)}")
+    if ball.centre.shape[1] != known.sizes[0]:
+        raise InputError(f"the ball has {ball.centre.shape[1]} coordinates, the network {known.sizes[0]}")
+    kind = ARITHMETICS[_rounding(arithmetic)]
+    with torch.inference_mode():
+        found = FORMS[form](known.cast(kind.dtype), ball.cast(kind.dtype), find_relaxer(method), kind, (known.output,))
+    return [found[value] for value in sorted(found)]
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to certify, checked when built; the meanings stand at `certify_each`."""
+
+    norm: Norm
+    method: str
+    target: str | int
+    arithmetic: Rounding
+    tolerance: float
+    memory: int
+    seed: int
+
+    def __post_init__(self) -> None:
+        find_method(self.method)
+        if not 1e-9 <= self.tolerance <= 0.5:
+            raise InputError(f"the tolerance must lie between 1e-9 and 0.5, not at {self.tolerance}")
+        if self.memory < 1:
+            raise InputError(f"the memory budget must be a positive number of bytes, not {self.memory}")
+
+
+@dataclass(frozen=True, eq=False)
+class _Question:
+    """One answer to give: about an image, its label and some rivals, or the reason why there is none."""
+
+    image: int
+    label: int
+    rivals: Tensor
+    refusal: str | None
+
+
+def _rounding(arithmetic: str) -> Rounding:
+    try:
+        return Rounding(arithmetic)
+    except ValueError:
+        known = ", ".join(kind.value for kind in Rounding)
+        raise InputError(f"unknown arithmetic {arithmetic!r}; known are {known}") from None
+
+
+def _plan(scores: Tensor, labels: Tensor, options: Options) -> list[_Question]:
+    """Every answer to give, in order."""
+    questions = []
+    against = rivals(options.target, scores, labels, options.seed)
+    for image, (label, predicted) in enumerate(zip(labels.tolist(), scores.argmax(1).tolist(), strict=True)):
+        groups = against[image].split(1) if options.target == "all" else (against[image],)
+        refusal = None
+        if predicted != label:
+            groups, refusal = groups[:1], f"misclassified: the network takes it for class {predicted}"
+        elif bool((against[image] < 0).any()):
+            refusal = "the target is the image's own label"
+        questions += [_Question(image, label, group, refusal) for group in groups]
+    return questions
+
+
+class _Certifier:
+    """Answers questions about one network, batch after batch."""
+
+    def __init__(self, network: Network, options: Options) -> None:
+        self.network, self.options = network, options
+        self.searcher = Searcher(
+            network, options.norm, find_method(options.method), ARITHMETICS[options.arithmetic], options.tolerance
+        )
+
+    def run(self, images: Tensor, questions: list[_Question]) -> Iterator[Certificate]:
+        step = batch_size(self.network, max(len(question.rivals) for question in questions), self.options.memory)
+        for first in range(0, len(questions), step):
+            yield from self._batch(images, questions[first : first + step])
+
+    def _batch(self, images: Tensor, questions: list[_Question]) -> list[Certificate]:
+        started = time.perf_counter()
+        asked = [question for question in questions if question.refusal is None]
+        ends, failure = self._search(images, asked)
+        seconds = (time.perf_counter() - started) / max(1, len(asked))
+        answers, numbers = [], iter(range(len(asked)))
+        for question in questions:
+            if question.refusal is not None:
+                answers.append(self._answer(question, None, question.refusal, 0.0))
+            else:
+                answers.append(self._answer(question, ends.get(next(numbers)), failure, seconds))
+        return answers
+
+    def _search(self, images: Tensor, asked: list[_Question]) -> tuple[dict[int, Found], str | None]:
+        """How each search ended, by its position; where the arithmetic broke down, the reason."""
+        if not asked:
+            return {}, None
+        labels = torch.tensor([question.label for question in asked])
+        prop = Property(labels, torch.stack([question.rivals for question in asked]))
+        centres = images[[question.image for question in asked]]
+        ends: dict[int, Found] = {}
+        try:
+            with torch.inference_mode():
+                for found in self.searcher.run(Questions(centres, prop)):
+                    ends[found.question] = found
+        except (RuntimeError, ArithmeticError, MemoryError) as error:
+            return ends, f"not certified: {type(error).__name__}: {str(error).splitlines()[0]}"
+        return ends, None
+
+    def _answer(self, question: _Question, found: Found | None, failure: str | None, seconds: float) -> Certificate:
+        radius, target, reason = None, None, failure
+        if found is not None:
+            radius, reason = found.radius, None
+            if radius is None:
+                reason = "not certified: the margin at the image itself could not be proven positive"
+            elif not found.closed:
+                reason = "the search ended before it reached its tolerance; a larger radius may hold"
+        if question.refusal is None and (len(question.rivals) == 1 or radius is not None):
+            target = int(question.rivals[found.weakest if found is not None else 0])
+        return Certificate(
+            question.image, question.label, target, self.options.norm.p, self.options.method,
+            self.options.arithmetic, radius, reason, seconds, found.evaluations if found is not None else 0,
+        )  # fmt: skip

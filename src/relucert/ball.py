@@ -1,0 +1,129 @@
+"""Norms and balls. No other file compares p."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from relucert.errors import InputError
+from relucert.rigor import Arithmetic
+
+SQUARED_TINY = 2.0**-500  # above the root of a million squares that underflow
+
+
+@dataclass(frozen=True)
+class Norm:
+    """The p-norm, p in [1, inf], with everything the library ever asks of it."""
+
+    p: float
+
+    def __post_init__(self) -> None:
+        if math.isnan(self.p) or self.p < 1:
+            raise InputError(f"a norm needs a number p >= 1 or 'inf', not {self.p}")
+
+    @classmethod
+    def parse(cls, given: str | float | Norm) -> Norm:
+        """From "inf", "2", 1.5 and the like."""
+        if isinstance(given, Norm):
+            return given
+        try:
+            return cls(float(given))
+        except (TypeError, ValueError):
+            raise InputError(f"a norm needs a number p >= 1 or 'inf', not {given!r}") from None
+
+    @property
+    def dual(self) -> float:
+        """q with 1/p + 1/q = 1."""
+        if math.isinf(self.p):
+            return 1.0
+        return math.inf if self.p == 1 else self.p / (self.p - 1)
+
+    def distance(self, points: Tensor, centre: Tensor) -> Tensor:
+        """The norm of the difference along the last dimension."""
+        return _length(points - centre, self.p, -1)
+
+    def dual_length(self, forms: Tensor, dim: int, arithmetic: Arithmetic) -> Tensor:
+        """The dual norm of linear forms along `dim`: the most each gains over the unit ball (an upper bound)."""
+        length = _length(forms, self.dual, dim)
+        if math.isinf(self.dual):
+            return length
+        # A power errs by a few units; so does q itself, which moves the norm by less than 100 units.
+        powers = 2 if self.dual in (1.0, 2.0) else 256
+        length = arithmetic.above(length, forms.shape[dim] + powers)
+        return length + SQUARED_TINY if arithmetic.rigorous else length
+
+    def sample(self, centre: Tensor, radius: float, count: int, generator: torch.Generator) -> Tensor:
+        """Points spread evenly in the ball around one centre: (count, size)."""
+        shape = (count, centre.numel())
+        if math.isinf(self.p):
+            offsets = torch.rand(shape, generator=generator, dtype=torch.float64) * 2 - 1
+        else:  # exponents of a generalised normal distribution, shortened by an exponential one
+            powers = torch._standard_gamma(torch.full(shape, 1 / self.p, dtype=torch.float64), generator=generator)
+            signs = torch.randint(0, 2, shape, generator=generator) * 2 - 1
+            last = torch.empty(count, 1, dtype=torch.float64).exponential_(generator=generator)
+            offsets = signs * (powers / (powers.sum(1, keepdim=True) + last)) ** (1 / self.p)
+        return centre.flatten().double() + radius * offsets
+
+    def __str__(self) -> str:
+        return f"{self.p:g}"
+
+
+@dataclass(frozen=True, eq=False)
+class Ball:
+    """A batch of balls: centre (batch, size), radius (batch,), one norm."""
+
+    centre: Tensor
+    radius: Tensor
+    norm: Norm
+
+    def __post_init__(self) -> None:
+        if self.centre.ndim != 2 or self.radius.shape != self.centre.shape[:1]:
+            raise InputError(
+                f"a ball needs centres (batch, size) and radii (batch,), "
+                f"not {tuple(self.centre.shape)} and {tuple(self.radius.shape)}"
+            )
+
+    @classmethod
+    def around(cls, centre: Tensor, radius: float | Tensor, norm: str | float | Norm) -> Ball:
+        """A checked ball around points given as (batch, ...); one radius for all, or one each."""
+        flat = centre.flatten(1).double()
+        radii = torch.as_tensor(radius, dtype=torch.float64).expand(len(flat))
+        if not bool(torch.isfinite(flat).all()):
+            raise InputError("the centre has NaN or infinite numbers")
+        if not bool((torch.isfinite(radii) & (radii >= 0)).all()):
+            raise InputError("a radius must be a finite number >= 0")
+        return cls(flat, radii, Norm.parse(norm))
+
+    def cast(self, dtype: torch.dtype) -> Ball:
+        return Ball(self.centre.to(dtype), self.radius.to(dtype), self.norm)
+
+    def blurred(self, share: float, arithmetic: Arithmetic) -> Ball:
+        """A ball that also covers what an error of this share of every term does to a form's value at the centre.
+
+        By Hoelder's inequality: the absolute terms sum to at most the form's dual length times the centre's length.
+        """
+        if not share:
+            return self
+        length = arithmetic.above(_length(self.centre, self.norm.p, 1), self.centre.shape[1] + 256) + SQUARED_TINY
+        return Ball(self.centre, arithmetic.above(self.radius + share * length, 2), self.norm)
+
+    def gain(self, forms: Tensor, dim: int, arithmetic: Arithmetic) -> Tensor:
+        """How much linear forms on the input, (batch or 1, ...) with coordinates along `dim`, can gain in the ball."""
+        length = self.norm.dual_length(forms, dim, arithmetic)
+        radius = self.radius.reshape(-1, *[1] * (length.ndim - 1))
+        return arithmetic.above(length * radius, 1)
+
+
+def _length(vectors: Tensor, p: float, dim: int) -> Tensor:
+    if p == 1:
+        return vectors.abs().sum(dim)
+    if p == 2:
+        return vectors.square().sum(dim).sqrt()
+    if math.isinf(p):
+        return vectors.abs().amax(dim)
+    largest = vectors.abs().amax(dim, keepdim=True)
+    scaled = torch.where(largest > 0, vectors.abs() / largest, torch.zeros_like(vectors))
+    return largest.squeeze(dim) * (scaled**p).sum(dim) ** (1 / p)

@@ -1,0 +1,148 @@
+"""The backward driver: linear forms on a value are pulled back to the input (the paper's own direction).
+
+A form `A z` is replaced, ReLU after ReLU, by a smaller one: where a coefficient is positive the neuron's lower
+line stands in for it, where it is negative the upper line. At the input the ball gives the minimum in closed form.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from relucert.ball import Ball
+from relucert.bounding.forward import INPUT, Bounds
+from relucert.bounding.relaxers import Interval, Relaxer
+from relucert.network import Affine, Network, Node
+from relucert.rigor import Arithmetic
+
+ROW_BYTES = 2**26  # how large one chunk of forms may get while every neuron of a layer is bounded
+
+
+def minimise(
+    network: Network, ball: Ball, forms: Tensor, value: int, bounds: Bounds, relaxer: Relaxer, arithmetic: Arithmetic
+) -> Tensor:
+    """Lower bounds of linear forms, (batch or 1, forms, size), on a value over the ball: (batch, forms).
+
+    `bounds` holds every neuron before the value. Network, ball and forms are in the arithmetic's dtype.
+    """
+    return _Pull(network, ball, bounds, relaxer, arithmetic).run(forms, value)
+
+
+def backward(network: Network, ball: Ball, relaxer: Relaxer, arithmetic: Arithmetic, wanted: tuple[int, ...]) -> Bounds:
+    """Bounds of every wanted value and of every neuron before it: the paper's Algorithm 1, layer after layer."""
+    bounds: Bounds = {}
+    needed = network.ancestors(wanted)
+    for value in sorted(set(network.rectified) & needed | set(wanted)):
+        size = network.sizes[value]
+        step = max(1, ROW_BYTES // (16 * max(network.sizes) * len(ball.radius)))
+        lower, upper = [], []
+        for first in range(0, size, step):
+            forms = ball.centre.new_zeros(1, min(step, size - first), size)
+            forms[0].diagonal(first).fill_(1)
+            lower.append(minimise(network, ball, forms, value, bounds, relaxer, arithmetic))
+            upper.append(-minimise(network, ball, -forms, value, bounds, relaxer, arithmetic))
+        bounds[value] = Interval(torch.cat(lower, 1), torch.cat(upper, 1))
+    return bounds
+
+
+@dataclass(eq=False)
+class _Pull:
+    """One pull-back. `constant - slack` is what the forms have gathered on the way, all (batch, forms)."""
+
+    network: Network
+    ball: Ball
+    bounds: Bounds
+    relaxer: Relaxer
+    arithmetic: Arithmetic
+
+    def run(self, forms: Tensor, value: int) -> Tensor:
+        self.constant = forms.new_zeros(len(self.ball.radius), forms.shape[1])
+        self.slack = torch.zeros_like(self.constant)
+        self.reach = self._reaches(value) if self.arithmetic.rigorous else {}
+        pending = {value: forms}
+        for current in range(value, INPUT, -1):
+            if current not in pending:
+                continue
+            node, form = self.network.nodes[current - 1], pending.pop(current)
+            if isinstance(node.operation, Affine):
+                pulled = self._through_affine(current, node, form)
+            else:
+                pulled = [self._through_relu(node.inputs[0], form)]
+            for source, part in zip(node.inputs, pulled, strict=True):
+                if source in pending:
+                    part = pending[source] + part
+                    self._lose(part, self.reach.get(source), 1)
+                pending[source] = part
+        return self._at_input(pending.get(INPUT))
+
+    def _through_affine(self, value: int, node: Node, form: Tensor) -> list[Tensor]:
+        operation, shape = node.operation, self.network.shapes[value]
+        assert isinstance(operation, Affine)
+        if operation.constant is not None:
+            self._gather(form @ operation.constant.expand(shape).flatten())
+        self._lose(form, self.reach.get(-value), max(operation.terms, form.shape[-1]) + 2)
+        parts = operation.transpose(form.unflatten(-1, shape))
+        return [
+            part.flatten(2) if len(self.network.shapes[source]) > 1 else part
+            for source, part in zip(node.inputs, parts, strict=True)
+        ]
+
+    def _through_relu(self, source: int, form: Tensor) -> Tensor:
+        lines = self.relaxer(self.bounds[source], self.arithmetic)
+        below, above = form.clamp(min=0), form.clamp(max=0)
+        self._gather((below @ lines.low[..., None] + above @ lines.high[..., None]).squeeze(-1))
+        self._lose(below, lines.low.abs(), form.shape[-1] + 2)
+        self._lose(above, lines.high.abs(), form.shape[-1] + 2)
+        pulled = below * lines.slope_below[:, None] + above * lines.slope_above[:, None]
+        self._lose(pulled, self.reach.get(source), 2)
+        return pulled
+
+    def _at_input(self, form: Tensor | None) -> Tensor:
+        if form is None:
+            return self.arithmetic.floor(self.constant - self.slack)
+        self._gather((form @ self.ball.centre[..., None]).squeeze(-1))
+        ball = self.ball.blurred(self.arithmetic.gamma(form.shape[-1] + 2), self.arithmetic)
+        loss = self.arithmetic.above(ball.gain(form, -1, self.arithmetic) + self.slack, 1)
+        return self.arithmetic.floor(self.constant - loss)
+
+    def _gather(self, amount: Tensor) -> None:
+        """Adds to the constant; the sum's own rounding goes to the slack."""
+        self.constant = self.constant + amount
+        if self.arithmetic.rigorous:
+            self.slack = self.slack + self.arithmetic.gamma(1) * self.constant.abs()
+
+    def _lose(self, form: Tensor, reach: Tensor | None, terms: int) -> None:
+        """Takes off what `terms` roundings of a form's coefficients may cost where the value is within `reach`."""
+        if self.arithmetic.rigorous:
+            assert reach is not None
+            cost = (form.abs() @ reach[..., None]).squeeze(-1)
+            cost = self.arithmetic.above(cost, form.shape[-1]) * self.arithmetic.gamma(terms)
+            self.slack = self.arithmetic.above(self.slack + cost, 4)
+
+    def _reaches(self, last: int) -> dict[int, Tensor]:
+        """Upper bounds of every value's size over the ball, (batch, size).
+
+        Under the value's negative index: the same for an affine value before the neurons' bounds sharpen it, the
+        sum of the absolute values of all terms that make it.
+        """
+        above = self.arithmetic.above
+        reach = {INPUT: above(self.ball.centre.abs() + self.ball.radius[:, None], 1)}
+        needed = self.network.ancestors((last,))
+        for value, node in self.network.steps():
+            if value not in needed:
+                continue
+            if isinstance(node.operation, Affine):
+                shapes = [self.network.shapes[source] for source in node.inputs]
+                parts = [reach[source].unflatten(-1, shape) for source, shape in zip(node.inputs, shapes, strict=True)]
+                total = node.operation.magnitude(*parts)
+                if node.operation.constant is not None:
+                    total = total + node.operation.constant.abs()
+                reach[-value] = reach[value] = above(total.flatten(1), 2 * node.operation.terms + 10)
+            else:
+                reach[value] = self.bounds[node.inputs[0]].upper.clamp(min=0)
+            if value in self.bounds:
+                lower, upper = self.bounds[value]
+                reach[value] = torch.minimum(reach[value], torch.maximum(-lower, upper))
+        return reach

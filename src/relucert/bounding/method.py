@@ -1,0 +1,56 @@
+"""A method, as the radius search sees it, and the table of those that exist."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from torch import Tensor
+
+from relucert.ball import Ball
+from relucert.bounding.backward import minimise
+from relucert.bounding.forward import Bounds, forward
+from relucert.bounding.relaxers import RELAXERS, Relaxer
+from relucert.errors import InputError
+from relucert.network import Network
+from relucert.property import Property
+from relucert.rigor import Arithmetic
+
+
+class Method(Protocol):
+    """Lower bounds of margins in two steps: the neurons of the hidden layers first (for all rivals at once, the
+    costly part), then the margins. Network and ball come in the arithmetic's dtype; with a rigorous arithmetic
+    every result must be proven."""
+
+    @property
+    def name(self) -> str: ...
+
+    def hidden(self, network: Network, ball: Ball, arithmetic: Arithmetic) -> Bounds:
+        """Bounds of every neuron before its ReLU."""
+
+    def margins(self, network: Network, ball: Ball, prop: Property, hidden: Bounds, arithmetic: Arithmetic) -> Tensor:
+        """Lower bounds of the property's margins: (batch, rows)."""
+
+
+@dataclass(frozen=True)
+class LinearMethod:
+    """Bounds by linear relaxation: hidden layers forward, the few rows of the margins backward."""
+
+    name: str
+    relaxer: Relaxer
+
+    def hidden(self, network: Network, ball: Ball, arithmetic: Arithmetic) -> Bounds:
+        return forward(network, ball, self.relaxer, arithmetic, network.rectified)
+
+    def margins(self, network: Network, ball: Ball, prop: Property, hidden: Bounds, arithmetic: Arithmetic) -> Tensor:
+        rows = prop.rows(network.classes, arithmetic.dtype)
+        return minimise(network, ball, rows, network.output, hidden, self.relaxer, arithmetic)
+
+
+_METHODS: dict[str, Method] = {name: LinearMethod(name, relaxer) for name, relaxer in RELAXERS.items()}
+
+
+def find_method(name: str) -> Method:
+    if name not in _METHODS:
+        raise InputError(f"unknown method {name!r}; known are {', '.join(_METHODS)}")
+    return _METHODS[name]

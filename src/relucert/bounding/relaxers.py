@@ -1,0 +1,58 @@
+"""How a ReLU is enclosed between two lines. A method of the linear family is a relaxer and nothing more."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from relucert.errors import InputError
+from relucert.rigor import Arithmetic
+
+
+class Interval(NamedTuple):
+    """Two-sided bounds of the neurons of one value: (batch, size) each."""
+
+    lower: Tensor
+    upper: Tensor
+
+
+class Relaxation(NamedTuple):
+    """Lines with `slope_below * z + low <= relu(z) <= slope_above * z + high`, a row a batch member."""
+
+    slope_below: Tensor
+    low: Tensor
+    slope_above: Tensor
+    high: Tensor
+
+
+Relaxer = Callable[[Interval, Arithmetic], Relaxation]
+
+
+def parallel(bounds: Interval, arithmetic: Arithmetic) -> Relaxation:
+    """Fast-Lin: both lines of an undecided neuron have the slope u / (u - l) (the paper's equation 1).
+
+    Any slope s in [0, 1] is sound with an offset of at least max(-s l, (1 - s) u): the slope's own rounding is
+    harmless.
+    """
+    lower, upper = bounds
+    decided = (lower >= 0) | (upper <= 0)
+    slope = torch.where(decided, (lower >= 0).to(lower.dtype), upper / (upper - lower)).clamp(0, 1)
+    reach = torch.maximum(-slope * lower, (1 - slope) * upper)
+    high = torch.where(decided, torch.zeros_like(slope), arithmetic.above(reach, 3))
+    return Relaxation(slope, torch.zeros_like(high), slope, high)
+
+
+def interval(bounds: Interval, arithmetic: Arithmetic) -> Relaxation:
+    """Interval bounds: every neuron's output is an interval of its own, unrelated to the input."""
+    flat = torch.zeros_like(bounds.lower)
+    return Relaxation(flat, bounds.lower.clamp(min=0), flat, bounds.upper.clamp(min=0))
+
+
+RELAXERS: dict[str, Relaxer] = {"fast-lin": parallel, "interval": interval}
+
+
+def find_relaxer(method: str) -> Relaxer:
+    if method not in RELAXERS:
+        raise InputError(f"no linear bounds by {method!r}; known are {', '.join(RELAXERS)}")
+    return RELAXERS[method]

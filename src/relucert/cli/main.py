@@ -1,0 +1,66 @@
+"""The command `relucert`: registers the sub-commands, and turns errors into one line and exit code 2."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+import relucert
+from relucert.cli import certify
+from relucert.errors import RelucertError
+
+COMMANDS = (certify,)
+WRONG, BROKEN_PIPE, INTERRUPTED = 2, 1, 130
+
+OUT_OF_MEMORY = "allocate memory"  # in the RuntimeError that PyTorch raises
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(WRONG, _line(f"{message} (see {self.prog} --help)"))
+
+
+def build_parser() -> Parser:
+    parser = Parser(
+        prog="relucert",
+        description="How far can an input move before a ReLU network may change its mind? Proven answers.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"relucert {relucert.__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for command in COMMANDS:
+        added = commands.add_parser(
+            command.NAME, help=command.HELP, description=command.DESCRIPTION, allow_abbrev=False
+        )
+        command.add_arguments(added)
+        added.set_defaults(run=command.run)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs a command; the result is the exit code."""
+    arguments = build_parser().parse_args(argv)
+    try:
+        code: int = arguments.run(arguments)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        sys.stderr.write("relucert: interrupted\n")
+        return INTERRUPTED
+    except BrokenPipeError:  # the reader of our output left: nobody to tell
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+    except (RelucertError, OSError, MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and OUT_OF_MEMORY not in str(error):
+            raise  # a fault of ours, not of the user
+        sys.stderr.write(_line(str(error) or "out of memory"))
+        return WRONG
+    return code
+
+
+def _line(message: str) -> str:
+    return f"relucert: error: {' '.join(message.split())}\n"

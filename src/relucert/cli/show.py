@@ -1,0 +1,99 @@
+"""What the user sees: a progress bar on standard error, tables and figures on standard output."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from relucert.answers import Certificate
+from relucert.report.summary import Summary, rounded_down
+
+PLAIN_WIDTH = 1000  # where no terminal says how wide a line may be
+NAME_WIDTH = 20
+
+
+class Screen:
+    """Colours and rules on a terminal; plain whole lines in a file or a pipe."""
+
+    def __init__(self, quiet: bool) -> None:
+        self._quiet = quiet
+        self._out = _console(stderr=False)
+        self._err = _console(stderr=True)
+
+    @contextmanager
+    def progress(self, title: str, total: int) -> Iterator[Callable[[int], None]]:
+        """A bar that vanishes at the end; yields how to say how many are done."""
+        bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=self._err,
+            transient=True,
+            disable=self._quiet or not self._err.is_terminal,
+        )
+        with bar:
+            task = bar.add_task(title, total=total)
+            yield lambda done: bar.update(task, completed=done)
+
+    def table(self, certificates: Sequence[Certificate], proven: bool) -> None:
+        """A row a certificate: image, label, rival, radius, and a remark, such as why a radius is missing."""
+        if self._quiet:
+            return
+        remarks = any(certificate.reason for certificate in certificates)
+        table = Table(box=box.SIMPLE_HEAD if self._out.is_terminal else None, pad_edge=False, header_style="bold")
+        for title in ("image", "label", "rival"):
+            table.add_column(title, justify="right", no_wrap=True)
+        table.add_column("certified radius" if proven else "radius (rounding ignored)", justify="left", no_wrap=True)
+        if remarks:
+            table.add_column("remark", overflow="fold")
+        for certificate in certificates:
+            table.add_row(*_cells(certificate), *([certificate.reason or ""] if remarks else []))
+        with self._out.capture() as captured:
+            self._out.print(table)
+        for line in captured.get().rstrip().splitlines():
+            self._out.out(line.rstrip(), highlight=False)
+        self._out.out("")
+
+    def line(self, name: str, text: str) -> None:
+        self._out.print(f"{name:<{NAME_WIDTH}}{text}", soft_wrap=True)
+
+    def summary(self, summary: Summary, radii: Sequence[float]) -> None:
+        """The counts, the mean radius, and how many images are left at some radii."""
+        if summary.correct is None:
+            self.line("clean accuracy", "unknown: without labels the network's own decisions are certified")
+        else:
+            self.line("clean accuracy", _share(summary.correct, summary.images))
+        ignored = "" if summary.proven else " (not certified: rounding ignored)"
+        if summary.mean is not None:
+            over = f"over the {len(summary.radii)} images that have one"
+            self.line("mean radius", f"{rounded_down(summary.mean)} {over}{ignored}")
+        name = "certified accuracy" if summary.proven else "accuracy"
+        for radius in radii:
+            self.line(name, f"{_share(summary.within(radius), summary.asked)} at radius {radius:g}{ignored}")
+
+    def complain(self, text: str) -> None:
+        self._err.print(f"relucert: {text}", soft_wrap=True)
+
+
+def _console(stderr: bool) -> Console:
+    console = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+    if not console.is_terminal:
+        console.width = PLAIN_WIDTH
+    return console
+
+
+def _cells(certificate: Certificate) -> tuple[str, str, str, str]:
+    rival = "-" if certificate.target is None else str(certificate.target)
+    radius = "-" if certificate.radius is None else rounded_down(certificate.radius)
+    return str(certificate.image), str(certificate.label), rival, radius
+
+
+def _share(count: int, total: int) -> str:
+    """Tenths of a percent, rounded down."""
+    return f"{1000 * count // total / 10:.1f} % ({count} of {total})" if total else "of no images"

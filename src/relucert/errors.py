@@ -1,0 +1,29 @@
+"""The errors a user can cause: one clear line each, all under `RelucertError`."""
+
+
+class RelucertError(Exception):
+    """Anything the user can mend; the command line prints it as one line and exits with 2."""
+
+
+class InputError(RelucertError, ValueError):
+    """Images, labels, radii or options that do not fit the network or the question."""
+
+
+class NetworkError(RelucertError, ValueError):
+    """A network that is inconsistent: shapes that do not fit, or weights that are not finite."""
+
+
+class LoadError(RelucertError, ValueError):
+    """A file or module that can't be read as a network."""
+
+
+class UnsupportedError(LoadError):
+    """Operators or attributes outside the supported set; the message names all of them."""
+
+
+class MismatchError(LoadError):
+    """An import whose outputs differ from those of its own runtime."""
+
+
+class BudgetError(RelucertError, MemoryError):
+    """Work on a single image that does not fit the memory budget."""

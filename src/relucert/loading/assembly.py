@@ -1,0 +1,183 @@
+"""A network while it is being put together: what every importer shares, whatever it reads.
+
+A foreign graph carries the batch as its first axis; ours does not. Everything here takes the foreign view of
+a constant or a shape, and refuses what would mix the images of a batch. No stored number is ever computed
+with: factors such as a Gemm's alpha become operations of their own, so in real arithmetic the map is exactly
+the stored one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import torch
+from torch import Tensor
+
+from relucert.errors import UnsupportedError
+from relucert.network import Add, Linear, Network, Node, Operation, Relu, Reshape, Scale, Shape, Shift
+
+Operand = int | Tensor
+"""What a foreign operator takes: the index of a value, or a constant."""
+
+PRECISIONS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
+
+class Assembly:
+    """Nodes appended one by one, with the shape of every value so far (without the batch)."""
+
+    def __init__(self, input_shape: Shape, batch: int) -> None:
+        self.shapes: list[Shape] = [input_shape]
+        self.batch = batch
+        self._nodes: list[Node] = []
+
+    def full_shape(self, value: int) -> Shape:
+        """The value's shape in the foreign graph: the batch first."""
+        return (self.batch, *self.shapes[value])
+
+    def gemm(
+        self, value: Operand, weight: Tensor, addend: Operand | None, alpha: float = 1.0, beta: float = 1.0
+    ) -> int:
+        """`alpha * weight @ x + beta * addend`; weight: (outputs, inputs)."""
+        index = _value(value)
+        if self.shapes[index] != (weight.shape[1],):
+            raise UnsupportedError(
+                f"a weight of shape {tuple(weight.shape)} on a value of shape {self.shapes[index]}; "
+                "a linear layer takes a flat value, so flatten it first"
+            )
+        stored = _stored(weight)
+        product = self._append(Linear(stored, stored.new_zeros(len(stored))), index)
+        scaled = self._scale(product, alpha)
+        return scaled if addend is None else self._sum(scaled, addend, beta)
+
+    def relu(self, value: Operand) -> int:
+        return self._append(Relu(), _value(value))
+
+    def maximum(self, left: Operand, right: Operand) -> int:
+        value, other = (right, left) if isinstance(left, Tensor) else (left, right)
+        if isinstance(value, Tensor) or not isinstance(other, Tensor) or bool(self._fit(other, value).any()):
+            raise UnsupportedError("only the maximum with 0 is a ReLU")
+        return self.relu(value)
+
+    def add(self, left: Operand, right: Operand, times: float = 1.0) -> int:
+        """`left + times * right`."""
+        if not isinstance(left, Tensor):
+            return self._sum(left, right, times)
+        return self._shift(self._scale(_value(right), times), left, 1.0)
+
+    def multiply(self, left: Operand, right: Operand) -> int:
+        value, factor = (right, left) if isinstance(left, Tensor) else (left, right)
+        if isinstance(value, Tensor) or not isinstance(factor, Tensor):
+            raise UnsupportedError("a product of two computed values")
+        return self._append(Scale(self._fit(factor, value), divide=False), value)
+
+    def divide(self, left: Operand, right: Operand) -> int:
+        if isinstance(left, Tensor) or not isinstance(right, Tensor):
+            raise UnsupportedError("division by a computed value")
+        return self._append(Scale(self._fit(right, left), divide=True), left)
+
+    def reshape(self, value: Operand, full_shape: Shape) -> int:
+        """The same numbers in the same order; `full_shape` has the batch first."""
+        index = _value(value)
+        if full_shape[:1] != (self.batch,):
+            raise UnsupportedError(f"{self.full_shape(index)} to {full_shape} changes the first axis, the batch")
+        before, after = self.shapes[index], full_shape[1:]
+        return index if before == after else self._append(Reshape(before, after), index)
+
+    def finish(self, output: int, name: str) -> Network:
+        """The network whose output is that value, without the nodes it does not need."""
+        nodes = _needed(_fused(_needed(self._nodes, output)))
+        return Network(self.shapes[0], tuple(nodes), name)
+
+    def _append(self, operation: Operation, *inputs: int) -> int:
+        self.shapes.append(operation.shape(*(self.shapes[source] for source in inputs)))
+        self._nodes.append(Node(operation, inputs))
+        return len(self._nodes)
+
+    def _scale(self, value: int, factor: float) -> int:
+        return value if factor == 1 else self._append(Scale(scalar(factor), divide=False), value)
+
+    def _sum(self, value: int, addend: Operand, times: float) -> int:
+        if isinstance(addend, Tensor):
+            return self._shift(value, addend, times)
+        if self.shapes[value] != self.shapes[addend]:
+            raise UnsupportedError(f"a sum of the shapes {self.shapes[value]} and {self.shapes[addend]}")
+        return self._append(Add(), value, self._scale(addend, times))
+
+    def _shift(self, value: int, offset: Tensor, times: float) -> int:
+        """`x + times * offset`; where that product might round, `(x / times + offset) * times`."""
+        fitted = self._fit(offset, value)
+        if times == 0:
+            return value
+        if abs(times) == 1:
+            return self._append(Shift(fitted if times == 1 else -fitted), value)
+        divided = self._append(Scale(scalar(times), divide=True), value)
+        return self._scale(self._append(Shift(fitted), divided), times)
+
+    def _fit(self, constant: Tensor, value: int) -> Tensor:
+        """The constant without its batch axis, if it then broadcasts to the value and keeps its shape."""
+        shape = self.shapes[value]
+        stored = _stored(constant)
+        if constant.ndim == len(shape) + 1 and len(constant) == 1:
+            stored = stored[0]
+        axes = zip(reversed(stored.shape), reversed(shape), strict=False)
+        if stored.ndim > len(shape) or any(own not in (1, other) for own, other in axes):
+            raise UnsupportedError(
+                f"a constant of shape {tuple(constant.shape)} on a value of shape {self.full_shape(value)}"
+            )
+        return stored
+
+
+def matrix(constant: Tensor) -> Tensor:
+    """The constant, if it can be a layer's weight."""
+    if constant.ndim != 2:
+        raise UnsupportedError(f"a product with a constant of shape {tuple(constant.shape)}")
+    return constant
+
+
+def scalar(number: float) -> Tensor:
+    """A number of the foreign graph itself: float64 holds it exactly, and no axis lets it widen a tensor."""
+    return torch.tensor(number, dtype=torch.float64)
+
+
+def _value(operand: Operand) -> int:
+    if isinstance(operand, Tensor):
+        raise UnsupportedError("a constant where a computed value is expected")
+    return operand
+
+
+def _stored(constant: Tensor) -> Tensor:
+    """A copy nobody else can change, in the precision it came in."""
+    if constant.dtype not in PRECISIONS:
+        raise UnsupportedError(f"a constant of type {constant.dtype}, not of a common floating-point type")
+    return constant.detach().clone(memory_format=torch.contiguous_format)
+
+
+def _needed(nodes: list[Node], output: int | None = None) -> list[Node]:
+    """The nodes that the output (the last value, if not given) depends on, renumbered."""
+    last = len(nodes) if output is None else output
+    needed = {last}
+    for value in range(last, 0, -1):
+        if value in needed:
+            needed.update(nodes[value - 1].inputs)
+    renumbered = {value: index for index, value in enumerate(sorted(needed | {0}))}
+    return [
+        Node(nodes[value - 1].operation, tuple(renumbered[source] for source in nodes[value - 1].inputs))
+        for value in sorted(needed - {0})
+    ]
+
+
+def _fused(nodes: list[Node]) -> list[Node]:
+    """Makes one layer of a linear layer without bias and the shift that alone follows it: nothing rounds."""
+    uses = Counter(source for node in nodes for source in node.inputs)
+    return [_fused_node(node, nodes, uses) for node in nodes]
+
+
+def _fused_node(node: Node, nodes: list[Node], uses: Counter[int]) -> Node:
+    shift, source = node.operation, node.inputs[0]
+    if not isinstance(shift, Shift) or source == 0 or uses[source] > 1:
+        return node
+    linear = nodes[source - 1].operation
+    if not isinstance(linear, Linear) or bool(linear.bias.any()) or shift.offset.dtype != linear.weight.dtype:
+        return node
+    bias = shift.offset.expand(len(linear.weight)).clone()
+    return Node(Linear(linear.weight, bias), nodes[source - 1].inputs)

@@ -1,0 +1,56 @@
+"""The check that an import is the network it was made from: both are run at the same random inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from relucert.errors import MismatchError
+from relucert.network import Network, Shape
+
+SCALES = (0.1, 1.0, 10.0)
+PER_SCALE = 5
+SAFETY = 8.0
+"""How many times the rounding error of our own evaluation the runtime may be away."""
+
+
+def compare(network: Network, run: Callable[[Tensor], Tensor], precision: torch.dtype, runtime: str) -> None:
+    """Raises MismatchError unless `run`, computing in `precision`, agrees with the network up to rounding."""
+    inputs = probes(network.input_shape).to(precision)
+    values = network.cast(torch.float64).values(inputs.double())
+    expected = run(inputs.clone()).double()
+    if expected.shape != values[-1].shape:
+        raise MismatchError(
+            f"{network.name}: {runtime} gives outputs of shape {tuple(expected.shape)}, "
+            f"the imported network {tuple(values[-1].shape)}"
+        )
+    difference = (values[-1] - expected).abs().amax(1)
+    allowed = _allowed(network, inputs, values)
+    if not bool((difference <= allowed).all()):
+        raise MismatchError(
+            f"{network.name}: the imported network differs from {runtime} by up to "
+            f"{difference.max().item():.3g} at random inputs, more than rounding explains; it is refused"
+        )
+
+
+def probes(shape: Shape) -> Tensor:
+    """Random inputs at several scales and one of zeros, always the same ones: (batch, *shape), float32."""
+    generator = torch.Generator().manual_seed(0)
+    drawn = [scale * torch.randn(PER_SCALE, *shape, generator=generator) for scale in SCALES]
+    return torch.cat([*drawn, torch.zeros(1, *shape)])
+
+
+def _allowed(network: Network, inputs: Tensor, values: list[Tensor]) -> Tensor:
+    """How far the runtime may be away at each input, in the precision of the inputs: (batch,).
+
+    A float32 evaluation shows how much this network amplifies rounding, relative to its largest value. No
+    worst-case bound would do: it grows with every layer until nothing is a mismatch any more.
+    """
+    largest = torch.cat(values, dim=1).abs().amax(1)
+    single = network.cast(torch.float32)(inputs.float()).double()
+    lost = (single - values[-1]).abs().amax(1) / largest.clamp(min=torch.finfo(torch.float64).tiny)
+    amplified = lost.max() / torch.finfo(torch.float32).eps * largest
+    own = torch.finfo(inputs.dtype)
+    return SAFETY * own.eps * (amplified + 2 * values[-1].abs().amax(1) + own.tiny)

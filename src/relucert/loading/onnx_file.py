@@ -1,0 +1,180 @@
+"""A network from an ONNX file: read with `onnx`, translated, and compared with onnxruntime."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import torch
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+from torch import Tensor
+
+from relucert.errors import InputError, LoadError, UnsupportedError
+from relucert.loading.assembly import Assembly, Operand
+from relucert.loading.compare import compare
+from relucert.loading.onnx_rules import MOVES, RULES, Call
+from relucert.loading.paths import check_file, one_line
+from relucert.loading.walk import Step, Walk
+from relucert.network import Network, Shape
+
+BATCH = 3
+"""How many images are assumed where the batch is free: onnxruntime is given another number."""
+
+OLDEST = 7
+"""The first operator set with today's broadcasting; onnxruntime starts there too."""
+
+DOMAINS = ("", "ai.onnx")
+
+_PRECISIONS: dict[int, torch.dtype] = {
+    TensorProto.FLOAT16: torch.float16,
+    TensorProto.FLOAT: torch.float32,
+    TensorProto.DOUBLE: torch.float64,
+}
+
+
+def load_onnx(path: Path, input_shape: Shape | None) -> Network:
+    """The network an ONNX file describes; its tensors keep their stored precision and values."""
+    model = _read(path)
+    source = _only_input(model.graph, path)
+    batch, shape = _input_shape(source, input_shape, path)
+    precision = source.type.tensor_type.elem_type
+    if precision not in _PRECISIONS:
+        raise UnsupportedError(f"{path}: inputs must be FLOAT16, FLOAT or DOUBLE, not of type {precision}")
+    walk = Walk(Assembly(shape, batch or BATCH))
+    walk.operands[source.name] = 0
+    _translate(walk, model, precision)
+    network = walk.finish(model.graph.output[0].name, path.stem)
+    compare(network, _runtime(model, path, batch), _PRECISIONS[precision], "onnxruntime")
+    return network
+
+
+def _read(path: Path) -> ModelProto:
+    check_file(path)
+    try:
+        model = onnx.load(path)
+        onnx.checker.check_model(model)
+    except (DecodeError, onnx.checker.ValidationError, OSError, ValueError) as error:
+        raise LoadError(f"{path} is no valid ONNX file, export it again: {one_line(error)}") from error
+    if _version(model) < OLDEST:
+        raise UnsupportedError(f"{path} uses operator set {_version(model)}; export it with {OLDEST} or later")
+    if model.graph.sparse_initializer:
+        raise UnsupportedError(f"{path} stores sparse tensors; export it with dense ones")
+    return model
+
+
+def _version(model: ModelProto) -> int:
+    return min((entry.version for entry in model.opset_import if entry.domain in DOMAINS), default=OLDEST)
+
+
+def _only_input(graph: GraphProto, path: Path) -> ValueInfoProto:
+    stored = {tensor.name for tensor in graph.initializer}
+    inputs: list[ValueInfoProto] = [entry for entry in graph.input if entry.name not in stored]
+    if len(inputs) != 1 or len(graph.output) != 1:
+        raise UnsupportedError(
+            f"{path} has the inputs {[entry.name for entry in inputs]} and the outputs "
+            f"{[entry.name for entry in graph.output]}; a network has one of each"
+        )
+    return inputs[0]
+
+
+def _input_shape(source: ValueInfoProto, given: Shape | None, path: Path) -> tuple[int | None, Shape]:
+    """The batch, None where it is free, and the shape of one image."""
+    axes = [axis.dim_value or None for axis in source.type.tensor_type.shape.dim]
+    if len(axes) < 2:
+        raise UnsupportedError(f"{path}: the input {source.name!r} needs the batch as first axis and one more")
+    batch, *found = axes
+    shown = f"({', '.join('?' if axis is None else str(axis) for axis in found)})"
+    if given is None:
+        shape = tuple(axis for axis in found if axis is not None)
+        if len(shape) != len(found):
+            raise InputError(f"{path} leaves the shape of its images open, {shown}; pass input_shape")
+        return batch, shape
+    filled = [size if axis is None else axis for axis, size in zip(found, given, strict=False)]
+    if len(given) != len(found) or filled != list(given):
+        raise InputError(f"{path} takes images of shape {shown}, not input_shape={given}")
+    return batch, given
+
+
+def _translate(walk: Walk, model: ModelProto, precision: int) -> None:
+    """Takes every node that the output depends on, in order."""
+    needed = {model.graph.output[0].name}
+    nodes = []
+    for node in reversed(model.graph.node):
+        if needed.intersection(node.output):
+            needed.update(node.input)
+            nodes.append(node)
+    for tensor in model.graph.initializer:
+        if tensor.name in needed:
+            walk.operands[tensor.name] = _tensor(numpy_helper.to_array(tensor))
+    for node in reversed(nodes):
+        walk.take(_step(walk, node, needed, _version(model), precision))
+
+
+def _step(walk: Walk, node: NodeProto, needed: set[str], version: int, precision: int) -> Step:
+    sources = tuple(source for source in node.input if source)
+    if node.domain not in DOMAINS:
+        return Step(f"{node.domain}.{node.op_type}", sources, node.output[0])
+    attributes = {entry.name: helper.get_attribute_value(entry) for entry in node.attribute}
+    move = (lambda: _moved(walk, node, version)) if node.op_type in MOVES else None
+    if node.op_type not in RULES:
+        return Step(node.op_type, sources, node.output[0], None, move)
+    rule = RULES[node.op_type]
+    flaws = [f"{name}={value}" for name, value in attributes.items() if not rule.accepts(name, value)]
+    flaws += [f"the use of its output {name!r}" for name in node.output[1:] if name in needed]
+
+    def translate() -> Operand:
+        inputs = tuple(walk.operands[source] if source else None for source in node.input)
+        return rule.translate(walk.assembly, Call(inputs, attributes, precision))
+
+    return Step(node.op_type, sources, node.output[0], translate, move, tuple(flaws))
+
+
+def _moved(walk: Walk, node: NodeProto, version: int) -> Tensor:
+    """The constant that a move of constants makes, by ONNX's own reference."""
+    feeds = {source: np.asarray(walk.operands[source]) for source in node.input if source}
+    inputs = [helper.make_empty_tensor_value_info(source) for source in feeds]
+    output = helper.make_empty_tensor_value_info(node.output[0])
+    # In a graph, for a node on its own would be taken for one of the newest operator set.
+    graph = helper.make_graph([node], "moved", inputs, [output])
+    try:
+        made = list(ReferenceEvaluator(graph, opsets={"": version}).run(None, feeds))
+    except Exception as error:
+        raise LoadError(f"the constant {node.output[0]!r} can't be made: {one_line(error)}") from error
+    return _tensor(np.asarray(made[0]))
+
+
+def _tensor(array: np.ndarray[Any, Any]) -> Tensor:
+    try:
+        return torch.from_numpy(array.copy())
+    except TypeError:
+        raise UnsupportedError(f"a constant of type {array.dtype}") from None
+
+
+def _runtime(model: ModelProto, path: Path, batch: int | None) -> Callable[[Tensor], Tensor]:
+    """onnxruntime on this model, for any count of images whatever batch the model is made for."""
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = 4
+    options.intra_op_num_threads = 1
+    name = _only_input(model.graph, path).name
+
+    def run(images: Tensor) -> Tensor:
+        count = batch or len(images)
+        padding = images.new_zeros(-len(images) % count, *images.shape[1:])
+        padded = torch.cat([images, padding]).numpy()
+        try:
+            session = onnxruntime.InferenceSession(
+                model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+            )
+            parts = [session.run(None, {name: part})[0] for part in np.split(padded, len(padded) // count)]
+        except Exception as error:
+            raise LoadError(f"{path} can't be checked, onnxruntime fails: {one_line(error)}") from error
+        return torch.from_numpy(np.concatenate(parts))[: len(images)]
+
+    return run

@@ -1,0 +1,151 @@
+"""Networks in safetensors files: the tensors as they are, the graph as JSON beside them.
+
+A tensor is named `{value}.{field}`, as in `1.weight`: the value its node makes (0 is the input) and the field
+of the operation. The metadata entry `relucert` holds
+`{"format": 1, "name": ..., "input_shape": [...], "nodes": [...]}`, each node
+`{"operation": "linear", "inputs": [0], "settings": {...}}`. Every other entry is free text about the network.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, get_origin, get_type_hints
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save as serialise
+from torch import Tensor
+
+from relucert.errors import InputError, LoadError
+from relucert.loading.assembly import PRECISIONS
+from relucert.loading.paths import check_file, one_line
+from relucert.network import Network, Node, Operation, find
+
+FORMAT = 1
+ENTRY = "relucert"
+
+
+def save_safetensors(network: Network, path: Path, about: Mapping[str, str]) -> None:
+    """Writes the network and the texts about it; the file appears complete or not at all."""
+    if ENTRY in about or not all(isinstance(text, str) for pair in about.items() for text in pair):
+        raise InputError(f"about must map strings to strings, and can't have the key {ENTRY!r}")
+    tensors = {
+        f"{value}.{field}": tensor.contiguous().clone()
+        for value, node in network.steps()
+        for field, tensor in node.operation.tensors().items()
+    }
+    content = serialise(tensors, {**about, ENTRY: json.dumps(_graph(network))})
+    try:
+        _replace(path, content)
+    except OSError as error:
+        raise InputError(f"{path} can't be written: {one_line(error)}") from error
+
+
+def load_safetensors(path: Path) -> Network:
+    """The network that `save_safetensors` wrote, named after the file."""
+    metadata, tensors = _read(path)
+    graph = _parse(metadata, path)
+    nodes = []
+    for value, entry in enumerate(graph["nodes"], start=1):
+        prefix = f"{value}."
+        own = {key.removeprefix(prefix): tensors.pop(key) for key in list(tensors) if key.startswith(prefix)}
+        nodes.append(_node(entry, own, f"{path}: node {value}"))
+    if tensors:
+        raise LoadError(f"{path}: no node has the tensors {sorted(tensors)}")
+    return Network(tuple(graph["input_shape"]), tuple(nodes), path.stem)
+
+
+def about(path: Path) -> dict[str, str]:
+    """The texts stored with the network."""
+    metadata, _ = _read(path)
+    _parse(metadata, path)
+    return {key: text for key, text in metadata.items() if key != ENTRY}
+
+
+def _graph(network: Network) -> dict[str, Any]:
+    nodes = [
+        {"operation": node.operation.name, "inputs": list(node.inputs), "settings": node.operation.settings()}
+        for node in network.nodes
+    ]
+    return {"format": FORMAT, "name": network.name, "input_shape": list(network.input_shape), "nodes": nodes}
+
+
+def _replace(path: Path, content: bytes) -> None:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        temporary.write_bytes(content)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _read(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
+    check_file(path)
+    try:
+        with safe_open(path, framework="pt") as file:
+            names = list(file.keys())
+            return file.metadata() or {}, {name: file.get_tensor(name).clone() for name in names}
+    except (SafetensorError, OSError) as error:
+        raise LoadError(f"{path} is no whole safetensors file, write it again: {one_line(error)}") from error
+
+
+def _parse(metadata: Mapping[str, str], path: Path) -> dict[str, Any]:
+    """The graph in the metadata, with the type of everything in it checked."""
+    if ENTRY not in metadata:
+        raise LoadError(
+            f"{path} has weights but no network: relucert.save writes the graph into the metadata entry "
+            f"{ENTRY!r} and names the tensors like 1.weight; load the torch.nn.Module and save it that way"
+        )
+    try:
+        graph = json.loads(metadata[ENTRY])
+    except (ValueError, RecursionError) as error:
+        raise LoadError(f"{path}: the metadata entry {ENTRY!r} is no JSON: {one_line(error)}") from error
+    if not isinstance(graph, dict) or graph.get("format") != FORMAT:
+        raise LoadError(f"{path}: expected a network in format {FORMAT}; it may come from a newer relucert")
+    if set(graph) != {"format", "name", "input_shape", "nodes"}:
+        raise LoadError(f"{path}: the network has the entries {sorted(graph)}")
+    if not isinstance(graph["name"], str) or not isinstance(graph["nodes"], list):
+        raise LoadError(f"{path}: the name must be a string and the nodes a list")
+    if not _numbers(graph["input_shape"]):
+        raise LoadError(f"{path}: the input_shape must be a list of counts, not {graph['input_shape']!r}")
+    return graph
+
+
+def _node(entry: object, tensors: dict[str, Tensor], where: str) -> Node:
+    if not isinstance(entry, dict) or set(entry) != {"operation", "inputs", "settings"}:
+        raise LoadError(f"{where} must have an operation, inputs and settings")
+    name, inputs, settings = entry["operation"], entry["inputs"], entry["settings"]
+    if not isinstance(name, str) or not isinstance(settings, dict) or not _numbers(inputs):
+        raise LoadError(f"{where} must have an operation's name, a list of inputs and a map of settings")
+    kind = find(name)
+    _check_fields(kind, tensors, settings, where)
+    return Node(kind.restore(tensors, settings), tuple(inputs))
+
+
+def _check_fields(
+    kind: type[Operation], tensors: Mapping[str, Tensor], settings: Mapping[str, Any], where: str
+) -> None:
+    """Every field must be stored on the side, and as the type, that the operation declares."""
+    hints = get_type_hints(kind)
+    declared = {field.name: hints[field.name] for field in fields(kind)}  # type: ignore[arg-type]
+    for name, hint in declared.items():
+        stored = tensors.get(name) if hint is Tensor else settings.get(name)
+        if not _fits(stored, hint):
+            raise LoadError(f"{where} ({kind.name}) must store {name} as {getattr(hint, '__name__', hint)}")
+    if len(tensors) + len(settings) != len(declared):
+        raise LoadError(f"{where} ({kind.name}) stores more than {sorted(declared)}")
+
+
+def _fits(stored: object, hint: object) -> bool:
+    if hint is Tensor:
+        return isinstance(stored, Tensor) and stored.dtype in PRECISIONS
+    if get_origin(hint) is tuple:
+        return _numbers(stored)
+    return type(stored) is hint
+
+
+def _numbers(stored: object) -> bool:
+    return isinstance(stored, list) and all(type(number) is int and number >= 0 for number in stored)

@@ -1,0 +1,37 @@
+"""How many questions to bound at once: by memory, not by a flag."""
+
+from __future__ import annotations
+
+from relucert.errors import BudgetError
+from relucert.network import Affine, Network
+
+COSY = 2**24  # bytes of coefficients beyond which a larger batch no longer speeds up the products
+CROWD = 512  # questions beyond which a larger batch no longer saves overhead
+
+
+def batch_size(network: Network, rows: int, budget: int) -> int:
+    """The most questions of `rows` margins each that fit the budget, or that are worth putting in one batch."""
+    blocks, forms = _block_bytes(network), 32 * rows * max(network.sizes)
+    need = blocks + forms
+    if need > budget:
+        raise BudgetError(
+            f"one image needs about {need / 2**20:.0f} MiB for its bounds, the memory budget is "
+            f"{budget / 2**20:.0f} MiB: raise it"
+        )
+    return max(1, min(budget // need, COSY // max(1, blocks), CROWD))
+
+
+def _block_bytes(network: Network) -> int:
+    """An estimate of what the forward driver's coefficients take for one question in float64, all undecided."""
+    symbols = [0]  # coefficients per neuron, at each value, that differ from image to image
+    largest = 0
+    needed = network.ancestors(network.rectified)
+    for value, node in network.steps():
+        incoming = max(symbols[source] for source in node.inputs)
+        if isinstance(node.operation, Affine):
+            symbols.append(incoming)
+            inside = sum(network.sizes[source] for source in node.inputs) + network.sizes[value]
+            largest = max(largest, incoming * inside * (value in needed))
+        else:
+            symbols.append((incoming or network.sizes[0]) + network.sizes[value])
+    return 8 * largest

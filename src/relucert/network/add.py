@@ -1,0 +1,40 @@
+"""The sum of two branches."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from relucert.errors import NetworkError
+from relucert.network.operation import Affine, Shape, register
+
+
+@register
+@dataclass(frozen=True, eq=False)
+class Add(Affine):
+    """`x + y` of two values of one shape: a residual connection."""
+
+    name: ClassVar[str] = "add"
+    arity: ClassVar[int] = 2
+
+    def shape(self, *inputs: Shape) -> Shape:
+        if inputs[0] != inputs[1]:
+            raise NetworkError(f"add: the branches have the shapes {inputs[0]} and {inputs[1]}")
+        return inputs[0]
+
+    def linear(self, *inputs: Tensor) -> Tensor:
+        return inputs[0] + inputs[1]
+
+    def magnitude(self, *inputs: Tensor) -> Tensor:
+        return self.linear(*inputs)
+
+    def transpose(self, coefficients: Tensor) -> tuple[Tensor, ...]:
+        return (coefficients, coefficients)
+
+    @property
+    def constant(self) -> None:
+        return None
+
+    @property
+    def terms(self) -> int:
+        return 2

@@ -1,0 +1,127 @@
+"""The network: an immutable graph of operations in topological order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from copy import copy
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+
+import torch
+from torch import Tensor
+
+from relucert.errors import NetworkError
+from relucert.network.operation import Operation, Shape
+from relucert.network.relu import Relu
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """An operation and the values it takes. Value 0 is the network's input, value i the result of node i - 1."""
+
+    operation: Operation
+    inputs: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """A piecewise linear map from an input of `input_shape` to a vector of class scores, the last node's value."""
+
+    input_shape: Shape
+    nodes: tuple[Node, ...]
+    name: str = "network"
+
+    def __post_init__(self) -> None:
+        if not self.input_shape or prod(self.input_shape) < 1:
+            raise NetworkError(f"an input of shape {self.input_shape} has no numbers")
+        for value, node in self.steps():
+            _check(value, node)
+        if len(self.shapes[-1]) != 1 or not self.nodes:
+            raise NetworkError(f"the output must be a vector of class scores, its shape is {self.shapes[-1]}")
+
+    @cached_property
+    def shapes(self) -> tuple[Shape, ...]:
+        """The shape of every value, without the batch."""
+        shapes = [self.input_shape]
+        for node in self.nodes:
+            shapes.append(node.operation.shape(*(shapes[source] for source in node.inputs)))
+        return tuple(shapes)
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """The count of numbers in every value."""
+        return tuple(prod(shape) for shape in self.shapes)
+
+    @property
+    def output(self) -> int:
+        """The index of the value that is the network's output."""
+        return len(self.nodes)
+
+    @property
+    def classes(self) -> int:
+        return self.sizes[-1]
+
+    @cached_property
+    def rectified(self) -> tuple[int, ...]:
+        """The values that feed a ReLU, in order: the neurons before their activation."""
+        return tuple(sorted({node.inputs[0] for node in self.nodes if isinstance(node.operation, Relu)}))
+
+    @cached_property
+    def relu_depths(self) -> tuple[int, ...]:
+        """For every value the most ReLUs on any path from the input to it."""
+        depth = [0]
+        for node in self.nodes:
+            below = max(depth[source] for source in node.inputs)
+            depth.append(below + isinstance(node.operation, Relu))
+        return tuple(depth)
+
+    @property
+    def parameters(self) -> int:
+        """How many numbers are stored."""
+        return sum(tensor.numel() for node in self.nodes for tensor in node.operation.tensors().values())
+
+    def steps(self) -> Iterator[tuple[int, Node]]:
+        """Every node with the index of the value it makes."""
+        return enumerate(self.nodes, start=1)
+
+    def cast(self, dtype: torch.dtype) -> Network:
+        """The same network with its tensors in another precision; nothing is left to check again."""
+        twin = copy(self)
+        nodes = tuple(Node(node.operation.cast(dtype), node.inputs) for node in self.nodes)
+        object.__setattr__(twin, "nodes", nodes)
+        return twin
+
+    def values(self, images: Tensor) -> list[Tensor]:
+        """Every value at these images, each flat: (batch, size)."""
+        values = [images.reshape(-1, *self.input_shape)]
+        for node in self.nodes:
+            values.append(node.operation.apply(*(values[source] for source in node.inputs)))
+        return [value.flatten(1) for value in values]
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """The class scores: (batch, classes), in the precision of the images and weights."""
+        return self.values(images)[-1]
+
+    def ancestors(self, wanted: tuple[int, ...]) -> set[int]:
+        """The values needed to compute the wanted ones, themselves included."""
+        needed = set(wanted)
+        for value, node in reversed(list(self.steps())):
+            if value in needed:
+                needed.update(node.inputs)
+        return needed
+
+    def describe(self) -> str:
+        """The layer sizes in one line, as in `784-20-10`."""
+        sizes = [self.sizes[0], *(self.sizes[value] for value in self.rectified), self.classes]
+        return "-".join(map(str, sizes))
+
+
+def _check(value: int, node: Node) -> None:
+    if len(node.inputs) != node.operation.arity or not all(0 <= source < value for source in node.inputs):
+        raise NetworkError(f"node {value} ({node.operation.name}) takes the values {node.inputs}")
+    for name, tensor in node.operation.tensors().items():
+        if not tensor.is_floating_point():
+            raise NetworkError(f"node {value} ({node.operation.name}): {name} is {tensor.dtype}, not floating point")
+        if not bool(torch.isfinite(tensor).all()):
+            raise NetworkError(f"node {value} ({node.operation.name}): {name} has NaN or infinite numbers")

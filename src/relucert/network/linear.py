@@ -1,0 +1,64 @@
+"""A fully connected layer."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from relucert.errors import NetworkError
+from relucert.network.operation import Affine, Shape, Units, register
+
+
+@register
+@dataclass(frozen=True, eq=False)
+class Linear(Affine):
+    """`weight @ x + bias`; weight: (outputs, inputs), a row an output neuron; bias: (outputs,)."""
+
+    name: ClassVar[str] = "linear"
+    weight: Tensor
+    bias: Tensor
+
+    def shape(self, *inputs: Shape) -> Shape:
+        if self.weight.ndim != 2 or self.bias.shape != self.weight.shape[:1]:
+            raise NetworkError(
+                f"linear: a weight of shape {tuple(self.weight.shape)} and a bias of {tuple(self.bias.shape)}"
+            )
+        outputs, expected = self.weight.shape
+        if inputs != ((expected,),):
+            raise NetworkError(f"linear: expected a flat input of {expected}, got shape {inputs[0]}")
+        return (outputs,)
+
+    def linear(self, *inputs: Tensor) -> Tensor:
+        return functional.linear(inputs[0], self.weight)
+
+    def magnitude(self, *inputs: Tensor) -> Tensor:
+        # Cauchy and Schwarz: a row's length times the input's. The offset is above what squaring may lose to underflow.
+        length = inputs[0].square().sum(-1, keepdim=True).sqrt() + 2.0**-500
+        return length * self._row_lengths
+
+    def transpose(self, coefficients: Tensor) -> tuple[Tensor, ...]:
+        return (coefficients @ self.weight,)
+
+    @cached_property
+    def _row_lengths(self) -> Tensor:
+        return self.weight.square().sum(1).sqrt() + 2.0**-500
+
+    @property
+    def constant(self) -> Tensor:
+        return self.bias
+
+    @property
+    def terms(self) -> int:
+        return max(self.weight.shape)
+
+    def spread(self, units: Units, shape: Shape, dtype: torch.dtype) -> Tensor:
+        return units.spread(self.weight.T)
+
+    def total(self, units: Units, shape: Shape, dtype: torch.dtype) -> Tensor:
+        return functional.linear(units.reach(shape[0], dtype), self.weight.abs())
+
+    def restrict(self, support: Tensor) -> "Linear":
+        return Linear(self.weight.index_select(1, support), self.bias)

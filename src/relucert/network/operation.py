@@ -1,0 +1,156 @@
+"""What an operation is: the contract every file of this folder fulfils, and the registry that finds it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from math import prod
+from typing import Any, ClassVar, TypeVar
+
+import torch
+from torch import Tensor
+from typing_extensions import Self
+
+from relucert.errors import NetworkError, UnsupportedError
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Units:
+    """Linear forms that each touch one coordinate: a diagonal matrix that is not written out.
+
+    indices: (m,) flat positions in ascending order, None for all of them; scale: (batch or 1, m), None for ones.
+    """
+
+    indices: Tensor | None
+    scale: Tensor | None
+
+    def spread(self, lines: Tensor) -> Tensor:
+        """Vectors, one a position, (positions, ...), as rows times their scale: (batch or 1, m, ...)."""
+        chosen = lines if self.indices is None else lines[self.indices]
+        if self.scale is None:
+            return chosen[None]
+        return chosen * self.scale.reshape(*self.scale.shape, *[1] * (lines.ndim - 1))
+
+    def reach(self, size: int, dtype: torch.dtype) -> Tensor:
+        """The absolute values on the diagonal: (batch or 1, size)."""
+        scale = torch.ones(1, size, dtype=dtype) if self.scale is None else self.scale.abs()
+        if self.indices is None:
+            return scale
+        return scale.new_zeros(len(scale), size).index_copy_(1, self.indices, scale)
+
+    def dense(self, size: int, dtype: torch.dtype) -> Tensor:
+        """The same forms as rows: (batch or 1, m, size)."""
+        return self.spread(torch.eye(size, dtype=dtype))
+
+
+class Operation(ABC):
+    """A node's computation. Subclasses are frozen dataclasses whose fields are all there is to store."""
+
+    name: ClassVar[str]
+    arity: ClassVar[int] = 1
+
+    @abstractmethod
+    def shape(self, *inputs: Shape) -> Shape:
+        """The output's shape without the batch; raises NetworkError where the inputs do not fit."""
+
+    @abstractmethod
+    def apply(self, *inputs: Tensor) -> Tensor:
+        """The value at inputs of shape (..., *input shape)."""
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The stored values, exactly."""
+        return {name: value for name, value in _fields(self).items() if isinstance(value, Tensor)}
+
+    def settings(self) -> dict[str, Any]:
+        """Everything stored that is not a tensor, ready for JSON."""
+        return {name: value for name, value in _fields(self).items() if not isinstance(value, Tensor)}
+
+    @classmethod
+    def restore(cls, tensors: Mapping[str, Tensor], settings: Mapping[str, Any]) -> Self:
+        """The inverse of `tensors` and `settings`."""
+        expected = {field.name for field in fields(cls)}  # type: ignore[arg-type]
+        given = set(tensors) | set(settings)
+        if given != expected:
+            raise NetworkError(f"{cls.name} has the fields {sorted(expected)}, but {sorted(given)} are stored")
+        frozen = {name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()}
+        return cls(**tensors, **frozen)
+
+    def cast(self, dtype: torch.dtype) -> Self:
+        """The same operation with its tensors in another precision."""
+        return replace(self, **{name: value.to(dtype) for name, value in self.tensors().items()})  # type: ignore[type-var]
+
+
+class Affine(Operation):
+    """An operation that is a linear map plus a constant. All maps act on trailing shapes, behind any batch."""
+
+    @abstractmethod
+    def linear(self, *inputs: Tensor) -> Tensor:
+        """The map without its constant."""
+
+    @abstractmethod
+    def magnitude(self, *inputs: Tensor) -> Tensor:
+        """What the map with every coefficient's absolute value makes of non-negative inputs, or a bit more.
+
+        Only rounding errors are bounded with it, in float64, so it may be loose; its own rounding is the caller's
+        to cover, 2 * terms + 8 factors of it.
+        """
+
+    @abstractmethod
+    def transpose(self, coefficients: Tensor) -> tuple[Tensor, ...]:
+        """Pulls linear forms on the output back to each input: (..., *output) to (..., *input)."""
+
+    @property
+    @abstractmethod
+    def constant(self) -> Tensor | None:
+        """The constant, broadcastable to the output's shape; None for zero."""
+
+    @property
+    @abstractmethod
+    def terms(self) -> int:
+        """The most products that `linear` or `transpose` sum for one number."""
+
+    def apply(self, *inputs: Tensor) -> Tensor:
+        value = self.linear(*inputs)
+        return value if self.constant is None else value + self.constant
+
+    def spread(self, units: Units, shape: Shape, dtype: torch.dtype) -> Units | Tensor:
+        """`linear` of unit forms on an input of this shape: units again, or rows (batch or 1, m, *output)."""
+        return self.linear(units.dense(prod(shape), dtype).unflatten(-1, shape))
+
+    def total(self, units: Units, shape: Shape, dtype: torch.dtype) -> Tensor:
+        """The sum of the absolute values of the rows of `spread`: (batch or 1, *output)."""
+        rows = self.spread(units, shape, dtype)
+        if isinstance(rows, Units):
+            reach = rows.reach(prod(shape), dtype)
+            return reach.reshape(len(reach), *self.shape(shape))
+        return rows.abs().sum(1)
+
+    def restrict(self, support: Tensor) -> Affine | None:
+        """The same map of the flat input coordinates in `support` alone; None where it has no compact form."""
+        return None
+
+
+_REGISTRY: dict[str, type[Operation]] = {}
+_Registered = TypeVar("_Registered", bound=type[Operation])
+
+
+def register(operation: _Registered) -> _Registered:
+    """Class decorator: makes an operation known under its name."""
+    if operation.name in _REGISTRY:
+        raise NetworkError(f"an operation named {operation.name!r} exists already")
+    _REGISTRY[operation.name] = operation
+    return operation
+
+
+def find(name: str) -> type[Operation]:
+    """The operation of that name; unknown means refused."""
+    if name not in _REGISTRY:
+        raise UnsupportedError(f"unknown operation {name!r}; known are {', '.join(sorted(_REGISTRY))}")
+    return _REGISTRY[name]
+
+
+def _fields(operation: Operation) -> dict[str, Any]:
+    return {field.name: getattr(operation, field.name) for field in fields(operation)}  # type: ignore[arg-type]

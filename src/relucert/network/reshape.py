@@ -1,0 +1,48 @@
+"""Flatten, reshape and every other change of shape that keeps the order of the coordinates."""
+
+from dataclasses import dataclass
+from math import prod
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from relucert.errors import NetworkError
+from relucert.network.operation import Affine, Shape, Units, register
+
+
+@register
+@dataclass(frozen=True, eq=False)
+class Reshape(Affine):
+    """The same numbers in the same order, from the shape `before` to the shape `after` (both without the batch)."""
+
+    name: ClassVar[str] = "reshape"
+    before: Shape
+    after: Shape
+
+    def shape(self, *inputs: Shape) -> Shape:
+        if inputs[0] != self.before or prod(self.before) != prod(self.after):
+            raise NetworkError(f"reshape: {inputs[0]} can't become {self.after} (made for {self.before})")
+        return self.after
+
+    def linear(self, *inputs: Tensor) -> Tensor:
+        batch = inputs[0].shape[: inputs[0].ndim - len(self.before)]
+        return inputs[0].reshape(batch + self.after)
+
+    def magnitude(self, *inputs: Tensor) -> Tensor:
+        return self.linear(*inputs)
+
+    def transpose(self, coefficients: Tensor) -> tuple[Tensor, ...]:
+        batch = coefficients.shape[: coefficients.ndim - len(self.after)]
+        return (coefficients.reshape(batch + self.before),)
+
+    @property
+    def constant(self) -> None:
+        return None
+
+    @property
+    def terms(self) -> int:
+        return 0
+
+    def spread(self, units: Units, shape: Shape, dtype: torch.dtype) -> Units:
+        return units

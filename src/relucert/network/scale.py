@@ -1,0 +1,60 @@
+"""Multiplication or division by constants, as in input normalisation."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from relucert.errors import NetworkError
+from relucert.network.operation import Affine, Shape, Units, register
+
+
+@register
+@dataclass(frozen=True, eq=False)
+class Scale(Affine):
+    """`x * factor`, or `x / factor` where `divide`: a stored divisor is never replaced by its rounded inverse."""
+
+    name: ClassVar[str] = "scale"
+    factor: Tensor
+    divide: bool
+
+    def shape(self, *inputs: Shape) -> Shape:
+        if self.divide and bool((self.factor == 0).any()):
+            raise NetworkError("scale: division by zero")
+        return broadcast_shape(self.name, self.factor, inputs[0])
+
+    def linear(self, *inputs: Tensor) -> Tensor:
+        return inputs[0] / self.factor if self.divide else inputs[0] * self.factor
+
+    def magnitude(self, *inputs: Tensor) -> Tensor:
+        return Scale(self.factor.abs(), self.divide).linear(*inputs)
+
+    def transpose(self, coefficients: Tensor) -> tuple[Tensor, ...]:
+        return (self.linear(coefficients),)
+
+    @property
+    def constant(self) -> None:
+        return None
+
+    @property
+    def terms(self) -> int:
+        return 1
+
+    def spread(self, units: Units, shape: Shape, dtype: torch.dtype) -> Units:
+        factor = self.factor.expand(shape).flatten()
+        if units.indices is not None:
+            factor = factor[units.indices]
+        scale = factor.new_ones(1) if units.scale is None else units.scale
+        return Units(units.indices, Scale(factor, self.divide).linear(scale).reshape(-1, len(factor)))
+
+
+def broadcast_shape(name: str, constant: Tensor, shape: Shape) -> Shape:
+    """`shape`, if the constant broadcasts to it without changing it."""
+    try:
+        joint = tuple(torch.broadcast_shapes(constant.shape, shape))
+    except RuntimeError:
+        joint = ()
+    if joint != shape:
+        raise NetworkError(f"{name}: a constant of shape {tuple(constant.shape)} does not fit a value of {shape}")
+    return shape

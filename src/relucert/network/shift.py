@@ -1,0 +1,42 @@
+"""Addition of constants, as in input normalisation or a bias on its own."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from relucert.network.operation import Affine, Shape, Units, register
+from relucert.network.scale import broadcast_shape
+
+
+@register
+@dataclass(frozen=True, eq=False)
+class Shift(Affine):
+    """`x + offset`."""
+
+    name: ClassVar[str] = "shift"
+    offset: Tensor
+
+    def shape(self, *inputs: Shape) -> Shape:
+        return broadcast_shape(self.name, self.offset, inputs[0])
+
+    def linear(self, *inputs: Tensor) -> Tensor:
+        return inputs[0]
+
+    def magnitude(self, *inputs: Tensor) -> Tensor:
+        return inputs[0]
+
+    def transpose(self, coefficients: Tensor) -> tuple[Tensor, ...]:
+        return (coefficients,)
+
+    @property
+    def constant(self) -> Tensor:
+        return self.offset
+
+    @property
+    def terms(self) -> int:
+        return 0
+
+    def spread(self, units: Units, shape: Shape, dtype: torch.dtype) -> Units:
+        return units

@@ -1,0 +1,264 @@
+"""The one radius search: the largest radius at which a method proves every margin of a property positive.
+
+Evaluating a method is costly, so few evaluations are spent. Each yields the bounds of every hidden neuron at one
+radius; between radii they are interpolated neuron by neuron, and the method's cheap last step turns them into
+a predicted margin, whose root is the radius to try next. Predictions only choose where to look: the answer is a
+radius that passed, checked in the arithmetic asked for, and the search closes even where predictions are wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from relucert.ball import Ball, Norm
+from relucert.bounding.forward import Bounds
+from relucert.bounding.method import Method
+from relucert.bounding.relaxers import Interval
+from relucert.network import Network
+from relucert.prediction import Curve, Knots
+from relucert.property import Property
+from relucert.rigor import DOUBLE, FLOAT, Arithmetic
+
+MAX_ROUNDS = 60
+LIMIT = 1e12  # no radius above is looked for, nor one below its inverse
+SECTIONS = 4  # radii at which a margin is predicted at once
+SECTIONINGS = 3
+ROWS = 2  # margins that a prediction looks at: those that were the least
+FIRST_SHARE = 0.5  # of the first-order radius, per layer of ReLUs: where to look first
+GROWTH = 0.4  # how much faster than linearly the bounds are guessed to grow, for each layer of ReLUs before
+FLOAT_NOISE = 2e-6  # relative radius that float32's rounding may move
+
+
+@dataclass(frozen=True)
+class Found:
+    """The end of one search. radius: the largest that passed (None: none did); weakest: its least margin's row."""
+
+    question: int
+    radius: float | None
+    weakest: int
+    evaluations: int
+    closed: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Questions:
+    """A batch of searches: a centre (batch, size) in float64 and a property each."""
+
+    centres: Tensor
+    prop: Property
+
+    def select(self, chosen: Tensor) -> Questions:
+        return Questions(self.centres[chosen], self.prop.select(chosen))
+
+
+class Searcher:
+    """Searches for one network, norm and method, proving in the given arithmetic to a relative tolerance."""
+
+    def __init__(self, network: Network, norm: Norm, method: Method, proof: Arithmetic, tolerance: float) -> None:
+        scout = FLOAT if tolerance >= 10 * FLOAT_NOISE else DOUBLE
+        self.norm, self.method, self.tolerance = norm, method, tolerance
+        self.proof = proof if proof.rigorous else scout
+        self.scout = scout
+        self.noise = FLOAT_NOISE if scout is FLOAT else 1e-12
+        self._networks = {dtype: network.cast(dtype) for dtype in {self.proof.dtype, scout.dtype}}
+        depth = network.relu_depths[-1]
+        self.exact_prediction = depth <= 1  # bounds before the first ReLUs are linear in the radius
+        self.sharpness = 1e-3 if self.exact_prediction else 0.05  # of a predicted root: more is wasted on a guess
+        self.first_share = FIRST_SHARE**depth
+
+    def network(self, arithmetic: Arithmetic) -> Network:
+        return self._networks[arithmetic.dtype]
+
+    def evaluate(self, questions: Questions, radii: Tensor, arithmetic: Arithmetic) -> tuple[Tensor, Bounds]:
+        """Margins (batch, rows) and hidden bounds at these radii."""
+        network = self.network(arithmetic)
+        ball = Ball(questions.centres, radii, self.norm).cast(arithmetic.dtype)
+        hidden = self.method.hidden(network, ball, arithmetic)
+        return self.method.margins(network, ball, questions.prop, hidden, arithmetic), hidden
+
+    def predict(self, questions: Questions, radii: Tensor, knots: Knots) -> Tensor:
+        """Predicted margins at candidate radii, (batch, candidates, rows), from interpolated hidden bounds."""
+        count, candidates = radii.shape
+        centres = questions.centres.to(self.scout.dtype).repeat_interleave(candidates, 0)
+        prop = questions.prop.select(torch.arange(count).repeat_interleave(candidates))
+        ball = Ball(centres, radii.flatten().to(self.scout.dtype), self.norm)
+        hidden = knots.interpolate(radii)
+        margins = self.method.margins(self.network(self.scout), ball, prop, hidden, self.scout)
+        return margins.double().view(count, candidates, -1)
+
+    def run(self, questions: Questions) -> Iterator[Found]:
+        """Searches a batch, yielding each question's end as it is reached."""
+        state = _State.start(self, questions)
+        for _ in range(MAX_ROUNDS):
+            state.evaluate()
+            yield from state.close()
+            if not len(state.index):
+                return
+            state.aim()
+        yield from state.give_up()
+
+
+@dataclass(eq=False)
+class _State:
+    """Where a batch of searches stands; every tensor has a row a question still open."""
+
+    searcher: Searcher
+    questions: Questions
+    knots: Knots
+    index: Tensor
+    radii: Tensor  # to evaluate next, or evaluated last
+    proving: Tensor  # whether that evaluation is the proving one
+    root: Tensor  # the predicted radius
+    slope: Tensor  # the margin's change with the radius there
+    drift: Tensor  # how far, relatively, the last evaluation moved the prediction
+    best: Tensor  # the largest radius proven, 0: none yet
+    ceiling: Tensor  # the smallest radius that failed to prove
+    weakest: Tensor  # the row of the least margin at the best radius
+    failures: Tensor
+    margin: Tensor  # the least of the last evaluation
+    focus: Tensor  # the rows that scouts and predictions look at, (open, a few): those whose margins were the least
+
+    @classmethod
+    def start(cls, searcher: Searcher, questions: Questions) -> _State:
+        network = searcher.network(searcher.scout)
+        values = network.values(questions.centres.to(searcher.scout.dtype))
+        growth = {value: 1 + GROWTH * network.relu_depths[value] for value in network.rectified}
+        knots = Knots({value: values[value] for value in network.rectified}, growth)
+        count = len(questions.centres)
+        zeros, none = torch.zeros(count, dtype=torch.float64), torch.zeros(count, dtype=torch.long)
+        rows = questions.prop.rows(network.classes, searcher.scout.dtype)
+        margins = (rows @ values[-1][..., None]).squeeze(-1).double()
+        slopes = (searcher.predict(questions, zeros[:, None] + 1, knots)[:, 0] - margins).clamp(max=-1e-30)
+        reached = margins / -slopes  # by every row alone, to first order
+        first, weakest = reached.clamp(1 / LIMIT, LIMIT).min(1)
+        drift = zeros if searcher.exact_prediction else zeros + torch.inf
+        return cls(
+            searcher, questions, knots, torch.arange(count), first * searcher.first_share, zeros > 0,
+            first, slopes.gather(1, weakest[:, None]).squeeze(1), drift, zeros, zeros + torch.inf, none, none,
+            margins.amin(1), _least(reached),
+        )  # fmt: skip
+
+    def evaluate(self) -> None:
+        """One evaluation of every open question, each in the arithmetic its step calls for."""
+        searcher, count = self.searcher, len(self.index)
+        gathered: Bounds = {}
+        weakest = torch.zeros_like(self.weakest)
+        self.margin = torch.zeros_like(self.margin)
+        for proving, mask in ((False, ~self.proving), (True, self.proving)):
+            if not bool(mask.any()):
+                continue
+            chosen = mask.nonzero().squeeze(1)
+            asked = self.questions.select(chosen) if proving else self.focused.select(chosen)
+            arithmetic = searcher.proof if proving else searcher.scout
+            margins, hidden = searcher.evaluate(asked, self.radii[chosen], arithmetic)
+            least, row = margins.double().min(1)
+            self.margin[chosen] = least
+            if proving:
+                weakest[chosen], self.focus[chosen] = row, _least(margins)
+            _scatter(gathered, chosen, count, hidden, searcher.scout.dtype)
+        self.knots.add(self.radii, gathered)
+        passed = self.proving & (self.margin > 0) & (self.radii > self.best)
+        failed = self.proving & ~(self.margin > 0)
+        self.best = torch.where(passed, self.radii, self.best)
+        self.weakest = torch.where(passed, weakest, self.weakest)
+        self.ceiling = torch.where(failed, torch.minimum(self.ceiling, self.radii), self.ceiling)
+        self.failures = self.failures + failed
+
+    @property
+    def focused(self) -> Questions:
+        """The open questions with their few rows of interest."""
+        return Questions(self.questions.centres, self.questions.prop.narrow(self.focus))
+
+    def close(self) -> Iterator[Found]:
+        """Yields and drops the questions whose proven radius is within the tolerance of what can be reached."""
+        endless = self.best > LIMIT
+        beyond = self.best * (1 + self.searcher.tolerance)
+        done = (self.best > 0) & (self.ceiling <= beyond)
+        fresh = (self.radii == self.best) & ~done & ~endless
+        if bool(fresh.any()):
+            chosen = fresh.nonzero().squeeze(1)
+            asked, knots = self.focused.select(chosen), self.knots.select(chosen)
+            done[chosen] = (self.searcher.predict(asked, beyond[chosen, None], knots) <= 0).any(2).squeeze(1)
+        lost = self.ceiling < 1 / LIMIT
+        yield from self._report(done | lost, closed=True)
+        yield from self._report(endless, closed=False)
+        self._keep(~(done | lost | endless))
+
+    def give_up(self) -> Iterator[Found]:
+        yield from self._report(torch.ones_like(self.proving), closed=False)
+
+    def aim(self) -> None:
+        """Predicts every root anew and chooses the next radius and how to check it."""
+        searcher, previous = self.searcher, self.root
+        self._predict_root()
+        if not searcher.exact_prediction:
+            self.drift = ((self.root - previous) / self.root).abs()
+        doubt = (4 * self.drift.square()).clamp(min=max(searcher.noise, searcher.tolerance / 5))
+        self.proving = doubt <= searcher.tolerance / 2
+        aim = self.root * (1 - torch.where(self.proving, doubt * 2.0 ** self.failures.clamp(max=30), 0).clamp(max=0.5))
+        inside = (aim > self.best) & (aim < self.ceiling)
+        middle = torch.where(self.ceiling.isinf(), 2 * self.best, (self.best + self.ceiling) / 2)
+        self.radii = torch.where(inside, aim, middle)
+        self.proving |= ~inside
+
+    def _predict_root(self) -> None:
+        """The root of the predicted least margin and the slope there, by sectioning ever more closely."""
+        asked, last = self.focused, Curve(self.radii[:, None], self.margin[:, None])
+        step = -last.margins / self.slope[:, None]
+        curve = None
+        if bool((step.abs() < 0.2 * last.radii).all()):
+            near = last.radii + step * torch.tensor([0.7, 0.95, 1.05, 1.4], dtype=torch.float64)
+            curve = self._section(asked, near, last)
+        if curve is None or not bool(curve.crossed.all()):
+            steps = torch.linspace(0, 1, SECTIONS + 1, dtype=torch.float64)[1:].square()
+            far = last.radii * torch.where(last.margins > 0, 1 + 3 * steps, 1 - steps * (1 - 1e-3))
+            curve = self._section(asked, far, last)
+        for _ in range(SECTIONINGS):
+            low, high = curve.bracket()
+            width = high.radii - low.radii
+            if bool((width.abs() < self.searcher.sharpness * low.radii).all()):
+                break
+            share = (curve.root()[:, None] - low.radii) / width
+            inner = (share + torch.tensor([-0.1, -0.01, 0.01, 0.1], dtype=torch.float64)).clamp(0.001, 0.999)
+            curve = self._section(asked, low.radii + width * inner.sort(1).values, low, high)
+        self.root, self.slope = curve.root(), curve.slope()
+
+    def _section(self, asked: Questions, grid: Tensor, before: Curve, *after: Curve) -> Curve:
+        """The predicted margins on a grid, between known ones."""
+        middle = Curve(grid, self.searcher.predict(asked, grid, self.knots).amin(2))
+        parts = [before, middle, *after]
+        return Curve(torch.cat([part.radii for part in parts], 1), torch.cat([part.margins for part in parts], 1))
+
+    def _report(self, mask: Tensor, closed: bool) -> Iterator[Found]:
+        rounds = self.knots.rounds
+        for row in mask.nonzero().squeeze(1).tolist():
+            radius = self.best[row].item() or None
+            yield Found(int(self.index[row]), radius, int(self.weakest[row]), rounds, closed)
+
+    def _keep(self, mask: Tensor) -> None:
+        if bool(mask.all()):
+            return
+        chosen = mask.nonzero().squeeze(1)
+        self.questions, self.knots = self.questions.select(chosen), self.knots.select(chosen)
+        for name, value in vars(self).items():
+            if isinstance(value, Tensor):
+                setattr(self, name, value[chosen])
+
+
+def _least(margins: Tensor) -> Tensor:
+    """The rows of the few least margins: (batch, few)."""
+    return margins.topk(min(ROWS, margins.shape[1]), largest=False).indices
+
+
+def _scatter(into: Bounds, chosen: Tensor, count: int, bounds: Bounds, dtype: torch.dtype) -> None:
+    """Writes the bounds of some questions into those of all."""
+    for value, both in bounds.items():
+        if value not in into:
+            shape = (count, both.lower.shape[1])
+            into[value] = Interval(torch.empty(shape, dtype=dtype), torch.empty(shape, dtype=dtype))
+        for side in range(2):
+            into[value][side][chosen] = both[side].to(dtype)

@@ -1,0 +1,1 @@
+"""What becomes of answers: files that survive an interruption, summaries and pictures."""

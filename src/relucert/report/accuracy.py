@@ -1,0 +1,75 @@
+"""A picture: accuracy against radius."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
+
+from relucert.errors import InputError
+from relucert.report import files
+from relucert.report.summary import Summary, rounded_down
+
+UNDATED = {".png": {}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
+CURVE, GUIDE, QUIET = "#1f5fa8", "#c2571a", "#667788"
+
+
+def check_suffix(path: Path) -> None:
+    """Raises InputError for a kind of picture that can't be drawn."""
+    if path.suffix.lower() not in UNDATED:
+        raise InputError(f"can't draw {path}: pictures end in {', '.join(UNDATED)}")
+
+
+def draw(path: Path, summary: Summary, title: str, question: str) -> None:
+    """Draws the share of images that keep their class within each radius; equal runs give equal files."""
+    check_suffix(path)
+    kind = path.suffix.lower()
+    content = io.BytesIO()
+    with matplotlib.rc_context({"svg.hashsalt": "relucert", "font.size": 11}):
+        figure = Figure(figsize=(7.2, 4.6), layout="constrained")
+        FigureCanvasAgg(figure)
+        axes = figure.add_subplot()
+        axes.set_title(title, loc="left", fontsize=14, fontweight="bold", pad=24, parse_math=False)
+        axes.text(0, 1.025, question, transform=axes.transAxes, fontsize=10, color=QUIET, parse_math=False)
+        _curve(axes, summary)
+        _frame(axes, summary)
+        figure.savefig(content, format=kind[1:], dpi=160, metadata=UNDATED[kind])
+    files.write(path, content.getvalue())
+
+
+def _curve(axes: Axes, summary: Summary) -> None:
+    """A step down at every image's radius, from the share that has a radius at all."""
+    radii = [0.0, *sorted(summary.radii)]
+    shares = [count / max(1, summary.asked) for count in range(len(summary.radii), -1, -1)]
+    axes.step(radii, shares, where="post", color=CURVE, linewidth=2)
+    axes.fill_between(radii, shares, step="post", color=CURVE, alpha=0.12, linewidth=0)
+    if summary.correct is not None:
+        clean = summary.correct / max(1, summary.images)
+        axes.axhline(clean, color=QUIET, linewidth=1, linestyle=":")
+        axes.annotate(
+            f"clean accuracy {clean:.1%}", (1, clean), (-4, 4), xycoords=("axes fraction", "data"),
+            textcoords="offset points", ha="right", color=QUIET, fontsize=9,
+        )  # fmt: skip
+    if summary.median is not None:
+        axes.axvline(summary.median, color=GUIDE, linewidth=1.2, linestyle="--")
+        axes.annotate(
+            f"median {rounded_down(summary.median, 3)}", (summary.median, 1), (5, -4),
+            xycoords=("data", "axes fraction"), textcoords="offset points", va="top", color=GUIDE, fontsize=9,
+        )  # fmt: skip
+
+
+def _frame(axes: Axes, summary: Summary) -> None:
+    axes.set_xlabel("radius" if summary.proven else "radius (rounding ignored)")
+    axes.set_ylabel("certified accuracy" if summary.proven else "accuracy, not certified")
+    axes.yaxis.set_major_formatter(PercentFormatter(1))
+    axes.set_xlim(0, 1.05 * max(summary.radii, default=1.0))
+    axes.set_ylim(0, 1.12)
+    axes.set_yticks([0, 0.2, 0.4, 0.6, 0.8, 1])
+    axes.grid(color="#e3e7eb", linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)

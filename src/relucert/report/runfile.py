@@ -1,0 +1,113 @@
+"""The record of a run on disk, kept up to date while the run goes on."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from typing_extensions import Self
+
+from relucert.report import files
+
+INTERVAL = 1.0  # seconds between savings
+
+Row = Mapping[str, Any]
+
+
+class RunFile:
+    """Writes a run's answers as JSON, CSV or both, so that whatever stops the run leaves readable files.
+
+    A context manager: rows are saved about once a second from a thread of its own, and once more on leaving.
+    The files say `complete` only after `finish`.
+    """
+
+    def __init__(
+        self,
+        head: Mapping[str, Any],
+        json_path: Path | None,
+        csv_path: Path | None,
+        interval: float = INTERVAL,
+    ) -> None:
+        self._head = dict(head)
+        self._json_path, self._csv_path = json_path, csv_path
+        self._interval = interval
+        self._rows: list[Row] = []
+        self._lines: list[str] = []
+        self._saved = -1
+        self._complete = False
+        self._lock = threading.Lock()
+        self._leaving = threading.Event()
+        self._saver = threading.Thread(target=self._save_now_and_then, name="relucert-runfile", daemon=True)
+
+    def __enter__(self) -> Self:
+        self.save()
+        self._saver.start()
+        return self
+
+    def add(self, row: Row) -> None:
+        """One more answer; numbers that JSON has no word for are refused, except infinities ("inf")."""
+        plain = {name: _plain(value) for name, value in row.items()}
+        self._lines.append(json.dumps(plain, allow_nan=False))
+        self._rows.append(plain)
+
+    def finish(self) -> None:
+        """Says that every answer is in."""
+        self._complete = True
+
+    def save(self) -> None:
+        """Writes what there is."""
+        with self._lock:
+            count = len(self._rows)
+            if self._json_path is not None:
+                files.write(self._json_path, self._json(count).encode())
+            if self._csv_path is not None:
+                files.write(self._csv_path, self._csv(count).encode())
+            self._saved = count
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._leaving.set()
+        self._saver.join()
+        self.save()
+
+    def _save_now_and_then(self) -> None:
+        while not self._leaving.wait(self._interval):
+            if len(self._rows) > self._saved:
+                with suppress(OSError):  # the last saving reports what is wrong
+                    self.save()
+
+    def _json(self, count: int) -> str:
+        """The head, then a line an answer."""
+        head = json.dumps({**self._head, "complete": self._complete}, indent=2, allow_nan=False)
+        lines = ",\n".join("    " + line for line in self._lines[:count])
+        results = f"[\n{lines}\n  ]" if count else "[]"
+        return f'{head.removesuffix("}").rstrip()},\n  "results": {results}\n}}\n'
+
+    def _csv(self, count: int) -> str:
+        text = io.StringIO()
+        rows = self._rows[:count]
+        if rows:
+            writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
+            writer.writeheader()
+            writer.writerows({name: _cell(value) for name, value in row.items()} for row in rows)
+        return text.getvalue()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float) and math.isinf(value):
+        return "inf" if value > 0 else "-inf"
+    return value
+
+
+def _cell(value: Any) -> Any:
+    """A CSV cell: the JSON spelling of truth values and numbers; absence is empty."""
+    return json.dumps(value) if isinstance(value, (bool, float)) else value

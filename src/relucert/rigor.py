@@ -1,0 +1,52 @@
+"""Rounding-error bounds: what makes a computed bound a proven one.
+
+The standard model: an operation on floating-point numbers errs by a factor within 1 +- unit, a sum of n products
+by at most gamma_n times the sum of their absolute values, gamma_n = n unit / (1 - n unit), in any order of
+summation and with or without fused multiply-add. Underflow adds at most TINY. Every method here that takes
+`terms` wants the number of such factors that meet in one number.
+
+With `unit` zero the same code runs without any of it: fast, and no proof.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+TINY = 2.0**-1000  # above a million underflows, even where subnormal numbers are flushed to zero
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """A precision to compute in, and the unit roundoff that its results account for (zero: none)."""
+
+    dtype: torch.dtype
+    unit: float
+
+    @property
+    def rigorous(self) -> bool:
+        return self.unit > 0
+
+    def gamma(self, terms: int) -> float:
+        """An upper bound of gamma_terms; the spare terms cover the rounding of what it is multiplied with."""
+        share = (terms + 4) * self.unit
+        if share >= 0.25:
+            raise ArithmeticError(f"a sum of {terms} terms is too long for a rounding-error bound")
+        return share / (1 - 2 * share)
+
+    def above(self, value: Tensor, terms: int) -> Tensor:
+        """An upper bound of a non-negative quantity that was computed from non-negative ones in `terms` roundings."""
+        return value * (1 + 2 * self.gamma(terms)) + TINY if self.rigorous else value
+
+    def ceil(self, value: Tensor) -> Tensor:
+        """An upper bound of the result of one correctly rounded operation."""
+        return torch.nextafter(value, value.new_tensor(torch.inf)) if self.rigorous else value
+
+    def floor(self, value: Tensor) -> Tensor:
+        """A lower bound of the result of one correctly rounded operation."""
+        return torch.nextafter(value, value.new_tensor(-torch.inf)) if self.rigorous else value
+
+
+RIGOROUS = Arithmetic(torch.float64, 2.0**-53)
+FLOAT = Arithmetic(torch.float32, 0.0)
+DOUBLE = Arithmetic(torch.float64, 0.0)

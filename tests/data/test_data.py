@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import hashlib
+import io
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from relucert import data
+from relucert.errors import InputError, LoadError, RelucertError
+
+FLOATS = np.linspace(-0.5, 0.5, 24, dtype=np.float32).reshape(4, 2, 3)
+LABELS = np.array([1, 0, 2, 1], dtype=np.uint8)
+
+
+def test_bundled_images() -> None:
+    bundled = data.bundled()
+    assert bundled.images.shape == (100, 784)
+    assert bundled.images.dtype == torch.float32
+    assert (bundled.images.min().item(), bundled.images.max().item()) == (-0.5, 0.5)
+    assert bundled.labels is not None
+    assert bundled.labels.dtype == torch.int64
+    assert bundled.labels[:10].tolist() == [7, 2, 1, 0, 4, 1, 4, 9, 5, 9]
+    pixels = ((bundled.images + 0.5) * 255).round().to(torch.uint8)
+    assert torch.equal(pixels.float() / 255 - 0.5, bundled.images)
+    digest = hashlib.sha256(pixels.numpy().tobytes()).hexdigest()
+    assert digest.startswith("8a004a2f81a80f48")
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
+def test_npz_keeps_every_value(tmp_path: Path, kind: type[np.floating[Any]]) -> None:
+    images = FLOATS.astype(kind)
+    np.savez(tmp_path / "own.npz", images=images, labels=LABELS)
+    found = data.read(tmp_path / "own.npz")
+    assert found.images.shape == (4, 6)
+    assert found.images.dtype == (torch.float64 if kind is np.float64 else torch.float32)
+    assert np.array_equal(found.images.numpy(), images.reshape(4, 6))
+    assert found.labels is not None
+    assert found.labels.tolist() == LABELS.tolist()
+    assert found.name == "own.npz"
+
+
+def test_labels_may_be_absent(tmp_path: Path) -> None:
+    np.save(tmp_path / "own.npy", FLOATS)
+    np.savez(tmp_path / "own.npz", images=FLOATS)
+    for name in ("own.npy", "own.npz"):
+        found = data.read(tmp_path / name)
+        assert found.labels is None
+        assert found.first(2).labels is None
+        assert found.first(2).images.shape == (2, 6)
+
+
+@pytest.mark.parametrize("count", [0, -1, 101])
+def test_more_images_than_there_are(count: int) -> None:
+    with pytest.raises(InputError, match="has 100 images"):
+        data.bundled().first(count)
+
+
+def _npz(**arrays: Any) -> bytes:
+    file = io.BytesIO()
+    np.savez(file, **arrays)
+    return file.getvalue()
+
+
+def _npy(array: Any) -> bytes:
+    file = io.BytesIO()
+    np.save(file, array, allow_pickle=True)
+    return file.getvalue()
+
+
+TERABYTES = b"(4, 2, 3), }" + b" " * 12, b"(4, 2" + b"0" * 12 + b", 3), }"
+GOOD = _npz(images=FLOATS, labels=LABELS)
+BAD: dict[str, tuple[str, bytes, type[RelucertError], str]] = {
+    "empty file": ("a.npz", b"", LoadError, "truncated"),
+    "empty npy file": ("a.npy", b"", LoadError, "truncated"),
+    "half a file": ("a.npz", GOOD[: len(GOOD) // 2], LoadError, "truncated"),
+    "npy cut short": ("a.npy", _npy(FLOATS)[:-8], LoadError, "truncated"),
+    "npy claiming terabytes": ("a.npy", _npy(FLOATS).replace(*TERABYTES), LoadError, "damaged"),
+    "damaged": ("a.npz", GOOD[:100] + b"\xff" * 20 + GOOD[120:], LoadError, "damaged"),
+    "text": ("a.npy", b"1,2,3\n4,5,6\n", LoadError, "NumPy"),
+    "a pickle": ("a.npy", pickle.dumps([1.0]), LoadError, "pickle"),
+    "objects": ("a.npy", _npy(np.array([[None]], dtype=object)), LoadError, "pickle"),
+    "objects inside": ("a.npz", _npz(images=np.array([[None]], dtype=object)), LoadError, "pickle"),
+    "another suffix": ("a.pt", GOOD, LoadError, "npz or .npy"),
+    "no images": ("a.npz", _npz(pictures=FLOATS), LoadError, "`images`; the file has pictures"),
+    "nothing": ("a.npz", _npz(), LoadError, "the file has nothing"),
+    "whole numbers": ("a.npz", _npz(images=np.zeros((2, 3), np.uint8)), InputError, "scale the pixels"),
+    "truth values": ("a.npz", _npz(images=np.zeros((2, 3), bool)), InputError, "scale the pixels"),
+    "complex": ("a.npz", _npz(images=np.zeros((2, 3), complex)), InputError, "floating point"),
+    "words": ("a.npz", _npz(images=np.array([["a"]])), InputError, "floating point"),
+    "one flat row": ("a.npy", _npy(np.zeros(3)), InputError, "one row an image"),
+    "a number": ("a.npy", _npy(np.float64(3)), InputError, "one row an image"),
+    "no rows": ("a.npy", _npy(np.zeros((0, 3))), InputError, "no images"),
+    "no pixels": ("a.npy", _npy(np.zeros((3, 0))), InputError, "no images"),
+    "too few labels": ("a.npz", _npz(images=FLOATS, labels=LABELS[:3]), InputError, "4 images but 3 labels"),
+    "float labels": ("a.npz", _npz(images=FLOATS, labels=LABELS * 1.0), InputError, "whole number"),
+    "label rows": ("a.npz", _npz(images=FLOATS, labels=LABELS[:, None]), InputError, "whole number"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_files(tmp_path: Path, case: str) -> None:
+    name, content, error, words = BAD[case]
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(error, match=words.replace("(", r"\(")) as caught:
+        data.read(tmp_path / name)
+    assert name in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_missing_file_and_folder(tmp_path: Path) -> None:
+    with pytest.raises(LoadError, match="no such file"):
+        data.read(tmp_path / "none.npz")
+    (tmp_path / "folder.npz").mkdir()
+    with pytest.raises(LoadError, match="no such file"):
+        data.read(tmp_path / "folder.npz")

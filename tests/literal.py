@@ -1,0 +1,67 @@
+"""Algorithm 1 of the paper, ComputeTwoSideBounds, transcribed loop by loop in float64: slow, and to be read beside it.
+
+One index is mended: the loop over k must also update A of index 0.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+def two_side_bounds(
+    weights: list[Array], biases: list[Array], x0: Array, eps: float, p: float
+) -> list[tuple[Array, Array]]:
+    bounds: list[tuple[Array, Array]] = []
+    saved: dict[int, Array] = {}
+    for m in range(1, len(weights) + 1):
+        bounds.append(_compute(weights, biases, x0, eps, p, bounds, m, saved))
+    return bounds
+
+
+def _compute(
+    w: list[Array], b: list[Array], x0: Array, eps: float, p: float,
+    bounds: list[tuple[Array, Array]], m: int, saved: dict[int, Array],
+) -> tuple[Array, Array]:  # fmt: skip
+    big_t: dict[int, Array] = {}
+    big_h: dict[int, Array] = {}
+    if m == 1:
+        saved[0] = w[0]
+    else:
+        for k in range(m - 1, -1, -1):
+            if k == m - 1:
+                lower, upper = bounds[k - 1]
+                d = np.zeros((len(lower), len(lower)))
+                for r in range(len(lower)):
+                    if lower[r] < 0 < upper[r]:
+                        d[r, r] = upper[r] / (upper[r] - lower[r])
+                    elif lower[r] >= 0:
+                        d[r, r] = 1
+                saved[m - 1] = w[m - 1] @ d
+            else:
+                saved[k] = saved[m - 1] @ saved[k]
+            if k == 0:
+                continue
+            lower, upper = bounds[k - 1]
+            big_t[k] = np.zeros((len(lower), len(saved[k])))
+            big_h[k] = np.zeros((len(lower), len(saved[k])))
+            for r in range(len(lower)):
+                if lower[r] < 0 < upper[r]:
+                    for j in range(len(saved[k])):
+                        if saved[k][j, r] > 0:
+                            big_t[k][r, j] = lower[r]
+                        else:
+                            big_h[k][r, j] = lower[r]
+    low, high = np.zeros(len(b[m - 1])), np.zeros(len(b[m - 1]))
+    for j in range(len(low)):
+        nu = saved[0][j] @ x0 + b[m - 1][j]
+        mu_plus = mu_minus = 0.0
+        for k in range(1, m):
+            mu_plus -= saved[k][j] @ big_t[k][:, j]
+            mu_minus -= saved[k][j] @ big_h[k][:, j]
+            nu += saved[k][j] @ b[k - 1]
+        q = 1.0 if np.isinf(p) else (np.inf if p == 1 else p / (p - 1))
+        reach = eps * float(np.linalg.norm(saved[0][j], q))
+        high[j] = mu_plus + nu + reach
+        low[j] = mu_minus + nu - reach
+    return low, high

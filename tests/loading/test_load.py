@@ -1,0 +1,147 @@
+"""What `load` accepts, what it refuses, and the networks that come with the package."""
+
+import io
+import json
+import pickle
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from relucert.errors import InputError, LoadError
+from relucert.loading import load, save, zoo
+from relucert.network import Network, Node, Relu
+from tests.loading.onnx_models import model, node, write
+
+NETWORK = Network((4,), (Node(Relu(), (0,)),), "given")
+
+
+def test_a_network_is_returned_as_it_is() -> None:
+    assert load(NETWORK) is NETWORK
+    assert load(NETWORK, input_shape=(4,)) is NETWORK
+
+
+def test_the_wrong_input_shape_is_refused(tmp_path: Path) -> None:
+    save(NETWORK, tmp_path / "kept.safetensors")
+    for source in (NETWORK, tmp_path / "kept.safetensors", "mnist-2x20"):
+        with pytest.raises(InputError, match="takes inputs of shape"):
+            load(source, input_shape=(2, 2))
+
+
+@pytest.mark.parametrize("shape", [(), 4, (0,), (-1,), (2.0,), (True,), "4", ("4",)])
+def test_an_input_shape_is_positive_whole_numbers(shape: Any) -> None:
+    with pytest.raises(InputError, match="positive integers"):
+        load(NETWORK, input_shape=shape)
+
+
+@pytest.mark.parametrize("source", [None, 3, b"model.onnx", nn.Linear, {"weight": torch.zeros(1)}])
+def test_other_sources_are_refused(source: Any) -> None:
+    with pytest.raises(LoadError, match=r"expected a torch\.nn\.Module, a path"):
+        load(source)
+
+
+def pickles() -> dict[str, bytes]:
+    zipped, legacy = io.BytesIO(), io.BytesIO()
+    torch.save(nn.Linear(2, 2).state_dict(), zipped)
+    torch.save(nn.Linear(2, 2).state_dict(), legacy, _use_new_zipfile_serialization=False)
+    return {
+        "zip": zipped.getvalue(),
+        "legacy": legacy.getvalue(),
+        **{f"protocol {number}": pickle.dumps([0.5], protocol=number) for number in range(2, 6)},
+    }
+
+
+@pytest.mark.parametrize("name", ["model.onnx", "model.safetensors", "model", "model.dat", "model.PT"])
+@pytest.mark.parametrize("kind", pickles())
+def test_pickles_are_never_opened(kind: str, name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_bytes(pickles()[kind])
+    with pytest.raises(LoadError, match=r"looks like a pickle.*ONNX"):
+        load(path)
+
+
+@pytest.mark.parametrize("suffix", ["pt", "pth", "pkl", "pickle", "ckpt", "bin"])
+def test_names_of_pickles_are_refused(suffix: str) -> None:
+    with pytest.raises(LoadError, match="looks like a pickle"):
+        load(f"nowhere/model.{suffix}")
+
+
+@pytest.mark.parametrize("name", ["model.onnx", "model.safetensors"])
+def test_missing_files_and_directories_are_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(LoadError, match="there is no file"):
+        load(tmp_path / name)
+    (tmp_path / name).mkdir()
+    with pytest.raises(LoadError, match="is a directory"):
+        load(str(tmp_path / name))
+    with pytest.raises(LoadError, match="is a directory"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize("source", ["a\0b.onnx", "a\0b", f"{'a' * 5000}.onnx", "a" * 5000, ""])
+def test_impossible_paths_are_refused(source: str) -> None:
+    with pytest.raises(LoadError):
+        load(source)
+
+
+@pytest.mark.parametrize("suffix", ["onnx", "safetensors", "txt"])
+@pytest.mark.parametrize("content", [b"", b"hello\n" * 20, bytes(range(256)), b"\x08\x07" * 50])
+def test_files_of_another_kind_are_refused(suffix: str, content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / f"model.{suffix}"
+    path.write_bytes(content)
+    with pytest.raises(LoadError) as caught:
+        load(path)
+    assert "\n" not in str(caught.value)
+    assert str(path) in str(caught.value)
+
+
+def test_truncated_onnx_files_are_refused_wherever_they_end(tmp_path: Path) -> None:
+    path = write(tmp_path, model([node("Relu", "x")], {}))
+    content = path.read_bytes()
+    for end in range(len(content)):
+        path.write_bytes(content[:end])
+        with pytest.raises(LoadError) as caught:
+            load(path)
+        assert "\n" not in str(caught.value)
+
+
+def test_saving_needs_the_right_suffix_and_folder(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"must end in \.safetensors"):
+        save(NETWORK, tmp_path / "model.onnx")
+    with pytest.raises(InputError, match="can't be written"):
+        save(NETWORK, tmp_path / "nowhere" / "model.safetensors")
+
+
+def test_an_unknown_name_lists_the_known_ones() -> None:
+    with pytest.raises(LoadError, match=re.escape(", ".join(zoo.names()))):
+        load("mnist-9x9")
+
+
+@pytest.mark.parametrize(
+    ("name", "layers", "dtype", "accuracy"),
+    [
+        ("mnist-2x20", "784-20-10", torch.float32, 0.95),
+        ("mnist-3x20", "784-20-20-10", torch.float32, 0.95),
+        ("mnist-3x1024", "784-1024-1024-10", torch.float16, 0.98),
+    ],
+)
+def test_bundled_networks(name: str, layers: str, dtype: torch.dtype, accuracy: float) -> None:
+    assert name in zoo.names()
+    network = load(name)
+    assert network.name == name
+    assert network.describe() == layers
+    stored = {tensor.dtype for entry in network.nodes for tensor in entry.operation.tensors().values()}
+    assert stored == {dtype}
+    about = zoo.about(name)
+    assert float(about["test_accuracy"]) > accuracy
+    assert json.loads(about["recipe"])["width"] == network.sizes[1]
+
+
+def test_what_is_not_used_is_not_imported() -> None:
+    code = "import sys, relucert.loading; print({'onnx', 'onnxruntime', 'torch._dynamo'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"

@@ -1,0 +1,96 @@
+"""Small networks for tests: a table of shapes, each made from a seed."""
+
+import itertools
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from relucert.network import Add, Linear, Network, Node, Relu, Reshape, Scale, Shift
+from relucert.network.operation import Operation
+
+NORMS = (1.0, 1.5, 2.0, 3.0, float("inf"))
+
+
+def mlp(*sizes: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> Network:
+    """A chain of linear layers with ReLUs between them."""
+    generator = torch.Generator().manual_seed(seed)
+    operations: list[Operation] = []
+    for inputs, outputs in itertools.pairwise(sizes):
+        operations += [_linear(inputs, outputs, generator, dtype), Relu()]
+    return chain((sizes[0],), *operations[:-1])
+
+
+def chain(input_shape: tuple[int, ...], *operations: Operation) -> Network:
+    return Network(input_shape, tuple(Node(operation, (place,)) for place, operation in enumerate(operations)))
+
+
+def residual(seed: int = 0) -> Network:
+    """Two skip connections: over a block of two layers, and from the input's first layer to the last."""
+    generator = torch.Generator().manual_seed(seed)
+    sizes = [(6, 8), (8, 8), (8, 8), (8, 5)]
+    first, second, third, last = (_linear(*size, generator, torch.float32) for size in sizes)
+    return Network(
+        (6,),
+        (
+            Node(first, (0,)),
+            Node(Relu(), (1,)),
+            Node(second, (2,)),
+            Node(Relu(), (3,)),
+            Node(Add(), (2, 4)),
+            Node(third, (5,)),
+            Node(Relu(), (6,)),
+            Node(Add(), (7, 1)),
+            Node(last, (8,)),
+        ),
+    )
+
+
+def normalised(seed: int = 0) -> Network:
+    """Image-shaped input, normalised by channel, flattened; a ReLU reshaped on the way; a bias of its own."""
+    generator = torch.Generator().manual_seed(seed)
+    return chain(
+        (2, 2, 3),
+        Shift(torch.tensor([[[0.1]], [[-0.3]]])),
+        Scale(torch.tensor([[[0.3]], [[0.7]]]), divide=True),
+        Scale(torch.tensor(-1.25), divide=False),
+        Reshape((2, 2, 3), (12,)),
+        _linear(12, 9, generator, torch.float32),
+        Shift(torch.linspace(-1, 1, 9)),
+        Relu(),
+        Reshape((9,), (3, 3)),
+        Reshape((3, 3), (9,)),
+        _linear(9, 7, generator, torch.float32),
+        Relu(),
+        Relu(),
+        _linear(7, 4, generator, torch.float32),
+    )
+
+
+def rectified_input(seed: int = 0) -> Network:
+    """A ReLU on the input itself, and one on the output."""
+    generator = torch.Generator().manual_seed(seed)
+    hidden, last = _linear(5, 6, generator, torch.float32), _linear(6, 3, generator, torch.float32)
+    return chain((5,), Relu(), hidden, Relu(), last, Relu())
+
+
+NETWORKS: dict[str, Callable[[], Network]] = {
+    "linear": lambda: mlp(6, 4),
+    "two layers": lambda: mlp(6, 10, 4),
+    "three layers": lambda: mlp(6, 10, 8, 4, seed=1),
+    "five layers": lambda: mlp(6, 8, 8, 8, 8, 4, seed=2),
+    "half precision": lambda: mlp(6, 10, 8, 4, seed=3, dtype=torch.float16),
+    "residual": residual,
+    "normalised": normalised,
+    "rectified input": rectified_input,
+}
+
+
+def centres(network: Network, count: int = 3, seed: int = 0) -> Tensor:
+    """Random inputs, flat, in float64."""
+    return torch.randn(count, network.sizes[0], generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def _linear(inputs: int, outputs: int, generator: torch.Generator, dtype: torch.dtype) -> Linear:
+    weight = torch.randn(outputs, inputs, generator=generator) / inputs**0.5 * 1.4
+    return Linear(weight.to(dtype), (torch.randn(outputs, generator=generator) * 0.3).to(dtype))

@@ -1,0 +1,89 @@
+"""Fast-Lin in exact rational arithmetic, for a chain of linear layers, with the slopes that are handed in.
+
+Slow, and free of rounding: what the rigorous bounds are compared with. p is 1 or infinity, whose dual norms are
+rational.
+"""
+
+import math
+from fractions import Fraction
+
+import torch
+from torch import Tensor
+
+from relucert.bounding.relaxers import Interval, parallel
+from relucert.network import Linear, Network
+from relucert.rigor import RIGOROUS
+
+Rows = list[list[Fraction]]
+
+
+def exact(numbers: Tensor) -> list[Fraction]:
+    return [Fraction(number) for number in numbers.double().tolist()]
+
+
+def evaluate(network: Network, point: list[Fraction]) -> list[Fraction]:
+    """The network's true outputs at a rational point."""
+    value = point
+    for node in network.nodes:
+        if isinstance(node.operation, Linear):
+            value = _affine(node.operation, value)
+        else:
+            value = [max(number, Fraction(0)) for number in value]
+    return value
+
+
+def fast_lin(
+    network: Network, centre: Tensor, radius: float, p: float, proven: list[Interval]
+) -> list[tuple[list[Fraction], list[Fraction]]]:
+    """Bounds of every layer as the zonotope has them, without rounding, for the slopes taken at `proven` bounds."""
+    size = len(centre)
+    middle = exact(centre)
+    inputs: Rows = [[Fraction(int(row == column)) for column in range(size)] for row in range(size)]
+    symbols: Rows = [[] for _ in range(size)]
+    found = []
+    layers = [node.operation for node in network.nodes if isinstance(node.operation, Linear)]
+    for place, layer in enumerate(layers):
+        weight = [exact(row) for row in layer.weight]
+        middle = _affine(layer, middle)
+        inputs, symbols = _product(weight, inputs), _product(weight, symbols)
+        lower, upper = [], []
+        for at, row, others in zip(middle, inputs, symbols, strict=True):
+            dual = sum(map(abs, row)) if math.isinf(p) else max(map(abs, row))
+            reach = Fraction(radius) * dual + sum(map(abs, others))
+            lower.append(at - reach)
+            upper.append(at + reach)
+        found.append((lower, upper))
+        if place + 1 < len(layers):
+            slopes = exact(parallel(Interval(proven[place].lower[0], proven[place].upper[0]), RIGOROUS).slope_below)
+            offsets = [
+                max(-s * low, (1 - s) * high, Fraction(0)) / 2
+                for s, low, high in zip(slopes, lower, upper, strict=True)
+            ]
+            middle = [s * at + offset for s, at, offset in zip(slopes, middle, offsets, strict=True)]
+            inputs = [[s * entry for entry in row] for s, row in zip(slopes, inputs, strict=True)]
+            symbols = [
+                [s * entry for entry in row]
+                + [offset if column == number else Fraction(0) for column in range(len(slopes))]
+                for number, (s, row, offset) in enumerate(zip(slopes, symbols, offsets, strict=True))
+            ]
+    return found
+
+
+def _affine(layer: Linear, value: list[Fraction]) -> list[Fraction]:
+    bias = exact(layer.bias)
+    return [
+        sum((w * x for w, x in zip(exact(row), value, strict=True)), start=b)
+        for row, b in zip(layer.weight, bias, strict=True)
+    ]
+
+
+def _product(weight: Rows, rows: Rows) -> Rows:
+    columns = list(zip(*rows, strict=True))
+    return [
+        [sum((w * x for w, x in zip(row, column, strict=True)), start=Fraction(0)) for column in columns]
+        for row in weight
+    ]
+
+
+def as_floats(numbers: list[Fraction]) -> Tensor:
+    return torch.tensor([float(number) for number in numbers], dtype=torch.float64)

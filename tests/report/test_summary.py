@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relucert.answers import Certificate, Rounding
+from relucert.report.summary import Summary, rounded_down, summarise
+
+PLAIN = Certificate(0, 4, 1, 2.0, "fast-lin", Rounding.RIGOROUS, 0.5, None, 0.1, 3)
+
+
+def _answer(image: int, radius: float | None, **changes: int) -> Certificate:
+    return replace(PLAIN, image=image, radius=radius, **changes)  # type: ignore[arg-type]
+
+
+def test_counts() -> None:
+    answers = [_answer(0, 0.25), _answer(1, None), _answer(2, 0.75), _answer(3, None)]
+    found = summarise(answers, [True, False, True, True], "untargeted", 9)
+    assert found == Summary(images=4, asked=4, correct=3, radii=(0.25, 0.75), proven=True)
+    assert (found.mean, found.median) == (0.5, 0.5)
+    assert [found.within(radius) for radius in (0, 0.25, 0.26, 0.75, 0.8)] == [2, 2, 1, 1, 0]
+
+
+def test_without_labels_nothing_is_said_of_accuracy() -> None:
+    assert summarise([PLAIN], None, "untargeted", 9).correct is None
+
+
+def test_a_float_radius_is_not_certified() -> None:
+    answers = [PLAIN, replace(PLAIN, arithmetic=Rounding.FLOAT)]
+    assert not summarise(answers, None, "untargeted", 9).proven
+
+
+def test_all_rivals_count_by_the_weakest() -> None:
+    answers = [_answer(0, 0.5, target=1), _answer(0, 0.25, target=2), _answer(1, None)]
+    found = summarise(answers, [True, False], "all", 2)
+    assert (found.images, found.radii) == (2, (0.25,))
+
+
+def test_an_image_some_of_whose_rivals_are_missing_is_left_out() -> None:
+    answers = [_answer(0, 0.5), _answer(0, 0.25), _answer(1, 0.9)]
+    found = summarise(answers, [True, True], "all", 2)
+    assert (found.images, found.correct, found.radii) == (1, 1, (0.25,))
+
+
+def test_a_rival_without_a_radius_leaves_the_image_without_one() -> None:
+    found = summarise([_answer(0, 0.5), _answer(0, None)], [True], "all", 2)
+    assert (found.images, found.radii) == (1, ())
+
+
+def test_images_of_the_target_class_are_not_asked_about() -> None:
+    answers = [_answer(0, 0.5), _answer(1, None, label=3), _answer(2, None)]
+    found = summarise(answers, [True, True, False], 3, 9)
+    assert (found.images, found.asked, found.correct) == (3, 2, 2)
+
+
+@pytest.mark.parametrize(
+    ("radii", "grid"),
+    [
+        ((), ()),
+        ((0.0, 0.0), ()),
+        ((0.032,) * 4, (0.005, 0.01, 0.015, 0.02, 0.025)),
+        ((1.0,), (0.2, 0.4, 0.6, 0.8, 1.0)),
+        ((73.0,), (10, 20, 30, 40, 50)),
+        ((float("inf"),), ()),
+    ],
+)
+def test_grid(radii: tuple[float, ...], grid: tuple[float, ...]) -> None:
+    assert Summary(len(radii), len(radii), None, radii, True).grid() == grid
+
+
+@given(st.lists(st.floats(1e-30, 1e30), min_size=1, max_size=20))
+def test_grid_lies_among_the_radii(radii: list[float]) -> None:
+    found = Summary(len(radii), len(radii), None, tuple(radii), True)
+    grid = found.grid()
+    assert len(grid) == len(set(grid)) == 5
+    assert grid == tuple(sorted(grid))
+    assert grid[0] > 0
+    assert grid[-1] <= max(radii) * (1 + 1e-5)
+
+
+@given(st.floats(1e-300, 1e300))
+def test_print_never_exceeds_the_radius(radius: float) -> None:
+    shown = Fraction(rounded_down(radius))
+    assert shown <= Fraction(radius)
+    assert shown >= Fraction(radius) * (1 - Fraction(1, 9999))

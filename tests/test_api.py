@@ -1,0 +1,188 @@
+"""The public call: targets, absence with its reason, bad input, and answers that can't be misread."""
+
+import dataclasses
+import json
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import relucert
+from relucert.bounding.method import LinearMethod
+from relucert.errors import BudgetError, InputError, RelucertError
+from relucert.network import Network
+from tests.nets import NORMS, centres, chain, mlp, normalised
+
+NETWORK = mlp(6, 12, 10, 4, seed=9)
+IMAGES = centres(NETWORK, 8, seed=1)
+LABELS = NETWORK.cast(torch.float64)(IMAGES).argmax(1)
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_untargeted_is_the_weakest_rival(norm: float) -> None:
+    untargeted = relucert.certify(NETWORK, IMAGES, norm=norm)
+    each = relucert.certify(NETWORK, IMAGES, norm=norm, target="all")
+    assert [answer.image for answer in each] == [image for image in range(8) for _ in range(3)]
+    for answer in untargeted:
+        own = {other.target: other.radius for other in each if other.image == answer.image}
+        weakest = min(own, key=lambda target: own[target] or 0)
+        assert answer.radius == pytest.approx(own[weakest], rel=2e-4)
+        assert own[answer.target] == pytest.approx(own[weakest], rel=2e-4)
+
+
+@pytest.mark.parametrize("target", ["runner-up", "least-likely", "random", "1", 2])
+def test_a_target_alone_equals_itself_among_all(target: str | int) -> None:
+    each = relucert.certify(NETWORK, IMAGES, LABELS, target="all")
+    by_pair = {(answer.image, answer.target): answer.radius for answer in each}
+    for answer in relucert.certify(NETWORK, IMAGES, LABELS, target=target):
+        if answer.radius is None:
+            assert answer.label == int(target)
+            assert "own label" in str(answer.reason)
+        else:
+            assert answer.radius == pytest.approx(by_pair[answer.image, answer.target], rel=2e-4)
+
+
+def test_no_sample_within_a_certified_radius_changes_the_decision() -> None:
+    generator = torch.Generator().manual_seed(0)
+    for norm in NORMS:
+        for answer in relucert.certify(NETWORK, IMAGES, norm=norm):
+            assert answer.radius is not None
+            points = relucert.ball.Norm(norm).sample(IMAGES[answer.image], answer.radius, 2000, generator)
+            assert (NETWORK.cast(torch.float64)(points).argmax(1) == answer.label).all()
+
+
+def test_a_misclassified_image_has_no_radius_and_a_reason() -> None:
+    wrong = (LABELS + 1) % 4
+    mixed = torch.where(torch.arange(8) % 2 == 0, LABELS, wrong)
+    for target in ("untargeted", "all"):
+        answers = relucert.certify(NETWORK, IMAGES, mixed, target=target)
+        for answer in answers:
+            if answer.image % 2:
+                assert (answer.radius, answer.target, answer.proven) == (None, None, False)
+                assert f"class {int(LABELS[answer.image])}" in str(answer.reason)
+            else:
+                assert answer.proven
+                assert answer.reason is None
+
+
+@pytest.mark.parametrize("kind", [np.asarray, torch.as_tensor, lambda rows: rows.tolist(), lambda rows: rows.float()])
+def test_images_may_be_arrays_tensors_or_lists(kind: Callable[[Any], Any]) -> None:
+    expected = [answer.radius for answer in relucert.certify(NETWORK, IMAGES)]
+    found = [
+        answer.radius
+        for answer in relucert.certify(
+            NETWORK, kind(IMAGES), kind(LABELS.double()).astype(int) if kind is np.asarray else LABELS.tolist()
+        )
+    ]
+    assert found == pytest.approx(expected, rel=2e-4)
+
+
+def test_images_may_be_flat_or_shaped() -> None:
+    network = normalised()
+    rows = centres(network, 3)
+    flat = relucert.certify(network, rows)
+    shaped = relucert.certify(network, rows.view(3, 2, 2, 3))
+    assert [a.radius for a in flat] == [a.radius for a in shaped]
+
+
+def test_a_small_memory_budget_gives_the_same_radii() -> None:
+    whole = relucert.certify(NETWORK, IMAGES)
+    pieces = relucert.certify(NETWORK, IMAGES, memory=6000)
+    assert [a.radius for a in pieces] == pytest.approx([a.radius for a in whole], rel=1e-4)
+    with pytest.raises(BudgetError, match="raise it"):
+        relucert.certify(NETWORK, IMAGES, memory=100)
+
+
+def test_everything_is_checked_before_the_first_answer_is_asked_for() -> None:
+    with pytest.raises(InputError):
+        relucert.certify_each(NETWORK, IMAGES, method="magic")
+
+
+def test_answers_come_one_by_one() -> None:
+    stream = relucert.certify_each(NETWORK, IMAGES, memory=6000)
+    assert [next(stream).image, next(stream).image] == [0, 1]
+
+
+@pytest.mark.parametrize("error", [RuntimeError("out of memory\nmore"), ArithmeticError("broke"), MemoryError("full")])
+def test_a_breakdown_is_not_a_certificate(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(LinearMethod, "hidden", broken)
+    for answer in relucert.certify(NETWORK, IMAGES):
+        assert answer.radius is None
+        assert str(answer.reason).startswith("not certified: ")
+        assert "\n" not in str(answer.reason)
+
+
+def test_only_rigorous_answers_are_proven() -> None:
+    for arithmetic, proven in (("rigorous", True), ("float", False)):
+        answer = relucert.certify(NETWORK, IMAGES[:1], arithmetic=arithmetic)[0]
+        assert answer.radius is not None
+        assert answer.proven is proven
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        answer.radius = 1.0  # type: ignore[misc]
+
+
+def test_an_answer_becomes_json() -> None:
+    answer = relucert.certify(NETWORK, IMAGES[:1])[0]
+    row = json.loads(json.dumps(answer.to_json(), allow_nan=False))
+    assert row["radius"] == answer.radius
+    assert (row["norm"], row["method"], row["arithmetic"], row["proven"]) == ("inf", "fast-lin", "rigorous", True)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"norm": 0.5}, "p >= 1"),
+        ({"norm": "max"}, "p >= 1"),
+        ({"method": "fastlin"}, "unknown method 'fastlin'; known are fast-lin, interval"),
+        ({"target": "worst"}, "unknown target"),
+        ({"target": 4}, "4 classes"),
+        ({"arithmetic": "double"}, "unknown arithmetic"),
+        ({"tolerance": 0}, "tolerance"),
+        ({"tolerance": math.nan}, "tolerance"),
+        ({"memory": 0}, "memory"),
+        ({"images": IMAGES[:0]}, "empty"),
+        ({"images": []}, "empty"),
+        ({"images": IMAGES[0]}, "one row an image"),
+        ({"images": IMAGES[:, :5]}, "shape"),
+        ({"images": (IMAGES * 100).int()}, "as floats"),
+        ({"images": IMAGES.clone().fill_(math.nan)}, "NaN"),
+        ({"images": IMAGES.clone().fill_(math.inf)}, "infinite"),
+        ({"images": [["a"] * 6]}, "not an array of numbers"),
+        ({"labels": [4] * 8}, "label 4"),
+        ({"labels": [-1] * 8}, "label -1"),
+        ({"labels": [0] * 7}, "8 labels"),
+        ({"labels": [0.5] * 8}, "whole numbers"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(change: dict[str, Any], message: str) -> None:
+    question: dict[str, Any] = {"images": IMAGES, "labels": LABELS, **change}
+    with pytest.raises(RelucertError, match=message) as caught:
+        relucert.certify(NETWORK, **question)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unknown_option_is_refused() -> None:
+    with pytest.raises(TypeError, match="epsilon"):
+        relucert.certify(NETWORK, IMAGES, epsilon=0.1)
+
+
+def test_a_network_is_left_as_it_was() -> None:
+    before = [tensor.clone() for node in NETWORK.nodes for tensor in node.operation.tensors().values()]
+    relucert.certify(NETWORK, IMAGES, target="all")
+    after = [tensor for node in NETWORK.nodes for tensor in node.operation.tensors().values()]
+    assert all(torch.equal(one, other) for one, other in zip(before, after, strict=True))
+
+
+def test_constant_margins_are_said_to_be_open_ended() -> None:
+    flat = relucert.network.Linear(torch.zeros(2, 3), torch.tensor([1.0, 0.0]))
+    network: Network = chain((3,), flat)
+    (answer,) = relucert.certify(network, torch.zeros(1, 3))
+    assert answer.radius is not None
+    assert answer.radius > 1e6
+    assert "larger radius" in str(answer.reason)

@@ -1,0 +1,41 @@
+"""Against the paper's own network and published numbers; skipped where the network is not at hand."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import relucert
+from relucert.data import bundled
+from relucert.network import Linear, Network, Relu
+from tests.nets import chain
+
+MODEL = Path(__file__).parents[2] / "shared" / "models" / "paper-mnist-2x20.npz"
+AVERAGES = {
+    ("inf", "runner-up"): 0.019086,
+    ("inf", "least-likely"): 0.044781,
+    ("2", "runner-up"): 0.38812,
+    ("2", "least-likely"): 0.91063,
+    ("1", "runner-up"): 2.38142,
+    ("1", "least-likely"): 5.73289,
+}
+
+
+@pytest.fixture(scope="module")
+def network() -> Network:
+    if not MODEL.exists():
+        pytest.skip("the paper's 2x[20] network is not beside the project (shared/models/paper-mnist-2x20.npz)")
+    with np.load(MODEL, allow_pickle=False) as file:
+        w1, b1, w2, b2 = (torch.from_numpy(file[name]) for name in ("W1", "b1", "W2", "b2"))
+    return chain((784,), Linear(w1, b1), Relu(), Linear(w2, b2))
+
+
+@pytest.mark.parametrize(("norm", "target"), AVERAGES)
+def test_the_published_averages(network: Network, norm: str, target: str) -> None:
+    data = bundled()
+    answers = relucert.certify(network, data.images, data.labels, norm=norm, target=target)
+    assert [answer.image for answer in answers if answer.radius is None] == [61]
+    mean = np.mean([answer.radius for answer in answers if answer.radius is not None])
+    rounding = 5e-6 / AVERAGES[norm, target] if norm == "1" else 5e-7 / AVERAGES[norm, target]
+    assert AVERAGES[norm, target] * (1 - 5e-4) <= mean <= AVERAGES[norm, target] * (1 + 10 * rounding)

@@ -1,0 +1,139 @@
+"""What the project promises outside its code: pins, documents that run, a quick --help."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import time
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+import relucert
+from relucert.cli.main import build_parser
+
+ROOT = Path(__file__).parent.parent
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+HEAVY = ("torch", "numpy", "rich", "matplotlib", "onnx", "onnxruntime", "safetensors")
+
+
+def _blocks(document: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", document.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def _name(document: Path) -> str:
+    return str(document.relative_to(ROOT))
+
+
+def test_documents_exist() -> None:
+    assert len(DOCUMENTS) > 3
+    for name in ("LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "README.md", "constraints.txt"):
+        assert (ROOT / name).stat().st_size > 500, name
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=_name)
+def test_python_in_documents_runs(document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {"__name__": "__main__"}
+    for number, block in enumerate(_blocks(document, "python")):
+        exec(compile(block, f"{_name(document)}, block {number}", "exec"), names)
+
+
+def _parse(argv: list[str]) -> None:
+    try:
+        build_parser().parse_args(argv)
+    except SystemExit as ending:  # --help and --version end so
+        if ending.code != 0:
+            raise
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=_name)
+def test_commands_in_documents_are_known(document: Path) -> None:
+    for block in _blocks(document, "sh"):
+        for line in block.splitlines():
+            words = shlex.split(line, comments=True)
+            if words[:1] == ["relucert"]:
+                _parse(words[1:])
+            elif words[:1] == ["make"]:
+                assert re.search(rf"^{words[1]}:", (ROOT / "Makefile").read_text(), re.MULTILINE), line
+            else:
+                assert not words, f"{_name(document)}: nobody checks {line!r}"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=_name)
+def test_links_in_documents_lead_somewhere(document: Path) -> None:
+    for link in re.findall(r"\]\(([^)#]+)[^)]*\)", document.read_text()):
+        if not re.match(r"[a-z]+:", link):
+            assert (document.parent / link).exists(), link
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=_name)
+def test_paths_in_documents_exist(document: Path) -> None:
+    for path in re.findall(r"`((?:src|tests|docs|bench|scripts)/[^`\s]*)`", document.read_text()):
+        assert (ROOT / path).exists(), path
+
+
+def test_version_is_in_the_changelog() -> None:
+    assert metadata.version("relucert") == relucert.__version__
+    assert f"\n## [{relucert.__version__}]" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def _pins() -> dict[str, str]:
+    """The pins that apply to this Python."""
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    requirements = [Requirement(line) for line in lines if line and not line.startswith("#")]
+    chosen = [own for own in requirements if own.marker is None or own.marker.evaluate()]
+    names = [canonicalize_name(own.name) for own in chosen]
+    assert len(names) == len(set(names)), "two pins for one package"
+    return {name: str(own.specifier) for name, own in zip(names, chosen, strict=True)}
+
+
+def test_every_dependency_is_pinned_and_installed_as_pinned() -> None:
+    pins = _pins()
+    waiting, seen = [("relucert", frozenset({"dev"}))], set[str]()
+    while waiting:
+        name, extras = waiting.pop()
+        for text in metadata.requires(name) or []:
+            needed = Requirement(text)
+            wanted = needed.marker is None or any(needed.marker.evaluate({"extra": extra}) for extra in {*extras, ""})
+            own = canonicalize_name(needed.name)
+            if wanted and own not in seen:
+                seen.add(own)
+                public = metadata.version(own).split("+")[0]
+                assert pins.get(own) == f"=={public}", own
+                waiting.append((own, frozenset(needed.extras)))
+    assert {"torch", "numpy", "pytest", "mypy", "jinja2", "setuptools"} <= seen
+
+
+def test_help_imports_nothing_heavy() -> None:
+    program = (
+        "import sys\n"
+        "from relucert.cli.main import main\n"
+        "try:\n"
+        "    main(['certify', '--help'])\n"
+        "except SystemExit:\n"
+        f"    print('loaded:', [name for name in {HEAVY} if name in sys.modules])\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ended.stdout.endswith("loaded: []\n")
+
+
+def test_help_is_quick() -> None:
+    command = [str(Path(sys.executable).with_name("relucert")), "--help"]
+    times = []
+    for _ in range(3):
+        started = time.perf_counter()
+        subprocess.run(command, capture_output=True, check=True)
+        times.append(time.perf_counter() - started)
+    assert min(times) < 1
+
+
+def test_ci_runs_the_tests() -> None:
+    assert os.access(ROOT / ".ci" / "run", os.X_OK)
+    assert "make test" in (ROOT / ".ci" / "run").read_text()
