@@ -129,7 +129,7 @@ class _Question:
 
     image: int
     label: int
-    rivals: Tensor
+    rivals: list[int]
     refusal: str | None
 
 
@@ -144,13 +144,14 @@ def _rounding(arithmetic: str) -> Rounding:
 def _plan(scores: Tensor, labels: Tensor, options: Options) -> list[_Question]:
     """Every answer to give, in order."""
     questions = []
-    against = rivals(options.target, scores, labels, options.seed)
-    for image, (label, predicted) in enumerate(zip(labels.tolist(), scores.argmax(1).tolist(), strict=True)):
-        groups = against[image].split(1) if options.target == "all" else (against[image],)
+    against = rivals(options.target, scores, labels, options.seed).tolist()
+    columns = zip(labels.tolist(), scores.argmax(1).tolist(), against, strict=True)
+    for image, (label, predicted, classes) in enumerate(columns):
+        groups = [[rival] for rival in classes] if options.target == "all" else [classes]
         refusal = None
         if predicted != label:
             groups, refusal = groups[:1], f"misclassified: the network takes it for class {predicted}"
-        elif bool((against[image] < 0).any()):
+        elif -1 in classes:
             refusal = "the target is the image's own label"
         questions += [_Question(image, label, group, refusal) for group in groups]
     return questions
@@ -188,7 +189,7 @@ class _Certifier:
         if not asked:
             return {}, None
         labels = torch.tensor([question.label for question in asked])
-        prop = Property(labels, torch.stack([question.rivals for question in asked]))
+        prop = Property(labels, torch.tensor([question.rivals for question in asked]))
         centres = images[[question.image for question in asked]]
         ends: dict[int, Found] = {}
         try:
@@ -208,7 +209,7 @@ class _Certifier:
             elif not found.closed:
                 reason = "the search ended before it reached its tolerance; a larger radius may hold"
         if question.refusal is None and (len(question.rivals) == 1 or radius is not None):
-            target = int(question.rivals[found.weakest if found is not None else 0])
+            target = question.rivals[found.weakest if found is not None else 0]
         return Certificate(
             question.image, question.label, target, self.options.norm.p, self.options.method,
             self.options.arithmetic, radius, reason, seconds, found.evaluations if found is not None else 0,

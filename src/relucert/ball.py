@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from relucert.errors import InputError
-from relucert.rigor import Arithmetic
+from relucert.rigor import Arithmetic, absolute_sum
 
 SQUARED_TINY = 2.0**-500  # above the root of a million squares that underflow
 
@@ -97,18 +97,11 @@ class Ball:
             raise InputError("a radius must be a finite number >= 0")
         return cls(flat, radii, Norm.parse(norm))
 
+    def select(self, chosen: slice) -> Ball:
+        return Ball(self.centre[chosen], self.radius[chosen], self.norm)
+
     def cast(self, dtype: torch.dtype) -> Ball:
         return Ball(self.centre.to(dtype), self.radius.to(dtype), self.norm)
-
-    def blurred(self, share: float, arithmetic: Arithmetic) -> Ball:
-        """A ball that also covers what an error of this share of every term does to a form's value at the centre.
-
-        By Hoelder's inequality: the absolute terms sum to at most the form's dual length times the centre's length.
-        """
-        if not share:
-            return self
-        length = arithmetic.above(_length(self.centre, self.norm.p, 1), self.centre.shape[1] + 256) + SQUARED_TINY
-        return Ball(self.centre, arithmetic.above(self.radius + share * length, 2), self.norm)
 
     def gain(self, forms: Tensor, dim: int, arithmetic: Arithmetic) -> Tensor:
         """How much linear forms on the input, (batch or 1, ...) with coordinates along `dim`, can gain in the ball."""
@@ -119,7 +112,7 @@ class Ball:
 
 def _length(vectors: Tensor, p: float, dim: int) -> Tensor:
     if p == 1:
-        return vectors.abs().sum(dim)
+        return absolute_sum(vectors, dim)
     if p == 2:
         return vectors.square().sum(dim).sqrt()
     if math.isinf(p):

@@ -5,7 +5,7 @@ Nothing here is a bound. A prediction chooses where to look next, and a wrong on
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -19,75 +19,68 @@ FASTEST = 8  # the largest exponent of growth that a prediction believes
 TINIEST = 1e-30
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class Knots:
     """Hidden bounds at the centre (radius 0) and, newest last, at the radii evaluated last.
 
-    Of each neuron's bounds the logarithm of their distance from the value at the centre is kept, as
-    (batch, 2, size): it is close to linear in the logarithm of the radius.
+    Of each neuron's bounds the logarithm of their distance from the value at the centre is kept, in `distances` as
+    (batch, knots, 2 * size): it is close to linear in the logarithm of the radius, in `logs` (batch, knots).
     """
 
     centre: dict[int, Tensor]
     growth: dict[int, float]  # the exponent assumed while there is one knot alone
-    rounds: int = 0
-    logs: list[Tensor] = field(default_factory=list)
-    distances: list[dict[int, Tensor]] = field(default_factory=list)
+    logs: Tensor
+    distances: dict[int, Tensor]
 
-    def add(self, radii: Tensor, bounds: Bounds) -> None:
-        found = {}
-        for value, both in bounds.items():
+    def add(self, radii: Tensor, bounds: Bounds) -> Knots:
+        distances = {}
+        for value, (lower, upper) in bounds.items():
             centre = self.centre[value]
-            lower, upper = (side.to(centre.dtype) for side in both)
-            found[value] = torch.stack([centre - lower, upper - centre], 1).clamp(min=TINIEST).log()
-        self.rounds += 1
-        self.logs = [*self.logs[1 - KNOTS :], radii.log()]
-        self.distances = [*self.distances[1 - KNOTS :], found]
+            sides = torch.cat([centre - lower.to(centre.dtype), upper.to(centre.dtype) - centre], 1)
+            newest = sides.clamp(min=TINIEST).log()[:, None]
+            older = self.distances.get(value)
+            distances[value] = newest if older is None else torch.cat([older[:, 1 - KNOTS :], newest], 1)
+        logs = torch.cat([self.logs[:, 1 - KNOTS :], radii.log()[:, None]], 1)
+        return replace(self, logs=logs, distances=distances)
 
     def select(self, chosen: Tensor) -> Knots:
-        return Knots(
-            {value: tensor[chosen] for value, tensor in self.centre.items()},
-            self.growth,
-            self.rounds,
-            [radii[chosen] for radii in self.logs],
-            [{value: tensor[chosen] for value, tensor in knot.items()} for knot in self.distances],
-        )
+        centre = {value: tensor[chosen] for value, tensor in self.centre.items()}
+        distances = {value: tensor[chosen] for value, tensor in self.distances.items()}
+        return Knots(centre, self.growth, self.logs[chosen], distances)
 
     def interpolate(self, radii: Tensor) -> Bounds:
         """Guessed hidden bounds at candidate radii (batch, candidates): flat batches, a row a candidate."""
-        if not self.logs:
+        if not self.logs.shape[1]:
             count = radii.shape[1]
             return {value: Interval(*[tensor.repeat_interleave(count, 0)] * 2) for value, tensor in self.centre.items()}
-        weights, alone = self._weights(radii.log())
-        steps = torch.stack([radii.log() - at[:, None] for at in self.logs])[..., None]
+        steps = radii.log()[:, :, None] - self.logs[:, None]
+        weights, alone = self._weights(steps)
         hidden = {}
-        for value in self.distances[-1]:
-            centre = self.centre[value]
+        for value, logs in self.distances.items():
+            centre = self.centre[value][:, None]
             kind = centre.dtype
-            logs = torch.stack([knot[value] for knot in self.distances], 1).flatten(2)
-            distance = torch.bmm(weights.to(kind), logs) + (self.growth[value] * alone * steps[-1]).to(kind)
-            for step, near in zip(steps.to(kind), logs.unbind(1), strict=True):  # bounds widen, and not too fast
-                floor = torch.where(step > 0, near[:, None], -torch.inf)
-                distance = torch.maximum(torch.minimum(distance, near[:, None] + (FASTEST * step).clamp(min=0)), floor)
-            below, above = distance.exp().unflatten(2, (2, -1)).unbind(2)
-            middle = centre[:, None]
-            hidden[value] = Interval((middle - below).flatten(0, 1), (middle + above).flatten(0, 1))
+            guess = torch.bmm(weights.to(kind), logs) + (self.growth[value] * alone * steps[:, :, -1:]).to(kind)
+            known, step = logs[:, None], steps[..., None].to(kind)  # bounds widen with the ball, and not too fast
+            guess = torch.minimum(guess, (known + (FASTEST * step).clamp(min=0)).amin(2))
+            guess = torch.maximum(guess, known.where(step > 0, -torch.inf).amax(2))
+            below, above = guess.exp().chunk(2, 2)
+            hidden[value] = Interval((centre - below).flatten(0, 1), (centre + above).flatten(0, 1))
         return hidden
 
-    def _weights(self, logs: Tensor) -> tuple[Tensor, Tensor]:
-        """Lagrange's weights at each candidate, (batch, candidates, knots), and whether one knot stands alone.
+    def _weights(self, steps: Tensor) -> tuple[Tensor, Tensor]:
+        """Lagrange's weights at candidates so far from the knots, (batch, candidates, knots), and whether one is alone.
 
         A knot too close to a newer one counts for nothing: between them rounding would be all there is to see.
         """
-        knots = torch.stack(self.logs, 1)
-        apart = knots[:, :, None] - knots[:, None]
-        counts = torch.ones_like(knots, dtype=torch.bool)
-        for older in range(knots.shape[1] - 2, -1, -1):
+        count = self.logs.shape[1]
+        apart = self.logs[:, :, None] - self.logs[:, None]
+        counts = torch.ones_like(self.logs, dtype=torch.bool)
+        for older in range(count - 2, -1, -1):
             close = apart[:, older, older + 1 :].abs() < 3e-3
             counts[:, older] = ~(close & counts[:, older + 1 :]).any(1)
-        factors = (logs[:, :, None] - knots[:, None])[:, :, None] / apart[:, None]
-        paired = counts[:, :, None] & counts[:, None] & ~torch.eye(knots.shape[1], dtype=torch.bool)
-        weights = torch.where(paired[:, None], factors, 1.0).prod(3) * counts[:, None]
-        return weights, (counts.sum(1) == 1)[:, None, None]
+        paired = counts[:, :, None] & counts[:, None] & ~torch.eye(count, dtype=torch.bool)
+        factors = torch.where(paired[:, None], steps[:, :, None] / apart[:, None], 1.0)
+        return factors.prod(3) * counts[:, None], (counts.sum(1) == 1)[:, None, None]
 
 
 class Curve(NamedTuple):

@@ -25,10 +25,10 @@ from relucert.rigor import DOUBLE, FLOAT, Arithmetic
 
 MAX_ROUNDS = 60
 LIMIT = 1e12  # no radius above is looked for, nor one below its inverse
-SECTIONS = 4  # radii at which a margin is predicted at once
-SECTIONINGS = 3
-ROWS = 2  # margins that a prediction looks at: those that were the least
-FIRST_SHARE = 0.5  # of the first-order radius, per layer of ReLUs: where to look first
+SECTIONINGS = 3  # at the most, to bring out a predicted root
+SHARPNESS = 0.05  # of the bracket around it: more is wasted on a guess
+ROWS = 2  # margins that a prediction looks at
+FIRST_SHARES = (0.7, 0.45)  # of the first-order radius, with one layer of ReLUs and for each further: where to start
 GROWTH = 0.4  # how much faster than linearly the bounds are guessed to grow, for each layer of ReLUs before
 FLOAT_NOISE = 2e-6  # relative radius that float32's rounding may move
 
@@ -67,8 +67,7 @@ class Searcher:
         self._networks = {dtype: network.cast(dtype) for dtype in {self.proof.dtype, scout.dtype}}
         depth = network.relu_depths[-1]
         self.exact_prediction = depth <= 1  # bounds before the first ReLUs are linear in the radius
-        self.sharpness = 1e-3 if self.exact_prediction else 0.05  # of a predicted root: more is wasted on a guess
-        self.first_share = FIRST_SHARE**depth
+        self.first_share = FIRST_SHARES[0] * FIRST_SHARES[1] ** max(0, depth - 1)
 
     def network(self, arithmetic: Arithmetic) -> Network:
         return self._networks[arithmetic.dtype]
@@ -120,15 +119,19 @@ class _State:
     weakest: Tensor  # the row of the least margin at the best radius
     failures: Tensor
     margin: Tensor  # the least of the last evaluation
-    focus: Tensor  # the rows that scouts and predictions look at, (open, a few): those whose margins were the least
+    heights: Tensor  # every margin at the centre, (open, rows)
+    steepness: Tensor  # every margin's slope there, (open, rows)
+    focus: Tensor  # the rows that predictions look at, (open, a few): those that look like reaching zero first
+    rounds: int = 0
 
     @classmethod
     def start(cls, searcher: Searcher, questions: Questions) -> _State:
         network = searcher.network(searcher.scout)
         values = network.values(questions.centres.to(searcher.scout.dtype))
         growth = {value: 1 + GROWTH * network.relu_depths[value] for value in network.rectified}
-        knots = Knots({value: values[value] for value in network.rectified}, growth)
         count = len(questions.centres)
+        centre = {value: values[value] for value in network.rectified}
+        knots = Knots(centre, growth, torch.zeros(count, 0, dtype=torch.float64), {})
         zeros, none = torch.zeros(count, dtype=torch.float64), torch.zeros(count, dtype=torch.long)
         rows = questions.prop.rows(network.classes, searcher.scout.dtype)
         margins = (rows @ values[-1][..., None]).squeeze(-1).double()
@@ -139,34 +142,38 @@ class _State:
         return cls(
             searcher, questions, knots, torch.arange(count), first * searcher.first_share, zeros > 0,
             first, slopes.gather(1, weakest[:, None]).squeeze(1), drift, zeros, zeros + torch.inf, none, none,
-            margins.amin(1), _least(reached),
+            margins.amin(1), margins, slopes, _least(reached),
         )  # fmt: skip
 
     def evaluate(self) -> None:
         """One evaluation of every open question, each in the arithmetic its step calls for."""
-        searcher, count = self.searcher, len(self.index)
-        gathered: Bounds = {}
-        weakest = torch.zeros_like(self.weakest)
-        self.margin = torch.zeros_like(self.margin)
-        for proving, mask in ((False, ~self.proving), (True, self.proving)):
-            if not bool(mask.any()):
-                continue
-            chosen = mask.nonzero().squeeze(1)
-            asked = self.questions.select(chosen) if proving else self.focused.select(chosen)
-            arithmetic = searcher.proof if proving else searcher.scout
-            margins, hidden = searcher.evaluate(asked, self.radii[chosen], arithmetic)
-            least, row = margins.double().min(1)
-            self.margin[chosen] = least
-            if proving:
-                weakest[chosen], self.focus[chosen] = row, _least(margins)
-            _scatter(gathered, chosen, count, hidden, searcher.scout.dtype)
-        self.knots.add(self.radii, gathered)
+        scouting, proving = (~self.proving).nonzero().squeeze(1), self.proving.nonzero().squeeze(1)
+        parts = [
+            self.searcher.evaluate(self.questions.select(chosen), self.radii[chosen], arithmetic)
+            for chosen, arithmetic in ((scouting, self.searcher.scout), (proving, self.searcher.proof))
+            if len(chosen)
+        ]
+        order = torch.cat([scouting, proving]).argsort()
+        margins = torch.cat([margins.double() for margins, _ in parts])[order]
+        self.margin, weakest = margins.min(1)
+        self.focus = _least(margins / -self.steepness)
+        self.knots = self.knots.add(self.radii, _join([hidden for _, hidden in parts], order, self.searcher.scout))
+        if not self.rounds:
+            self._fit_parabola(weakest[:, None])
+        self.rounds += 1
         passed = self.proving & (self.margin > 0) & (self.radii > self.best)
         failed = self.proving & ~(self.margin > 0)
         self.best = torch.where(passed, self.radii, self.best)
         self.weakest = torch.where(passed, weakest, self.weakest)
         self.ceiling = torch.where(failed, torch.minimum(self.ceiling, self.radii), self.ceiling)
         self.failures = self.failures + failed
+
+    def _fit_parabola(self, row: Tensor) -> None:
+        """The first guess of the slope: on the parabola through the first evaluation that starts as at the centre."""
+        height, steepness = self.heights.gather(1, row)[:, 0], self.steepness.gather(1, row)[:, 0]
+        bend = ((self.margin - height) / self.radii - steepness) / self.radii
+        root = 2 * height / (-steepness + (steepness.square() - 4 * bend * height).clamp(min=0).sqrt())
+        self.slope = (self.margin / (self.radii - root)).nan_to_num(-1.0).clamp(max=-1e-30)
 
     @property
     def focused(self) -> Questions:
@@ -201,26 +208,24 @@ class _State:
         self.proving = doubt <= searcher.tolerance / 2
         aim = self.root * (1 - torch.where(self.proving, doubt * 2.0 ** self.failures.clamp(max=30), 0).clamp(max=0.5))
         inside = (aim > self.best) & (aim < self.ceiling)
-        middle = torch.where(self.ceiling.isinf(), 2 * self.best, (self.best + self.ceiling) / 2)
-        self.radii = torch.where(inside, aim, middle)
-        self.proving |= ~inside
+        middle = torch.where(self.ceiling.isinf(), 2 * self.radii, (self.best + self.ceiling) / 2)
+        self.radii = torch.where(inside, aim, middle).clamp(max=2 * LIMIT)
+        self.proving |= ~inside | (self.radii > LIMIT)
 
     def _predict_root(self) -> None:
         """The root of the predicted least margin and the slope there, by sectioning ever more closely."""
         asked, last = self.focused, Curve(self.radii[:, None], self.margin[:, None])
         step = -last.margins / self.slope[:, None]
-        curve = None
-        if bool((step.abs() < 0.2 * last.radii).all()):
-            near = last.radii + step * torch.tensor([0.7, 0.95, 1.05, 1.4], dtype=torch.float64)
-            curve = self._section(asked, near, last)
-        if curve is None or not bool(curve.crossed.all()):
-            steps = torch.linspace(0, 1, SECTIONS + 1, dtype=torch.float64)[1:].square()
-            far = last.radii * torch.where(last.margins > 0, 1 + 3 * steps, 1 - steps * (1 - 1e-3))
+        near = last.radii + step * torch.tensor([0.7, 0.95, 1.05, 1.4], dtype=torch.float64)
+        away = torch.tensor([0.06, 0.25, 0.56, 0.999], dtype=torch.float64)
+        far = last.radii * torch.where(last.margins > 0, 1 + 3 * away, 1 - away)
+        curve = self._section(asked, torch.where(step.abs() < 0.7 * last.radii, near, far), last)
+        if not bool(curve.crossed.all()):
             curve = self._section(asked, far, last)
         for _ in range(SECTIONINGS):
             low, high = curve.bracket()
             width = high.radii - low.radii
-            if bool((width.abs() < self.searcher.sharpness * low.radii).all()):
+            if bool((width.abs() < SHARPNESS * low.radii).all()):
                 break
             share = (curve.root()[:, None] - low.radii) / width
             inner = (share + torch.tensor([-0.1, -0.01, 0.01, 0.1], dtype=torch.float64)).clamp(0.001, 0.999)
@@ -234,10 +239,9 @@ class _State:
         return Curve(torch.cat([part.radii for part in parts], 1), torch.cat([part.margins for part in parts], 1))
 
     def _report(self, mask: Tensor, closed: bool) -> Iterator[Found]:
-        rounds = self.knots.rounds
-        for row in mask.nonzero().squeeze(1).tolist():
-            radius = self.best[row].item() or None
-            yield Found(int(self.index[row]), radius, int(self.weakest[row]), rounds, closed)
+        columns = (self.index[mask].tolist(), self.best[mask].tolist(), self.weakest[mask].tolist())
+        for index, radius, weakest in zip(*columns, strict=True):
+            yield Found(index, radius or None, weakest, self.rounds, closed)
 
     def _keep(self, mask: Tensor) -> None:
         if bool(mask.all()):
@@ -249,16 +253,15 @@ class _State:
                 setattr(self, name, value[chosen])
 
 
-def _least(margins: Tensor) -> Tensor:
-    """The rows of the few least margins: (batch, few)."""
-    return margins.topk(min(ROWS, margins.shape[1]), largest=False).indices
+def _least(amounts: Tensor) -> Tensor:
+    """The rows of the few least amounts: (batch, few)."""
+    return amounts.topk(min(ROWS, amounts.shape[1]), largest=False).indices
 
 
-def _scatter(into: Bounds, chosen: Tensor, count: int, bounds: Bounds, dtype: torch.dtype) -> None:
-    """Writes the bounds of some questions into those of all."""
-    for value, both in bounds.items():
-        if value not in into:
-            shape = (count, both.lower.shape[1])
-            into[value] = Interval(torch.empty(shape, dtype=dtype), torch.empty(shape, dtype=dtype))
-        for side in range(2):
-            into[value][side][chosen] = both[side].to(dtype)
+def _join(parts: list[Bounds], order: Tensor, arithmetic: Arithmetic) -> Bounds:
+    """The bounds of all questions from those of its parts, in another order."""
+
+    def sides(value: int, side: int) -> Tensor:
+        return torch.cat([part[value][side].to(arithmetic.dtype) for part in parts])[order]
+
+    return {value: Interval(sides(value, 0), sides(value, 1)) for value in parts[0]}

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+SLICE_BYTES = 2**18
 TINY = 2.0**-1000  # above a million underflows, even where subnormal numbers are flushed to zero
 
 
@@ -45,6 +46,15 @@ class Arithmetic:
     def floor(self, value: Tensor) -> Tensor:
         """A lower bound of the result of one correctly rounded operation."""
         return torch.nextafter(value, value.new_tensor(-torch.inf)) if self.rigorous else value
+
+
+def absolute_sum(values: Tensor, dim: int) -> Tensor:
+    """The sum of absolute values along a dimension, for large tensors in slices: fresh memory is slow memory."""
+    size = values.numel() * values.element_size()
+    if size <= 2 * SLICE_BYTES:
+        return values.abs().sum(dim)
+    step = max(1, values.shape[dim] * SLICE_BYTES // size)
+    return torch.stack([part.abs().sum(dim) for part in values.split(step, dim)]).sum(0)
 
 
 RIGOROUS = Arithmetic(torch.float64, 2.0**-53)

@@ -149,13 +149,15 @@ def test_a_relaxation_encloses_relu(relaxer, arithmetic) -> None:  # type: ignor
     for share in torch.linspace(0, 1, 41, dtype=torch.float64):
         z = ends[:, 0] * (1 - share) + ends[:, 1] * share
         slack = 1e-15 * z.abs().clamp(min=1)
-        assert (lines.slope_below * z + lines.low <= z.clamp(min=0) + slack).all()
+        low = 0 if lines.low is None else lines.low
+        assert (lines.slope_below * z + low <= z.clamp(min=0) + slack).all()
         assert (lines.slope_above * z + lines.high >= z.clamp(min=0) - slack).all()
 
 
 def test_fast_lin_lines_by_hand() -> None:
     lines = parallel(Interval(torch.tensor([-1.0, 2.0, -3.0]), torch.tensor([3.0, 4.0, -1.0])), DOUBLE)
     assert lines.slope_below.tolist() == lines.slope_above.tolist() == [0.75, 1.0, 0.0]
+    assert lines.low is None
     assert lines.high.tolist() == [0.75, 0.0, 0.0]
 
 

@@ -15,7 +15,7 @@ from relucert.ball import Ball
 from relucert.bounding.forward import INPUT, Bounds
 from relucert.bounding.relaxers import Interval, Relaxer
 from relucert.network import Affine, Network, Node
-from relucert.rigor import Arithmetic
+from relucert.rigor import SLICE_BYTES, Arithmetic
 
 ROW_BYTES = 2**26  # how large one chunk of forms may get while every neuron of a layer is bounded
 
@@ -61,8 +61,11 @@ class _Pull:
         self.constant = forms.new_zeros(len(self.ball.radius), forms.shape[1])
         self.slack = torch.zeros_like(self.constant)
         self.reach = self._reaches(value) if self.arithmetic.rigorous else {}
+        entrance = self._only_entrance(value)
+        if value == INPUT:
+            self._at_centre(forms)
         pending = {value: forms}
-        for current in range(value, INPUT, -1):
+        for current in range(value, entrance, -1):
             if current not in pending:
                 continue
             node, form = self.network.nodes[current - 1], pending.pop(current)
@@ -75,7 +78,38 @@ class _Pull:
                     part = pending[source] + part
                     self._lose(part, self.reach.get(source), 1)
                 pending[source] = part
-        return self._at_input(pending.get(INPUT))
+        loss = self.slack
+        for last, form in pending.items():  # what it is worth at the centre is in the constant, or will be
+            gain = self._enter(last, form) if last != INPUT else self.ball.gain(form, -1, self.arithmetic)
+            loss = self.arithmetic.above(gain + self.slack, 1)
+        return self.arithmetic.floor(self.constant - loss)
+
+    def _only_entrance(self, value: int) -> int:
+        """The one value that is made of the input, by an affine operation; the input itself where that is not so."""
+        needed = self.network.ancestors((value,))
+        entrances = [made for made, node in self.network.steps() if made in needed and INPUT in node.inputs]
+        if len(entrances) != 1 or not isinstance(self.network.nodes[entrances[0] - 1].operation, Affine):
+            return INPUT
+        return entrances[0] if self.network.nodes[entrances[0] - 1].inputs == (INPUT,) else INPUT
+
+    def _enter(self, value: int, form: Tensor) -> Tensor:
+        """Takes a form on the only entrance at the centre, and returns what it gains in the ball.
+
+        The forms on the input are larger than those before it: they are made and measured in slices of a cache's size.
+        """
+        operation, shape = self.network.nodes[value - 1].operation, self.network.shapes[value]
+        assert isinstance(operation, Affine)
+        at_centre = operation.apply(self.ball.centre.unflatten(-1, self.network.input_shape)).flatten(1)
+        self._gather((form @ at_centre[..., None]).squeeze(-1))
+        self._lose(form, self.reach.get(-value), 3 * (max(operation.terms, form.shape[-1]) + 2))
+        step = max(1, SLICE_BYTES // (form.shape[1] * self.network.sizes[INPUT] * form.element_size()))
+        ball, gains = self.ball, []
+        for first in range(0, len(form), step if len(form) > 1 else len(form)):
+            (rows,) = operation.transpose(form[first : first + step].unflatten(-1, shape))
+            if len(form) > 1:
+                ball = self.ball.select(slice(first, first + step))
+            gains.append(ball.gain(rows.reshape(*rows.shape[:2], -1), -1, self.arithmetic))
+        return torch.cat(gains)
 
     def _through_affine(self, value: int, node: Node, form: Tensor) -> list[Tensor]:
         operation, shape = node.operation, self.network.shapes[value]
@@ -84,28 +118,32 @@ class _Pull:
             self._gather(form @ operation.constant.expand(shape).flatten())
         self._lose(form, self.reach.get(-value), max(operation.terms, form.shape[-1]) + 2)
         parts = operation.transpose(form.unflatten(-1, shape))
-        return [
-            part.flatten(2) if len(self.network.shapes[source]) > 1 else part
-            for source, part in zip(node.inputs, parts, strict=True)
-        ]
+        pulled = [part.reshape(*part.shape[:2], -1) for part in parts]
+        for source, part in zip(node.inputs, pulled, strict=True):
+            if source == INPUT:
+                self._at_centre(part)
+        return pulled
+
+    def _at_centre(self, form: Tensor) -> None:
+        """Takes a form on the input at the ball's centre."""
+        self._gather((form @ self.ball.centre[..., None]).squeeze(-1))
+        self._lose(form, self.ball.centre.abs(), form.shape[-1] + 2)
 
     def _through_relu(self, source: int, form: Tensor) -> Tensor:
         lines = self.relaxer(self.bounds[source], self.arithmetic)
-        below, above = form.clamp(min=0), form.clamp(max=0)
-        self._gather((below @ lines.low[..., None] + above @ lines.high[..., None]).squeeze(-1))
-        self._lose(below, lines.low.abs(), form.shape[-1] + 2)
-        self._lose(above, lines.high.abs(), form.shape[-1] + 2)
-        pulled = below * lines.slope_below[:, None] + above * lines.slope_above[:, None]
+        below, above = (form.clamp(min=0), lines.low), (form.clamp(max=0), lines.high)
+        for part, offset in (below, above):
+            if offset is not None:
+                self._gather((part @ offset[..., None]).squeeze(-1))
+                self._lose(part, offset.abs(), form.shape[-1] + 2)
+        if lines.parallel:
+            pulled = form * lines.slope_below[:, None]
+        else:
+            pulled = below[0] * lines.slope_below[:, None] + above[0] * lines.slope_above[:, None]
         self._lose(pulled, self.reach.get(source), 2)
+        if source == INPUT:
+            self._at_centre(pulled)
         return pulled
-
-    def _at_input(self, form: Tensor | None) -> Tensor:
-        if form is None:
-            return self.arithmetic.floor(self.constant - self.slack)
-        self._gather((form @ self.ball.centre[..., None]).squeeze(-1))
-        ball = self.ball.blurred(self.arithmetic.gamma(form.shape[-1] + 2), self.arithmetic)
-        loss = self.arithmetic.above(ball.gain(form, -1, self.arithmetic) + self.slack, 1)
-        return self.arithmetic.floor(self.constant - loss)
 
     def _gather(self, amount: Tensor) -> None:
         """Adds to the constant; the sum's own rounding goes to the slack."""

@@ -17,7 +17,7 @@ from relucert.ball import Ball
 from relucert.bounding.relaxers import Interval, Relaxation, Relaxer
 from relucert.errors import InputError
 from relucert.network import Affine, Network, Units
-from relucert.rigor import Arithmetic
+from relucert.rigor import Arithmetic, absolute_sum
 
 Bounds = dict[int, Interval]
 Block = Tensor | Units
@@ -151,7 +151,7 @@ class _AffineStep:
             return self.arithmetic.above(reach * self.ball.radius[:, None], 1) if source == INPUT else reach
         if source == INPUT:
             return self.ball.gain(block, 1, self.arithmetic)
-        return self.arithmetic.above(block.abs().sum(1), block.shape[1])
+        return self.arithmetic.above(absolute_sum(block, 1), block.shape[1])
 
     def _error(self) -> Tensor:
         """What rounding adds: the operands' own errors, and gamma times all absolute values that were summed."""
@@ -169,8 +169,9 @@ class _AffineStep:
 
 def _rectify(value: int, operand: Zonotope, relaxation: Relaxation, arithmetic: Arithmetic) -> Zonotope:
     """The ReLU of a zonotope: scaled by the slope, and a fresh symbol for every neuron whose two lines differ."""
-    slope, low, _, high = relaxation
-    if relaxation.slope_above is not slope:
+    slope, high = relaxation.slope_below, relaxation.high
+    low = torch.zeros_like(high) if relaxation.low is None else relaxation.low
+    if not relaxation.parallel:
         raise InputError("the forward form needs a relaxation with one slope for both lines; use the backward form")
     half = (high - low) / 2
     centre = slope * operand.centre + (high + low) / 2

@@ -18,12 +18,16 @@ class Interval(NamedTuple):
 
 
 class Relaxation(NamedTuple):
-    """Lines with `slope_below * z + low <= relu(z) <= slope_above * z + high`, a row a batch member."""
+    """Lines with `slope_below * z + low <= relu(z) <= slope_above * z + high`, a row a batch member; no low: 0."""
 
     slope_below: Tensor
-    low: Tensor
+    low: Tensor | None
     slope_above: Tensor
     high: Tensor
+
+    @property
+    def parallel(self) -> bool:
+        return self.slope_below is self.slope_above
 
 
 Relaxer = Callable[[Interval, Arithmetic], Relaxation]
@@ -40,7 +44,7 @@ def parallel(bounds: Interval, arithmetic: Arithmetic) -> Relaxation:
     slope = torch.where(decided, (lower >= 0).to(lower.dtype), upper / (upper - lower)).clamp(0, 1)
     reach = torch.maximum(-slope * lower, (1 - slope) * upper)
     high = torch.where(decided, torch.zeros_like(slope), arithmetic.above(reach, 3))
-    return Relaxation(slope, torch.zeros_like(high), slope, high)
+    return Relaxation(slope, None, slope, high)
 
 
 def interval(bounds: Interval, arithmetic: Arithmetic) -> Relaxation:

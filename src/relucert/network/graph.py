@@ -35,9 +35,11 @@ class Network:
     def __post_init__(self) -> None:
         if not self.input_shape or prod(self.input_shape) < 1:
             raise NetworkError(f"an input of shape {self.input_shape} has no numbers")
+        if not self.nodes:
+            raise NetworkError("the network has no operation: its output would be its input")
         for value, node in self.steps():
             _check(value, node)
-        if len(self.shapes[-1]) != 1 or not self.nodes:
+        if len(self.shapes[-1]) != 1:
             raise NetworkError(f"the output must be a vector of class scores, its shape is {self.shapes[-1]}")
 
     @cached_property

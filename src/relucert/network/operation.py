@@ -36,7 +36,8 @@ class Units:
 
     def reach(self, size: int, dtype: torch.dtype) -> Tensor:
         """The absolute values on the diagonal: (batch or 1, size)."""
-        scale = torch.ones(1, size, dtype=dtype) if self.scale is None else self.scale.abs()
+        count = size if self.indices is None else len(self.indices)
+        scale = torch.ones(1, count, dtype=dtype) if self.scale is None else self.scale.abs()
         if self.indices is None:
             return scale
         return scale.new_zeros(len(scale), size).index_copy_(1, self.indices, scale)
@@ -72,8 +73,8 @@ class Operation(ABC):
     def restore(cls, tensors: Mapping[str, Tensor], settings: Mapping[str, Any]) -> Self:
         """The inverse of `tensors` and `settings`."""
         expected = {field.name for field in fields(cls)}  # type: ignore[arg-type]
-        given = set(tensors) | set(settings)
-        if given != expected:
+        given = [*tensors, *settings]
+        if sorted(given) != sorted(expected):
             raise NetworkError(f"{cls.name} has the fields {sorted(expected)}, but {sorted(given)} are stored")
         frozen = {name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()}
         return cls(**tensors, **frozen)
