@@ -1,6 +1,7 @@
 """The radius search: what it returns passed, is nearly the largest that would, and no liar can break it."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -11,28 +12,36 @@ from relucert.bounding.forward import Bounds
 from relucert.bounding.method import Method, find_method
 from relucert.network import Network
 from relucert.property import Property, rivals
-from relucert.radius import Found, Questions, Searcher
+from relucert.radius import Found, Searcher
 from relucert.rigor import DOUBLE, RIGOROUS, Arithmetic
 from tests.nets import NETWORKS, NORMS, centres, mlp
 
 
-def ask(network: Network, target: str = "untargeted", count: int = 6) -> Questions:
+class Asked(NamedTuple):
+    """Asked about the predicted class of some points."""
+
+    centres: Tensor
+    prop: Property
+
+
+def ask(network: Network, target: str = "untargeted", count: int = 6) -> Asked:
     points = centres(network, count, seed=5)
     scores = network.cast(torch.float64)(points)
     labels = scores.argmax(1)
-    return Questions(points, Property(labels, rivals(target, scores, labels, 0)))
+    return Asked(points, Property(labels, rivals(target, scores, labels, 0)))
 
 
 def search(
-    network: Network, questions: Questions, norm: float = 2, method: str | Method = "fast-lin",
+    network: Network, questions: Asked, norm: float = 2, method: str | Method = "fast-lin",
     proof: Arithmetic = RIGOROUS, tolerance: float = 1e-4,
 ) -> list[Found]:  # fmt: skip
     chosen = find_method(method) if isinstance(method, str) else method
     searcher = Searcher(network, Norm(norm), chosen, proof, tolerance)
-    return sorted(searcher.run(questions), key=lambda found: found.question)
+    which = torch.arange(len(questions.centres))
+    return sorted(searcher.run(questions.centres, which, questions.prop), key=lambda found: found.question)
 
 
-def margin(network: Network, questions: Questions, radii: Tensor, norm: float, method: str = "fast-lin") -> Tensor:
+def margin(network: Network, questions: Asked, radii: Tensor, norm: float, method: str = "fast-lin") -> Tensor:
     """The least rigorous margin at given radii."""
     double = network.cast(torch.float64)
     ball = Ball.around(questions.centres, radii, norm)
@@ -71,7 +80,9 @@ def test_a_batch_equals_its_members(name: str) -> None:
     questions = ask(network)
     together = search(network, questions)
     for number, end in enumerate(together):
-        (alone,) = search(network, questions.select(torch.tensor([number])))
+        (alone,) = search(
+            network, Asked(questions.centres[number : number + 1], questions.prop.select(torch.tensor([number])))
+        )
         assert end.radius == pytest.approx(alone.radius, rel=1e-4)
         assert end.weakest == alone.weakest
 

@@ -22,7 +22,7 @@ from relucert.loading import load
 from relucert.memory import batch_size
 from relucert.network import Network
 from relucert.property import Property, parse_target, rivals
-from relucert.radius import Found, Questions, Searcher
+from relucert.radius import Found, Searcher
 from relucert.rigor import DOUBLE, RIGOROUS
 
 if TYPE_CHECKING:
@@ -95,8 +95,8 @@ def bounds(
     known = load(network)
     if form not in FORMS:
         raise InputError(f"unknown form {form!r}; known are {', '.join(FORMS)}")
-    if ball.centre.shape[1] != known.sizes[0]:
-        raise InputError(f"the ball has {ball.centre.shape[1]} coordinates, the network {known.sizes[0]}")
+    if ball.points.shape[1] != known.sizes[0]:
+        raise InputError(f"the ball has {ball.points.shape[1]} coordinates, the network {known.sizes[0]}")
     kind = ARITHMETICS[_rounding(arithmetic)]
     with torch.inference_mode():
         found = FORMS[form](known.cast(kind.dtype), ball.cast(kind.dtype), find_relaxer(method), kind, (known.output,))
@@ -190,11 +190,12 @@ class _Certifier:
             return {}, None
         labels = torch.tensor([question.label for question in asked])
         prop = Property(labels, torch.tensor([question.rivals for question in asked]))
-        centres = images[[question.image for question in asked]]
+        which = torch.tensor([question.image for question in asked])
+        first, last = asked[0].image, asked[-1].image
         ends: dict[int, Found] = {}
         try:
             with torch.inference_mode():
-                for found in self.searcher.run(Questions(centres, prop)):
+                for found in self.searcher.run(images[first : last + 1], which - first, prop):
                     ends[found.question] = found
         except (RuntimeError, ArithmeticError, MemoryError) as error:
             return ends, f"not certified: {type(error).__name__}: {str(error).splitlines()[0]}"

@@ -73,17 +73,22 @@ class Norm:
 
 @dataclass(frozen=True, eq=False)
 class Ball:
-    """A batch of balls: centre (batch, size), radius (batch,), one norm."""
+    """A batch of balls of one norm: radius (batch,), and points (batch, size) they are centred at.
 
-    centre: Tensor
+    With `which` (batch,) the balls share fewer points: the centre of ball b is points[which[b]].
+    """
+
+    points: Tensor
     radius: Tensor
     norm: Norm
+    which: Tensor | None = None
 
     def __post_init__(self) -> None:
-        if self.centre.ndim != 2 or self.radius.shape != self.centre.shape[:1]:
+        count = len(self.points) if self.which is None else len(self.which)
+        if self.points.ndim != 2 or self.radius.shape != (count,):
             raise InputError(
                 f"a ball needs centres (batch, size) and radii (batch,), "
-                f"not {tuple(self.centre.shape)} and {tuple(self.radius.shape)}"
+                f"not {tuple(self.points.shape)} and {tuple(self.radius.shape)}"
             )
 
     @classmethod
@@ -97,16 +102,25 @@ class Ball:
             raise InputError("a radius must be a finite number >= 0")
         return cls(flat, radii, Norm.parse(norm))
 
-    def select(self, chosen: slice) -> Ball:
-        return Ball(self.centre[chosen], self.radius[chosen], self.norm)
+    @property
+    def centre(self) -> Tensor:
+        """(batch, size)"""
+        return self.shared(self.points)
+
+    def shared(self, values: Tensor) -> Tensor:
+        """What was computed for each point, (points, ...), for each ball: (batch, ...)."""
+        return values if self.which is None else values[self.which]
 
     def cast(self, dtype: torch.dtype) -> Ball:
-        return Ball(self.centre.to(dtype), self.radius.to(dtype), self.norm)
+        return Ball(self.points.to(dtype), self.radius.to(dtype), self.norm, self.which)
 
-    def gain(self, forms: Tensor, dim: int, arithmetic: Arithmetic) -> Tensor:
-        """How much linear forms on the input, (batch or 1, ...) with coordinates along `dim`, can gain in the ball."""
+    def gain(self, forms: Tensor, dim: int, arithmetic: Arithmetic, members: slice = slice(None)) -> Tensor:
+        """How much linear forms on the input, (batch or 1, ...) with coordinates along `dim`, can gain in the ball.
+
+        With `members` the forms are about these balls of the batch alone.
+        """
         length = self.norm.dual_length(forms, dim, arithmetic)
-        radius = self.radius.reshape(-1, *[1] * (length.ndim - 1))
+        radius = self.radius[members].reshape(-1, *[1] * (length.ndim - 1))
         return arithmetic.above(length * radius, 1)
 
 

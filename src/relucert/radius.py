@@ -9,7 +9,7 @@ radius that passed, checked in the arithmetic asked for, and the search closes e
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -46,13 +46,20 @@ class Found:
 
 @dataclass(frozen=True, eq=False)
 class Questions:
-    """A batch of searches: a centre (batch, size) in float64 and a property each."""
+    """A batch of searches, each a property around one of some points; the points are held in every dtype needed."""
 
-    centres: Tensor
+    points: dict[torch.dtype, Tensor]
+    which: Tensor
     prop: Property
 
+    def __len__(self) -> int:
+        return len(self.which)
+
     def select(self, chosen: Tensor) -> Questions:
-        return Questions(self.centres[chosen], self.prop.select(chosen))
+        return replace(self, which=self.which[chosen], prop=self.prop.select(chosen))
+
+    def ball(self, radii: Tensor, norm: Norm, dtype: torch.dtype) -> Ball:
+        return Ball(self.points[dtype], radii.to(dtype), norm, self.which)
 
 
 class Searcher:
@@ -74,24 +81,22 @@ class Searcher:
 
     def evaluate(self, questions: Questions, radii: Tensor, arithmetic: Arithmetic) -> tuple[Tensor, Bounds]:
         """Margins (batch, rows) and hidden bounds at these radii."""
-        network = self.network(arithmetic)
-        ball = Ball(questions.centres, radii, self.norm).cast(arithmetic.dtype)
+        network, ball = self.network(arithmetic), questions.ball(radii, self.norm, arithmetic.dtype)
         hidden = self.method.hidden(network, ball, arithmetic)
         return self.method.margins(network, ball, questions.prop, hidden, arithmetic), hidden
 
     def predict(self, questions: Questions, radii: Tensor, knots: Knots) -> Tensor:
         """Predicted margins at candidate radii, (batch, candidates, rows), from interpolated hidden bounds."""
         count, candidates = radii.shape
-        centres = questions.centres.to(self.scout.dtype).repeat_interleave(candidates, 0)
-        prop = questions.prop.select(torch.arange(count).repeat_interleave(candidates))
-        ball = Ball(centres, radii.flatten().to(self.scout.dtype), self.norm)
+        repeated = questions.select(torch.arange(count).repeat_interleave(candidates))
+        ball = repeated.ball(radii.flatten(), self.norm, self.scout.dtype)
         hidden = knots.interpolate(radii)
-        margins = self.method.margins(self.network(self.scout), ball, prop, hidden, self.scout)
+        margins = self.method.margins(self.network(self.scout), ball, repeated.prop, hidden, self.scout)
         return margins.double().view(count, candidates, -1)
 
-    def run(self, questions: Questions) -> Iterator[Found]:
-        """Searches a batch, yielding each question's end as it is reached."""
-        state = _State.start(self, questions)
+    def run(self, points: Tensor, which: Tensor, prop: Property) -> Iterator[Found]:
+        """Searches a batch, a property each around points[which], yielding each question's end as it is reached."""
+        state = _State.start(self, Questions({dtype: points.to(dtype) for dtype in self._networks}, which, prop))
         for _ in range(MAX_ROUNDS):
             state.evaluate()
             yield from state.close()
@@ -127,14 +132,14 @@ class _State:
     @classmethod
     def start(cls, searcher: Searcher, questions: Questions) -> _State:
         network = searcher.network(searcher.scout)
-        values = network.values(questions.centres.to(searcher.scout.dtype))
+        values = network.values(questions.points[searcher.scout.dtype])
         growth = {value: 1 + GROWTH * network.relu_depths[value] for value in network.rectified}
-        count = len(questions.centres)
-        centre = {value: values[value] for value in network.rectified}
+        count = len(questions)
+        centre = {value: values[value][questions.which] for value in network.rectified}
         knots = Knots(centre, growth, torch.zeros(count, 0, dtype=torch.float64), {})
         zeros, none = torch.zeros(count, dtype=torch.float64), torch.zeros(count, dtype=torch.long)
         rows = questions.prop.rows(network.classes, searcher.scout.dtype)
-        margins = (rows @ values[-1][..., None]).squeeze(-1).double()
+        margins = (rows @ values[-1][questions.which, :, None]).squeeze(-1).double()
         slopes = (searcher.predict(questions, zeros[:, None] + 1, knots)[:, 0] - margins).clamp(max=-1e-30)
         reached = margins / -slopes  # by every row alone, to first order
         first, weakest = reached.clamp(1 / LIMIT, LIMIT).min(1)
@@ -178,7 +183,7 @@ class _State:
     @property
     def focused(self) -> Questions:
         """The open questions with their few rows of interest."""
-        return Questions(self.questions.centres, self.questions.prop.narrow(self.focus))
+        return replace(self.questions, prop=self.questions.prop.narrow(self.focus))
 
     def close(self) -> Iterator[Found]:
         """Yields and drops the questions whose proven radius is within the tolerance of what can be reached."""

@@ -39,7 +39,7 @@ def backward(network: Network, ball: Ball, relaxer: Relaxer, arithmetic: Arithme
         step = max(1, ROW_BYTES // (16 * max(network.sizes) * len(ball.radius)))
         lower, upper = [], []
         for first in range(0, size, step):
-            forms = ball.centre.new_zeros(1, min(step, size - first), size)
+            forms = ball.radius.new_zeros(1, min(step, size - first), size)
             forms[0].diagonal(first).fill_(1)
             lower.append(minimise(network, ball, forms, value, bounds, relaxer, arithmetic))
             upper.append(-minimise(network, ball, -forms, value, bounds, relaxer, arithmetic))
@@ -99,16 +99,15 @@ class _Pull:
         """
         operation, shape = self.network.nodes[value - 1].operation, self.network.shapes[value]
         assert isinstance(operation, Affine)
-        at_centre = operation.apply(self.ball.centre.unflatten(-1, self.network.input_shape)).flatten(1)
-        self._gather((form @ at_centre[..., None]).squeeze(-1))
+        at_points = operation.apply(self.ball.points.unflatten(-1, self.network.input_shape)).flatten(1)
+        self._gather((form @ self.ball.shared(at_points)[..., None]).squeeze(-1))
         self._lose(form, self.reach.get(-value), 3 * (max(operation.terms, form.shape[-1]) + 2))
         step = max(1, SLICE_BYTES // (form.shape[1] * self.network.sizes[INPUT] * form.element_size()))
-        ball, gains = self.ball, []
-        for first in range(0, len(form), step if len(form) > 1 else len(form)):
-            (rows,) = operation.transpose(form[first : first + step].unflatten(-1, shape))
-            if len(form) > 1:
-                ball = self.ball.select(slice(first, first + step))
-            gains.append(ball.gain(rows.reshape(*rows.shape[:2], -1), -1, self.arithmetic))
+        gains = []
+        for first in range(0, len(form), step):
+            members = slice(first, first + step) if len(form) > 1 else slice(None)
+            (rows,) = operation.transpose(form[members].unflatten(-1, shape))
+            gains.append(self.ball.gain(rows.reshape(*rows.shape[:2], -1), -1, self.arithmetic, members))
         return torch.cat(gains)
 
     def _through_affine(self, value: int, node: Node, form: Tensor) -> list[Tensor]:

@@ -84,8 +84,9 @@ def forward(network: Network, ball: Ball, relaxer: Relaxer, arithmetic: Arithmet
 
 
 def _input(ball: Ball) -> Zonotope:
-    radius = ball.radius[:, None].expand_as(ball.centre)
-    return Zonotope(ball.centre, radius, ball.centre.new_zeros(()), {INPUT: Units(None, None)}, None)
+    centre = ball.centre
+    radius = ball.radius[:, None].expand_as(centre)
+    return Zonotope(centre, radius, centre.new_zeros(()), {INPUT: Units(None, None)}, None)
 
 
 @dataclass(frozen=True, eq=False)
