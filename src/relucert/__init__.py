@@ -9,15 +9,21 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Adversarial": "training.recipe",
     "Ball": "ball",
     "Certificate": "answers",
+    "Certified": "training.recipe",
+    "Distillation": "training.recipe",
     "Network": "network",
     "RelucertError": "errors",
     "bounds": "api",
     "certify": "api",
     "certify_each": "api",
+    "live_network": "loading.torch_module",
     "load": "loading",
+    "robust_loss": "training.losses",
     "save": "loading",
+    "train": "training.own",
 }
 __all__ = ["__version__", *_HOMES]
 
@@ -30,7 +36,13 @@ if TYPE_CHECKING:
     from relucert.errors import RelucertError as RelucertError
     from relucert.loading import load as load
     from relucert.loading import save as save
+    from relucert.loading.torch_module import live_network as live_network
     from relucert.network import Network as Network
+    from relucert.training.losses import robust_loss as robust_loss
+    from relucert.training.own import train as train
+    from relucert.training.recipe import Adversarial as Adversarial
+    from relucert.training.recipe import Certified as Certified
+    from relucert.training.recipe import Distillation as Distillation
 
 
 def __getattr__(name: str) -> Any:

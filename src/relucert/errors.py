@@ -14,7 +14,7 @@ class NetworkError(RelucertError, ValueError):
 
 
 class LoadError(RelucertError, ValueError):
-    """A file or module that can't be read as a network."""
+    """A file, module or download that can't be read as a network or as images."""
 
 
 class UnsupportedError(LoadError):

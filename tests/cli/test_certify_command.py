@@ -74,7 +74,7 @@ def test_json(command: Command, stand_in: StandIn, tmp_path: Path) -> None:
     assert record["complete"] is True
     assert record["network"] == {"name": "toy", "layers": "784-4-10", "parameters": 3190, "classes": 10}
     assert record["options"] == {
-        "network": "mnist-2x20", "data": None, "images": 5, "norm": "2", "method": "fast-lin",
+        "network": "mnist-2x20", "data": None, "data_dir": None, "images": 5, "norm": "2", "method": "fast-lin",
         "target": "untargeted", "arithmetic": "rigorous", "tolerance": 1e-4, "memory": 2**30, "seed": 0,
         "threads": None,
     }  # fmt: skip

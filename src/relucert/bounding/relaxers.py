@@ -41,7 +41,8 @@ def parallel(bounds: Interval, arithmetic: Arithmetic) -> Relaxation:
     """
     lower, upper = bounds
     decided = (lower >= 0) | (upper <= 0)
-    slope = torch.where(decided, (lower >= 0).to(lower.dtype), upper / (upper - lower)).clamp(0, 1)
+    width = torch.where(decided, 1, upper - lower)  # where a division by zero would spoil a gradient
+    slope = torch.where(decided, (lower >= 0).to(lower.dtype), upper / width).clamp(0, 1)
     reach = torch.maximum(-slope * lower, (1 - slope) * upper)
     high = torch.where(decided, torch.zeros_like(slope), arithmetic.above(reach, 3))
     return Relaxation(slope, None, slope, high)

@@ -10,6 +10,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from relucert.cli import images as image_options
 from relucert.cli import options
 from relucert.errors import InputError, RelucertError
 
@@ -56,12 +57,12 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.threads is not None:
         torch.set_num_threads(arguments.threads)
     network = relucert.load(arguments.network)
-    images = _images(arguments, network)
+    screen = Screen(quiet=arguments.quiet)
+    images = image_options.load(arguments, network, screen)
     chosen = {name: getattr(arguments, name) for name in LIBRARY_OPTIONS}
     started = time.perf_counter()
     answers = relucert.certify_each(network, images.images, images.labels, **chosen)
     record = RunFile(_head(arguments, network, images), outputs.get("json"), outputs.get("csv"))
-    screen = Screen(quiet=arguments.quiet)
     work = _collect(answers, record, screen, len(images))
     seconds = time.perf_counter() - started
     if work.certificates:
@@ -77,8 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _add_question(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--data", type=Path, metavar="FILE", help="your images, .npz or .npy (default: the bundled)")
-    group.add_argument("--images", type=options.count, metavar="N", help="only the first N images")
+    image_options.add_arguments(group)
     group.add_argument("--norm", default="inf", metavar="P", help="inf, 2, 1 or any number >= 1 (default: %(default)s)")
     group.add_argument("--method", default="fast-lin", help="fast-lin or interval (default: %(default)s)")
     group.add_argument(
@@ -135,10 +135,9 @@ def _outputs(arguments: argparse.Namespace) -> dict[str, Path]:
     from relucert.report import files
 
     outputs = {name: path for name in ("json", "csv", "plot") if (path := getattr(arguments, name)) is not None}
-    inputs = {"network": Path(arguments.network), "data": arguments.data}
-    given = [*inputs.items(), *outputs.items()]
-    for (_, first), (name, second) in combinations(given, 2):
-        if name in outputs and first is not None and first.resolve() == second.resolve():
+    inputs = {name: Path(given) for name in ("network", "data") if (given := getattr(arguments, name)) is not None}
+    for (_, first), (name, second) in combinations([*inputs.items(), *outputs.items()], 2):
+        if name in outputs and first.resolve() == second.resolve():
             raise InputError(f"--{name} {second} would overwrite another file of this command")
     for path in outputs.values():
         files.check_writable(path)
@@ -149,24 +148,11 @@ def _outputs(arguments: argparse.Namespace) -> dict[str, Path]:
     return outputs
 
 
-def _images(arguments: argparse.Namespace, network: Network) -> Dataset:
-    from relucert import data
-
-    images = data.bundled() if arguments.data is None else data.read(arguments.data)
-    size = images.images.shape[1]
-    if arguments.data is None and size != network.sizes[0]:
-        raise InputError(
-            f"{network.name} takes {network.sizes[0]} numbers and the bundled images have {size}: "
-            "give images of its own with --data"
-        )
-    return images if arguments.images is None else images.first(arguments.images)
-
-
 def _head(arguments: argparse.Namespace, network: Network, images: Dataset) -> dict[str, Any]:
     import relucert
 
-    options_given = {name: getattr(arguments, name) for name in ("network", *LIBRARY_OPTIONS, "threads")}
-    options_given |= {"data": None if arguments.data is None else str(arguments.data), "images": len(images)}
+    options_given = {name: getattr(arguments, name) for name in ("network", "data", *LIBRARY_OPTIONS, "threads")}
+    options_given |= {"data_dir": arguments.data_dir and str(arguments.data_dir), "images": len(images)}
     return {
         "relucert": relucert.__version__,
         "network": {

@@ -7,7 +7,17 @@ from contextlib import contextmanager
 
 from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 
 from relucert.answers import Certificate
@@ -28,18 +38,32 @@ class Screen:
     @contextmanager
     def progress(self, title: str, total: int) -> Iterator[Callable[[int], None]]:
         """A bar that vanishes at the end; yields how to say how many are done."""
-        bar = Progress(
+        with self._bar(MofNCompleteColumn(), TimeElapsedColumn()) as bar:
+            task = bar.add_task(title, total=total)
+            yield lambda done: bar.update(task, completed=done)
+
+    @contextmanager
+    def downloads(self) -> Iterator[Callable[[str, int, int], None]]:
+        """A bar a file, in bytes; yields how to say of which file how many of how many bytes are here."""
+        tasks: dict[str, TaskID] = {}
+        with self._bar(DownloadColumn(), TimeRemainingColumn()) as bar:
+
+            def show(name: str, done: int, total: int) -> None:
+                if name not in tasks:
+                    tasks[name] = bar.add_task(f"downloading {name}", total=total)
+                bar.update(tasks[name], completed=done)
+
+            yield show
+
+    def _bar(self, *columns: ProgressColumn) -> Progress:
+        return Progress(
             TextColumn("{task.description}"),
             BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
+            *columns,
             console=self._err,
             transient=True,
             disable=self._quiet or not self._err.is_terminal,
         )
-        with bar:
-            task = bar.add_task(title, total=total)
-            yield lambda done: bar.update(task, completed=done)
 
     def table(self, certificates: Sequence[Certificate], proven: bool) -> None:
         """A row a certificate: image, label, rival, radius, and a remark, such as why a radius is missing."""

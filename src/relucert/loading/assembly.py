@@ -25,9 +25,10 @@ PRECISIONS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 class Assembly:
     """Nodes appended one by one, with the shape of every value so far (without the batch)."""
 
-    def __init__(self, input_shape: Shape, batch: int) -> None:
+    def __init__(self, input_shape: Shape, batch: int, live: bool = False) -> None:
         self.shapes: list[Shape] = [input_shape]
         self.batch = batch
+        self._live = live  # constants are kept as they are, gradients and all, instead of copied
         self._nodes: list[Node] = []
 
     def full_shape(self, value: int) -> Shape:
@@ -44,7 +45,7 @@ class Assembly:
                 f"a weight of shape {tuple(weight.shape)} on a value of shape {self.shapes[index]}; "
                 "a linear layer takes a flat value, so flatten it first"
             )
-        stored = _stored(weight)
+        stored = self._stored(weight)
         product = self._append(Linear(stored, stored.new_zeros(len(stored))), index)
         scaled = self._scale(product, alpha)
         return scaled if addend is None else self._sum(scaled, addend, beta)
@@ -116,7 +117,7 @@ class Assembly:
     def _fit(self, constant: Tensor, value: int) -> Tensor:
         """The constant without its batch axis, if it then broadcasts to the value and keeps its shape."""
         shape = self.shapes[value]
-        stored = _stored(constant)
+        stored = self._stored(constant)
         if constant.ndim == len(shape) + 1 and len(constant) == 1:
             stored = stored[0]
         axes = zip(reversed(stored.shape), reversed(shape), strict=False)
@@ -125,6 +126,12 @@ class Assembly:
                 f"a constant of shape {tuple(constant.shape)} on a value of shape {self.full_shape(value)}"
             )
         return stored
+
+    def _stored(self, constant: Tensor) -> Tensor:
+        """A copy nobody else can change, in the precision it came in."""
+        if constant.dtype not in PRECISIONS:
+            raise UnsupportedError(f"a constant of type {constant.dtype}, not of a common floating-point type")
+        return constant if self._live else constant.detach().clone(memory_format=torch.contiguous_format)
 
 
 def matrix(constant: Tensor) -> Tensor:
@@ -143,13 +150,6 @@ def _value(operand: Operand) -> int:
     if isinstance(operand, Tensor):
         raise UnsupportedError("a constant where a computed value is expected")
     return operand
-
-
-def _stored(constant: Tensor) -> Tensor:
-    """A copy nobody else can change, in the precision it came in."""
-    if constant.dtype not in PRECISIONS:
-        raise UnsupportedError(f"a constant of type {constant.dtype}, not of a common floating-point type")
-    return constant.detach().clone(memory_format=torch.contiguous_format)
 
 
 def _needed(nodes: list[Node], output: int | None = None) -> list[Node]:

@@ -6,7 +6,7 @@ import io
 import logging
 import operator
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, suppress
 from copy import deepcopy
 from itertools import chain
@@ -49,6 +49,26 @@ def load_module(module: nn.Module, input_shape: Shape | None) -> Network:
         runtime, precision = _runtime(module, shape, name, widen=not casts)
         compare(network, lambda inputs: _run(runtime, inputs, name), precision, "torch")
     return network
+
+
+def live_network(module: nn.Module, input_shape: Shape | None = None) -> Callable[[], Network]:
+    """A function that gives the network of the module's present weights, through which gradients reach them.
+
+    The module is checked and traced once, here; the weights may change, what is computed with them may not.
+    """
+    name = type(module).__name__
+    shape = load_module(module, input_shape).input_shape
+    with torch.no_grad(), _quiet():
+        images = torch.zeros(BATCH, *shape, dtype=_precision(module, name))
+        program, _ = _export(_copy(module, name), images, name)
+
+    def current() -> Network:
+        live = dict(
+            chain(module.named_parameters(remove_duplicate=False), module.named_buffers(remove_duplicate=False))
+        )
+        return _translate(program, shape, name, live)
+
+    return current
 
 
 @contextmanager
@@ -124,10 +144,11 @@ def _export(module: nn.Module, images: Tensor, name: str) -> tuple[ExportedProgr
         raise LoadError(f"{name} can't be traced by torch.export: {one_line(error)}") from error
 
 
-def _translate(program: ExportedProgram, shape: Shape, name: str) -> Network:
-    walk = Walk(Assembly(shape, BATCH))
+def _translate(program: ExportedProgram, shape: Shape, name: str, live: dict[str, Tensor] | None = None) -> Network:
+    """The exported program as a network; with `live`, of these tensors by name in place of the exported ones."""
+    walk = Walk(Assembly(shape, BATCH, live is not None))
     signature = program.graph_signature
-    stored = {**program.state_dict, **program.constants}
+    stored = {**program.state_dict, **program.constants, **(live or {})}
     for entry in signature.input_specs:
         if entry.kind is InputKind.USER_INPUT:
             walk.operands[entry.arg.name] = 0

@@ -1,12 +1,14 @@
-"""The networks that come with the package."""
+"""Networks by name: those that come with the package, and those built into the user's cache."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.resources import as_file, files
 from pathlib import Path
 
+from relucert.cache import cache_directory
 from relucert.errors import LoadError
 from relucert.loading import safetensors_file
 from relucert.network import Network
@@ -15,9 +17,25 @@ SUFFIX = ".safetensors"
 
 
 def names() -> list[str]:
-    """Every bundled network's name, sorted."""
+    """Every network that can be loaded by name, sorted."""
+    return sorted({*bundled(), *built()})
+
+
+def bundled() -> list[str]:
+    """The networks that come with the package."""
     found = (entry.name for entry in (files(__package__) / "zoo").iterdir())
     return sorted(name.removesuffix(SUFFIX) for name in found if name.endswith(SUFFIX))
+
+
+def built() -> list[str]:
+    """The networks in the user's cache; one that is bundled too stands behind the bundled one."""
+    folder = cache_directory("networks")
+    return sorted(path.stem for path in folder.glob(f"*{SUFFIX}")) if folder.is_dir() else []
+
+
+def cache_path(name: str) -> Path:
+    """Where a network built under this name lives."""
+    return cache_directory("networks") / f"{name}{SUFFIX}"
 
 
 def load(name: str) -> Network:
@@ -26,16 +44,31 @@ def load(name: str) -> Network:
 
 
 def about(name: str) -> dict[str, str]:
-    """What is known about a bundled network: its recipe and its accuracy on the test images."""
+    """What is known about a network: its recipe and its accuracy on the test images."""
     with _file(name) as path:
         return safetensors_file.about(path)
 
 
+def digest(name: str) -> str:
+    """The SHA-256 of the network's file."""
+    with _file(name) as path:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
 @contextmanager
 def _file(name: str) -> Iterator[Path]:
-    if name not in names():
-        raise LoadError(
-            f"there is no network {name!r}; name an .onnx or .safetensors file or one of {', '.join(names())}"
-        )
-    with as_file(files(__package__) / "zoo" / f"{name}{SUFFIX}") as path:
-        yield path
+    if name in bundled():
+        with as_file(files(__package__) / "zoo" / f"{name}{SUFFIX}") as path:
+            yield path
+    elif name in built():
+        yield cache_path(name)
+    else:
+        raise LoadError(_missing(name))
+
+
+def _missing(name: str) -> str:
+    from relucert.training.zoo import PLANS
+
+    if name in PLANS:
+        return f"the network {name!r} has not been built yet: relucert zoo train {name}"
+    return f"there is no network {name!r}; name an .onnx or .safetensors file or one of {', '.join(names())}"

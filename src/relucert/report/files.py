@@ -3,23 +3,46 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from relucert.errors import InputError
+
+ABANDONED = 3600  # seconds without a change, after which nobody is still writing
 
 
 def write(path: Path, content: bytes) -> None:
     """Replaces a file at once: a reader, or a crash, sees the old content or the new, never a part."""
+    with replacing(path) as file:
+        file.write(content)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A file to write into that takes its place at the end; after an error or an interruption there is no trace."""
     place = path.resolve()  # through a symbolic link, not over it
     temporary = _beside(place)
     try:
-        temporary.write_bytes(content)
+        with temporary.open("wb") as file:
+            yield file
         os.replace(temporary, place)
     except BaseException:
         with suppress(OSError):
             temporary.unlink()
         raise
+
+
+def sweep(path: Path) -> None:
+    """Removes what a process that was killed while writing the file left beside it."""
+    place = path.resolve()
+    for temporary in place.parent.glob(f".{place.name}.*.tmp"):
+        with suppress(OSError):
+            if time.time() - temporary.stat().st_mtime > ABANDONED:
+                temporary.unlink()
 
 
 def check_writable(path: Path) -> None:
@@ -38,4 +61,4 @@ def check_writable(path: Path) -> None:
 
 
 def _beside(place: Path) -> Path:
-    return place.with_name(f".{place.name}.{os.getpid()}.tmp")
+    return place.with_name(f".{place.name}.{os.getpid()}-{threading.get_ident()}.tmp")

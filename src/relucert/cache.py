@@ -1,0 +1,21 @@
+"""Where relucert keeps what it can fetch or build again."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from relucert.errors import InputError
+
+VARIABLE = "XDG_CACHE_HOME"
+
+
+def cache_directory(purpose: str) -> Path:
+    """The user's folder for "data" or "networks"; whoever writes into it creates it."""
+    base = Path(os.environ.get(VARIABLE, ""))
+    if not base.is_absolute():  # the XDG specification: to be ignored
+        try:
+            base = Path.home() / ".cache"
+        except RuntimeError as error:
+            raise InputError(f"there is no home folder to keep a cache in: set {VARIABLE} to a folder") from error
+    return base / "relucert" / purpose

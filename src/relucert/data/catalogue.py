@@ -1,0 +1,156 @@
+"""The image collections known by name: which files each comes in, and where its authors' files are to be had."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from relucert.data import formats
+from relucert.data.formats import Pixels
+from relucert.errors import InputError
+
+SPLITS = ("train", "test")
+
+
+@dataclass(frozen=True)
+class Form:
+    """A way to store images: files, each under one of several names, and what reads them."""
+
+    files: tuple[tuple[str, ...], ...]
+    read: Callable[..., Pixels]
+
+
+@dataclass(frozen=True)
+class Original:
+    """A file as its authors publish it: folders on the web that have it, and how to know it."""
+
+    name: str
+    size: int
+    sha256: str
+    mirrors: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Split:
+    """The training or the test images; read_originals: what reads the files of `originals`, in their order."""
+
+    title: str
+    forms: tuple[Form, ...]
+    originals: tuple[Original, ...]
+    read_originals: Callable[..., Pixels]
+
+
+@dataclass(frozen=True)
+class Collection:
+    """Labelled images known by name, in rows of `size` pixels.
+
+    folders: where in a directory its files may lie; pickled: forms of it that are never opened.
+    """
+
+    name: str
+    size: int
+    splits: dict[str, Split]
+    folders: tuple[str, ...]
+    pickled: tuple[str, ...]
+
+
+def known(name: str) -> bool:
+    return _plain(name) in COLLECTIONS
+
+
+def find(name: str) -> Collection:
+    """The collection of that name; anything else is an error that lists the names."""
+    if not known(name):
+        raise InputError(f"there is no data set {name!r}; there are {', '.join(NAMES)}")
+    return COLLECTIONS[_plain(name)]
+
+
+def _plain(name: str) -> str:
+    return ALIASES.get(name.lower(), name.lower())
+
+
+def _mnist() -> Collection:
+    mirrors = (  # the author's own site no longer serves it
+        "https://ossci-datasets.s3.amazonaws.com/mnist/",
+        "https://storage.googleapis.com/cvdf-datasets/mnist/",
+    )
+    train = (
+        Original(
+            "train-images-idx3-ubyte.gz",
+            9_912_422,
+            "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+            mirrors,
+        ),
+        Original(
+            "train-labels-idx1-ubyte.gz",
+            28_881,
+            "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+            mirrors,
+        ),
+    )
+    test = (
+        Original(
+            "t10k-images-idx3-ubyte.gz",
+            1_648_877,
+            "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+            mirrors,
+        ),
+        Original(
+            "t10k-labels-idx1-ubyte.gz",
+            4_542,
+            "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
+            mirrors,
+        ),
+    )
+    splits = {
+        "train": _mnist_split("the MNIST training images", "mnist_train.npz", train),
+        "test": _mnist_split("the MNIST test images", "mnist_test.npz", test),
+    }
+    return Collection("mnist", 28 * 28, splits, ("", "mnist", "MNIST/raw"), ("mnist.pkl.gz", "MNIST/processed"))
+
+
+def _mnist_split(title: str, numpy_file: str, originals: tuple[Original, ...]) -> Split:
+    read_idx = partial(formats.read_idx, shape=(28, 28))
+    forms = (
+        Form(tuple(_idx_names(original.name) for original in originals), read_idx),
+        Form(((numpy_file,),), partial(formats.read_npz, shape=(28, 28))),
+    )
+    return Split(title, forms, originals, read_idx)
+
+
+def _idx_names(original: str) -> tuple[str, ...]:
+    """The spellings in use: unpacked or not, and with a dot in the place of the last hyphen but one."""
+    dotted = original.replace("-idx", ".idx")
+    return original.removesuffix(".gz"), original, dotted.removesuffix(".gz"), dotted
+
+
+def _cifar10() -> Collection:
+    archive = Original(
+        "cifar-10-binary.tar.gz",
+        170_052_171,
+        "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
+        ("https://www.cs.toronto.edu/~kriz/",),
+    )
+    train = tuple(f"data_batch_{number}.bin" for number in range(1, 6))
+    splits = {
+        "train": _cifar10_split("the CIFAR-10 training images", "cifar10_train.npz", train, archive),
+        "test": _cifar10_split("the CIFAR-10 test images", "cifar10_test.npz", ("test_batch.bin",), archive),
+    }
+    folders, pickled = ("", "cifar10", "cifar-10-batches-bin"), ("cifar-10-batches-py", "cifar-10-python.tar.gz")
+    return Collection("cifar10", formats.CIFAR_IMAGE, splits, folders, pickled)
+
+
+def _cifar10_split(title: str, numpy_file: str, batches: tuple[str, ...], archive: Original) -> Split:
+    read_archive = partial(formats.read_cifar_archive, members=batches)
+    forms = (
+        Form(tuple((batch,) for batch in batches), formats.read_cifar),
+        Form(((archive.name,),), read_archive),
+        Form(((numpy_file,),), partial(formats.read_npz, shape=(32, 32, 3))),
+    )
+    return Split(title, forms, (archive,), read_archive)
+
+
+COLLECTIONS = {collection.name: collection for collection in (_mnist(), _cifar10())}
+ALIASES = {"cifar": "cifar10", "cifar-10": "cifar10"}
+NAMES = tuple(COLLECTIONS)

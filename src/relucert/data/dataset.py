@@ -1,0 +1,85 @@
+"""Images and what they show; those bundled with the package, and those of the user's own NumPy files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from relucert.data import formats
+from relucert.data.catalogue import NAMES
+from relucert.data.formats import Array
+from relucert.errors import InputError, LoadError
+
+BUNDLED = "bundled.npz"
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Images, one a row and in the network's own input range, and what they show.
+
+    images: (count, size), float32 (float64 where the file has it); labels: (count,) int64, None if unknown.
+    """
+
+    images: Tensor
+    labels: Tensor | None
+    name: str
+
+    def __post_init__(self) -> None:
+        if self.labels is not None and len(self.labels) != len(self.images):
+            raise InputError(f"{self.name}: {len(self.images)} images but {len(self.labels)} labels")
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def first(self, count: int) -> Dataset:
+        """The first `count` images; asking for more than there are is an error."""
+        if not 1 <= count <= len(self):
+            raise InputError(f"{self.name} has {len(self)} images; {count} were asked for")
+        return Dataset(self.images[:count], None if self.labels is None else self.labels[:count], self.name)
+
+
+def scaled(pixels: Array, labels: Array, name: str) -> Dataset:
+    """Pixels 0 to 255, of any shape an image, as the paper's networks take them: pixels / 255 - 0.5."""
+    images = torch.from_numpy(pixels.reshape(len(pixels), -1).astype(np.float32))
+    return Dataset(images.div_(255).sub_(0.5), torch.from_numpy(labels.astype(np.int64)), name)
+
+
+def bundled() -> Dataset:
+    """The first 100 images of the MNIST test set as pixels / 255 - 0.5, and their labels."""
+    with resources.as_file(resources.files(__package__) / BUNDLED) as path, np.load(path) as file:
+        return scaled(file["images"], file["labels"], "the first 100 MNIST test images")
+
+
+def read(path: str | Path) -> Dataset:
+    """Images of a `.npz` file (`images`, and `labels` if they are known) or a `.npy` file (images alone)."""
+    path = Path(path)
+    if path.suffix.lower() not in (".npz", ".npy"):
+        raise LoadError(f"{path}: images come as .npz or .npy files, or by name: {', '.join(NAMES)}")
+    if not path.is_file():
+        raise LoadError(f"{path}: no such file")
+    images, labels = formats.numpy_arrays(path)
+    return Dataset(_images(images, path), None if labels is None else _labels(labels, path), path.name)
+
+
+def _images(array: Array, path: Path) -> Tensor:
+    if array.dtype.kind in "iub":
+        raise InputError(f"{path}: the images are {array.dtype}: scale the pixels to the network's own input range")
+    if array.dtype.kind != "f" or array.dtype.itemsize > 8:
+        raise InputError(f"{path}: the images are {array.dtype}, not floating point of at most 64 bits")
+    if array.ndim < 2:
+        raise InputError(f"{path}: the images need one row an image, the array's shape is {array.shape}")
+    if array.size == 0:
+        raise InputError(f"{path}: there are no images, the array's shape is {array.shape}")
+    precision = np.float64 if array.dtype.itemsize == 8 else np.float32
+    return torch.from_numpy(array.reshape(len(array), -1).astype(precision))
+
+
+def _labels(array: Array, path: Path) -> Tensor:
+    if array.dtype.kind not in "iu" or array.ndim != 1:
+        raise InputError(f"{path}: the labels need one whole number an image, not {array.dtype} {array.shape}")
+    return torch.from_numpy(array.astype(np.int64))

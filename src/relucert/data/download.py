@@ -1,0 +1,123 @@
+"""Downloads: over https, checked while they come in, and put into place only when they are whole."""
+
+from __future__ import annotations
+
+import hashlib
+import textwrap
+from collections.abc import Callable, Generator
+from contextlib import closing
+from http.client import HTTPException, HTTPMessage
+from pathlib import Path
+from typing import IO, BinaryIO
+from urllib.error import HTTPError, URLError
+from urllib.parse import urlsplit
+from urllib.request import HTTPRedirectHandler, Request, build_opener
+
+import relucert
+from relucert.data.catalogue import Original
+from relucert.errors import LoadError
+from relucert.report import files
+
+Progress = Callable[[str, int, int], None]  # told a file's name, how many of its bytes are here, and of how many
+
+TIMEOUT = 30  # seconds without a byte
+BLOCK = 2**16
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+class _UnavailableError(Exception):
+    """A mirror does not deliver the file."""
+
+
+def fetch(original: Original, place: Path, progress: Progress | None = None) -> None:
+    """Downloads a file to its place from the first mirror that has it; otherwise leaves everything as it was."""
+    failures = []
+    for mirror in original.mirrors:
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            files.sweep(place)
+            with files.replacing(place) as file:
+                _receive(original, mirror + original.name, file, progress)
+            return
+        except _UnavailableError as failure:
+            failures.append(f"{urlsplit(mirror).hostname}: {failure}")
+        except OSError as error:
+            raise LoadError(f"can't save the download {place}: {error.strerror or error}") from error
+    raise LoadError(f"can't download {original.name} ({'; '.join(failures)})")
+
+
+def is_genuine(path: Path, original: Original) -> bool:
+    """Whether the file is there, readable and unchanged."""
+    digest = hashlib.sha256()
+    try:
+        if path.stat().st_size != original.size:
+            return False
+        with path.open("rb") as file:
+            while block := file.read(BLOCK):
+                digest.update(block)
+    except OSError:
+        return False
+    return digest.hexdigest() == original.sha256
+
+
+def _receive(original: Original, address: str, file: BinaryIO, progress: Progress | None) -> None:
+    digest, done = hashlib.sha256(), 0
+    with closing(_blocks(address)) as blocks:
+        for block in blocks:
+            done += len(block)
+            if done > original.size:
+                raise _UnavailableError(f"more than the expected {original.size:,} bytes came")
+            digest.update(block)
+            file.write(block)
+            if progress is not None:
+                progress(original.name, done, original.size)
+    if done < original.size:
+        raise _UnavailableError(f"the connection ended after {done:,} of {original.size:,} bytes")
+    if digest.hexdigest() != original.sha256:
+        raise _UnavailableError(f"not the original file: its SHA-256 is {digest.hexdigest()}, not {original.sha256}")
+
+
+def _blocks(address: str) -> Generator[bytes, None, None]:
+    """What the server sends, piece by piece."""
+    _check_address(address)
+    request = Request(address, headers={"User-Agent": f"relucert/{relucert.__version__}"})
+    try:
+        with build_opener(_SafeRedirects).open(request, timeout=TIMEOUT) as response:
+            while block := response.read(BLOCK):
+                yield block
+    except HTTPError as error:
+        error.close()
+        raise _UnavailableError(f"the server answers {error.code} {_short(error.reason)}") from error
+    except (OSError, HTTPException, ValueError) as error:
+        raise _UnavailableError(f"no connection: {_reason(error)}") from error
+
+
+class _SafeRedirects(HTTPRedirectHandler):
+    """Follows redirections, but never away from https."""
+
+    def redirect_request(
+        self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
+    ) -> Request | None:
+        try:
+            _check_address(newurl)
+        except _UnavailableError:
+            fp.close()
+            raise
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+def _check_address(address: str) -> None:
+    """https only; plain http stays within this machine."""
+    parts = urlsplit(address)
+    if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in LOOPBACK):
+        raise _UnavailableError(f"{address} is not an https address")
+
+
+def _reason(error: Exception) -> str:
+    inner = error.reason if isinstance(error, URLError) else error
+    return _short(getattr(inner, "strerror", None) or str(inner) or type(inner).__name__)
+
+
+def _short(text: str) -> str:
+    """What a server says, fit to be shown."""
+    return textwrap.shorten("".join(sign if sign.isprintable() else " " for sign in text), 100, placeholder="...")

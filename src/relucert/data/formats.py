@@ -1,0 +1,180 @@
+"""The files that pixels come in, read as plain bytes and never as pickles: idx, CIFAR binary, NumPy.
+
+Every reader gives pixels (count, size) uint8 and labels (count,) from 0 to 9; whatever does not fit is a LoadError.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import math
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+from numpy.lib.npyio import NpzFile
+
+from relucert.errors import LoadError
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Pixels = tuple[Array, Array]
+Content = gzip.GzipFile | io.BufferedReader
+
+CLASSES = 10
+GZIP = b"\x1f\x8b"
+IDX_UNSIGNED_BYTES = 8
+CIFAR_IMAGE = 3 * 32 * 32
+BLOCK = 2**20
+BROKEN_NUMPY = (ValueError, EOFError, OSError, MemoryError, KeyError, zipfile.BadZipFile, zlib.error)
+
+
+def read_idx(images: Path, labels: Path, shape: tuple[int, int]) -> Pixels:
+    """The original MNIST form, each file plain or gzipped; shape: rows and columns of an image."""
+    return _checked(_idx_array(images, shape), _idx_array(labels, ()), f"{images.parent}: {images.name}, {labels.name}")
+
+
+def read_cifar(*batches: Path) -> Pixels:
+    """The CIFAR-10 binary form: records of a label, then 1,024 red, 1,024 green and 1,024 blue pixels."""
+    records = []
+    for batch in batches:
+        with _opened(batch) as file:
+            records.append(_records(file.read(), str(batch)))
+    return _split(records)
+
+
+def read_cifar_archive(archive: Path, members: Sequence[str]) -> Pixels:
+    """The same records out of the original `.tar.gz`; nothing is ever unpacked onto the disk."""
+    found: dict[str, Array] = {}
+    with _opened(archive) as file, tarfile.open(fileobj=file, mode="r:") as entries:
+        for entry in entries:
+            name = PurePosixPath(entry.name).name
+            content = entries.extractfile(entry) if name in members and entry.isfile() else None
+            if content is not None:
+                found[name] = _records(content.read(), f"{archive}, {name}")
+            if len(found) == len(members):
+                break
+    if missing := [name for name in members if name not in found]:
+        raise LoadError(f"{archive}: the archive has no {', '.join(missing)}")
+    return _split([found[name] for name in members])
+
+
+def read_npz(path: Path, shape: tuple[int, ...]) -> Pixels:
+    """`images` uint8 and `labels`; shape: rows and columns of an image, and 3 where it has colours, which then lead."""
+    images, labels = numpy_arrays(path)
+    if labels is None:
+        raise LoadError(f"{path}: no array `labels`")
+    if images.dtype != np.uint8 or images.shape[1:] != shape:
+        raise LoadError(
+            f"{path}: `images` must be uint8 of shape {_times('count', *shape)}, not {images.dtype} {images.shape}"
+        )
+    if labels.dtype.kind not in "iu" or labels.ndim != 1:
+        raise LoadError(f"{path}: `labels` must be one whole number an image, not {labels.dtype} {labels.shape}")
+    return _checked(np.moveaxis(images, 3, 1) if images.ndim == 4 else images, labels, str(path))
+
+
+def numpy_arrays(path: Path) -> tuple[Array, Array | None]:
+    """`images` and `labels` as stored; whatever NumPy makes of a broken file is one error for the user."""
+    try:
+        with path.open("rb") as file:
+            loaded = np.load(file, allow_pickle=False)
+            if not isinstance(loaded, NpzFile):
+                return np.asarray(loaded), None
+            stored = {name: loaded[name] for name in ("images", "labels") if name in loaded.files}
+            names = ", ".join(loaded.files) or "nothing"
+    except BROKEN_NUMPY as error:
+        detail = "it holds Python objects (a pickle)" if "pickle" in str(error) else "truncated or damaged"
+        raise LoadError(f"{path}: not a readable NumPy file: {detail}") from error
+    if "images" not in stored:
+        raise LoadError(f"{path}: no array `images`; the file has {names}")
+    return stored["images"], stored.get("labels")
+
+
+def _idx_array(path: Path, shape: tuple[int, ...]) -> Array:
+    """A header of four bytes and a size per axis, then exactly as many bytes as the sizes announce."""
+    expected = bytes((0, 0, IDX_UNSIGNED_BYTES, 1 + len(shape)))
+    with _opened(path) as file:
+        start = file.read(len(expected))
+        if start != expected:
+            came = f"begins with {start.hex(' ')}" if start else "is empty"
+            raise LoadError(f"{path}: not an idx file of {_things(shape)}: it {came}, not with {expected.hex(' ')}")
+        header = file.read(4 * (1 + len(shape)))
+        if len(header) < 4 * (1 + len(shape)):
+            raise LoadError(f"{path}: truncated: the header ends too early")
+        announcement: list[int] = np.frombuffer(header, ">u4").tolist()
+        count, *sizes = announcement
+        if tuple(sizes) != shape:
+            raise LoadError(f"{path}: images of {_times(*shape)} pixels are expected, not {_times(*sizes)}")
+        announced = count * math.prod(shape)
+        content = _up_to(announced + 1, file)  # a byte more: the end, and with it a gzip file's checksum, is seen
+    if len(content) != announced:
+        wrong = "truncated: fewer" if len(content) < announced else "damaged: more"
+        raise LoadError(f"{path}: {wrong} bytes than the {count} {_things(shape)} that the header announces")
+    return np.frombuffer(content, np.uint8).reshape(count, *shape)
+
+
+def _up_to(most: int, file: Content) -> bytearray:
+    """In blocks: a damaged header can't make us ask for terabytes at once."""
+    content = bytearray()
+    while block := file.read(min(BLOCK, most - len(content))):
+        content += block
+    return content
+
+
+def _records(content: bytes, where: str) -> Array:
+    size = 1 + CIFAR_IMAGE
+    if not content:
+        raise LoadError(f"{where}: the file is empty")
+    if len(content) % size:
+        raise LoadError(f"{where}: truncated or damaged: {len(content):,} bytes are not whole records of {size:,}")
+    records = np.frombuffer(content, np.uint8).reshape(-1, size)
+    _checked(records[:, 1:], records[:, 0], where)
+    return records
+
+
+def _split(records: list[Array]) -> Pixels:
+    """Labels and pixels of all batches together."""
+    together = np.concatenate(records)
+    return together[:, 1:], together[:, 0]
+
+
+def _checked(images: Array, labels: Array, where: str) -> Pixels:
+    """What no single file can tell: as many labels as images, some, and none out of range."""
+    if len(images) != len(labels):
+        raise LoadError(f"{where}: {len(images)} images but {len(labels)} labels")
+    if len(images) == 0:
+        raise LoadError(f"{where}: there are no images")
+    wrong = labels[(labels < 0) | (labels >= CLASSES)]
+    if len(wrong):
+        raise LoadError(f"{where}: the labels go from 0 to {CLASSES - 1}, but there is a {wrong[0]}")
+    return images.reshape(len(images), -1), labels
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Content]:
+    """The content, unzipped if it is gzipped, whatever the name says; a damaged or unreadable file is one error."""
+    try:
+        with path.open("rb") as file:
+            if file.peek(len(GZIP)).startswith(GZIP):
+                with gzip.open(file) as unzipped:
+                    yield unzipped
+            else:
+                yield file
+    except LoadError:
+        raise
+    except (EOFError, ValueError, zlib.error, tarfile.TarError, gzip.BadGzipFile) as error:
+        raise LoadError(f"{path}: truncated or damaged ({error})") from error
+    except OSError as error:
+        raise LoadError(f"{path}: can't be read: {error.strerror or error}") from error
+
+
+def _things(shape: tuple[int, ...]) -> str:
+    return "images" if shape else "labels"
+
+
+def _times(*sizes: object) -> str:
+    return " x ".join(map(str, sizes))

@@ -1,0 +1,82 @@
+"""Where a collection known by name comes from: a directory the user names, else the cache, else a download."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from relucert.cache import cache_directory
+from relucert.data import download
+from relucert.data.catalogue import SPLITS, Collection, Form, Split, find
+from relucert.data.dataset import Dataset, scaled
+from relucert.data.download import Progress
+from relucert.data.formats import Pixels
+from relucert.errors import InputError, LoadError
+
+VARIABLE = "RELUCERT_DATA"
+
+
+def load(name: str, split: str, directory: str | Path | None = None, *, progress: Progress | None = None) -> Dataset:
+    """The "train" or "test" images of "mnist" or "cifar10", as pixels / 255 - 0.5, in their original order.
+
+    They come from the directory, or that of the environment variable RELUCERT_DATA, and from nowhere else if there
+    is one; otherwise from the user's cache, which is filled by a download that `progress` is told about.
+    images: (count, 784), or (count, 3072) with the red pixels first, then the green, then the blue.
+    """
+    collection = find(name)
+    if split not in SPLITS:
+        raise InputError(f"the split is one of {', '.join(SPLITS)}, not {split!r}")
+    asked = collection.splits[split]
+    if directory is not None:
+        pixels = _from_directory(collection, asked, Path(directory), str(directory))
+    elif variable := os.environ.get(VARIABLE):
+        pixels = _from_directory(collection, asked, Path(variable), f"{VARIABLE}={variable}")
+    else:
+        pixels = asked.read_originals(*_originals(collection, asked, progress))
+    return scaled(*pixels, asked.title)
+
+
+def _from_directory(collection: Collection, split: Split, directory: Path, called: str) -> Pixels:
+    """The first form that is there in full."""
+    directory = Path(os.path.expanduser(directory))
+    if not os.path.isdir(directory):
+        raise LoadError(f"{called}: there is no such folder to take {split.title} from")
+    lonely: list[str] = []
+    for form in split.forms:
+        for folder in collection.folders:
+            paths = [path for names in form.files if (path := _existing(directory / folder, names)) is not None]
+            if len(paths) == len(form.files):
+                return form.read(*paths)
+            lonely += [path.name for path in paths]
+    wanted = ", or ".join(_wanted(form) for form in split.forms)
+    folders = " and ".join(f"{folder}/" for folder in collection.folders if folder)
+    pickles = [name for name in collection.pickled if os.path.exists(directory / name)]
+    raise LoadError(
+        f"{called} does not hold {split.title}: looked there and in its {folders} for {wanted}"
+        + (f"; found only {', '.join(lonely)}" if lonely else "")
+        + (f"; {pickles[0]} holds pickles, which are never opened" if pickles else "")
+    )
+
+
+def _existing(folder: Path, names: tuple[str, ...]) -> Path | None:
+    return next((folder / name for name in names if os.path.isfile(folder / name)), None)
+
+
+def _wanted(form: Form) -> str:
+    """Every file by its first name; those that may be gzipped too are marked."""
+    return " with ".join(f"{names[0]}[.gz]" if len(names) > 1 else names[0] for names in form.files)
+
+
+def _originals(collection: Collection, split: Split, progress: Progress | None) -> Iterator[Path]:
+    """The authors' own files, downloaded unless the cache has them unchanged."""
+    for original in split.originals:
+        place = cache_directory("data") / collection.name / original.name
+        if not download.is_genuine(place, original):
+            damaged = f"{place} is damaged; " if os.path.exists(place) else ""
+            try:
+                download.fetch(original, place, progress)
+            except LoadError as error:
+                hint = f"a folder that holds {split.title} can be named with --data-dir or {VARIABLE}"
+                raise LoadError(f"{damaged}{error}; {hint}") from error
+        yield place

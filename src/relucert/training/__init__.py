@@ -1,0 +1,1 @@
+"""Training: the paper's networks and one's own, defended and undefended."""

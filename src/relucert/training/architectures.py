@@ -1,0 +1,53 @@
+"""The paper's networks by name: `mnist-3x1024` is three layers with 1024 neurons in each hidden one."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from relucert.errors import InputError
+
+SIZES = {"mnist": 784, "cifar": 3072}
+CLASSES = 10
+DATA_SETS = {"mnist": "mnist", "cifar": "cifar10"}
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """A fully connected network for one data set; inputs lie in [-0.5, 0.5]."""
+
+    data: str
+    layers: int
+    width: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.data}-{self.layers}x{self.width}"
+
+    @property
+    def data_set(self) -> str:
+        """The name `relucert.data.load` knows the data by."""
+        return DATA_SETS[self.data]
+
+    def build(self, seed: int) -> nn.Sequential:
+        """The untrained network; the same for the same seed."""
+        widths = [SIZES[self.data], *[self.width] * (self.layers - 1), CLASSES]
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            steps: list[nn.Module] = []
+            for inputs, outputs in itertools.pairwise(widths):
+                steps += [nn.Linear(inputs, outputs), nn.ReLU()]
+        return nn.Sequential(*steps[:-1])
+
+
+def parse_architecture(name: str) -> Architecture:
+    match = re.fullmatch(r"(mnist|cifar)-(\d{1,3})x(\d{1,6})", name)
+    if match is None or int(match[2]) < 1 or int(match[3]) < 1:
+        raise InputError(
+            f"unknown architecture {name!r}; write mnist-MxN or cifar-MxN: M layers, N neurons a hidden one"
+        )
+    return Architecture(match[1], int(match[2]), int(match[3]))

@@ -1,0 +1,46 @@
+"""The paper's networks, each with the recipe it is built by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from relucert.errors import InputError
+from relucert.training.architectures import Architecture
+from relucert.training.recipe import Adversarial, Certified, Distillation, Recipe
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How to build one network of the zoo; half: stored in float16."""
+
+    architecture: Architecture
+    recipe: Recipe
+    half: bool = False
+
+
+_SMALL = Recipe(epochs=80, learning_rate=0.02, weight_decay=3e-4)
+_LARGE = Recipe(epochs=20, learning_rate=0.05, weight_decay=1e-4)
+_CIFAR = Recipe(epochs=30, learning_rate=0.02, weight_decay=1e-4)
+_CERTIFIED = Recipe(epochs=30, learning_rate=0.05, weight_decay=0.0, defence=Certified(epsilon=0.1))
+
+PLANS: dict[str, Plan] = {
+    "mnist-2x20": Plan(Architecture("mnist", 2, 20), _SMALL),
+    "mnist-3x20": Plan(Architecture("mnist", 3, 20), _SMALL),
+    "mnist-2x1024": Plan(Architecture("mnist", 2, 1024), _LARGE),
+    "mnist-3x1024": Plan(Architecture("mnist", 3, 1024), _LARGE, half=True),
+    "mnist-4x1024": Plan(Architecture("mnist", 4, 1024), _LARGE),
+    "cifar-5x2048": Plan(Architecture("cifar", 5, 2048), _CIFAR),
+    "cifar-6x2048": Plan(Architecture("cifar", 6, 2048), _CIFAR),
+    "cifar-7x1024": Plan(Architecture("cifar", 7, 1024), _CIFAR),
+    "mnist-3x1024-distillation": Plan(Architecture("mnist", 3, 1024), replace(_LARGE, defence=Distillation())),
+    "mnist-4x1024-distillation": Plan(Architecture("mnist", 4, 1024), replace(_LARGE, defence=Distillation())),
+    "mnist-3x1024-adversarial": Plan(Architecture("mnist", 3, 1024), replace(_LARGE, defence=Adversarial())),
+    "mnist-4x1024-adversarial": Plan(Architecture("mnist", 4, 1024), replace(_LARGE, defence=Adversarial())),
+    "mnist-2x200-certified": Plan(Architecture("mnist", 2, 200), _CERTIFIED),
+}
+
+
+def find_plan(name: str) -> Plan:
+    if name not in PLANS:
+        raise InputError(f"there is no plan for a network {name!r}; there are plans for {', '.join(PLANS)}")
+    return PLANS[name]
