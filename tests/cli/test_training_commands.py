@@ -55,7 +55,10 @@ def test_a_trained_network_is_known_by_its_name(data: str, cache: Path, capsys: 
     ("defence", "expected"),
     [
         (["distillation", "--temperature", "20"], {"name": "distillation", "temperature": 20.0}),
-        (["adversarial", "--epsilon", "0.1", "--steps", "2"], {"name": "adversarial", "epsilon": 0.1, "steps": 2}),
+        (
+            ["adversarial", "--epsilon", "0.1", "--steps", "2"],
+            {"name": "adversarial", "epsilon": 0.1, "steps": 2, "warm_up": 0.5},
+        ),
         (
             ["certified", "--epsilon", "0.01", "--norm", "inf", "--warm-up", "0.3"],
             {"name": "certified", "epsilon": 0.01, "norm": "inf", "warm_up": 0.3},
@@ -165,6 +168,7 @@ def test_the_zoo_builds_by_plan(
         (["train", "mnist-2x8", "--learning-rate", "-1"], "learning rate"),
         (["train", "mnist-2x8", "--data-dir", "nowhere"], "nowhere"),
         (["zoo", "train", "resnet"], "no plan"),
+        (["zoo", "train", "mnist-2x20"], "comes with the package"),
         (["zoo", "prune"], "invalid choice"),
     ],
 )

@@ -19,6 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(title="actions", metavar="ACTION")
     train = actions.add_parser("train", help="build a network by its plan", allow_abbrev=False)
     train.add_argument("name", metavar="NAME", help="as listed by relucert zoo")
+    train.add_argument("--output", type=Path, metavar="FILE", help=".safetensors file (default: the cache)")
     data_options(train)
     train.set_defaults(action=_train)
 
@@ -29,12 +30,15 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _train(arguments: argparse.Namespace) -> int:
+    from relucert.errors import InputError
     from relucert.loading import zoo
     from relucert.training import build
     from relucert.training.zoo import find_plan
 
     plan = find_plan(arguments.name)
-    output = zoo.cache_path(arguments.name)
+    if arguments.output is None and arguments.name in zoo.bundled():
+        raise InputError(f"{arguments.name} comes with the package; to build it anew, name a file with --output")
+    output = arguments.output or zoo.cache_path(arguments.name)
     board = Board(arguments, output)
     task = load_task(plan.architecture, arguments)
     with board.running(plan.recipe.epochs):

@@ -28,7 +28,7 @@ def bundled() -> list[str]:
 
 
 def built() -> list[str]:
-    """The networks in the user's cache; one that is bundled too stands behind the bundled one."""
+    """The networks in the user's cache."""
     folder = cache_directory("networks")
     return sorted(path.stem for path in folder.glob(f"*{SUFFIX}")) if folder.is_dir() else []
 

@@ -135,8 +135,8 @@ class _Stage:
     def _loss(self, images: Tensor, labels: Tensor, share: float, noise: torch.Generator) -> tuple[Tensor, Tensor]:
         """The loss of a batch, and the scores it is about."""
         defence = self.recipe.defence
-        if isinstance(defence, Adversarial):
-            images = attacked(self.model, images, labels, defence.epsilon, defence.steps, noise)
+        if isinstance(defence, Adversarial) and (radius := defence.epsilon * _ramp(share, defence.warm_up)) > 0:
+            images = attacked(self.model, images, labels, radius, defence.steps, noise)
         scores = self.model(images)
         if isinstance(defence, Distillation):
             if self.teacher is None:

@@ -21,14 +21,19 @@ class Distillation:
 
 @dataclass(frozen=True)
 class Adversarial:
-    """Adversarial training: every batch is replaced by what projected gradient descent makes of it (p = infinity)."""
+    """Adversarial training: every batch is replaced by what projected gradient descent makes of it (p = infinity).
+
+    The radius grows to epsilon over the warm-up, a share of the training: at once it would teach nothing but guessing.
+    """
 
     epsilon: float = 0.3
     steps: int = 10
+    warm_up: float = 0.5
 
     def __post_init__(self) -> None:
         _check("epsilon", self.epsilon, self.epsilon > 0)
         _check("steps", self.steps, self.steps >= 1)
+        _check("warm-up", self.warm_up, 0 <= self.warm_up <= 1)
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ class Plan:
 
 _SMALL = Recipe(epochs=80, learning_rate=0.02, weight_decay=3e-4)
 _LARGE = Recipe(epochs=20, learning_rate=0.05, weight_decay=1e-4)
-_CIFAR = Recipe(epochs=30, learning_rate=0.02, weight_decay=1e-4)
-_CERTIFIED = Recipe(epochs=30, learning_rate=0.05, weight_decay=0.0, defence=Certified(epsilon=0.1))
+_CIFAR = Recipe(epochs=15, learning_rate=0.02, weight_decay=1e-4)
+_CERTIFIED = Recipe(epochs=40, learning_rate=0.05, weight_decay=0.0, defence=Certified(epsilon=0.11))
 
 PLANS: dict[str, Plan] = {
     "mnist-2x20": Plan(Architecture("mnist", 2, 20), _SMALL),
