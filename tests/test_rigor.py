@@ -59,7 +59,7 @@ def test_certify_gives_no_radius_where_only_rounding_makes_a_margin() -> None:
     (answer,) = relucert.certify(network, image, [0])
     assert answer.radius is None
     assert not answer.proven
-    assert "could not be proven" in str(answer.reason)
+    assert "no radius could be proven" in str(answer.reason)
     (unproven,) = relucert.certify(network, image, [0], arithmetic="float")
     assert not unproven.proven
 

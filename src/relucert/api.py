@@ -17,13 +17,13 @@ from relucert.bounding.forward import forward
 from relucert.bounding.method import find_method
 from relucert.bounding.relaxers import Interval, find_relaxer
 from relucert.errors import InputError
-from relucert.inputs import check_images, check_labels
+from relucert.inputs import check_ball, check_images, check_labels, check_number, check_whole
 from relucert.loading import load
 from relucert.memory import batch_size
 from relucert.network import Network
 from relucert.property import Property, parse_target, rivals
 from relucert.radius import Found, Searcher
-from relucert.rigor import DOUBLE, RIGOROUS
+from relucert.rigor import DOUBLE, RIGOROUS, check_subnormals
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -77,7 +77,9 @@ def certify_each(
         scores = known.cast(torch.float64)(rows)
     if not bool(torch.isfinite(scores).all()):
         raise InputError("the network's scores overflow at these images")
-    return _Certifier(known, options).run(rows, _plan(scores, check_labels(labels, scores), options))
+    questions = _plan(scores, check_labels(labels, scores), options)
+    step = batch_size(known, max(len(question.rivals) for question in questions), options.memory)
+    return _Certifier(known, options).run(rows, questions, step)
 
 
 def bounds(
@@ -93,11 +95,14 @@ def bounds(
     form: "forward" (a zonotope carried from the input) or "backward" (the paper's recursion).
     """
     known = load(network)
+    check_ball(ball)
     if form not in FORMS:
         raise InputError(f"unknown form {form!r}; known are {', '.join(FORMS)}")
     if ball.points.shape[1] != known.sizes[0]:
         raise InputError(f"the ball has {ball.points.shape[1]} coordinates, the network {known.sizes[0]}")
     kind = ARITHMETICS[_rounding(arithmetic)]
+    if kind.rigorous:
+        check_subnormals()
     with torch.inference_mode():
         found = FORMS[form](known.cast(kind.dtype), ball.cast(kind.dtype), find_relaxer(method), kind, (known.output,))
     return [found[value] for value in sorted(found)]
@@ -117,10 +122,9 @@ class Options:
 
     def __post_init__(self) -> None:
         find_method(self.method)
-        if not 1e-9 <= self.tolerance <= 0.5:
-            raise InputError(f"the tolerance must lie between 1e-9 and 0.5, not at {self.tolerance}")
-        if self.memory < 1:
-            raise InputError(f"the memory budget must be a positive number of bytes, not {self.memory}")
+        check_number("tolerance", self.tolerance, 1e-9, 0.5)
+        check_whole("memory budget", self.memory, 1, 2**63 - 1)
+        check_whole("seed", self.seed, 0, 2**63 - 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,8 +170,7 @@ class _Certifier:
             network, options.norm, find_method(options.method), ARITHMETICS[options.arithmetic], options.tolerance
         )
 
-    def run(self, images: Tensor, questions: list[_Question]) -> Iterator[Certificate]:
-        step = batch_size(self.network, max(len(question.rivals) for question in questions), self.options.memory)
+    def run(self, images: Tensor, questions: list[_Question], step: int) -> Iterator[Certificate]:
         for first in range(0, len(questions), step):
             yield from self._batch(images, questions[first : first + step])
 
@@ -206,7 +209,7 @@ class _Certifier:
         if found is not None:
             radius, reason = found.radius, None
             if radius is None:
-                reason = "not certified: the margin at the image itself could not be proven positive"
+                reason = "not certified: no radius could be proven; the margin may be within rounding error of zero"
             elif not found.closed:
                 reason = "the search ended before it reached its tolerance; a larger radius may hold"
         if question.refusal is None and (len(question.rivals) == 1 or radius is not None):

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from relucert.errors import InputError
 from relucert.rigor import Arithmetic, absolute_sum
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
 SQUARED_TINY = 2.0**-500  # above the root of a million squares that underflow
 
@@ -30,8 +35,10 @@ class Norm:
         if isinstance(given, Norm):
             return given
         try:
+            if isinstance(given, bool):
+                raise TypeError
             return cls(float(given))
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise InputError(f"a norm needs a number p >= 1 or 'inf', not {given!r}") from None
 
     @property
@@ -92,10 +99,14 @@ class Ball:
             )
 
     @classmethod
-    def around(cls, centre: Tensor, radius: float | Tensor, norm: str | float | Norm) -> Ball:
+    def around(cls, centre: ArrayLike | Tensor, radius: float | Tensor, norm: str | float | Norm) -> Ball:
         """A checked ball around points given as (batch, ...); one radius for all, or one each."""
-        flat = centre.flatten(1).double()
-        radii = torch.as_tensor(radius, dtype=torch.float64).expand(len(flat))
+        try:
+            points = centre.detach() if isinstance(centre, Tensor) else torch.as_tensor(np.asarray(centre))
+            flat = points.flatten(1).double().clone()
+            radii = torch.as_tensor(radius, dtype=torch.float64).expand(len(flat))
+        except (TypeError, ValueError, IndexError, RuntimeError):
+            raise InputError("a ball needs centres of numbers, (batch, ...), and one radius or one each") from None
         if not bool(torch.isfinite(flat).all()):
             raise InputError("the centre has NaN or infinite numbers")
         if not bool((torch.isfinite(radii) & (radii >= 0)).all()):

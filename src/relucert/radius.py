@@ -21,7 +21,7 @@ from relucert.bounding.relaxers import Interval
 from relucert.network import Network
 from relucert.prediction import Curve, Knots
 from relucert.property import Property
-from relucert.rigor import DOUBLE, FLOAT, Arithmetic
+from relucert.rigor import DOUBLE, FLOAT, Arithmetic, check_subnormals
 
 MAX_ROUNDS = 60
 LIMIT = 1e12  # no radius above is looked for, nor one below its inverse
@@ -66,7 +66,7 @@ class Searcher:
     """Searches for one network, norm and method, proving in the given arithmetic to a relative tolerance."""
 
     def __init__(self, network: Network, norm: Norm, method: Method, proof: Arithmetic, tolerance: float) -> None:
-        scout = FLOAT if tolerance >= 10 * FLOAT_NOISE else DOUBLE
+        scout = FLOAT if tolerance >= 10 * FLOAT_NOISE and network.cast(torch.float32).finite else DOUBLE
         self.norm, self.method, self.tolerance = norm, method, tolerance
         self.proof = proof if proof.rigorous else scout
         self.scout = scout
@@ -96,6 +96,8 @@ class Searcher:
 
     def run(self, points: Tensor, which: Tensor, prop: Property) -> Iterator[Found]:
         """Searches a batch, a property each around points[which], yielding each question's end as it is reached."""
+        if self.proof.rigorous:
+            check_subnormals()
         state = _State.start(self, Questions({dtype: points.to(dtype) for dtype in self._networks}, which, prop))
         for _ in range(MAX_ROUNDS):
             state.evaluate()
@@ -189,7 +191,7 @@ class _State:
         """Yields and drops the questions whose proven radius is within the tolerance of what can be reached."""
         endless = self.best > LIMIT
         beyond = self.best * (1 + self.searcher.tolerance)
-        done = (self.best > 0) & (self.ceiling <= beyond)
+        done = (self.best > 0) & (self.ceiling <= beyond) & ~endless
         fresh = (self.radii == self.best) & ~done & ~endless
         if bool(fresh.any()):
             chosen = fresh.nonzero().squeeze(1)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 SLICE_BYTES = 2**18
-TINY = 2.0**-1000  # above a million underflows, even where subnormal numbers are flushed to zero
+TINY = 2.0**-1000  # above a million underflows
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,12 @@ class Arithmetic:
     def floor(self, value: Tensor) -> Tensor:
         """A lower bound of the result of one correctly rounded operation."""
         return torch.nextafter(value, value.new_tensor(-torch.inf)) if self.rigorous else value
+
+
+def check_subnormals() -> None:
+    """Refuses to prove anything while the processor takes subnormal numbers for zero."""
+    if not bool(torch.tensor([5e-324], dtype=torch.float64) * 1.0 > 0):
+        raise ArithmeticError("subnormal numbers are flushed to zero; call torch.set_flush_denormal(False)")
 
 
 def absolute_sum(values: Tensor, dim: int) -> Tensor:

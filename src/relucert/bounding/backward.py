@@ -17,6 +17,7 @@ from relucert.bounding.relaxers import Interval, Relaxer
 from relucert.network import Affine, Network, Node
 from relucert.rigor import SLICE_BYTES, Arithmetic
 
+LOST = 2.0**-960  # gamma times it is above what underflow takes from one sum of a million products
 ROW_BYTES = 2**26  # how large one chunk of forms may get while every neuron of a layer is bounded
 
 
@@ -151,10 +152,13 @@ class _Pull:
             self.slack = self.slack + self.arithmetic.gamma(1) * self.constant.abs()
 
     def _lose(self, form: Tensor, reach: Tensor | None, terms: int) -> None:
-        """Takes off what `terms` roundings of a form's coefficients may cost where the value is within `reach`."""
+        """Takes off what `terms` roundings of a form's coefficients may cost where the value is within `reach`.
+
+        A coefficient that underflows to nothing is charged, too: it may meet a value of any size.
+        """
         if self.arithmetic.rigorous:
             assert reach is not None
-            cost = (form.abs() @ reach[..., None]).squeeze(-1)
+            cost = ((form.abs() + LOST) @ reach[..., None]).squeeze(-1)
             cost = self.arithmetic.above(cost, form.shape[-1]) * self.arithmetic.gamma(terms)
             self.slack = self.arithmetic.above(self.slack + cost, 4)
 

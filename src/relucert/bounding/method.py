@@ -51,6 +51,6 @@ _METHODS: dict[str, Method] = {name: LinearMethod(name, relaxer) for name, relax
 
 
 def find_method(name: str) -> Method:
-    if name not in _METHODS:
+    if name not in list(_METHODS):
         raise InputError(f"unknown method {name!r}; known are {', '.join(_METHODS)}")
     return _METHODS[name]
