@@ -27,7 +27,7 @@ MAX_ROUNDS = 60
 LIMIT = 1e12  # no radius above is looked for, nor one below its inverse
 SECTIONINGS = 3  # at the most, to bring out a predicted root
 SHARPNESS = 0.05  # of the bracket around it: more is wasted on a guess
-ROWS = 2  # margins that a prediction looks at
+ROWS = 3  # margins that a prediction looks at
 FIRST_SHARES = (0.7, 0.45)  # of the first-order radius, with one layer of ReLUs and for each further: where to start
 GROWTH = 0.4  # how much faster than linearly the bounds are guessed to grow, for each layer of ReLUs before
 FLOAT_NOISE = 2e-6  # relative radius that float32's rounding may move
@@ -211,7 +211,7 @@ class _State:
         self._predict_root()
         if not searcher.exact_prediction:
             self.drift = ((self.root - previous) / self.root).abs()
-        doubt = (4 * self.drift.square()).clamp(min=max(searcher.noise, searcher.tolerance / 5))
+        doubt = (4 * self.drift.square()).clamp(min=max(searcher.noise, searcher.tolerance / 3))
         self.proving = doubt <= searcher.tolerance / 2
         aim = self.root * (1 - torch.where(self.proving, doubt * 2.0 ** self.failures.clamp(max=30), 0).clamp(max=0.5))
         inside = (aim > self.best) & (aim < self.ceiling)

@@ -104,12 +104,11 @@ class _Pull:
         self._gather((form @ self.ball.shared(at_points)[..., None]).squeeze(-1))
         self._lose(form, self.reach.get(-value), 3 * (max(operation.terms, form.shape[-1]) + 2))
         step = max(1, SLICE_BYTES // (form.shape[1] * self.network.sizes[INPUT] * form.element_size()))
-        gains = []
-        for first in range(0, len(form), step):
-            members = slice(first, first + step) if len(form) > 1 else slice(None)
-            (rows,) = operation.transpose(form[members].unflatten(-1, shape))
-            gains.append(self.ball.gain(rows.reshape(*rows.shape[:2], -1), -1, self.arithmetic, members))
-        return torch.cat(gains)
+        lengths = []
+        for part in form.split(step):
+            (rows,) = operation.transpose(part.unflatten(-1, shape))
+            lengths.append(self.ball.norm.dual_length(rows.reshape(*rows.shape[:2], -1), -1))
+        return self.ball.gain_of(torch.cat(lengths), self.network.sizes[INPUT], self.arithmetic)
 
     def _through_affine(self, value: int, node: Node, form: Tensor) -> list[Tensor]:
         operation, shape = node.operation, self.network.shapes[value]
