@@ -140,12 +140,14 @@ class Ball:
 
 
 def _length(vectors: Tensor, p: float, dim: int) -> Tensor:
+    """The p-norm along `dim`; where it is 0, its gradient is 0 too."""
     if p == 1:
         return absolute_sum(vectors, dim)
     if p == 2:
-        return torch.stack([part.square().sum(dim) for part in slices(vectors, dim)]).sum(0).sqrt()
+        squared = torch.stack([part.square().sum(dim) for part in slices(vectors, dim)]).sum(0)
+        return torch.where(squared == 0, squared, torch.where(squared == 0, 1, squared).sqrt())
     if math.isinf(p):
         return torch.stack([part.abs().amax(dim) for part in slices(vectors, dim)]).amax(0)
     largest = vectors.abs().amax(dim, keepdim=True)
-    scaled = torch.where(largest > 0, vectors.abs() / largest, torch.zeros_like(vectors))
-    return largest.squeeze(dim) * (scaled**p).sum(dim) ** (1 / p)
+    total = ((vectors.abs() / torch.where(largest == 0, 1, largest)) ** p).sum(dim)
+    return largest.squeeze(dim) * torch.where(total == 0, 1, total) ** (1 / p)

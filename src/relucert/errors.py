@@ -9,6 +9,10 @@ class InputError(RelucertError, ValueError):
     """Images, labels, radii or options that do not fit the network or the question."""
 
 
+class DivergedError(InputError):
+    """A training whose loss or weights left the numbers: its settings do not suit it."""
+
+
 class NetworkError(RelucertError, ValueError):
     """A network that is inconsistent: shapes that do not fit, or weights that are not finite."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -49,6 +50,25 @@ def check_labels(labels: Sequence[int] | ArrayLike | Tensor | None, scores: Tens
     return given
 
 
+def check_batch(images: object, labels: object, classes: int) -> tuple[Tensor, Tensor]:
+    """Images as they are and labels as int64, fit to compute a loss of."""
+    if not isinstance(labels, Tensor):
+        raise InputError(f"the labels must be a tensor, not {type(labels).__name__}")
+    pixels = check_pixels(images)
+    return pixels, check_labels(labels, torch.empty(len(pixels), classes)).to(pixels.device)
+
+
+def check_pixels(images: object) -> Tensor:
+    """The images as they are: a tensor of finite floats, one row an image."""
+    if not isinstance(images, Tensor):
+        raise InputError(f"the images must be a tensor, not {type(images).__name__}")
+    if not images.is_floating_point() or images.ndim < 2 or not images.numel():
+        raise InputError(f"the images must be floats, one row an image, not {images.dtype} {tuple(images.shape)}")
+    if not bool(torch.isfinite(images).all()):
+        raise InputError("the images have NaN or infinite pixels")
+    return images
+
+
 def check_ball(ball: object) -> None:
     """Refuses what is no ball, and balls whose radii are negative or not finite."""
     if not isinstance(ball, Ball) or not bool(((ball.radius >= 0) & ball.radius.isfinite()).all()):
@@ -58,6 +78,11 @@ def check_ball(ball: object) -> None:
 def check_number(name: str, value: object, least: float, most: float) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= most:
         raise InputError(f"the {name} must be a number from {least:g} to {most:g}, not {value!r}")
+
+
+def check_positive(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
+        raise InputError(f"the {name} must be a finite number > 0, not {value!r}")
 
 
 def check_whole(name: str, value: object, least: int, most: int) -> None:

@@ -40,7 +40,7 @@ def parse_target(target: str | int, classes: int) -> str | int:
         raise InputError("a network with a single output has no rival classes to be certified against")
     if not isinstance(target, (str, bool)) and hasattr(target, "__index__"):
         target = operator.index(target)
-    if isinstance(target, str) and target not in TARGETS and not target.isdecimal():
+    if isinstance(target, str) and target not in TARGETS and not (target.isascii() and target.isdecimal()):
         raise InputError(f"unknown target {target!r}; use a class index or one of {', '.join(TARGETS)}")
     if isinstance(target, str) and target in TARGETS:
         return target

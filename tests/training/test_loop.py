@@ -10,7 +10,8 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import relucert
 from relucert.errors import InputError, LoadError
-from relucert.training.loop import EpochReport, Shuffled, accuracy, fit
+from relucert.training.checkpoint import EpochReport
+from relucert.training.loop import Shuffled, accuracy, fit
 from relucert.training.recipe import Adversarial, Certified, Defence, Distillation, Recipe
 from tests.training.problems import clusters, small_module
 

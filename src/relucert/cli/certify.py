@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         default=NETWORK,
         metavar="NETWORK",
-        help="a bundled network's name, an .onnx or a .safetensors file (default: %(default)s)",
+        help="a network's name (see relucert zoo), an .onnx or a .safetensors file (default: %(default)s)",
     )
     _add_question(parser.add_argument_group("the question"))
     _add_effort(parser.add_argument_group("the effort"))
@@ -197,7 +197,8 @@ def _show(
 ) -> None:
     from relucert.report.summary import summarise
 
-    target = int(arguments.target) if arguments.target.isdecimal() else arguments.target
+    index = options.whole(arguments.target)
+    target = arguments.target if index is None else index
     summary = summarise(certificates, _correct(network, images), target, network.classes - 1)
     question = f"norm {arguments.norm}, {arguments.method}, target {target}, {arguments.arithmetic} arithmetic"
     if arguments.plot is not None:

@@ -13,9 +13,9 @@ MOST_THREADS = 1024
 
 def count(text: str) -> int:
     """A whole number >= 1."""
-    if not text.isdecimal() or int(text) < 1:
+    if (value := whole(text)) is None or value < 1:
         raise argparse.ArgumentTypeError(f"a whole number >= 1 is needed, not {text!r}")
-    return int(text)
+    return value
 
 
 def threads(text: str) -> int:
@@ -26,9 +26,9 @@ def threads(text: str) -> int:
 
 def seed(text: str) -> int:
     """A whole number of 63 bits."""
-    if not text.isdecimal() or int(text) >= 2**63:
+    if (value := whole(text)) is None or value >= 2**63:
         raise argparse.ArgumentTypeError(f"a whole number from 0 to 2^63 - 1 is needed, not {text!r}")
-    return int(text)
+    return value
 
 
 def memory(text: str) -> int:
@@ -53,3 +53,8 @@ def number(text: str) -> float:
         return float(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"a number is needed, not {text!r}") from None
+
+
+def whole(text: str) -> int | None:
+    """The number that ASCII digits spell."""
+    return int(text) if text.isascii() and text.isdecimal() else None

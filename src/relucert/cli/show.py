@@ -43,6 +43,13 @@ class Screen:
             yield lambda done: bar.update(task, completed=done)
 
     @contextmanager
+    def training(self, epochs: int) -> Iterator[Callable[[str, int], None]]:
+        """A bar that vanishes at the end; yields how to say what is trained and how many epochs of it are done."""
+        with self._bar(MofNCompleteColumn(), TimeRemainingColumn()) as bar:
+            task = bar.add_task("training", total=epochs)
+            yield lambda title, done: bar.update(task, description=title, completed=done)
+
+    @contextmanager
     def downloads(self) -> Iterator[Callable[[str, int, int], None]]:
         """A bar a file, in bytes; yields how to say of which file how many of how many bytes are here."""
         tasks: dict[str, TaskID] = {}
@@ -100,6 +107,18 @@ class Screen:
         name = "certified accuracy" if summary.proven else "accuracy"
         for radius in radii:
             self.line(name, f"{_share(summary.within(radius), summary.asked)} at radius {radius!r}{ignored}")
+
+    def remark(self, text: str) -> None:
+        """A line beside the results, unless quiet."""
+        if not self._quiet:
+            self._err.print(text, soft_wrap=True)
+
+    def grid(self, rows: Sequence[tuple[str, str, str, str]]) -> None:
+        """What came of every setting of a search: learning rate, weight decay, accuracies."""
+        table = Table("learning rate", "weight decay", "validation", "test", title="best validation accuracy first")
+        for row in rows:
+            table.add_row(*row)
+        self._err.print(table)
 
     def complain(self, text: str) -> None:
         self._err.print(f"relucert: {text}", soft_wrap=True)

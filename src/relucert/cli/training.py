@@ -5,22 +5,23 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from relucert.cli import options
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
-
+    from relucert.cli.show import Screen
     from relucert.training.architectures import Architecture
     from relucert.training.build import Task, Trained
-    from relucert.training.loop import EpochReport
+    from relucert.training.checkpoint import EpochReport
     from relucert.training.recipe import Recipe
+    from relucert.training.zoo import Plan
 
 
-def data_options(parser: argparse.ArgumentParser) -> None:
+def training_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--output", type=Path, metavar="FILE", help=".safetensors file (default: the cache)")
     parser.add_argument(
         "--data-dir", type=Path, metavar="DIR", help="where the data is (default: RELUCERT_DATA, cache)"
     )
@@ -29,94 +30,124 @@ def data_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quiet", action="store_true", help="no line for every epoch")
 
 
-def load_task(architecture: Architecture, arguments: argparse.Namespace) -> Task:
-    """The images to train, choose and test with; a download shows a bar."""
-    from relucert import data
+def build_network(name: str, plan: Plan, arguments: argparse.Namespace, grid: bool = False) -> int:
+    """Trains by the plan, or by its recipe with every setting of the grid, and stores the best."""
     from relucert.cli.show import Screen
-    from relucert.training.build import Task
+    from relucert.training import build
 
-    with Screen(arguments.quiet).downloads() as progress:
-        splits = [
-            data.load(architecture.data_set, split, arguments.data_dir, progress=progress)
-            for split in ("train", "test")
-        ]
-    return Task.of(architecture, *splits)
+    output = _output(name, arguments)
+    if arguments.threads is not None:
+        import torch
+
+        torch.set_num_threads(arguments.threads)
+    screen = Screen(arguments.quiet)
+    task = _task(plan.architecture, arguments.data_dir, screen)
+    recipes = build.grid(plan.recipe) if grid else [plan.recipe]
+    board = Board(screen, output, recipes)
+    with board.running():
+        found, diverged = build.train_best(task, recipes, board.keep, board)
+    if grid:
+        screen.grid([*map(_row, found), *((*_setting(recipe), "diverged", "") for recipe in diverged)])
+    replaced = output.exists()
+    about = build.store(task, found[0], name, output, plan.half)
+    board.finish()
+    if arguments.json is not None:
+        write_json(arguments.json, {"name": name, "file": str(output), **about})
+    test, validation = (100 * about[key] for key in ("test_accuracy", "validation_accuracy"))
+    print(f"{name}: test accuracy {test:.2f} %, validation {validation:.2f} %, {about['seconds']} s")
+    print(f"stored in {output}" + (", in the place of what was there" if replaced else ""))
+    return 0
 
 
 class Board:
-    """Shows a training as it goes, and knows where its unfinished work is kept."""
+    """Shows a training as it goes, and knows where its unfinished work is kept: that of a search in a folder."""
 
-    def __init__(self, arguments: argparse.Namespace, output: Path) -> None:
-        from rich.console import Console
+    def __init__(self, screen: Screen, output: Path, recipes: list[Recipe]) -> None:
+        self._screen, self._recipes = screen, recipes
+        self._single = output.with_suffix(".checkpoint")
+        self._folder = output.with_suffix(".grid")
 
-        from relucert.report.files import check_writable
-
-        self._quiet = arguments.quiet
-        self._console = Console(stderr=True)
-        self._progress: Progress | None = None
-        output.parent.mkdir(parents=True, exist_ok=True)
-        for path in filter(None, (output, arguments.json)):
-            check_writable(path)
-        self.checkpoint = output.with_suffix(".checkpoint")
-        self.grid_folder = output.with_suffix(".grid")
-        if getattr(arguments, "grid", False):
-            self.grid_folder.mkdir(exist_ok=True)
-        if arguments.threads is not None:
-            import torch
-
-            torch.set_num_threads(arguments.threads)
+    def keep(self, recipe: Recipe) -> Path:
+        """Where the checkpoint of a recipe is."""
+        if len(self._recipes) == 1:
+            return self._single
+        return self._folder / f"{'-'.join(_setting(recipe))}.checkpoint"
 
     @contextmanager
-    def running(self, epochs: int) -> Iterator[None]:
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        with Progress(*columns, console=self._console, transient=True) as self._progress:
-            self._task = self._progress.add_task("training", total=epochs)
+    def running(self) -> Iterator[None]:
+        with self._screen.training(self._recipes[0].epochs) as self._advance:
             yield
 
     def epoch(self, recipe: Recipe, report: EpochReport) -> None:
-        assert self._progress is not None
-        self._progress.update(self._task, completed=report.epoch, description=f"training the {report.stage}")
-        if not self._quiet:
-            checked = "" if report.validation is None else f", validation {100 * report.validation:.2f} %"
-            self._progress.console.print(
-                f"{report.stage}, rate {recipe.learning_rate:g}, decay {recipe.weight_decay:g}, epoch {report.epoch}: "
-                f"loss {report.loss:.4f}, accuracy {100 * report.accuracy:.2f} %{checked} ({report.seconds:.1f} s)",
-                highlight=False,
-                soft_wrap=True,
-            )
+        self._advance(f"{self._which(recipe)}training the {report.stage}", report.epoch)
+        checked = "" if report.validation is None else f", validation {100 * report.validation:.2f} %"
+        self._screen.remark(
+            f"{self._title(recipe, report)}, epoch {report.epoch}: loss {report.loss:.4f}, "
+            f"accuracy {100 * report.accuracy:.2f} %{checked} ({report.seconds:.1f} s)"
+        )
 
-    def show_grid(self, found: list[Trained]) -> None:
-        from rich.table import Table
-
-        table = Table("learning rate", "weight decay", "validation", "test", title="best validation accuracy first")
-        for trained in found:
-            recipe = trained.recipe
-            table.add_row(
-                f"{recipe.learning_rate:g}",
-                f"{recipe.weight_decay:g}",
-                f"{100 * trained.validation:.2f} %",
-                f"{100 * trained.test:.2f} %",
-            )
-        self._console.print(table)
+    def resumed(self, recipe: Recipe, last: EpochReport) -> None:
+        left = "already trained" if last.epoch == recipe.epochs else f"resuming from epoch {last.epoch + 1}"
+        self._screen.remark(f"{self._title(recipe, last)}: {left}")
 
     def finish(self) -> None:
-        """Removes the unfinished work, now that it is finished."""
-        self.checkpoint.unlink(missing_ok=True)
-        if self.grid_folder.is_dir():
-            for path in self.grid_folder.glob("*.checkpoint"):
-                path.unlink()
-            self.grid_folder.rmdir()
+        """Removes the unfinished work, now that it is finished, and nothing else."""
+        from relucert.report import files
+
+        for path in map(self.keep, self._recipes):
+            files.sweep(path)
+            path.unlink(missing_ok=True)
+        if len(self._recipes) > 1:
+            with suppress(OSError):  # whatever else is in there stays
+                self._folder.rmdir()
+
+    def _title(self, recipe: Recipe, report: EpochReport) -> str:
+        rate, decay = _setting(recipe)
+        return f"{self._which(recipe)}{report.stage}, rate {rate}, decay {decay}"
+
+    def _which(self, recipe: Recipe) -> str:
+        count = len(self._recipes)
+        return f"{self._recipes.index(recipe) + 1} of {count}: " if count > 1 else ""
 
 
-def show_result(name: str, output: Path, about: dict[str, str], arguments: argparse.Namespace) -> int:
+def _output(name: str, arguments: argparse.Namespace) -> Path:
+    """Where the network goes; whatever would keep it, or its record, from being written is refused."""
+    from relucert.errors import InputError
+    from relucert.loading import zoo
+    from relucert.loading.safetensors_file import check_suffix
+    from relucert.report.files import check_writable
+
+    if arguments.output is None and name in zoo.bundled():
+        raise InputError(f"{name} comes with the package; to build another one, name a file with --output")
+    output: Path = arguments.output or zoo.cache_path(name)
+    check_suffix(output)
+    if arguments.json is not None and arguments.json.resolve() == output.resolve():
+        raise InputError(f"--output and --json name the same file {output}")
+    output.parent.mkdir(parents=True, exist_ok=True)
+    for path in filter(None, (output, arguments.json)):
+        check_writable(path)
+    return output
+
+
+def _task(architecture: Architecture, directory: Path | None, screen: Screen) -> Task:
+    """The images to train, choose and test with; a download shows a bar."""
+    from relucert import data
+    from relucert.training.build import Task
+
+    with screen.downloads() as progress:
+        splits = [data.load(architecture.data_set, split, directory, progress=progress) for split in data.SPLITS]
+    return Task.of(architecture, *splits)
+
+
+def _setting(recipe: Recipe) -> tuple[str, str]:
+    return f"{recipe.learning_rate:g}", f"{recipe.weight_decay:g}"
+
+
+def _row(trained: Trained) -> tuple[str, str, str, str]:
+    return *_setting(trained.recipe), f"{100 * trained.validation:.2f} %", f"{100 * trained.test:.2f} %"
+
+
+def write_json(path: Path, content: Any) -> None:
     from relucert.report import files
 
-    if arguments.json is not None:
-        row = {"name": name, "file": str(output), **about, "recipe": json.loads(about["recipe"])}
-        files.write(arguments.json, (json.dumps(row, indent=2, allow_nan=False) + "\n").encode())
-    test, validation = (100 * float(about[key]) for key in ("test_accuracy", "validation_accuracy"))
-    print(f"{name}: test accuracy {test:.2f} %, validation {validation:.2f} %, {about['seconds']} s")
-    print(f"stored in {output}")
-    return 0
+    files.write(path, (json.dumps(content, indent=2, allow_nan=False) + "\n").encode())

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from relucert.cli.training import Board, data_options, load_task, show_result
+from relucert.cli.training import build_network, training_options, write_json
 
 NAME = "zoo"
 HELP = "networks by name: list them, or build one of the paper's"
@@ -14,13 +14,12 @@ DESCRIPTION = "Lists the networks known by name. With `train NAME`, builds one o
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", type=Path, metavar="FILE", help="the list, for programs")
+    parser.add_argument("--json", dest="list", type=Path, metavar="FILE", help="the list, for programs")
     parser.set_defaults(action=_list)
     actions = parser.add_subparsers(title="actions", metavar="ACTION")
     train = actions.add_parser("train", help="build a network by its plan", allow_abbrev=False)
     train.add_argument("name", metavar="NAME", help="as listed by relucert zoo")
-    train.add_argument("--output", type=Path, metavar="FILE", help=".safetensors file (default: the cache)")
-    data_options(train)
+    training_options(train)
     train.set_defaults(action=_train)
 
 
@@ -31,62 +30,66 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _train(arguments: argparse.Namespace) -> int:
     from relucert.errors import InputError
-    from relucert.loading import zoo
-    from relucert.training import build
     from relucert.training.zoo import find_plan
 
-    plan = find_plan(arguments.name)
-    if arguments.output is None and arguments.name in zoo.bundled():
-        raise InputError(f"{arguments.name} comes with the package; to build it anew, name a file with --output")
-    output = arguments.output or zoo.cache_path(arguments.name)
-    board = Board(arguments, output)
-    task = load_task(plan.architecture, arguments)
-    with board.running(plan.recipe.epochs):
-        trained = build.train_one(task, plan.recipe, board.checkpoint, board.epoch)
-    if plan.half:
-        trained = build.rounded(trained, task)
-    about = build.store(trained, arguments.name, output, plan.half)
-    board.finish()
-    return show_result(arguments.name, output, about, arguments)
+    if arguments.list is not None:
+        raise InputError("--json before train is about the list; name it after train NAME")
+    return build_network(arguments.name, find_plan(arguments.name), arguments)
 
 
 def _list(arguments: argparse.Namespace) -> int:
-    import json
+    from relucert.report.files import check_writable
 
-    from relucert.report import files
-
+    if arguments.list is not None:
+        check_writable(arguments.list)
     rows = _rows()
-    if arguments.json is not None:
-        files.write(arguments.json, (json.dumps(rows, indent=2) + "\n").encode())
+    if arguments.list is not None:
+        write_json(arguments.list, rows)
     _show(rows)
     return 0
 
 
 def _rows() -> list[dict[str, Any]]:
     """Every network that is there, then those that could be built."""
+    from relucert.errors import RelucertError
     from relucert.loading import zoo
-    from relucert.training.build import about_recipe
     from relucert.training.zoo import PLANS
 
-    rows: list[dict[str, Any]] = []
-    for name in zoo.names():
-        about, network = zoo.about(name), zoo.load(name)
-        defence = about_recipe(about).get("defence")
-        rows.append(
-            {
-                "name": name,
-                "state": "bundled" if name in zoo.bundled() else "built",
-                "layers": network.describe(),
-                "parameters": network.parameters,
-                "defence": defence["name"] if isinstance(defence, dict) else None,
-                "test_accuracy": about.get("test_accuracy"),
-                "sha256": zoo.digest(name),
-            }
-        )
+    rows = []
+    for name in (names := zoo.names()):
+        try:
+            rows.append(_stored(name))
+        except RelucertError:  # one damaged file can't hide the others
+            rows.append(_row(name, "damaged"))
     for name, plan in PLANS.items():
-        if name not in zoo.names():
-            rows.append({"name": name, "state": "to be built", "defence": plan.recipe.defence_name})
+        if name not in names:
+            rows.append(_row(name, "to be built", defence=plan.recipe.defence_name))
     return rows
+
+
+def _stored(name: str) -> dict[str, Any]:
+    from relucert.loading import zoo
+    from relucert.training.build import noted
+
+    about, network = zoo.about(name), zoo.load(name)
+    recipe, accuracy = noted(about, "recipe"), noted(about, "test_accuracy")
+    defence = recipe.get("defence") if isinstance(recipe, dict) else None
+    called = defence.get("name") if isinstance(defence, dict) else None
+    return _row(
+        name,
+        "bundled" if name in zoo.bundled() else "built",
+        layers=network.describe(),
+        parameters=network.parameters,
+        defence=called if isinstance(called, str) else None,
+        test_accuracy=accuracy if isinstance(accuracy, float) and 0 <= accuracy <= 1 else None,
+        sha256=zoo.digest(name),
+    )
+
+
+def _row(name: str, state: str, **known: Any) -> dict[str, Any]:
+    """What there is to tell of a network; None where it is unknown."""
+    unknown = dict.fromkeys(("layers", "parameters", "defence", "test_accuracy", "sha256"))
+    return {"name": name, "state": state, **unknown, **known}
 
 
 def _show(rows: list[dict[str, Any]]) -> None:
@@ -95,15 +98,15 @@ def _show(rows: list[dict[str, Any]]) -> None:
 
     table = Table("name", "state", "layers", "parameters", "defence", "test accuracy", "file's SHA-256", box=None)
     for row in rows:
-        accuracy = row.get("test_accuracy")
+        parameters, accuracy = row["parameters"], row["test_accuracy"]
         table.add_row(
             row["name"],
             row["state"],
-            row.get("layers", ""),
-            f"{row['parameters']:,}" if "parameters" in row else "",
+            row["layers"] or "",
+            "" if parameters is None else f"{parameters:,}",
             row["defence"] or "",
-            f"{100 * float(accuracy):.2f} %" if accuracy else "",
-            row.get("sha256", "")[:12],
+            "" if accuracy is None else f"{100 * accuracy:.2f} %",
+            (row["sha256"] or "")[:12],
         )
     console = Console()
     console.width = max(console.width, 120)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -35,6 +36,13 @@ class Dataset:
 
     def __len__(self) -> int:
         return len(self.images)
+
+    def fingerprint(self) -> str:
+        """The beginning of the SHA-256 of all images and labels."""
+        digest = hashlib.sha256(np.ascontiguousarray(self.images.numpy()).data)
+        if self.labels is not None:
+            digest.update(np.ascontiguousarray(self.labels.numpy()).data)
+        return digest.hexdigest()[:16]
 
     def first(self, count: int) -> Dataset:
         """The first `count` images; asking for more than there are is an error."""
@@ -82,4 +90,6 @@ def _images(array: Array, path: Path) -> Tensor:
 def _labels(array: Array, path: Path) -> Tensor:
     if array.dtype.kind not in "iu" or array.ndim != 1:
         raise InputError(f"{path}: the labels need one whole number an image, not {array.dtype} {array.shape}")
+    if array.size and int(array.max()) > np.iinfo(np.int64).max:
+        raise InputError(f"{path}: there is a label {int(array.max())}, which no network has a class for")
     return torch.from_numpy(array.astype(np.int64))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import gzip
 import io
 import math
+import os
 import tarfile
 import zipfile
 import zlib
@@ -30,6 +31,7 @@ GZIP = b"\x1f\x8b"
 IDX_UNSIGNED_BYTES = 8
 CIFAR_IMAGE = 3 * 32 * 32
 BLOCK = 2**20
+LIMIT = 4 * 2**30  # bytes a file may hold once it is unpacked: a small one could otherwise fill the memory
 BROKEN_NUMPY = (ValueError, EOFError, OSError, MemoryError, KeyError, zipfile.BadZipFile, zlib.error)
 
 
@@ -84,13 +86,22 @@ def numpy_arrays(path: Path) -> tuple[Array, Array | None]:
             loaded = np.load(file, allow_pickle=False)
             if not isinstance(loaded, NpzFile):
                 return np.asarray(loaded), None
-            stored = {name: loaded[name] for name in ("images", "labels") if name in loaded.files}
+            wanted = [name for name in ("images", "labels") if name in loaded.files]
+            entries = loaded.zip.infolist() if loaded.zip else []
+            sizes = {entry.filename.removesuffix(".npy"): entry.file_size for entry in entries}
+            if sum(sizes[name] for name in wanted) > LIMIT:
+                raise _too_large(path)
+            stored: dict[str, Any] = {name: loaded[name] for name in wanted}
             names = ", ".join(loaded.files) or "nothing"
+    except LoadError:
+        raise
     except BROKEN_NUMPY as error:
         detail = "it holds Python objects (a pickle)" if "pickle" in str(error) else "truncated or damaged"
         raise LoadError(f"{path}: not a readable NumPy file: {detail}") from error
     if "images" not in stored:
         raise LoadError(f"{path}: no array `images`; the file has {names}")
+    if strange := [name for name, array in stored.items() if not isinstance(array, np.ndarray)]:
+        raise LoadError(f"{path}: `{strange[0]}` is not a NumPy array")
     return stored["images"], stored.get("labels")
 
 
@@ -154,13 +165,35 @@ def _checked(images: Array, labels: Array, where: str) -> Pixels:
     return images.reshape(len(images), -1), labels
 
 
+class _Unzipped(gzip.GzipFile):
+    """The content of a gzipped file, up to the limit."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        most = LIMIT + 1 - self.tell()
+        content = super().read(most if size is None or size < 0 else min(size, most))
+        if self.tell() > LIMIT:
+            raise _too_large(self.name)
+        return content
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        if offset > LIMIT:
+            raise _too_large(self.name)
+        return super().seek(offset, whence)
+
+
+def _too_large(path: object) -> LoadError:
+    return LoadError(f"{path}: too large: more than {LIMIT:,} bytes once it is unpacked")
+
+
 @contextmanager
 def _opened(path: Path) -> Iterator[Content]:
     """The content, unzipped if it is gzipped, whatever the name says; a damaged or unreadable file is one error."""
     try:
         with path.open("rb") as file:
+            if os.fstat(file.fileno()).st_size > LIMIT:
+                raise _too_large(path)
             if file.peek(len(GZIP)).startswith(GZIP):
-                with gzip.open(file) as unzipped:
+                with _Unzipped(path, fileobj=file) as unzipped:
                     yield unzipped
             else:
                 yield file

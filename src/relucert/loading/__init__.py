@@ -18,7 +18,7 @@ __all__ = ["load", "save"]
 
 
 def load(source: Network | nn.Module | str | os.PathLike[str], *, input_shape: Shape | None = None) -> Network:
-    """A network from a module, a path ending in .onnx or .safetensors, or the name of a bundled network.
+    """A network from a module, a path ending in .onnx or .safetensors, or the name of a bundled or built network.
 
     `input_shape`, without the batch, is needed where the source leaves it open, and checked where it does
     not. What comes from torch or ONNX is compared with its own runtime at random inputs: a difference raises.
@@ -33,8 +33,7 @@ def load(source: Network | nn.Module | str | os.PathLike[str], *, input_shape: S
 def save(network: Network, path: str | os.PathLike[str], about: Mapping[str, str] | None = None) -> None:
     """Writes a network to a .safetensors file, with free texts about it; `load` reads it back exactly."""
     target = Path(path)
-    if target.suffix.lower() != ".safetensors":
-        raise InputError(f"{target} must end in .safetensors")
+    safetensors_file.check_suffix(target)
     safetensors_file.save_safetensors(network, target, about or {})
 
 
@@ -47,7 +46,7 @@ def _load(source: Any, shape: Shape | None) -> Network:
         return load_module(source, shape)
     if isinstance(source, str | os.PathLike):
         return _load_path(source, shape)
-    raise LoadError(f"expected a torch.nn.Module, a path or a bundled network's name, not {type(source).__name__}")
+    raise LoadError(f"expected a torch.nn.Module, a path or a network's name, not {type(source).__name__}")
 
 
 def _load_path(source: str | os.PathLike[str], shape: Shape | None) -> Network:

@@ -9,7 +9,6 @@ of the operation. The metadata entry `relucert` holds
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -23,9 +22,15 @@ from relucert.errors import InputError, LoadError
 from relucert.loading.assembly import PRECISIONS
 from relucert.loading.paths import check_file, one_line
 from relucert.network import Network, Node, Operation, find
+from relucert.report import files
 
 FORMAT = 1
 ENTRY = "relucert"
+
+
+def check_suffix(path: Path) -> None:
+    if path.suffix.lower() != ".safetensors":
+        raise InputError(f"{path} must end in .safetensors")
 
 
 def save_safetensors(network: Network, path: Path, about: Mapping[str, str]) -> None:
@@ -38,10 +43,8 @@ def save_safetensors(network: Network, path: Path, about: Mapping[str, str]) -> 
         for field, tensor in node.operation.tensors().items()
     }
     content = serialise(tensors, {**about, ENTRY: json.dumps(_graph(network))})
-    try:
-        _replace(path, content)
-    except OSError as error:
-        raise InputError(f"{path} can't be written: {one_line(error)}") from error
+    files.sweep(path)
+    files.write(path, content)
 
 
 def load_safetensors(path: Path) -> Network:
@@ -71,15 +74,6 @@ def _graph(network: Network) -> dict[str, Any]:
         for node in network.nodes
     ]
     return {"format": FORMAT, "name": network.name, "input_shape": list(network.input_shape), "nodes": nodes}
-
-
-def _replace(path: Path, content: bytes) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        temporary.write_bytes(content)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _read(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:

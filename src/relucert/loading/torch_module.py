@@ -43,11 +43,11 @@ def load_module(module: nn.Module, input_shape: Shape | None) -> Network:
         precision = _precision(module, name)
         shape = input_shape or _guess(module, name, precision)
         images = torch.zeros(BATCH, *shape, dtype=precision)
-        _run(_copy(module, name), images, name)
+        run_module(_copy(module, name), images, name)
         program, casts = _export(_copy(module, name), images, name)
         network = _translate(program, shape, name)
         runtime, precision = _runtime(module, shape, name, widen=not casts)
-        compare(network, lambda inputs: _run(runtime, inputs, name), precision, "torch")
+        compare(network, lambda inputs: run_module(runtime, inputs, name), precision, "torch")
     return network
 
 
@@ -105,12 +105,12 @@ def _guess(module: nn.Module, name: str, precision: torch.dtype) -> Shape:
     first = next((layer for layer in module.modules() if isinstance(layer, nn.Linear)), None)
     if first is not None and first.in_features > 0:
         with suppress(LoadError):
-            _run(_copy(module, name), torch.zeros(BATCH, first.in_features, dtype=precision), name)
+            run_module(_copy(module, name), torch.zeros(BATCH, first.in_features, dtype=precision), name)
             return (first.in_features,)
     raise InputError(f"{name} does not tell the shape of its input; pass input_shape, without the batch")
 
 
-def _run(module: nn.Module, images: Tensor, name: str) -> Tensor:
+def run_module(module: nn.Module, images: Tensor, name: str) -> Tensor:
     """The module's output; whatever the user's own code raises becomes one line."""
     try:
         output = module(images)
@@ -126,7 +126,7 @@ def _runtime(module: nn.Module, shape: Shape, name: str, widen: bool) -> tuple[n
     """The copy to compare with and its precision: float64 if it runs so, for then the least error shows."""
     if widen:
         with suppress(LoadError):
-            _run(_copy(module, name).double(), probes(shape).double(), name)
+            run_module(_copy(module, name).double(), probes(shape).double(), name)
             return _copy(module, name).double(), torch.float64
     return _copy(module, name), _precision(module, name)
 

@@ -17,8 +17,11 @@ ABANDONED = 3600  # seconds without a change, after which nobody is still writin
 
 def write(path: Path, content: bytes) -> None:
     """Replaces a file at once: a reader, or a crash, sees the old content or the new, never a part."""
-    with replacing(path) as file:
-        file.write(content)
+    try:
+        with replacing(path) as file:
+            file.write(content)
+    except OSError as error:
+        raise _unwritable(path, error) from error
 
 
 @contextmanager
@@ -57,7 +60,11 @@ def check_writable(path: Path) -> None:
         temporary.touch()
         temporary.unlink()
     except OSError as error:
-        raise InputError(f"can't write {path}: {error.strerror}") from error
+        raise _unwritable(path, error) from error
+
+
+def _unwritable(path: Path, error: OSError) -> InputError:
+    return InputError(f"can't write {path}: {error.strerror or error}")
 
 
 def _beside(place: Path) -> Path:

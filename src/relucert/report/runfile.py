@@ -15,6 +15,7 @@ from typing import Any
 
 from typing_extensions import Self
 
+from relucert.errors import InputError
 from relucert.report import files
 
 INTERVAL = 1.0  # seconds between savings
@@ -82,7 +83,7 @@ class RunFile:
     def _save_now_and_then(self) -> None:
         while not self._leaving.wait(self._interval):
             if len(self._rows) > self._saved:
-                with suppress(OSError):  # the last saving reports what is wrong
+                with suppress(InputError):  # the last saving reports what is wrong
                     self.save()
 
     def _json(self, count: int) -> str:

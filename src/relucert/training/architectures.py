@@ -13,12 +13,13 @@ from relucert.errors import InputError
 
 SIZES = {"mnist": 784, "cifar": 3072}
 CLASSES = 10
+BOX = (-0.5, 0.5)
 DATA_SETS = {"mnist": "mnist", "cifar": "cifar10"}
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """A fully connected network for one data set; inputs lie in [-0.5, 0.5]."""
+    """A fully connected network for one data set; inputs lie in BOX."""
 
     data: str
     layers: int
@@ -45,7 +46,7 @@ class Architecture:
 
 
 def parse_architecture(name: str) -> Architecture:
-    match = re.fullmatch(r"(mnist|cifar)-(\d{1,3})x(\d{1,6})", name)
+    match = re.fullmatch(r"(mnist|cifar)-(\d{1,3})x(\d{1,6})", name, re.ASCII)
     if match is None or int(match[2]) < 1 or int(match[3]) < 1:
         raise InputError(
             f"unknown architecture {name!r}; write mnist-MxN or cifar-MxN: M layers, N neurons a hidden one"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
@@ -14,8 +16,29 @@ from torch.optim import SGD
 
 from relucert.errors import InputError, LoadError
 from relucert.report import files
+from relucert.training.recipe import Recipe
 
 KEY = "relucert-training"
+
+
+@dataclass(frozen=True)
+class EpochReport:
+    """One epoch: of which network ("teacher" or "network"), its mean loss, and the share of images classified right."""
+
+    stage: str
+    epoch: int
+    loss: float
+    accuracy: float
+    validation: float | None
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Which training a checkpoint belongs to: its recipe, and how to know its data again (None: unknown)."""
+
+    recipe: Recipe
+    data: dict[str, Any] | None
 
 
 @dataclass(frozen=True)
@@ -24,47 +47,77 @@ class Progress:
 
     stage: int
     epochs: int
-    reports: list[dict[str, Any]]
+    reports: list[EpochReport]
 
 
-def save(path: Path, models: list[nn.Module], optimiser: SGD, progress: Progress, recipe: dict[str, Any]) -> None:
-    tensors = {
-        f"model.{number}.{name}": tensor.contiguous()
-        for number, model in enumerate(models)
-        for name, tensor in model.state_dict().items()
-    }
-    for place, parameter in enumerate(optimiser.param_groups[0]["params"]):
+def save(path: Path, models: list[nn.Module], optimiser: SGD, progress: Progress, origin: Origin) -> None:
+    tensors = {name: tensor.contiguous().clone() for name, tensor in _state(models)}
+    for place, parameter in enumerate(_parameters(optimiser)):
         momentum = optimiser.state[parameter].get("momentum_buffer")
-        if momentum is not None:
-            tensors[f"momentum.{place}"] = momentum.contiguous()
-    note = {"recipe": recipe, "stage": progress.stage, "epochs": progress.epochs, "reports": progress.reports}
+        momentum = torch.zeros_like(parameter) if momentum is None else momentum  # none yet: the same as zeros
+        tensors[f"momentum.{place}"] = momentum.contiguous().clone()
+    note = {"recipe": origin.recipe.to_json(), "data": origin.data, **asdict(progress)}
+    path.parent.mkdir(exist_ok=True)  # a training beside this one may have tidied up
+    files.sweep(path)
     files.write(path, to_bytes(tensors, {KEY: json.dumps(note)}))
 
 
-def restore(path: Path, models: list[nn.Module], optimisers: list[SGD], recipe: dict[str, Any]) -> Progress:
-    """Puts models and the current stage's optimiser into the state they were saved in."""
+def restore(path: Path, models: list[nn.Module], optimisers: list[SGD], origin: Origin) -> Progress | None:
+    """Puts models and the current stage's optimiser into the state they were saved in; None: there is no such file."""
     try:
         with safe_open(path, "pt") as file:
             note = json.loads((file.metadata() or {}).get(KEY, "null"))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError, ValueError) as error:
-        raise LoadError(f"{path}: not a readable checkpoint; remove it to start anew") from error
-    if not isinstance(note, dict) or note.get("recipe") != recipe:
+    except FileNotFoundError:
+        return None
+    except (SafetensorError, OSError, ValueError, RecursionError) as error:
+        raise _unreadable(path) from error
+    if not isinstance(note, dict) or note.get("recipe") != origin.recipe.to_json():
         raise InputError(f"{path} is the checkpoint of another training; remove it, or name another file")
-    progress = Progress(note["stage"], note["epochs"], note["reports"])
+    if note.get("data") != origin.data:
+        raise InputError(f"{path} is the checkpoint of a training on other data; remove it, or name another file")
+    progress = _progress(path, note, len(models), origin.recipe.epochs)
+    parameters = _parameters(optimisers[progress.stage])
+    momenta = {f"momentum.{place}": parameter for place, parameter in enumerate(parameters)}
+    wanted = {name: tensor.shape for name, tensor in (*_state(models), *momenta.items())}
+    if {name: tensor.shape for name, tensor in tensors.items()} != wanted:
+        raise InputError(f"{path} is the checkpoint of a network of another shape; remove it")
     for number, model in enumerate(models):
-        prefix = f"model.{number}."
-        state = {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
-        _fill(path, model, state)
-    optimiser = optimisers[progress.stage]
-    for place, parameter in enumerate(optimiser.param_groups[0]["params"]):
-        if (momentum := tensors.get(f"momentum.{place}")) is not None:
-            optimiser.state[parameter]["momentum_buffer"] = momentum.clone()
+        model.load_state_dict({name: tensors[f"model.{number}.{name}"] for name in model.state_dict()})
+    for name, parameter in momenta.items():
+        optimisers[progress.stage].state[parameter]["momentum_buffer"] = tensors[name].to(parameter)
     return progress
 
 
-def _fill(path: Path, model: nn.Module, state: dict[str, Tensor]) -> None:
-    try:
-        model.load_state_dict(state)
-    except RuntimeError as error:
-        raise InputError(f"{path} is the checkpoint of a network of another shape; remove it") from error
+def _state(models: list[nn.Module]) -> Iterator[tuple[str, Tensor]]:
+    for number, model in enumerate(models):
+        for name, tensor in model.state_dict().items():
+            yield f"model.{number}.{name}", tensor
+
+
+def _parameters(optimiser: SGD) -> list[nn.Parameter]:
+    parameters: list[nn.Parameter] = optimiser.param_groups[0]["params"]
+    return parameters
+
+
+def _progress(path: Path, note: dict[str, Any], stages: int, epochs: int) -> Progress:
+    """What the note says, with everything in it checked."""
+    stage, done, rows = note.get("stage"), note.get("epochs"), note.get("reports")
+    if type(stage) is not int or type(done) is not int or not isinstance(rows, list):
+        raise _unreadable(path)
+    if not 0 <= stage < stages or not 1 <= done <= epochs or len(rows) != stage * epochs + done:
+        raise _unreadable(path)
+    return Progress(stage, done, [_report(path, row) for row in rows])
+
+
+def _report(path: Path, row: object) -> EpochReport:
+    if not isinstance(row, dict) or set(row) != {field.name for field in fields(EpochReport)}:
+        raise _unreadable(path)
+    kinds = {"stage": (str,), "epoch": (int,), "validation": (float, type(None))}
+    if not all(type(value) in kinds.get(name, (float,)) for name, value in row.items()):
+        raise _unreadable(path)
+    return EpochReport(**row)
+
+
+def _unreadable(path: Path) -> LoadError:
+    return LoadError(f"{path}: not a readable checkpoint; remove it to start anew")

@@ -6,34 +6,22 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator
 from copy import deepcopy
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.optim import SGD
 
-from relucert.ball import Norm
-from relucert.errors import InputError
+from relucert.errors import DivergedError, InputError, NetworkError
 from relucert.loading.torch_module import live_network
-from relucert.network import Network
+from relucert.network import Network, Shape
 from relucert.training import checkpoint
+from relucert.training.checkpoint import EpochReport
 from relucert.training.losses import attacked, distilled, robust_loss
 from relucert.training.recipe import Adversarial, Certified, Distillation, Recipe
-
-
-@dataclass(frozen=True)
-class EpochReport:
-    """One epoch: of which network ("teacher" or "network"), its mean loss, and the share of images classified right."""
-
-    stage: str
-    epoch: int
-    loss: float
-    accuracy: float
-    validation: float | None
-    seconds: float
 
 
 class Batches(Protocol):
@@ -63,7 +51,8 @@ class Shuffled:
 
 
 def generator(seed: int, epoch: int, purpose: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed((seed * 1_000_003 + epoch) * 7 + purpose)
+    """Purposes: 0 the order of the images, 1 the noise of attacks, 2 and 3 all else, in either stage."""
+    return torch.Generator().manual_seed(((seed * 1_000_003 + epoch) * 7 + purpose) % 2**63)
 
 
 def accuracy(model: nn.Module, images: Tensor, labels: Tensor) -> float:
@@ -78,26 +67,36 @@ def fit(
     batches: Batches,
     recipe: Recipe,
     *,
+    data: dict[str, Any] | None = None,
     validation: tuple[Tensor, Tensor] | None = None,
     keep: Path | None = None,
     report: Callable[[EpochReport], None] | None = None,
+    resumed: Callable[[EpochReport], None] | None = None,
 ) -> list[EpochReport]:
-    """Trains the model in place and leaves it in evaluation mode; with `keep`, resumes from there and saves there."""
+    """Trains the model in place and leaves it in evaluation mode; with `keep`, resumes from there and saves there.
+
+    data: how to know the data again, by which a checkpoint of other data is told apart.
+    report: told every epoch; resumed: told the last epoch that was in the checkpoint.
+    """
+    origin = checkpoint.Origin(recipe, data)
     models = [deepcopy(model), model] if isinstance(recipe.defence, Distillation) else [model]
     optimisers = [_optimiser(each, recipe) for each in models]
-    done = checkpoint.Progress(0, 0, [])
-    if keep is not None and keep.exists():
-        done = checkpoint.restore(keep, models, optimisers, recipe.to_json())
-    reports = [EpochReport(**row) for row in done.reports]
+    done = None if keep is None else checkpoint.restore(keep, models, optimisers, origin)
+    done = done or checkpoint.Progress(0, 0, [])
+    reports = [*done.reports]
+    if reports and resumed is not None:
+        resumed(reports[-1])
     for number in range(done.stage, len(models)):
         stage = _Stage(models, number, recipe, batches, optimisers[number])
         for epoch in range(done.epochs if number == done.stage else 0, recipe.epochs):
             reports.append(stage.run(epoch, validation))
             if keep is not None:
-                progress = checkpoint.Progress(number, epoch + 1, [asdict(row) for row in reports])
-                checkpoint.save(keep, models, optimisers[number], progress, recipe.to_json())
+                checkpoint.save(
+                    keep, models, optimisers[number], checkpoint.Progress(number, epoch + 1, reports), origin
+                )
             if report is not None:
                 report(reports[-1])
+    model.eval()
     return reports
 
 
@@ -107,10 +106,18 @@ class _Stage:
     def __init__(self, models: list[nn.Module], number: int, recipe: Recipe, batches: Batches, optimiser: SGD) -> None:
         self.model, self.recipe, self.batches, self.optimiser = models[number], recipe, batches, optimiser
         self.teacher = models[0] if number else None
-        self.name = "network" if number == len(models) - 1 else "teacher"
+        if self.teacher is not None:
+            self.teacher.eval()
+        self.number, self.name = number, "network" if number == len(models) - 1 else "teacher"
         self.live: Callable[[], Network] | None = None
 
     def run(self, epoch: int, validation: tuple[Tensor, Tensor] | None) -> EpochReport:
+        """One epoch; whatever draws from PyTorch's global generator in it depends on the seed and the epoch alone."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(generator(self.recipe.seed, epoch, purpose=2 + self.number).initial_seed())
+            return self._run(epoch, validation)
+
+    def _run(self, epoch: int, validation: tuple[Tensor, Tensor] | None) -> EpochReport:
         started = time.perf_counter()
         self.model.train()
         noise = generator(self.recipe.seed, epoch, purpose=1)
@@ -120,14 +127,16 @@ class _Stage:
             self.optimiser.param_groups[0]["lr"] = self.recipe.learning_rate * (1 + math.cos(math.pi * share)) / 2
             loss, scores = self._loss(images, labels, share, noise)
             if not bool(torch.isfinite(loss)):
-                raise InputError(
-                    f"the loss became {float(loss.detach())} in epoch {epoch + 1}; lower the learning rate"
-                )
+                raise _diverged(f"the loss became {float(loss.detach())} in epoch {epoch + 1}")
             self.optimiser.zero_grad()
             loss.backward()
             self.optimiser.step()
             losses, seen = losses + float(loss.detach()) * len(images), seen + len(images)
             right += int((scores.argmax(1) == labels).sum())
+        if not seen:
+            raise InputError("the loader gave no batch to learn from")
+        if not all(bool(torch.isfinite(parameter).all()) for parameter in self.model.parameters()):
+            raise _diverged(f"the weights became infinite in epoch {epoch + 1}")
         self.model.eval()
         checked = None if validation is None else accuracy(self.model, *validation)
         return EpochReport(self.name, epoch + 1, losses / seen, right / seen, checked, time.perf_counter() - started)
@@ -136,7 +145,9 @@ class _Stage:
         """The loss of a batch, and the scores it is about."""
         defence = self.recipe.defence
         if isinstance(defence, Adversarial) and (radius := defence.epsilon * _ramp(share, defence.warm_up)) > 0:
-            images = attacked(self.model, images, labels, radius, defence.steps, noise)
+            self.model.eval()  # an attack is no training: it leaves running statistics alone
+            images = attacked(self.model, images, labels, radius, defence, noise)
+            self.model.train()
         scores = self.model(images)
         if isinstance(defence, Distillation):
             if self.teacher is None:
@@ -146,11 +157,24 @@ class _Stage:
             with torch.no_grad():
                 soft = (self.teacher(images) / defence.temperature).softmax(1)
             return distilled(scores, soft, defence.temperature), scores
-        if isinstance(defence, Certified) and (radius := defence.epsilon * _ramp(share, defence.warm_up)) > 0:
-            if self.live is None:
-                self.live = live_network(self.model, tuple(images.shape[1:]))
-            return robust_loss(self.live, images, labels, radius, Norm(defence.norm)), scores
+        if isinstance(defence, Certified):
+            network = self._network(tuple(images.shape[1:]))
+            if (radius := defence.epsilon * _ramp(share, defence.warm_up)) > 0:
+                return robust_loss(network, images, labels, radius, defence.norm), scores
         return functional.cross_entropy(scores, labels), scores
+
+    def _network(self, shape: Shape) -> Network:
+        """The model as it is now; traced at the first batch, so that one that can't be is refused at once."""
+        if self.live is None:
+            self.live = live_network(self.model, shape)
+        try:
+            return self.live()
+        except NetworkError as error:
+            raise _diverged("the weights became infinite") from error
+
+
+def _diverged(what: str) -> DivergedError:
+    return DivergedError(f"{what}; lower the learning rate")
 
 
 def _ramp(share: float, warm_up: float) -> float:
@@ -163,6 +187,8 @@ def _ramp(share: float, warm_up: float) -> float:
 
 def _optimiser(model: nn.Module, recipe: Recipe) -> SGD:
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    if not parameters:
+        raise InputError("the module has no parameters to train")
     return SGD(parameters, recipe.learning_rate, momentum=recipe.momentum, weight_decay=recipe.weight_decay)
 
 

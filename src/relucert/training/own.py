@@ -3,30 +3,67 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sized
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sized
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from relucert.errors import InputError
-from relucert.training.loop import EpochReport, fit
+from relucert.inputs import check_batch, check_pixels
+from relucert.loading.torch_module import run_module
+from relucert.report.files import check_writable
+from relucert.training.checkpoint import EpochReport
+from relucert.training.loop import fit
 from relucert.training.recipe import DEFENCES, Defence, Recipe
 
 
-@dataclass(frozen=True, eq=False)
 class _Loader:
-    """A user's data loader; its order is its own affair."""
+    """A user's data loader, with every batch checked; its order is its own affair."""
 
-    loader: Any
+    def __init__(self, loader: Any, module: nn.Module, validation: tuple[Tensor, Tensor] | None) -> None:
+        self._loader, self._module, self._validation = loader, module, validation
+        self._first: Tensor | None = None
+        self._classes = 0
 
     def __len__(self) -> int:
-        return len(self.loader)
+        return len(self._loader)
 
-    def epoch(self, number: int) -> Iterable[tuple[Tensor, Tensor]]:
-        batches: Iterable[tuple[Tensor, Tensor]] = iter(self.loader)
-        return batches
+    def epoch(self, number: int) -> Iterator[tuple[Tensor, Tensor]]:
+        for batch in self._loader:
+            images, labels = _pair(batch, "the loader must give pairs of images and labels")
+            if self._first is None:
+                self._try(images)
+            elif images.shape[1:] != self._first.shape[1:] or images.dtype != self._first.dtype:
+                raise InputError(f"the first batch has {_form(self._first)} an image, a later one {_form(images)}")
+            yield check_batch(images, labels, self._classes)
+
+    def _try(self, images: Tensor) -> None:
+        """Runs the module on the first batch, before anything is learnt: how many classes does it tell apart?"""
+        check_pixels(images)
+        name, training = type(self._module).__name__, self._module.training
+        self._module.eval()
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):  # draws nothing that an epoch would
+            scores = run_module(self._module, images, name)
+        self._module.train(training)
+        if scores.ndim != 2 or len(scores) != len(images) or scores.shape[1] < 2:
+            raise InputError(f"{name} must give two scores or more an image, not {tuple(scores.shape)} a batch")
+        self._first, self._classes = images[:1].detach(), scores.shape[1]
+        if self._validation is not None:
+            checked = check_batch(*self._validation, self._classes)[0]
+            if checked.shape[1:] != images.shape[1:] or checked.dtype != images.dtype:
+                raise InputError(f"the loader has {_form(images)} an image, the validation {_form(checked)}")
+
+
+def _pair(given: Any, wanted: str) -> tuple[Tensor, Tensor]:
+    if not isinstance(given, (tuple, list)) or len(given) != 2 or not all(isinstance(it, Tensor) for it in given):
+        raise InputError(f"{wanted}, as tensors")
+    return given[0], given[1]
+
+
+def _form(images: Tensor) -> str:
+    return f"{images.dtype} {tuple(images.shape[1:])}"
 
 
 def train(
@@ -46,16 +83,20 @@ def train(
     """Trains a module in place on a loader of (images, labels) and leaves it in evaluation mode.
 
     loader: re-iterable, with a length, such as a torch DataLoader; images in the network's own input range.
+    seed: what noise of attacks, dropout and whatever else draws from PyTorch's global generator, such as a shuffling
+    DataLoader without one of its own, depend on; the generator itself is left as it was.
     defence: None, "distillation", "adversarial" or "certified" with their defaults, or one with settings of its own,
-    such as `relucert.Certified(epsilon=0.1, norm=2)`.
-    checkpoint: a file saved after every epoch; if it is there, training goes on from it (to the same weights, if the
-    loader's order is the same in every epoch).
+    such as `relucert.Certified(epsilon=0.1, norm=2)`. Attacks of `Adversarial` stay in its `box`, if it has one.
+    checkpoint: a file saved after every epoch; if it is there, training goes on from it, to the same weights if the
+    loader gives the same in the same epoch. It knows its settings and the module's shape, but not the loader's data.
     report: called after every epoch.
     """
     if not isinstance(module, nn.Module):
         raise InputError(f"a torch.nn.Module is needed, not {type(module).__name__}")
     if not isinstance(loader, Sized) or not len(loader):
         raise InputError("the loader must have a length, and at least one batch")
+    if validation is not None:
+        validation = _pair(validation, "the validation must be a pair of images and labels")
     recipe = Recipe(
         epochs=epochs,
         learning_rate=learning_rate,
@@ -65,12 +106,15 @@ def train(
         defence=_defence(defence),
     )
     keep = None if checkpoint is None else Path(checkpoint)
-    return fit(module, _Loader(loader), recipe, validation=validation, keep=keep, report=report)
+    if keep is not None:
+        check_writable(keep)
+    batches = _Loader(loader, module, validation)
+    return fit(module, batches, recipe, validation=validation, keep=keep, report=report)
 
 
 def _defence(given: Defence | str | None) -> Defence | None:
     if not isinstance(given, str):
-        return given
+        return given  # a recipe refuses what is none
     if given not in DEFENCES:
         raise InputError(f"unknown defence {given!r}; known are {', '.join(DEFENCES)}")
     return DEFENCES[given]()

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+from relucert.ball import Norm
 from relucert.errors import InputError
+from relucert.inputs import check_number, check_positive, check_whole
+
+MOST = 2**31  # epochs, images a batch, steps of an attack
 
 
 @dataclass(frozen=True)
@@ -16,7 +21,7 @@ class Distillation:
     temperature: float = 100.0
 
     def __post_init__(self) -> None:
-        _check("temperature", self.temperature, self.temperature > 0)
+        check_positive("temperature", self.temperature)
 
 
 @dataclass(frozen=True)
@@ -24,16 +29,20 @@ class Adversarial:
     """Adversarial training: every batch is replaced by what projected gradient descent makes of it (p = infinity).
 
     The radius grows to epsilon over the warm-up, a share of the training: at once it would teach nothing but guessing.
+    box: the least and the greatest value that a number of an image can have, None where there is no such limit.
     """
 
     epsilon: float = 0.3
     steps: int = 10
     warm_up: float = 0.5
+    box: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
-        _check("epsilon", self.epsilon, self.epsilon > 0)
-        _check("steps", self.steps, self.steps >= 1)
-        _check("warm-up", self.warm_up, 0 <= self.warm_up <= 1)
+        check_positive("epsilon", self.epsilon)
+        check_whole("number of steps", self.steps, 1, MOST)
+        check_number("warm-up", self.warm_up, 0, 1)
+        if self.box is not None:
+            _check_box(self.box)
 
 
 @dataclass(frozen=True)
@@ -41,13 +50,13 @@ class Certified:
     """Training on the Fast-Lin bound itself; the radius grows to epsilon over the warm-up, a share of the training."""
 
     epsilon: float = 0.1
-    norm: float = math.inf
+    norm: str | float = math.inf
     warm_up: float = 0.5
 
     def __post_init__(self) -> None:
-        _check("epsilon", self.epsilon, self.epsilon > 0)
-        _check("norm", self.norm, self.norm >= 1)
-        _check("warm-up", self.warm_up, 0 <= self.warm_up <= 1)
+        check_positive("epsilon", self.epsilon)
+        check_number("warm-up", self.warm_up, 0, 1)
+        object.__setattr__(self, "norm", Norm.parse(self.norm).p)  # one spelling: equal settings are equal
 
 
 Defence = Distillation | Adversarial | Certified
@@ -71,20 +80,25 @@ class Recipe:
     defence: Defence | None = None
 
     def __post_init__(self) -> None:
-        _check("epochs", self.epochs, self.epochs >= 1)
-        _check("learning rate", self.learning_rate, self.learning_rate > 0)
-        _check("weight decay", self.weight_decay, self.weight_decay >= 0)
-        _check("batch", self.batch, self.batch >= 1)
-        _check("momentum", self.momentum, 0 <= self.momentum < 1)
-        _check("seed", self.seed, 0 <= self.seed < 2**63)
+        check_whole("number of epochs", self.epochs, 1, MOST)
+        check_positive("learning rate", self.learning_rate)
+        check_number("weight decay", self.weight_decay, 0, sys.float_info.max)
+        check_whole("batch", self.batch, 1, MOST)
+        check_number("momentum", self.momentum, 0, 1)
+        if self.momentum == 1:
+            raise InputError("the momentum must be below 1")
+        check_whole("seed", self.seed, 0, 2**63 - 1)
+        if self.defence is not None and not isinstance(self.defence, Defence):
+            raise InputError(
+                f"a defence is one of {', '.join(DEFENCES)}, with or without settings, not {self.defence!r}"
+            )
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, the defence with its name; an infinite norm as "inf"."""
+        """Plain values as JSON gives them back, the defence with its name; an infinite norm as "inf"."""
         row = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "defence"}
         defence: dict[str, Any] | None = None
         if self.defence is not None:
-            settings = {key: "inf" if value == math.inf else value for key, value in asdict(self.defence).items()}
-            defence = {"name": self.defence_name, **settings}
+            defence = {"name": self.defence_name, **{key: _plain(it) for key, it in asdict(self.defence).items()}}
         return {**row, "defence": defence}
 
     @property
@@ -93,6 +107,16 @@ class Recipe:
         return next((name for name, kind in DEFENCES.items() if type(self.defence) is kind), None)
 
 
-def _check(name: str, value: float, fits: bool) -> None:
-    if not fits or (math.isnan(value)):
-        raise InputError(f"the {name} can't be {value}")
+def _check_box(box: object) -> None:
+    if not isinstance(box, tuple) or len(box) != 2:
+        raise InputError(f"a box is a pair of numbers, the least and the greatest, not {box!r}")
+    for end in box:
+        check_number("box's end", end, -sys.float_info.max, sys.float_info.max)
+    if not box[0] < box[1]:
+        raise InputError(f"a box is a pair of numbers, the least and the greatest, not {box!r}")
+
+
+def _plain(value: Any) -> Any:
+    if value == math.inf:
+        return "inf"
+    return list(value) if isinstance(value, tuple) else value

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from relucert.errors import InputError
-from relucert.training.architectures import Architecture
+from relucert.training.architectures import BOX, Architecture
 from relucert.training.recipe import Adversarial, Certified, Distillation, Recipe
 
 
@@ -21,7 +21,7 @@ class Plan:
 _SMALL = Recipe(epochs=80, learning_rate=0.02, weight_decay=3e-4)
 _LARGE = Recipe(epochs=20, learning_rate=0.05, weight_decay=1e-4)
 _SOFT = Recipe(epochs=20, learning_rate=0.01, weight_decay=1e-4, defence=Distillation())
-_ATTACKED = Recipe(epochs=25, learning_rate=0.05, weight_decay=1e-3, defence=Adversarial())
+_ATTACKED = Recipe(epochs=25, learning_rate=0.05, weight_decay=1e-3, defence=Adversarial(box=BOX))
 _CIFAR = Recipe(epochs=15, learning_rate=0.02, weight_decay=1e-4)
 _CERTIFIED = Recipe(epochs=40, learning_rate=0.05, weight_decay=0.0, defence=Certified(epsilon=0.11))
 
