@@ -57,7 +57,7 @@ def test_a_trained_network_is_known_by_its_name(data: str, cache: Path, capsys: 
         (["distillation", "--temperature", "20"], {"name": "distillation", "temperature": 20.0}),
         (
             ["adversarial", "--epsilon", "0.1", "--steps", "2"],
-            {"name": "adversarial", "epsilon": 0.1, "steps": 2, "warm_up": 0.5},
+            {"name": "adversarial", "epsilon": 0.1, "steps": 2, "warm_up": 0.5, "box": [-0.5, 0.5]},
         ),
         (
             ["certified", "--epsilon", "0.01", "--norm", "inf", "--warm-up", "0.3"],

@@ -7,7 +7,9 @@ from torch.nn import functional
 import relucert
 from relucert.ball import Norm
 from relucert.errors import InputError
+from relucert.training.architectures import BOX
 from relucert.training.losses import attacked, worst_margins
+from relucert.training.recipe import Adversarial
 from tests.training.problems import clusters, small_module
 
 NORMS = ("inf", "2", "1", "1.5")
@@ -76,7 +78,7 @@ def test_a_live_network_follows_the_weights_and_a_loaded_one_does_not() -> None:
 @pytest.mark.parametrize("steps", [1, 10])
 def test_attacked_images_stay_near_and_in_the_box_and_are_harder(steps: int) -> None:
     module, (images, labels) = small_module(), clusters()
-    found = attacked(module, images, labels, 0.1, steps, torch.Generator().manual_seed(0))
+    found = attacked(module, images, labels, 0.1, Adversarial(steps=steps, box=BOX), torch.Generator().manual_seed(0))
     assert (found - images).abs().max() <= 0.1 + 1e-6
     assert found.abs().max() <= 0.5
     assert not found.requires_grad
