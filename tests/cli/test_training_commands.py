@@ -49,6 +49,9 @@ def test_a_trained_network_is_known_by_its_name(data: str, cache: Path, capsys: 
     recipe = json.loads(about["recipe"])
     assert (recipe["epochs"], recipe["batch"], recipe["seed"], recipe["defence"]) == (12, 20, 0, None)
     assert json.loads(about["versions"])["torch"] == torch.__version__
+    assert recipe["data"]["name"] == "mnist"
+    assert recipe["data"]["images"] == 300
+    assert len(recipe["data"]["sha256"]) == 16
 
 
 @pytest.mark.parametrize(
@@ -60,8 +63,8 @@ def test_a_trained_network_is_known_by_its_name(data: str, cache: Path, capsys: 
             {"name": "adversarial", "epsilon": 0.1, "steps": 2, "warm_up": 0.5, "box": [-0.5, 0.5]},
         ),
         (
-            ["certified", "--epsilon", "0.01", "--norm", "inf", "--warm-up", "0.3"],
-            {"name": "certified", "epsilon": 0.01, "norm": "inf", "warm_up": 0.3},
+            ["certified", "--epsilon", "0.01", "--norm", "inf", "--warm-up", "0"],
+            {"name": "certified", "epsilon": 0.01, "norm": "inf", "warm_up": 0.0},
         ),
     ],
 )
@@ -69,7 +72,10 @@ def test_defences_reach_the_recipe(data: str, tmp_path: Path, defence: list[str]
     output, record = tmp_path / "network.safetensors", tmp_path / "record.json"
     options = ["--data-dir", data, "--epochs", "2", "--output", str(output), "--json", str(record), "--quiet"]
     assert main(["train", "mnist-2x8", "--defence", *defence, *options]) == 0
-    assert json.loads(record.read_text())["recipe"]["defence"] == expected
+    row = json.loads(record.read_text())
+    assert row["recipe"]["defence"] == expected
+    assert row["versions"]["relucert"] == relucert.__version__
+    assert isinstance(row["test_accuracy"], float)
     assert relucert.load(output).name == "network"
 
 
@@ -130,7 +136,9 @@ def test_the_zoo_lists_what_is_there_and_what_could_be(tmp_path: Path, capsys: p
     rows = {row["name"]: row for row in json.loads(listing.read_text())}
     assert rows["mnist-2x20"]["state"] == "bundled"
     assert rows["mnist-2x20"]["layers"] == "784-20-10"
-    assert float(rows["mnist-2x20"]["test_accuracy"]) > 0.955
+    assert rows["mnist-2x20"]["test_accuracy"] > 0.955
+    assert rows["cifar-7x1024"].keys() == rows["mnist-2x20"].keys()
+    assert rows["cifar-7x1024"]["test_accuracy"] is rows["cifar-7x1024"]["layers"] is None
     assert rows["cifar-7x1024"]["state"] == "to be built"
     assert rows["mnist-3x1024-adversarial"]["defence"] == "adversarial"
     for name in rows:
@@ -167,6 +175,18 @@ def test_the_zoo_builds_by_plan(
         (["train", "mnist-2x8", "--defence", "certified", "--norm", "0.5"], "p >= 1"),
         (["train", "mnist-2x8", "--learning-rate", "-1"], "learning rate"),
         (["train", "mnist-2x8", "--data-dir", "nowhere"], "nowhere"),
+        (["train", "mnist-\u0662x8"], "unknown architecture"),
+        (["train", "mnist-2x8", "--epochs", "\u0663"], "whole number"),
+        (["train", "mnist-2x8", "--batch", "9" * 20], "batch must be a whole number"),
+        (["train", "mnist-2x8", "--temperature", "0"], "needs --defence"),
+        (["train", "mnist-2x8", "--defence", "adversarial", "--epsilon", "0"], "epsilon"),
+        (["train", "mnist-2x8", "--grid", "--learning-rate", "3"], "--learning-rate does not go with --grid"),
+        (["train", "mnist-2x8", "--grid", "--weight-decay", "0"], "--weight-decay does not go with --grid"),
+        (["train", "mnist-2x8", "--output", "network.bin"], "must end in .safetensors"),
+        (["train", "mnist-2x8", "--output", "network.checkpoint"], "must end in .safetensors"),
+        (["train", "mnist-2x8", "--output", "a.safetensors", "--json", "./a.safetensors"], "the same file"),
+        (["train", "mnist-2x20"], "comes with the package"),
+        (["zoo", "--json", "list.json", "train", "mnist-2x20"], "after train"),
         (["zoo", "train", "resnet"], "no plan"),
         (["zoo", "train", "mnist-2x20"], "comes with the package"),
         (["zoo", "prune"], "invalid choice"),
@@ -202,3 +222,129 @@ def test_nothing_half_written_is_left_when_the_disk_is_full(
     assert main(["train", "mnist-2x8", "--data-dir", data, "--epochs", "1", "--quiet"]) == 2
     assert "No space left" in capsys.readouterr().err
     assert list(cache.iterdir()) == []
+
+
+class Trial:
+    """A short training of a small network into a folder of its own, as a command."""
+
+    def __init__(self, data: str, folder: Path) -> None:
+        self.data, self.folder = data, folder
+        folder.mkdir()
+
+    def __call__(self, *options: str) -> int:
+        output = self.folder / "n.safetensors"
+        return main(["train", "mnist-2x8", "--data-dir", self.data, "--epochs", "2", "--output", str(output), *options])
+
+    def interrupted(self, monkeypatch: pytest.MonkeyPatch, *options: str) -> None:
+        """The same, stopped after its first epoch."""
+        with monkeypatch.context() as patch:
+            patch.setattr("relucert.cli.training.Board.epoch", _interrupt)
+            assert self(*options) == 130
+
+    def files(self) -> list[str]:
+        return sorted(str(path.relative_to(self.folder)) for path in self.folder.rglob("*") if path.is_file())
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.fixture
+def trial(data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Trial:
+    monkeypatch.setattr(build, "LEARNING_RATES", (0.1, 0.01))
+    monkeypatch.setattr(build, "WEIGHT_DECAYS", (1e-4,))
+    return Trial(data, tmp_path / "trial")
+
+
+def test_quiet_says_nothing_and_else_a_resumption_and_a_replacement_are_told(
+    trial: Trial, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert trial("--quiet") == 0
+    shown = capsys.readouterr()
+    assert shown.err == ""
+    assert "in the place of" not in shown.out
+    trial.interrupted(monkeypatch)
+    capsys.readouterr()
+    assert trial() == 0
+    shown = capsys.readouterr()
+    assert "resuming from epoch 2" in shown.err
+    assert all(line.strip() for line in shown.err.splitlines())
+    assert "in the place of what was there" in shown.out
+
+
+def test_a_checkpoint_of_other_data_is_refused(
+    trial: Trial, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trial.interrupted(monkeypatch)
+    other = tmp_path / "other"
+    other.mkdir()
+    for split in ("train", "test"):
+        with np.load(Path(trial.data) / f"mnist_{split}.npz") as file:
+            np.savez(other / f"mnist_{split}.npz", images=255 - file["images"], labels=file["labels"])
+    trial.data = str(other)
+    capsys.readouterr()
+    assert trial() == 2
+    assert "other data" in capsys.readouterr().err
+
+
+def test_a_diverging_setting_does_not_end_a_search(
+    trial: Trial, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(build, "LEARNING_RATES", (1e9, 0.1))
+    assert trial("--grid") == 0
+    shown = capsys.readouterr().err
+    assert "diverged" in shown
+    assert "2 of 2: network" in shown
+    monkeypatch.setattr(build, "LEARNING_RATES", (1e9, 1e10))
+    assert trial("--grid") == 2
+    assert "lower the learning rate" in capsys.readouterr().err
+
+
+def test_only_its_own_unfinished_work_is_removed(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
+    trial.interrupted(monkeypatch, "--grid")
+    unfinished = trial.files()
+    assert len(unfinished) == 1
+    assert trial() == 0
+    assert trial.files() == sorted([*unfinished, "n.safetensors"])
+    (trial.folder / "n.checkpoint").write_text("something else")
+    (trial.folder / "n.grid" / ".stale.tmp").touch()
+    assert trial("--grid") == 0
+    assert trial.files() == ["n.checkpoint", "n.grid/.stale.tmp", "n.safetensors"]
+
+
+def test_a_search_goes_on_where_another_one_tidied_up(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
+    from relucert.cli.training import Board
+
+    original = Board.epoch
+
+    def tidied(board: Board, *told: object) -> None:
+        original(board, *told)  # type: ignore[arg-type]
+        board.finish()
+
+    monkeypatch.setattr(Board, "epoch", tidied)
+    assert trial("--grid") == 0
+    assert trial.files() == ["n.safetensors"]
+
+
+def test_a_damaged_network_does_not_hide_the_others(
+    cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cache.mkdir(parents=True)
+    (cache / "broken.safetensors").write_bytes(b"nothing")
+    for name, about in {"odd": {"recipe": '{"defence": {}}', "test_accuracy": "good"}, "bare": {}}.items():
+        relucert.save(relucert.load("mnist-2x20"), cache / f"{name}.safetensors", about)
+    assert main(["zoo", "--json", str(tmp_path / "zoo.json")]) == 0
+    rows = {row["name"]: row for row in json.loads((tmp_path / "zoo.json").read_text())}
+    assert rows["broken"]["state"] == "damaged"
+    assert "mnist-3x20" in capsys.readouterr().out
+    for name in ("odd", "bare"):
+        assert rows[name]["state"] == "built"
+        assert rows[name]["defence"] is rows[name]["test_accuracy"] is None
+
+
+def test_too_few_images_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for split in ("train", "test"):
+        images, labels = np.zeros((9, 28, 28), np.uint8), np.zeros(9, np.uint8)
+        np.savez(tmp_path / f"mnist_{split}.npz", images=images, labels=labels)
+    assert main(["train", "mnist-2x8", "--data-dir", str(tmp_path)]) == 2
+    assert "too few" in capsys.readouterr().err

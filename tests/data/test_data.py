@@ -98,6 +98,12 @@ BAD: dict[str, tuple[str, bytes, type[RelucertError], str]] = {
     "no pixels": ("a.npy", _npy(np.zeros((3, 0))), InputError, "no images"),
     "too few labels": ("a.npz", _npz(images=FLOATS, labels=LABELS[:3]), InputError, "4 images but 3 labels"),
     "float labels": ("a.npz", _npz(images=FLOATS, labels=LABELS * 1.0), InputError, "whole number"),
+    "a label beyond": (
+        "a.npz",
+        _npz(images=FLOATS, labels=np.full(4, 2**63, np.uint64)),
+        InputError,
+        "label 9223372036854775808",
+    ),
     "label rows": ("a.npz", _npz(images=FLOATS, labels=LABELS[:, None]), InputError, "whole number"),
 }
 

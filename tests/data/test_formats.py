@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import gzip
+import io
 import os
 import pickle
+import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from relucert import data
+from relucert.data import formats
 from relucert.errors import LoadError
 from tests.data.samples import (
     ARCHIVE,
@@ -167,3 +171,40 @@ def test_unreadable(tmp_path: Path, name: str, file: str) -> None:
     (tmp_path / file).symlink_to("/proc/self/mem")
     with pytest.raises(LoadError, match=f"{file}: can't be read: Input/output error"):
         data.load(name, "test", tmp_path)
+
+
+LARGE: dict[str, tuple[str, dict[str, bytes]]] = {
+    "idx": ("mnist", PLAIN),
+    "gzipped": ("mnist", MNIST_FILES),
+    "NumPy": ("mnist", {"mnist_test.npz": npz(images=DIGITS, labels=LABELS)}),
+    "batch": ("cifar10", {BATCH: records()}),
+    "gzipped batch": ("cifar10", {BATCH: gzip.compress(bytes(10**6))}),
+    "archive": ("cifar10", {ARCHIVE: ARCHIVED}),
+    "a large stranger": ("cifar10", {ARCHIVE: archive(stranger=bytes(10**6), test_batch=records())}),
+}
+
+
+@pytest.mark.parametrize("case", LARGE)
+def test_what_unpacks_to_too_much_is_refused(tmp_path: Path, case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    name, files = LARGE[case]
+    monkeypatch.setattr(formats, "LIMIT", 3000)
+    with pytest.raises(LoadError, match="too large: more than 3,000 bytes"):
+        data.load(name, "test", store(tmp_path, files))
+
+
+def test_members_that_are_no_arrays(tmp_path: Path) -> None:
+    for member in ("images", "labels"):
+        content = io.BytesIO()
+        with zipfile.ZipFile(content, "w") as file:
+            for name in ("images", "labels"):
+                file.writestr(
+                    f"{name}.npy", b"hello" if name == member else npy(DIGITS if name == "images" else LABELS)
+                )
+        with pytest.raises(LoadError, match=f"`{member}` is not a NumPy array"):
+            data.load("mnist", "test", store(tmp_path, {"mnist_test.npz": content.getvalue()}))
+
+
+def npy(array: np.ndarray[Any, np.dtype[Any]]) -> bytes:
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()

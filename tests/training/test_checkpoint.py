@@ -1,6 +1,7 @@
 """Checkpoints: those of other data, and those that somebody tampered with, are refused in one line."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,6 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from relucert.errors import InputError, RelucertError
-from relucert.report import files
 from relucert.training.checkpoint import KEY
 from relucert.training.loop import Shuffled, fit
 from relucert.training.recipe import Recipe
@@ -68,7 +68,7 @@ def test_a_full_disk_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(files.os, "replace", full)
+    monkeypatch.setattr(os, "replace", full)
     with pytest.raises(InputError, match=r"training\.checkpoint: No space left"):
         train(tmp_path / "training.checkpoint")
     assert list(tmp_path.iterdir()) == []

@@ -24,7 +24,8 @@ DEFENCES: dict[str, Defence | None] = {
 
 
 def with_layer(layer: nn.Module) -> nn.Module:
-    return nn.Sequential(*[*small_module()[:2], layer, *small_module()[2:]])
+    first, relu, *others = small_module()
+    return nn.Sequential(first, relu, layer, *others)
 
 
 KINDS: dict[str, Callable[[], nn.Module]] = {
@@ -51,11 +52,11 @@ def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
 
 def trained(kind: str, defence: str, **settings: Any) -> nn.Module:
     module = KINDS[kind]()
-    relucert.train(module, loader(), epochs=3, defence=DEFENCES[defence], **settings)  # type: ignore[arg-type]
+    relucert.train(module, loader(), epochs=3, defence=DEFENCES[defence], **settings)
     return module
 
 
-@pytest.mark.parametrize("after", [1, 3, 4])
+@pytest.mark.parametrize("after", [2, 4])
 @pytest.mark.parametrize(
     ("kind", "defence"),
     [(kind, defence) for kind in KINDS for defence in DEFENCES if (kind, defence) != ("batch norm", "certified")],
@@ -225,9 +226,9 @@ def test_the_robust_loss_refuses_what_does_not_fit(network: Any, images: Any, la
 
 
 DEAD: dict[str, Callable[[nn.Sequential], object]] = {
-    "dead layer": lambda module: module[2].bias.fill_(-50),
-    "zero row": lambda module: [module[0].weight[0].zero_(), module[2].weight[1].zero_()],
-    "twin outputs": lambda module: module[4].weight[1].copy_(module[4].weight[0]),
+    "dead layer": lambda module: module.get_parameter("2.bias").fill_(-50),
+    "zero row": lambda module: [module.get_parameter(name)[0].zero_() for name in ("0.weight", "2.weight")],
+    "twin outputs": lambda module: module.get_parameter("4.weight")[:2].copy_(module.get_parameter("4.weight")[1]),
     "all zero": lambda module: [parameter.zero_() for parameter in module.parameters()],
 }
 
