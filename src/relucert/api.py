@@ -54,24 +54,27 @@ def certify_each(
     tolerance: float = 1e-4,
     memory: int = 2**30,
     seed: int = 0,
+    shells: int | None = None,
 ) -> Iterator[Certificate]:
     """Certificates one by one as they are found, in the images' order (with target "all": an image's rivals in turn).
 
     network: a Network, a torch.nn.Module, a file or a zoo name.
     images: one row an image, in the network's own input range; labels: the network's predictions by default.
     norm: "inf", "2", "1" or any number >= 1.
-    method: "fast-lin" or "interval".
+    method: "fast-lin", "interval" or "fast-lip".
     target: "runner-up", "least-likely", "random" (drawn with `seed`), a class index, "all" or "untargeted".
     arithmetic: "rigorous" (proven, rounding included) or "float" (rounding ignored: no proof).
     tolerance: how far, relatively, a radius may stay below the largest the method can prove.
     memory: how many bytes the bounds of one batch may take.
+    shells: for "fast-lip" alone, how many parts the ball is split into (30; 1 is the plain form).
 
     Everything is checked at the call; the work is done as answers are asked for.
     """
     known = load(network)
     options = Options(
-        Norm.parse(norm), method, parse_target(target, known.classes), _rounding(arithmetic), tolerance, memory, seed
-    )
+        Norm.parse(norm), method, parse_target(target, known.classes), _rounding(arithmetic), tolerance, memory, seed,
+        shells,
+    )  # fmt: skip
     rows = check_images(images, known)
     with torch.inference_mode():
         scores = known.cast(torch.float64)(rows)
@@ -114,9 +117,10 @@ class Options:
     tolerance: float
     memory: int
     seed: int
+    shells: int | None = None
 
     def __post_init__(self) -> None:
-        find_method(self.method)
+        find_method(self.method, self.shells)
         if not 1e-9 <= self.tolerance <= 0.5:
             raise InputError(f"the tolerance must lie between 1e-9 and 0.5, not at {self.tolerance}")
         if self.memory < 1:
@@ -162,9 +166,8 @@ class _Certifier:
 
     def __init__(self, network: Network, options: Options) -> None:
         self.network, self.options = network, options
-        self.searcher = Searcher(
-            network, options.norm, find_method(options.method), ARITHMETICS[options.arithmetic], options.tolerance
-        )
+        method = find_method(options.method, options.shells)
+        self.searcher = Searcher(network, options.norm, method, ARITHMETICS[options.arithmetic], options.tolerance)
 
     def run(self, images: Tensor, questions: list[_Question]) -> Iterator[Certificate]:
         step = batch_size(self.network, max(len(question.rivals) for question in questions), self.options.memory)

@@ -24,6 +24,8 @@ from relucert.property import Property
 from relucert.rigor import DOUBLE, FLOAT, Arithmetic
 
 MAX_ROUNDS = 60
+PATIENCE = 12  # rounds after which every evaluation proves, as margins may jump where predictions look for a root
+TRUST = 20  # rounds after which predictions are no longer asked: halving the bracket always ends
 LIMIT = 1e12  # no radius above is looked for, nor one below its inverse
 SECTIONINGS = 3  # at the most, to bring out a predicted root
 SHARPNESS = 0.05  # of the bracket around it: more is wasted on a guess
@@ -210,9 +212,9 @@ class _State:
         if not searcher.exact_prediction:
             self.drift = ((self.root - previous) / self.root).abs()
         doubt = (4 * self.drift.square()).clamp(min=max(searcher.noise, searcher.tolerance / 5))
-        self.proving = doubt <= searcher.tolerance / 2
+        self.proving = (doubt <= searcher.tolerance / 2) | (self.rounds >= PATIENCE)
         aim = self.root * (1 - torch.where(self.proving, doubt * 2.0 ** self.failures.clamp(max=30), 0).clamp(max=0.5))
-        inside = (aim > self.best) & (aim < self.ceiling)
+        inside = (aim > self.best) & (aim < self.ceiling) & (self.rounds < TRUST)
         middle = torch.where(self.ceiling.isinf(), 2 * self.radii, (self.best + self.ceiling) / 2)
         self.radii = torch.where(inside, aim, middle).clamp(max=2 * LIMIT)
         self.proving |= ~inside | (self.radii > LIMIT)
