@@ -20,6 +20,14 @@ AVERAGES = {
     ("1", "runner-up"): 2.38142,
     ("1", "least-likely"): 5.73289,
 }
+PUBLISHED_FAST_LIP = {
+    ("inf", "runner-up"): 0.0167,
+    ("inf", "least-likely"): 0.0398,
+    ("2", "runner-up"): 0.3677,
+    ("2", "least-likely"): 0.8946,
+    ("1", "runner-up"): 2.8086,
+    ("1", "least-likely"): 7.3879,
+}
 
 
 @pytest.fixture(scope="module")
@@ -39,3 +47,12 @@ def test_the_published_averages(network: Network, norm: str, target: str) -> Non
     mean = np.mean([answer.radius for answer in answers if answer.radius is not None])
     rounding = 5e-6 / AVERAGES[norm, target] if norm == "1" else 5e-7 / AVERAGES[norm, target]
     assert AVERAGES[norm, target] * (1 - 5e-4) <= mean <= AVERAGES[norm, target] * (1 + 10 * rounding)
+
+
+@pytest.mark.parametrize(("norm", "target"), PUBLISHED_FAST_LIP)
+def test_fast_lip_gains_on_the_published_averages(network: Network, norm: str, target: str) -> None:
+    data = bundled()
+    answers = relucert.certify(network, data.images, data.labels, norm=norm, target=target, method="fast-lip")
+    assert all(answer.proven for answer in answers if answer.image != 61)
+    mean = np.mean([answer.radius for answer in answers if answer.radius is not None])
+    assert 0.98 < mean / PUBLISHED_FAST_LIP[norm, target] < 1.1

@@ -49,7 +49,7 @@ class LipschitzMethod:
     shells: int = SHELLS
 
     def __post_init__(self) -> None:
-        if isinstance(self.shells, bool) or not isinstance(self.shells, int) or self.shells < 1:
+        if type(self.shells) is not int or self.shells < 1:
             raise InputError(f"a ball is split into a whole number of shells >= 1, not {self.shells!r}")
 
     def hidden(self, network: Network, ball: Ball, arithmetic: Arithmetic) -> Bounds:

@@ -1,4 +1,4 @@
-"""Margins at the centre of a ball, from below: the plain evaluation of the network, and what rounding may have moved."""
+"""Margins at a ball's centre, from below: the plain evaluation of the network, and what rounding may have moved."""
 
 from __future__ import annotations
 
