@@ -6,7 +6,7 @@ from torch import Tensor
 from relucert.ball import Norm
 from relucert.network import Network
 
-STEPS = 40
+STEPS = 25
 
 
 def nearest_distance(network: Network, centre: Tensor, label: int, norm: Norm, seed: int = 0) -> float:
@@ -25,19 +25,18 @@ def nearest_distance(network: Network, centre: Tensor, label: int, norm: Norm, s
 
 def _descend(network: Network, centre: Tensor, points: Tensor, pair: tuple[int, int], norm: Norm) -> float:
     label, rival = pair
-    best = torch.inf
+    found = []
     for step in range(STEPS):
         leaf = points.clone().requires_grad_()
         scores = network(leaf)
         (scores[:, label] - scores[:, rival]).sum().backward()
         assert leaf.grad is not None
-        found = points[scores.argmax(1) != label]
-        if len(found):
-            best = min(best, float(_pulled_back(network, centre, found, label, norm).min()))
+        found.append(points[scores.argmax(1) != label])
         length = leaf.grad.norm(dim=1, keepdim=True).clamp(min=1e-12)
         points = points - 0.2 / (1 + step) * leaf.grad / length
         points = centre + 0.98 * (points - centre)
-    return best
+    wrong = torch.cat(found)
+    return float(_pulled_back(network, centre, wrong, label, norm).min()) if len(wrong) else float("inf")
 
 
 def _pulled_back(network: Network, centre: Tensor, points: Tensor, label: int, norm: Norm) -> Tensor:

@@ -1,6 +1,7 @@
 """Radii by Lipschitz constants: never beyond an adversarial point, and in the order that theory gives."""
 
 from functools import cache
+from typing import Any
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from relucert.ball import Norm
 from tests.adversaries import nearest_distance
 from tests.nets import NETWORKS, NORMS, centres
 
-METHODS = ("fast-lip",)
+METHODS = ("fast-lip", "lipschitz-norm", "op-norm")
 NAMES = ("two layers", "three layers", "residual", "normalised")
 COUNT = 3
 
@@ -23,7 +24,7 @@ def adversaries(name: str, norm: float) -> list[float]:
     return [nearest_distance(network, point, own, Norm(norm)) for point, own in zip(points, labels, strict=True)]
 
 
-def radii(name: str, norm: float, **options: object) -> list[float]:
+def radii(name: str, norm: float, **options: Any) -> list[float]:
     network = NETWORKS[name]()
     answers = relucert.certify(network, centres(network, COUNT, seed=5), norm=norm, **options)
     assert all(answer.proven and answer.method == options["method"] for answer in answers)
@@ -46,3 +47,11 @@ def test_shells_gain(name: str, norm: float) -> None:
     plain, split = (radii(name, norm, method="fast-lip", shells=shells) for shells in (1, 30))
     for one, other in zip(plain, split, strict=True):
         assert one <= other * (1 + 2e-4)
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_for_two_layers_components_beat_neurons(norm: float) -> None:
+    methods: list[dict[str, Any]] = [{"method": name, "shells": 1} for name in ("fast-lip", "lipschitz-norm")]
+    components, neurons = (radii("two layers", norm, **options) for options in methods)
+    for one, other in zip(components, neurons, strict=True):
+        assert one >= other * (1 - 2e-4)

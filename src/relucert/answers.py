@@ -7,12 +7,22 @@ from dataclasses import dataclass, fields
 from enum import Enum
 from typing import Any
 
+from relucert.errors import InputError
+
 
 class Rounding(str, Enum):
     """How a radius was checked."""
 
     RIGOROUS = "rigorous"  # in float64 with every rounding error bounded
     FLOAT = "float"  # in plain floating point, rounding ignored: no proof
+
+
+def parse_rounding(arithmetic: str) -> Rounding:
+    try:
+        return Rounding(arithmetic)
+    except ValueError:
+        known = ", ".join(kind.value for kind in Rounding)
+        raise InputError(f"unknown arithmetic {arithmetic!r}; known are {known}") from None
 
 
 @dataclass(frozen=True)
@@ -45,3 +55,24 @@ class Certificate:
         row["norm"] = "inf" if math.isinf(self.norm) else self.norm
         row["proven"] = self.proven
         return row
+
+
+@dataclass(frozen=True)
+class LipschitzBound:
+    """Upper bounds of how steep the margins of `label` over each rival are within a ball, in the ball's norm.
+
+    Within the ball the margin over rivals[i] changes by at most values[i] times the norm of the way. It is about the
+    network in real arithmetic with its stored weights, and proven if `proven`.
+    """
+
+    label: int
+    rivals: tuple[int, ...]
+    values: tuple[float, ...]
+    radius: float
+    norm: float
+    method: str
+    arithmetic: Rounding
+
+    @property
+    def proven(self) -> bool:
+        return self.arithmetic is Rounding.RIGOROUS

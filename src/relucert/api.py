@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from relucert.answers import Certificate, Rounding
+from relucert.answers import Certificate, Rounding, parse_rounding
 from relucert.ball import Ball, Norm
 from relucert.bounding.backward import backward
 from relucert.bounding.forward import forward
@@ -61,19 +61,19 @@ def certify_each(
     network: a Network, a torch.nn.Module, a file or a zoo name.
     images: one row an image, in the network's own input range; labels: the network's predictions by default.
     norm: "inf", "2", "1" or any number >= 1.
-    method: "fast-lin", "interval" or "fast-lip".
+    method: "fast-lin", "interval", "fast-lip", "lipschitz-norm" or "op-norm".
     target: "runner-up", "least-likely", "random" (drawn with `seed`), a class index, "all" or "untargeted".
     arithmetic: "rigorous" (proven, rounding included) or "float" (rounding ignored: no proof).
     tolerance: how far, relatively, a radius may stay below the largest the method can prove.
     memory: how many bytes the bounds of one batch may take.
-    shells: for "fast-lip" alone, how many parts the ball is split into (30; 1 is the plain form).
+    shells: for "fast-lip" and "lipschitz-norm" alone, how many parts the ball is split into (30; 1 is the plain form).
 
     Everything is checked at the call; the work is done as answers are asked for.
     """
     known = load(network)
     options = Options(
-        Norm.parse(norm), method, parse_target(target, known.classes), _rounding(arithmetic), tolerance, memory, seed,
-        shells,
+        Norm.parse(norm), method, parse_target(target, known.classes), parse_rounding(arithmetic),
+        tolerance, memory, seed, shells,
     )  # fmt: skip
     rows = check_images(images, known)
     with torch.inference_mode():
@@ -100,7 +100,7 @@ def bounds(
         raise InputError(f"unknown form {form!r}; known are {', '.join(FORMS)}")
     if ball.points.shape[1] != known.sizes[0]:
         raise InputError(f"the ball has {ball.points.shape[1]} coordinates, the network {known.sizes[0]}")
-    kind = ARITHMETICS[_rounding(arithmetic)]
+    kind = ARITHMETICS[parse_rounding(arithmetic)]
     with torch.inference_mode():
         found = FORMS[form](known.cast(kind.dtype), ball.cast(kind.dtype), find_relaxer(method), kind, (known.output,))
     return [found[value] for value in sorted(found)]
@@ -135,14 +135,6 @@ class _Question:
     label: int
     rivals: list[int]
     refusal: str | None
-
-
-def _rounding(arithmetic: str) -> Rounding:
-    try:
-        return Rounding(arithmetic)
-    except ValueError:
-        known = ", ".join(kind.value for kind in Rounding)
-        raise InputError(f"unknown arithmetic {arithmetic!r}; known are {known}") from None
 
 
 def _plan(scores: Tensor, labels: Tensor, options: Options) -> list[_Question]:

@@ -55,6 +55,23 @@ class Norm:
         length = arithmetic.above(length, forms.shape[dim] + powers)
         return length + SQUARED_TINY if arithmetic.rigorous else length
 
+    @property
+    def between_ends(self) -> bool:
+        """Whether p is neither 1 nor infinite: at the ends a matrix has its induced norm in closed form."""
+        return 1 < self.p < math.inf
+
+    def induced(self, one: Tensor, two: Tensor, infinite: Tensor, arithmetic: Arithmetic) -> Tensor:
+        """An upper bound of a matrix's induced p-norm from those of its 1-, 2- and infinity-norms.
+
+        Between them by the theorem of Riesz and Thorin: the logarithm of the norm is convex in 1/p.
+        """
+        if self.p == 1 or math.isinf(self.p):
+            return one if self.p == 1 else infinite
+        if self.p == 2:
+            return two
+        end, share = (one, 2 / self.p - 1) if self.p < 2 else (infinite, 1 - 2 / self.p)
+        return arithmetic.above(end**share * two ** (1 - share), 4096)  # the powers, and the share's own rounding
+
     def sample(self, centre: Tensor, radius: float, count: int, generator: torch.Generator) -> Tensor:
         """Points spread evenly in the ball around one centre: (count, size)."""
         shape = (count, centre.numel())

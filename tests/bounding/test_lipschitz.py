@@ -11,10 +11,12 @@ from torch import Tensor
 from relucert.ball import Ball, Norm
 from relucert.bounding.forward import Bounds
 from relucert.bounding.gradient import active, gradient_sizes, undecided
-from relucert.bounding.lipschitz import fast_lip
+from relucert.bounding.lipschitz import Constant, fast_lip
+from relucert.bounding.lipschitz_norm import LipschitzNorm
 from relucert.bounding.method import find_method
+from relucert.bounding.operator_norm import OperatorNorm, induced_norms, spectral_norm
 from relucert.errors import InputError
-from relucert.network import Linear, Network, Relu
+from relucert.network import Linear, Network, Relu, Scale
 from relucert.property import Property, rivals
 from relucert.rigor import DOUBLE, FLOAT, RIGOROUS, Arithmetic
 from tests.literal import gradient_bounds
@@ -22,8 +24,8 @@ from tests.nets import NETWORKS, NORMS, centres, chain, mlp
 from tests.rational import exact
 
 RADIUS = 0.2
-METHODS = ("fast-lip",)
-CONSTANTS = {"fast-lip": fast_lip}
+METHODS = ("fast-lip", "lipschitz-norm")  # those with shells
+CONSTANTS: dict[str, Constant] = {"fast-lip": fast_lip, "lipschitz-norm": LipschitzNorm(), "op-norm": OperatorNorm()}
 
 
 def margins_of(network: Network, points: Tensor) -> Property:
@@ -184,6 +186,69 @@ def test_rounding_never_makes_a_margin() -> None:
     torch.testing.assert_close(proven, guessed, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("norm", NORMS)
+def test_lipschitz_norm_of_two_layers_is_the_appendix_formula(norm: float) -> None:
+    network = mlp(6, 10, 4, dtype=torch.float64)
+    hidden = plain(network, Ball.around(centres(network, 1), 0.9, norm), DOUBLE)
+    row = torch.tensor([1.0, -1.0, 0.0, 0.0], dtype=torch.float64)
+    first, last = (node.operation.tensors()["weight"] for node in (network.nodes[0], network.nodes[2]))
+    kept, unsure = active(hidden[1])[0], undecided(hidden[1])[0]
+    q = Norm(norm).dual
+    coefficients = row @ last
+    expected = torch.linalg.vector_norm((coefficients * kept) @ first, q)
+    expected = expected + sum(torch.linalg.vector_norm(coefficients[r] * first[r], q) for r in unsure.nonzero()[:, 0])
+    found = LipschitzNorm()(network, Norm(norm), row[None, None], hidden, DOUBLE)
+    assert unsure.sum() >= 2
+    assert float(found) == pytest.approx(float(expected))
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (5, 9), (9, 5), (40, 40), (3, 200)])
+@pytest.mark.parametrize("scale", [1.0, 1e-9, 1e9])
+def test_the_spectral_norm_is_proven_and_close(shape: tuple[int, int], scale: float) -> None:
+    matrix = torch.randn(shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64) * scale
+    true = float(torch.linalg.svdvals(matrix)[0])
+    assert true * (1 + 1e-12) <= float(spectral_norm(matrix, RIGOROUS)) <= true * (1 + 1e-8)
+    assert float(spectral_norm(matrix, DOUBLE)) == pytest.approx(true, rel=1e-9)
+
+
+@pytest.mark.parametrize("matrix", [torch.zeros(3, 3), torch.ones(4, 2), torch.eye(5)], ids=["zeros", "ones", "eye"])
+def test_singular_matrices_have_spectral_norms_too(matrix: Tensor) -> None:
+    true = float(torch.linalg.svdvals(matrix.double())[0])
+    (found,) = induced_norms(Linear(matrix.double(), matrix.double()[:, 0]), [(matrix.shape[1],)], Norm(2), RIGOROUS)
+    assert true <= found <= true * (1 + 1e-8) + 1e-100
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_induced_norms_bound_what_a_matrix_stretches(norm: float) -> None:
+    generator = torch.Generator().manual_seed(2)
+    matrix = torch.randn(7, 5, generator=generator, dtype=torch.float64)
+    (found,) = induced_norms(Linear(matrix, matrix[:, 0]), [(5,)], Norm(norm), RIGOROUS)
+    points = torch.cat([torch.eye(5).double(), torch.randn(5000, 5, generator=generator, dtype=torch.float64).sign()])
+    points = torch.cat([points, torch.randn(5000, 5, generator=generator, dtype=torch.float64)])
+    lengths = torch.linalg.vector_norm(points @ matrix.T, norm, 1) / torch.linalg.vector_norm(points, norm, 1)
+    assert lengths.max() <= found * (1 + 1e-12)
+    assert found <= (1.001 if norm in (1, float("inf")) else 1.5) * lengths.max()
+
+
+def test_op_norm_by_hand() -> None:
+    """Layers measured in the maximum norm: 3 (row sums 3 and 1), then the difference of rows (1, 2): 3."""
+    first = Linear(torch.tensor([[1.0, -2.0], [0.5, 0.5]]).double(), torch.zeros(2).double())
+    last = Linear(torch.tensor([[1.0, 1.0], [0.0, -1.0]]).double(), torch.zeros(2).double())
+    network = chain((2,), first, Relu(), Scale(torch.tensor(-2.0).double(), divide=False), last)
+    row = torch.tensor([[[1.0, -1.0]]]).double()
+    assert float(OperatorNorm()(network, Norm.parse("inf"), row, {}, DOUBLE)) == pytest.approx(3 * 2 * 3)
+
+
+def test_op_norm_needs_no_hidden_bounds_and_measures_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    network = NETWORKS["residual"]().cast(torch.float64)
+    chosen, ball = find_method("op-norm"), Ball.around(centres(network), RADIUS, 2)
+    prop = margins_of(network, ball.points)
+    assert chosen.hidden(network, ball, RIGOROUS) == {}
+    first = chosen.margins(network, ball, prop, {}, RIGOROUS)
+    monkeypatch.setattr("relucert.bounding.operator_norm.induced_norms", None)
+    assert torch.equal(chosen.margins(network, ball, prop, {}, RIGOROUS), first)
+
+
 @pytest.mark.parametrize("shells", [0, -3, 1.5, True])
 def test_a_ball_needs_a_whole_number_of_shells(shells: int) -> None:
     with pytest.raises(InputError, match="shells >= 1"):
@@ -191,5 +256,6 @@ def test_a_ball_needs_a_whole_number_of_shells(shells: int) -> None:
 
 
 def test_only_lipschitz_methods_have_shells() -> None:
-    with pytest.raises(InputError, match="'fast-lin' has no shells"):
-        find_method("fast-lin", 3)
+    for name in ("fast-lin", "op-norm"):
+        with pytest.raises(InputError, match=f"'{name}' has no shells"):
+            find_method(name, 3)

@@ -40,11 +40,14 @@ class Forms(NamedTuple):
         return arithmetic.above(self.centre.abs() + self.radius, 1)
 
 
-ReluRule = Callable[[int, Forms], Forms]
+ReluRule = Callable[[int, Forms], Forms | None]
 
 
-def pull(network: Network, value: int, forms: Forms, rule: ReluRule, arithmetic: Arithmetic) -> Forms:
-    """Pulls forms on a value back to the input; `rule` takes those on a ReLU's result to those on its source."""
+def pull(network: Network, value: int, forms: Forms, rule: ReluRule, arithmetic: Arithmetic) -> Forms | None:
+    """Pulls forms on a value back to the input; `rule` takes those on a ReLU's result to those on its source.
+
+    A rule may end the way by returning None; so does this function where no way leads to the input.
+    """
     pending = {value: forms}
     for current in range(value, INPUT, -1):
         if current not in pending:
@@ -53,10 +56,18 @@ def pull(network: Network, value: int, forms: Forms, rule: ReluRule, arithmetic:
         if isinstance(node.operation, Affine):
             parts = _through_affine(node.operation, network.shapes[current], form, arithmetic)
         else:
-            parts = [rule(node.inputs[0], form)]
-        for source, part in zip(node.inputs, parts, strict=True):
+            part = rule(node.inputs[0], form)
+            parts = [] if part is None else [part]
+        for source, part in zip(node.inputs, parts, strict=bool(parts)):
             pending[source] = pending[source].add(part, arithmetic) if source in pending else part
-    return pending[INPUT]
+    return pending.get(INPUT)
+
+
+def pull_to_input(network: Network, value: int, forms: Forms, rule: ReluRule, arithmetic: Arithmetic) -> Forms:
+    """The same with a rule that never ends the way."""
+    found = pull(network, value, forms, rule, arithmetic)
+    assert found is not None
+    return found
 
 
 def _through_affine(operation: Affine, shape: tuple[int, ...], form: Forms, arithmetic: Arithmetic) -> list[Forms]:
@@ -82,7 +93,7 @@ def gradient_sizes(network: Network, forms: Tensor, bounds: Bounds, arithmetic: 
     def rule(source: int, form: Forms) -> Forms:
         return _widen(form, bounds[source], arithmetic)
 
-    return pull(network, network.output, Forms.exact(forms), rule, arithmetic).sizes(arithmetic)
+    return pull_to_input(network, network.output, Forms.exact(forms), rule, arithmetic).sizes(arithmetic)
 
 
 def active(bounds: Interval) -> Tensor:

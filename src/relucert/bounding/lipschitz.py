@@ -47,12 +47,15 @@ class LipschitzMethod:
     name: str
     constant: Constant
     shells: int = SHELLS
+    local: bool = True  # whether the constant depends on the neurons' bounds; a global one needs none, and no shells
 
     def __post_init__(self) -> None:
         if type(self.shells) is not int or self.shells < 1:
             raise InputError(f"a ball is split into a whole number of shells >= 1, not {self.shells!r}")
 
     def hidden(self, network: Network, ball: Ball, arithmetic: Arithmetic) -> Bounds:
+        if not self.local:
+            return {}
         step = max(1, COSY // max(1, len(ball.radius) * coefficient_bytes(network)))
         shares = self._radii(ball.radius).split(step, 1)
         parts = [_in_shells(network, ball, radii, arithmetic) for radii in shares]

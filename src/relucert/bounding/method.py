@@ -13,6 +13,8 @@ from relucert.ball import Ball
 from relucert.bounding.backward import minimise
 from relucert.bounding.forward import Bounds, forward
 from relucert.bounding.lipschitz import LipschitzMethod, fast_lip
+from relucert.bounding.lipschitz_norm import LipschitzNorm
+from relucert.bounding.operator_norm import OperatorNorm
 from relucert.bounding.relaxers import RELAXERS, Relaxer
 from relucert.errors import InputError
 from relucert.network import Network
@@ -50,19 +52,21 @@ class LinearMethod:
         return minimise(network, ball, rows, network.output, hidden, self.relaxer, arithmetic)
 
 
-_METHODS: dict[str, Callable[[], Method]] = {
+METHODS: dict[str, Callable[[], Method]] = {
     **{name: partial(LinearMethod, name, relaxer) for name, relaxer in RELAXERS.items()},
-    "fast-lip": partial(LipschitzMethod, "fast-lip", fast_lip),
+    "fast-lip": lambda: LipschitzMethod("fast-lip", fast_lip),
+    "lipschitz-norm": lambda: LipschitzMethod("lipschitz-norm", LipschitzNorm()),
+    "op-norm": lambda: LipschitzMethod("op-norm", OperatorNorm(), shells=1, local=False),
 }
 
 
 def find_method(name: str, shells: int | None = None) -> Method:
     """A method of its own for every call: what it remembers of a network is never shared."""
-    if name not in _METHODS:
-        raise InputError(f"unknown method {name!r}; known are {', '.join(_METHODS)}")
-    method = _METHODS[name]()
+    if name not in METHODS:
+        raise InputError(f"unknown method {name!r}; known are {', '.join(METHODS)}")
+    method = METHODS[name]()
     if shells is None:
         return method
-    if not isinstance(method, LipschitzMethod):
+    if not isinstance(method, LipschitzMethod) or not method.local:
         raise InputError(f"the method {name!r} has no shells; leave them out")
     return replace(method, shells=shells)

@@ -80,12 +80,16 @@ def run(arguments: argparse.Namespace) -> int:
 def _add_question(group: argparse._ArgumentGroup) -> None:
     image_options.add_arguments(group)
     group.add_argument("--norm", default="inf", metavar="P", help="inf, 2, 1 or any number >= 1 (default: %(default)s)")
-    group.add_argument("--method", default="fast-lin", help="fast-lin, interval or fast-lip (default: %(default)s)")
+    group.add_argument(
+        "--method",
+        default="fast-lin",
+        help="fast-lin, interval, fast-lip, lipschitz-norm or op-norm (default: %(default)s)",
+    )
     group.add_argument(
         "--shells",
         type=options.count,
         metavar="N",
-        help="for fast-lip: how many parts the ball is split into, 1 being the plain form (default: 30)",
+        help="for fast-lip and lipschitz-norm: how many parts the ball is split into (default: 30)",
     )
     group.add_argument(
         "--target",

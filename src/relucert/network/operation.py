@@ -114,6 +114,11 @@ class Affine(Operation):
     def terms(self) -> int:
         """The most products that `linear` or `transpose` sum for one number."""
 
+    @property
+    def matrix(self) -> Tensor | None:
+        """The linear map as a matrix (outputs, inputs) where it is stored as one."""
+        return None
+
     @cached_property
     def absolute(self) -> Self:
         """The operation whose linear map has the absolute value of every coefficient, exactly.
