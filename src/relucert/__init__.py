@@ -14,6 +14,7 @@ _HOMES = {
     "Certificate": "answers",
     "Certified": "training.recipe",
     "Distillation": "training.recipe",
+    "Estimate": "answers",
     "LipschitzBound": "answers",
     "Network": "network",
     "Property": "property",
@@ -21,6 +22,8 @@ _HOMES = {
     "bounds": "api",
     "certify": "api",
     "certify_each": "api",
+    "estimate": "clever.estimate",
+    "estimate_each": "clever.estimate",
     "lipschitz": "steepness",
     "live_network": "loading.torch_module",
     "load": "loading",
@@ -32,11 +35,14 @@ __all__ = ["__version__", *_HOMES]
 
 if TYPE_CHECKING:
     from relucert.answers import Certificate as Certificate
+    from relucert.answers import Estimate as Estimate
     from relucert.answers import LipschitzBound as LipschitzBound
     from relucert.api import bounds as bounds
     from relucert.api import certify as certify
     from relucert.api import certify_each as certify_each
     from relucert.ball import Ball as Ball
+    from relucert.clever.estimate import estimate as estimate
+    from relucert.clever.estimate import estimate_each as estimate_each
     from relucert.errors import RelucertError as RelucertError
     from relucert.loading import load as load
     from relucert.loading import save as save

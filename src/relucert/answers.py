@@ -76,3 +76,43 @@ class LipschitzBound:
     @property
     def proven(self) -> bool:
         return self.arithmetic is Rounding.RIGOROUS
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """CLEVER's guess of how far an image can move before `target` catches up with `label`: no bound of anything.
+
+    value: the least of `radius`, within which gradients were sampled, and the margin over the fitted `location`, the
+    end of a reverse Weibull distribution; None, with a reason, where no distribution could be fitted. statistic and
+    p_value (Kolmogorov and Smirnov) say how well it fits: below a few percent, poorly. Where every batch found the
+    same largest gradient the distribution is a point: scale 0, no shape, and a reason that says so.
+    """
+
+    image: int
+    label: int
+    target: int | None
+    norm: float
+    method: str
+    value: float | None
+    reason: str | None
+    seconds: float
+    radius: float
+    batches: int
+    samples: int
+    shape: float | None
+    location: float | None
+    scale: float | None
+    statistic: float | None
+    p_value: float | None
+
+    @property
+    def proven(self) -> bool:
+        """Never."""
+        return False
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for JSON; absence is null, the norm a number or "inf"."""
+        row: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
+        row["norm"] = "inf" if math.isinf(self.norm) else self.norm
+        row["proven"] = self.proven
+        return row

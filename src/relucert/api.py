@@ -21,7 +21,8 @@ from relucert.inputs import check_images, check_labels
 from relucert.loading import load
 from relucert.memory import batch_size
 from relucert.network import Network
-from relucert.property import Property, parse_target, rivals
+from relucert.property import Property, parse_target
+from relucert.questions import Question, plan
 from relucert.radius import Found, Searcher
 from relucert.rigor import DOUBLE, RIGOROUS
 
@@ -80,7 +81,7 @@ def certify_each(
         scores = known.cast(torch.float64)(rows)
     if not bool(torch.isfinite(scores).all()):
         raise InputError("the network's scores overflow at these images")
-    return _Certifier(known, options).run(rows, _plan(scores, check_labels(labels, scores), options))
+    return _Certifier(known, options).run(rows, plan(scores, check_labels(labels, scores), options.target, seed))
 
 
 def bounds(
@@ -127,32 +128,6 @@ class Options:
             raise InputError(f"the memory budget must be a positive number of bytes, not {self.memory}")
 
 
-@dataclass(frozen=True, eq=False)
-class _Question:
-    """One answer to give: about an image, its label and some rivals, or the reason why there is none."""
-
-    image: int
-    label: int
-    rivals: list[int]
-    refusal: str | None
-
-
-def _plan(scores: Tensor, labels: Tensor, options: Options) -> list[_Question]:
-    """Every answer to give, in order."""
-    questions = []
-    against = rivals(options.target, scores, labels, options.seed).tolist()
-    columns = zip(labels.tolist(), scores.argmax(1).tolist(), against, strict=True)
-    for image, (label, predicted, classes) in enumerate(columns):
-        groups = [[rival] for rival in classes] if options.target == "all" else [classes]
-        refusal = None
-        if predicted != label:
-            groups, refusal = groups[:1], f"misclassified: the network takes it for class {predicted}"
-        elif -1 in classes:
-            refusal = "the target is the image's own label"
-        questions += [_Question(image, label, group, refusal) for group in groups]
-    return questions
-
-
 class _Certifier:
     """Answers questions about one network, batch after batch."""
 
@@ -161,12 +136,12 @@ class _Certifier:
         method = find_method(options.method, options.shells)
         self.searcher = Searcher(network, options.norm, method, ARITHMETICS[options.arithmetic], options.tolerance)
 
-    def run(self, images: Tensor, questions: list[_Question]) -> Iterator[Certificate]:
+    def run(self, images: Tensor, questions: list[Question]) -> Iterator[Certificate]:
         step = batch_size(self.network, max(len(question.rivals) for question in questions), self.options.memory)
         for first in range(0, len(questions), step):
             yield from self._batch(images, questions[first : first + step])
 
-    def _batch(self, images: Tensor, questions: list[_Question]) -> list[Certificate]:
+    def _batch(self, images: Tensor, questions: list[Question]) -> list[Certificate]:
         started = time.perf_counter()
         asked = [question for question in questions if question.refusal is None]
         ends, failure = self._search(images, asked)
@@ -179,7 +154,7 @@ class _Certifier:
                 answers.append(self._answer(question, ends.get(next(numbers)), failure, seconds))
         return answers
 
-    def _search(self, images: Tensor, asked: list[_Question]) -> tuple[dict[int, Found], str | None]:
+    def _search(self, images: Tensor, asked: list[Question]) -> tuple[dict[int, Found], str | None]:
         """How each search ended, by its position; where the arithmetic broke down, the reason."""
         if not asked:
             return {}, None
@@ -196,7 +171,7 @@ class _Certifier:
             return ends, f"not certified: {type(error).__name__}: {str(error).splitlines()[0]}"
         return ends, None
 
-    def _answer(self, question: _Question, found: Found | None, failure: str | None, seconds: float) -> Certificate:
+    def _answer(self, question: Question, found: Found | None, failure: str | None, seconds: float) -> Certificate:
         radius, target, reason = None, None, failure
         if found is not None:
             radius, reason = found.radius, None

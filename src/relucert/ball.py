@@ -55,6 +55,10 @@ class Norm:
         length = arithmetic.above(length, forms.shape[dim] + powers)
         return length + SQUARED_TINY if arithmetic.rigorous else length
 
+    def of_equal_entries(self, size: int, length: float) -> float:
+        """The norm of a vector of equal entries whose 2-norm is `length`."""
+        return length * math.pow(size, 1 / self.p - 1 / 2)
+
     @property
     def between_ends(self) -> bool:
         """Whether p is neither 1 nor infinite: at the ends a matrix has its induced norm in closed form."""
@@ -74,15 +78,26 @@ class Norm:
 
     def sample(self, centre: Tensor, radius: float, count: int, generator: torch.Generator) -> Tensor:
         """Points spread evenly in the ball around one centre: (count, size)."""
-        shape = (count, centre.numel())
+        return centre.flatten().double() + radius * self.offsets(count, centre.numel(), generator, torch.float64)
+
+    def offsets(self, count: int, size: int, generator: torch.Generator, dtype: torch.dtype) -> Tensor:
+        """Points spread evenly in the unit ball: (count, size).
+
+        Draws of a generalised normal distribution, shortened by an exponential one; for p = 1 and 2 the quick ways.
+        """
+        shape = (count, size)
         if math.isinf(self.p):
-            offsets = torch.rand(shape, generator=generator, dtype=torch.float64) * 2 - 1
-        else:  # exponents of a generalised normal distribution, shortened by an exponential one
-            powers = torch._standard_gamma(torch.full(shape, 1 / self.p, dtype=torch.float64), generator=generator)
-            signs = torch.randint(0, 2, shape, generator=generator) * 2 - 1
-            last = torch.empty(count, 1, dtype=torch.float64).exponential_(generator=generator)
-            offsets = signs * (powers / (powers.sum(1, keepdim=True) + last)) ** (1 / self.p)
-        return centre.flatten().double() + radius * offsets
+            return torch.rand(shape, generator=generator, dtype=dtype) * 2 - 1
+        last = torch.empty(count, 1, dtype=dtype).exponential_(generator=generator)
+        if self.p == 2:
+            drawn = torch.randn(shape, generator=generator, dtype=dtype)
+            return drawn / (drawn.square().sum(1, keepdim=True) + 2 * last).sqrt()
+        signs = torch.randint(0, 2, shape, generator=generator) * 2 - 1
+        if self.p == 1:
+            powers = torch.empty(shape, dtype=dtype).exponential_(generator=generator)
+        else:
+            powers = torch._standard_gamma(torch.full(shape, 1 / self.p, dtype=dtype), generator=generator)
+        return signs * (powers / (powers.sum(1, keepdim=True) + last)) ** (1 / self.p)
 
     def __str__(self) -> str:
         return f"{self.p:g}"

@@ -1,0 +1,48 @@
+"""The fit of the reverse Weibull distribution: it recovers what was drawn, and says when it can't."""
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+
+from relucert.clever import weibull
+
+
+@pytest.mark.parametrize(("shape", "location", "scale"), [(2.0, 5.0, 1.0), (4.0, 0.03, 0.002), (8.0, 1e4, 300.0)])
+def test_the_end_of_a_drawn_distribution_is_found(shape: float, location: float, scale: float) -> None:
+    drawn = stats.weibull_max.rvs(shape, loc=location, scale=scale, size=2000, random_state=1)
+    fitted = weibull.fit(drawn)
+    assert fitted.location >= drawn.max()
+    assert fitted.location == pytest.approx(location, abs=0.5 * scale)
+    assert fitted.shape == pytest.approx(shape, rel=0.5)
+    assert fitted.p_value > 0.05
+    assert 0 < fitted.statistic < 0.05
+
+
+def test_numbers_that_are_alike_are_a_point() -> None:
+    assert weibull.fit(np.full(50, 2.0)) == weibull.WeibullFit(None, 2.0, 0.0, 0.0, 1.0)
+
+
+def test_a_poor_fit_shows() -> None:
+    lumps = np.repeat([1.0, 1.5, 4.0], 100) + 1e-3 * stats.norm.rvs(size=300, random_state=1)
+    assert weibull.fit(lumps).p_value < 1e-3
+
+
+@pytest.mark.parametrize(
+    ("maxima", "message"),
+    [
+        (np.zeros(50), "zero"),
+        (np.arange(9.0), "too few"),
+        (np.array([np.nan] * 20), "finite"),
+        (np.array([np.inf, *range(20)]), "finite"),
+    ],
+)
+def test_a_failure_is_said(maxima: NDArray[np.float64], message: str) -> None:
+    with pytest.raises(weibull.FitError, match=message):
+        weibull.fit(maxima)
+
+
+def test_an_end_beyond_all_sight_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(weibull, "FARTHEST", 0.0)
+    with pytest.raises(weibull.FitError, match="could not be maximised"):
+        weibull.fit(stats.weibull_max.rvs(3.0, size=200, random_state=2))
