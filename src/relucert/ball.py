@@ -55,9 +55,13 @@ class Norm:
         length = arithmetic.above(length, forms.shape[dim] + powers)
         return length + SQUARED_TINY if arithmetic.rigorous else length
 
-    def of_equal_entries(self, size: int, length: float) -> float:
-        """The norm of a vector of equal entries whose 2-norm is `length`."""
-        return length * math.pow(size, 1 / self.p - 1 / 2)
+    def radius_of_reach(self, size: int, reach: float) -> float:
+        """The radius of a ball in which, in high dimension, most points lie about `reach` from the centre as the
+        2-norm measures it."""
+        if math.isinf(self.p):
+            return reach * math.sqrt(3 / size)
+        second_moment = math.exp(math.lgamma(3 / self.p) - math.lgamma(1 / self.p)) * math.pow(self.p, 2 / self.p)
+        return reach * math.pow(size, 1 / self.p - 1 / 2) / math.sqrt(second_moment)
 
     @property
     def between_ends(self) -> bool:
@@ -92,11 +96,12 @@ class Norm:
         if self.p == 2:
             drawn = torch.randn(shape, generator=generator, dtype=dtype)
             return drawn / (drawn.square().sum(1, keepdim=True) + 2 * last).sqrt()
+        if self.p == 1:  # one number for both the sign and the exponential
+            signs = torch.rand(shape, generator=generator, dtype=dtype) * 2 - 1
+            powers = -torch.log1p(-signs.abs().clamp(max=1 - torch.finfo(dtype).eps))
+            return powers.copysign(signs) / (powers.sum(1, keepdim=True) + last)
+        powers = torch._standard_gamma(torch.full(shape, 1 / self.p, dtype=dtype), generator=generator)
         signs = torch.randint(0, 2, shape, generator=generator) * 2 - 1
-        if self.p == 1:
-            powers = torch.empty(shape, dtype=dtype).exponential_(generator=generator)
-        else:
-            powers = torch._standard_gamma(torch.full(shape, 1 / self.p, dtype=dtype), generator=generator)
         return signs * (powers / (powers.sum(1, keepdim=True) + last)) ** (1 / self.p)
 
     def __str__(self) -> str:

@@ -135,10 +135,12 @@ def test_progress_counts_batches() -> None:
     assert seen == [(number, 60) for number in range(1, 61)]
 
 
-def test_the_default_radius_is_that_of_equal_entries() -> None:
-    for norm, radius in (("2", 5.0), ("inf", 5 / math.sqrt(6)), ("1", 5 * math.sqrt(6))):
-        (answer,) = relucert.estimate(NETWORK, IMAGES[:1], norm=norm, **FEW)
-        assert answer.radius == pytest.approx(radius)
+@pytest.mark.parametrize("norm", NORMS)
+def test_samples_of_the_default_ball_lie_equally_far(norm: float) -> None:
+    network = mlp(800, 4)
+    (answer,) = relucert.estimate(network, torch.zeros(1, 800), norm=norm, **FEW)
+    drawn = Norm(norm).sample(torch.zeros(800), answer.radius, 200, torch.Generator().manual_seed(0))
+    assert float(drawn.norm(dim=1).mean()) == pytest.approx(2, rel=0.05)
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 METHOD = "clever"
-REACH = 5.0  # the original's radius, in the 2-norm
+REACH = 2.0  # how far, in the 2-norm, the samples of the default ball lie
 ALIKE = "every batch found the same largest gradient, which is taken for the distribution's end"
 SEED_STEP = 1_000_003
 Progress = Callable[[int, int], None]
@@ -64,7 +64,7 @@ def estimate_each(
     """Estimates one by one, in the images' order (with target "all": an image's rivals in turn).
 
     network, images, labels, norm, target: as for `certify_each`.
-    radius: of the ball that is sampled; by default the norm of a vector of equal entries whose 2-norm is 5.
+    radius: of the ball that is sampled; 2 by default for p = 2, for another p one whose samples lie as far.
     batches, samples: how many batches of how many samples; the distribution is fitted to the batches' largest.
     box: the least and the largest valid pixel, to which samples are clipped; None: they are not.
     seed: the same seed gives the same estimates, whatever other images are asked about.
@@ -73,7 +73,7 @@ def estimate_each(
     known = load(network)
     size = known.sizes[0]
     parsed = Norm.parse(norm)
-    reach = parsed.of_equal_entries(size, REACH) if radius is None else radius
+    reach = parsed.radius_of_reach(size, REACH) if radius is None else radius
     options = _Options(parsed, reach, batches, samples, box, seed)
     goal = parse_target(target, known.classes)
     rows = check_images(images, known)
