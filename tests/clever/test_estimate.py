@@ -82,7 +82,7 @@ def test_a_seed_gives_the_same_estimate_whatever_else_is_asked() -> None:
 
 
 def test_a_failed_fit_is_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("relucert.clever.weibull.SHAPES", ())
+    monkeypatch.setattr("relucert.clever.weibull.FARTHEST", -1.0)
     for answer in relucert.estimate(NETWORK, IMAGES, **FEW):
         assert answer.value is answer.location is answer.p_value is None
         assert "no fit against class" in str(answer.reason)

@@ -35,9 +35,9 @@ class WeibullFit:
 
 
 def fit(maxima: NDArray[np.float64]) -> WeibullFit:
-    """By maximum likelihood from several starts; of the local maxima found, the one that fits best is taken.
+    """By maximum likelihood over shapes >= 1: with smaller ones it grows without bound as the end nears the largest.
 
-    The likelihood itself can't choose: it grows without bound where the location meets the largest number.
+    SciPy searches from several starts; the distribution of shape 1, at the edge, is known in closed form.
     """
     if len(maxima) < FEWEST:
         raise FitError(f"{len(maxima)} batches are too few for a fit, {FEWEST} are needed")
@@ -49,22 +49,22 @@ def fit(maxima: NDArray[np.float64]) -> WeibullFit:
     if spread <= ALIKE * top:
         return WeibullFit(None, top, 0.0, 0.0, 1.0)
     scaled = (maxima - top) / spread  # the search succeeds more often on numbers of one size
-    found = [own for shape in SHAPES if (own := _fit_from(scaled, shape)) is not None]
-    if not found:
-        raise FitError("the likelihood of a reverse Weibull distribution could not be maximised")
-    best = max(found, key=lambda own: own.p_value)
-    return WeibullFit(best.shape, top + spread * best.location, spread * best.scale, best.statistic, best.p_value)
+    found = [own for start in SHAPES if (own := _search(scaled, start)) is not None]
+    edge = (1.0, 0.0, float(-scaled.mean()))
+    shape, location, scale = max([edge, *found], key=lambda own: float(stats.weibull_max.logpdf(scaled, *own).sum()))
+    if location > FARTHEST:
+        raise FitError("the fitted distribution ends far beyond every number it was fitted to")
+    statistic, p_value = stats.kstest(scaled, "weibull_max", args=(shape, location, scale))
+    return WeibullFit(shape, top + spread * location, spread * scale, float(statistic), float(p_value))
 
 
-def _fit_from(numbers: NDArray[np.float64], shape: float) -> WeibullFit | None:
+def _search(numbers: NDArray[np.float64], start: float) -> tuple[float, float, float] | None:
+    """Shape, location and scale at a maximum of the likelihood; None where the search ends outside what is allowed."""
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
-            fitted = stats.weibull_max.fit(numbers, shape, loc=0.1, scale=1.0)
-            statistic, p_value = stats.kstest(numbers, "weibull_max", args=fitted)
+            shape, location, scale = (float(part) for part in stats.weibull_max.fit(numbers, start, loc=0.1, scale=1.0))
     except (stats.FitError, ValueError, RuntimeError):
         return None
-    own = WeibullFit(*(float(number) for number in (*fitted, statistic, p_value)))
-    finite = all(map(math.isfinite, (*fitted, statistic, p_value)))
-    sound = finite and 0 <= own.location <= FARTHEST and own.scale > 0
-    return own if sound else None
+    allowed = all(map(math.isfinite, (shape, location, scale))) and shape >= 1 and location >= 0 and scale > 0
+    return (shape, location, scale) if allowed else None
