@@ -91,5 +91,6 @@ def _gradient_sizes(weights: list[Array], bounds: list[tuple[Array, Array]]) -> 
         new_high += minus[:, unsure] @ below[unsure] + plus[:, unsure] @ above[unsure]
         new_low = plus[:, active] @ low[active] + minus[:, active] @ high[active]
         new_low += plus[:, unsure] @ below[unsure] + minus[:, unsure] @ above[unsure]
-        centre, low, high = np.asarray(weight[:, active] @ centre[active], weight.dtype), new_low, new_high
+        centre = np.asarray(weight[:, active] @ centre[active], np.float32)
+        low, high = np.asarray(new_low, np.float32), np.asarray(new_high, np.float32)
     return np.asarray(np.maximum(abs(centre + low), abs(centre + high)))

@@ -28,6 +28,14 @@ PUBLISHED_FAST_LIP = {
     ("1", "runner-up"): 2.8086,
     ("1", "least-likely"): 7.3879,
 }
+PUBLISHED_CLEVER = {
+    ("inf", "runner-up"): 0.0235,
+    ("inf", "least-likely"): 0.0662,
+    ("2", "runner-up"): 0.4615,
+    ("2", "least-likely"): 1.315,
+    ("1", "runner-up"): 3.168,
+    ("1", "least-likely"): 9.250,
+}
 
 
 @pytest.fixture(scope="module")
@@ -56,3 +64,16 @@ def test_fast_lip_gains_on_the_published_averages(network: Network, norm: str, t
     assert all(answer.proven for answer in answers if answer.image != 61)
     mean = np.mean([answer.radius for answer in answers if answer.radius is not None])
     assert 0.98 < mean / PUBLISHED_FAST_LIP[norm, target] < 1.1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("norm", "target"), PUBLISHED_CLEVER)
+def test_clever_is_near_the_published_averages(network: Network, norm: str, target: str) -> None:
+    """Fewer samples than published, to take seconds; over the images whose distribution could be fitted."""
+    data = bundled()
+    answers = relucert.estimate(
+        network, data.images, data.labels, norm=norm, target=target, batches=40, samples=256
+    )  # fmt: skip
+    values = [answer.value for answer in answers if answer.value is not None]
+    assert len(values) > 40
+    assert 0.8 < np.mean(values) / PUBLISHED_CLEVER[norm, target] < 1.2
