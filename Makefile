@@ -5,7 +5,7 @@ PIP := $(PYTHON) -m pip --disable-pip-version-check install --quiet -c constrain
 UNFINISHED := .venv/.unfinished
 RUN := .venv/.ready-to-run
 DEVELOP := .venv/.ready-to-develop
-CHECKED := src tests bench scripts
+CHECKED := src tests bench
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
@@ -54,4 +54,4 @@ $(DEVELOP): $(RUN)
 
 clean:
 	rm -rf .venv build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
-	find src tests bench scripts -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +

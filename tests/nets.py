@@ -46,6 +46,25 @@ def residual(seed: int = 0) -> Network:
     )
 
 
+def skipping(seed: int = 0) -> Network:
+    """`x + relu(a x)`: the skip comes from before any ReLU and stands first in the sum, then last."""
+    generator = torch.Generator().manual_seed(seed)
+    first, second, last = (_linear(*size, generator, torch.float32) for size in [(6, 6), (6, 6), (6, 4)])
+    return Network(
+        (6,),
+        (
+            Node(first, (0,)),
+            Node(Relu(), (1,)),
+            Node(Add(), (0, 2)),
+            Node(second, (3,)),
+            Node(Relu(), (4,)),
+            Node(Add(), (5, 0)),
+            Node(Add(), (6, 6)),
+            Node(last, (7,)),
+        ),
+    )
+
+
 def normalised(seed: int = 0) -> Network:
     """Image-shaped input, normalised by channel, flattened; a ReLU reshaped on the way; a bias of its own."""
     generator = torch.Generator().manual_seed(seed)
@@ -81,6 +100,7 @@ NETWORKS: dict[str, Callable[[], Network]] = {
     "five layers": lambda: mlp(6, 8, 8, 8, 8, 4, seed=2),
     "half precision": lambda: mlp(6, 10, 8, 4, seed=3, dtype=torch.float16),
     "residual": residual,
+    "skipping": skipping,
     "normalised": normalised,
     "rectified input": rectified_input,
 }

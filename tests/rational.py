@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from relucert.bounding.relaxers import Interval, parallel
-from relucert.network import Linear, Network
+from relucert.network import Add, Linear, Network, Operation, Relu, Scale, Shift
 from relucert.rigor import RIGOROUS
 
 Rows = list[list[Fraction]]
@@ -87,3 +87,29 @@ def _product(weight: Rows, rows: Rows) -> Rows:
 
 def as_floats(numbers: list[Fraction]) -> Tensor:
     return torch.tensor([float(number) for number in numbers], dtype=torch.float64)
+
+
+def evaluate_graph(network: Network, point: list[Fraction]) -> list[list[Fraction]]:
+    """Every value of any network of flat values at a rational point, exactly."""
+    values = [point]
+    for node in network.nodes:
+        operands = [values[source] for source in node.inputs]
+        values.append(_apply(node.operation, operands))
+    return values
+
+
+def _apply(operation: Operation, operands: list[list[Fraction]]) -> list[Fraction]:
+    (first, *others) = operands
+    if isinstance(operation, Linear):
+        return _affine(operation, first)
+    if isinstance(operation, Relu):
+        return [max(number, Fraction(0)) for number in first]
+    if isinstance(operation, Add):
+        return [one + other for one, other in zip(first, others[0], strict=True)]
+    if isinstance(operation, Shift):
+        return [number + offset for number, offset in zip(first, exact(operation.offset), strict=True)]
+    assert isinstance(operation, Scale)
+    factors = exact(operation.factor)
+    if operation.divide:
+        return [number / factor for number, factor in zip(first, factors, strict=True)]
+    return [number * factor for number, factor in zip(first, factors, strict=True)]

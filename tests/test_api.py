@@ -147,7 +147,16 @@ def test_an_answer_becomes_json() -> None:
         ({"arithmetic": "double"}, "unknown arithmetic"),
         ({"tolerance": 0}, "tolerance"),
         ({"tolerance": math.nan}, "tolerance"),
+        ({"tolerance": "x"}, "tolerance"),
         ({"memory": 0}, "memory"),
+        ({"memory": "1G"}, "memory"),
+        ({"memory": math.nan}, "memory"),
+        ({"seed": 1.5}, "seed"),
+        ({"seed": 2**70}, "seed"),
+        ({"method": []}, "unknown method"),
+        ({"norm": 10**400}, "p >= 1"),
+        ({"norm": True}, "p >= 1"),
+        ({"images": IMAGES.to_sparse()}, "dense"),
         ({"images": IMAGES[:0]}, "empty"),
         ({"images": []}, "empty"),
         ({"images": IMAGES[0]}, "one row an image"),
@@ -167,6 +176,25 @@ def test_bad_input_is_refused_in_one_line(change: dict[str, Any], message: str) 
     with pytest.raises(RelucertError, match=message) as caught:
         relucert.certify(NETWORK, **question)
     assert "\n" not in str(caught.value)
+
+
+def test_a_single_output_has_no_rivals() -> None:
+    for target in ("untargeted", "all", "runner-up", "least-likely", "random", 0):
+        with pytest.raises(InputError, match="single output"):
+            relucert.certify(mlp(6, 5, 1), IMAGES, target=target)
+
+
+def test_a_numpy_integer_is_a_target() -> None:
+    chosen = relucert.certify(NETWORK, IMAGES, target=np.int64(2))
+    assert {answer.target for answer in chosen} <= {2, None}
+
+
+def test_images_that_change_later_do_not_change_the_answers() -> None:
+    images = IMAGES.clone()
+    expected = [answer.radius for answer in relucert.certify(NETWORK, images)]
+    stream = relucert.certify_each(NETWORK, images)
+    images.zero_()
+    assert [answer.radius for answer in stream] == expected
 
 
 def test_an_unknown_option_is_refused() -> None:

@@ -1,6 +1,8 @@
 """Norms and balls."""
 
 import math
+import re
+from typing import Any
 
 import pytest
 import torch
@@ -45,10 +47,14 @@ def test_samples_fill_the_ball_and_stay_inside(p: float) -> None:
         (torch.zeros(1, 2), -0.1, ">= 0"),
         (torch.zeros(1, 2), math.inf, "finite"),
         (torch.zeros(1, 2), math.nan, "finite"),
+        (torch.zeros(1, 2), [0.1, 0.2, 0.3], "one radius or one each"),
+        (torch.zeros(1, 2), "a", "one radius or one each"),
+        (torch.zeros(2), 0.1, "(batch, ...)"),
+        ([["a"]], 0.1, "numbers"),
     ],
 )
-def test_bad_balls_are_refused(centre: torch.Tensor, radius: float, message: str) -> None:
-    with pytest.raises(InputError, match=message):
+def test_bad_balls_are_refused(centre: Any, radius: Any, message: str) -> None:
+    with pytest.raises(InputError, match=re.escape(message)):
         Ball.around(centre, radius, 2)
 
 

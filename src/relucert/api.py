@@ -17,14 +17,14 @@ from relucert.bounding.forward import forward
 from relucert.bounding.method import find_method
 from relucert.bounding.relaxers import Interval, find_relaxer
 from relucert.errors import InputError
-from relucert.inputs import check_images, check_labels
+from relucert.inputs import check_ball, check_images, check_labels, check_number, check_whole
 from relucert.loading import load
 from relucert.memory import batch_size
 from relucert.network import Network
 from relucert.property import Property, parse_target
 from relucert.questions import Question, plan
 from relucert.radius import Found, Searcher
-from relucert.rigor import DOUBLE, RIGOROUS
+from relucert.rigor import DOUBLE, RIGOROUS, check_subnormals
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -81,7 +81,9 @@ def certify_each(
         scores = known.cast(torch.float64)(rows)
     if not bool(torch.isfinite(scores).all()):
         raise InputError("the network's scores overflow at these images")
-    return _Certifier(known, options).run(rows, plan(scores, check_labels(labels, scores), options.target, seed))
+    questions = plan(scores, check_labels(labels, scores), options.target, seed)
+    step = batch_size(known, max(len(question.rivals) for question in questions), options.memory)
+    return _Certifier(known, options).run(rows, questions, step)
 
 
 def bounds(
@@ -97,11 +99,14 @@ def bounds(
     form: "forward" (a zonotope carried from the input) or "backward" (the paper's recursion).
     """
     known = load(network)
+    check_ball(ball)
     if form not in FORMS:
         raise InputError(f"unknown form {form!r}; known are {', '.join(FORMS)}")
     if ball.points.shape[1] != known.sizes[0]:
         raise InputError(f"the ball has {ball.points.shape[1]} coordinates, the network {known.sizes[0]}")
     kind = ARITHMETICS[parse_rounding(arithmetic)]
+    if kind.rigorous:
+        check_subnormals()
     with torch.inference_mode():
         found = FORMS[form](known.cast(kind.dtype), ball.cast(kind.dtype), find_relaxer(method), kind, (known.output,))
     return [found[value] for value in sorted(found)]
@@ -122,10 +127,9 @@ class Options:
 
     def __post_init__(self) -> None:
         find_method(self.method, self.shells)
-        if not 1e-9 <= self.tolerance <= 0.5:
-            raise InputError(f"the tolerance must lie between 1e-9 and 0.5, not at {self.tolerance}")
-        if self.memory < 1:
-            raise InputError(f"the memory budget must be a positive number of bytes, not {self.memory}")
+        check_number("tolerance", self.tolerance, 1e-9, 0.5)
+        check_whole("memory budget", self.memory, 1, 2**63 - 1)
+        check_whole("seed", self.seed, 0, 2**63 - 1)
 
 
 class _Certifier:
@@ -136,8 +140,7 @@ class _Certifier:
         method = find_method(options.method, options.shells)
         self.searcher = Searcher(network, options.norm, method, ARITHMETICS[options.arithmetic], options.tolerance)
 
-    def run(self, images: Tensor, questions: list[Question]) -> Iterator[Certificate]:
-        step = batch_size(self.network, max(len(question.rivals) for question in questions), self.options.memory)
+    def run(self, images: Tensor, questions: list[Question], step: int) -> Iterator[Certificate]:
         for first in range(0, len(questions), step):
             yield from self._batch(images, questions[first : first + step])
 
@@ -176,7 +179,7 @@ class _Certifier:
         if found is not None:
             radius, reason = found.radius, None
             if radius is None:
-                reason = "not certified: the margin at the image itself could not be proven positive"
+                reason = "not certified: no radius could be proven; the margin may be within rounding error of zero"
             elif not found.closed:
                 reason = "the search ended before it reached its tolerance; a larger radius may hold"
         if question.refusal is None and (len(question.rivals) == 1 or radius is not None):

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from relucert.errors import InputError
-from relucert.rigor import Arithmetic, absolute_sum
+from relucert.rigor import Arithmetic, absolute_sum, slices
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
 SQUARED_TINY = 2.0**-500  # above the root of a million squares that underflow
 
@@ -30,8 +35,10 @@ class Norm:
         if isinstance(given, Norm):
             return given
         try:
+            if isinstance(given, bool):
+                raise TypeError
             return cls(float(given))
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise InputError(f"a norm needs a number p >= 1 or 'inf', not {given!r}") from None
 
     @property
@@ -45,14 +52,21 @@ class Norm:
         """The norm of the difference along the last dimension."""
         return _length(points - centre, self.p, -1)
 
-    def dual_length(self, forms: Tensor, dim: int, arithmetic: Arithmetic) -> Tensor:
-        """The dual norm of linear forms along `dim`: the most each gains over the unit ball (an upper bound)."""
-        length = _length(forms, self.dual, dim)
+    def dual_length(self, forms: Tensor, dim: int) -> Tensor:
+        """The dual norm of linear forms along `dim`, as computed: the most each gains over the unit ball."""
+        return _length(forms, self.dual, dim)
+
+    def dual_bound(self, forms: Tensor, dim: int, arithmetic: Arithmetic) -> Tensor:
+        """An upper bound of the same, rounding included."""
+        return self.above_length(self.dual_length(forms, dim), forms.shape[dim], arithmetic)
+
+    def above_length(self, length: Tensor, size: int, arithmetic: Arithmetic) -> Tensor:
+        """An upper bound of a dual norm that was computed over so many coordinates."""
         if math.isinf(self.dual):
             return length
         # A power errs by a few units; so does q itself, which moves the norm by less than 100 units.
         powers = 2 if self.dual in (1.0, 2.0) else 256
-        length = arithmetic.above(length, forms.shape[dim] + powers)
+        length = arithmetic.above(length, size + powers)
         return length + SQUARED_TINY if arithmetic.rigorous else length
 
     def radius_of_reach(self, size: int, reach: float) -> float:
@@ -129,10 +143,14 @@ class Ball:
             )
 
     @classmethod
-    def around(cls, centre: Tensor, radius: float | Tensor, norm: str | float | Norm) -> Ball:
+    def around(cls, centre: ArrayLike | Tensor, radius: float | Tensor, norm: str | float | Norm) -> Ball:
         """A checked ball around points given as (batch, ...); one radius for all, or one each."""
-        flat = centre.flatten(1).double()
-        radii = torch.as_tensor(radius, dtype=torch.float64).expand(len(flat))
+        try:
+            points = centre.detach() if isinstance(centre, Tensor) else torch.as_tensor(np.asarray(centre))
+            flat = points.flatten(1).double().clone()
+            radii = torch.as_tensor(radius, dtype=torch.float64).expand(len(flat))
+        except (TypeError, ValueError, IndexError, RuntimeError):
+            raise InputError("a ball needs centres of numbers, (batch, ...), and one radius or one each") from None
         if not bool(torch.isfinite(flat).all()):
             raise InputError("the centre has NaN or infinite numbers")
         if not bool((torch.isfinite(radii) & (radii >= 0)).all()):
@@ -151,23 +169,24 @@ class Ball:
     def cast(self, dtype: torch.dtype) -> Ball:
         return Ball(self.points.to(dtype), self.radius.to(dtype), self.norm, self.which)
 
-    def gain(self, forms: Tensor, dim: int, arithmetic: Arithmetic, members: slice = slice(None)) -> Tensor:
-        """How much linear forms on the input, (batch or 1, ...) with coordinates along `dim`, can gain in the ball.
+    def gain(self, forms: Tensor, dim: int, arithmetic: Arithmetic) -> Tensor:
+        """How much linear forms on the input, (batch or 1, ...) with coordinates along `dim`, can gain in the ball."""
+        return self.gain_of(self.norm.dual_length(forms, dim), forms.shape[dim], arithmetic)
 
-        With `members` the forms are about these balls of the batch alone.
-        """
-        length = self.norm.dual_length(forms, dim, arithmetic)
-        radius = self.radius[members].reshape(-1, *[1] * (length.ndim - 1))
-        return arithmetic.above(length * radius, 1)
+    def gain_of(self, lengths: Tensor, size: int, arithmetic: Arithmetic) -> Tensor:
+        """The same from the forms' dual lengths over so many coordinates, (batch or 1, ...)."""
+        above = self.norm.above_length(lengths, size, arithmetic)
+        radius = self.radius.reshape(-1, *[1] * (lengths.ndim - 1))
+        return arithmetic.above(above * radius, 1)
 
 
 def _length(vectors: Tensor, p: float, dim: int) -> Tensor:
     if p == 1:
         return absolute_sum(vectors, dim)
     if p == 2:
-        return vectors.square().sum(dim).sqrt()
+        return torch.stack([part.square().sum(dim) for part in slices(vectors, dim)]).sum(0).sqrt()
     if math.isinf(p):
-        return vectors.abs().amax(dim)
+        return torch.stack([part.abs().amax(dim) for part in slices(vectors, dim)]).amax(0)
     largest = vectors.abs().amax(dim, keepdim=True)
     scaled = torch.where(largest > 0, vectors.abs() / largest, torch.zeros_like(vectors))
     return largest.squeeze(dim) * (scaled**p).sum(dim) ** (1 / p)

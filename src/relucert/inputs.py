@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from relucert.ball import Ball
 from relucert.errors import InputError
 from relucert.network import Network
 
@@ -28,7 +29,7 @@ def check_images(images: ArrayLike | Tensor, network: Network) -> Tensor:
         raise InputError(f"each image must have the shape {expected}, one row an image; these have {shape}")
     if not bool(torch.isfinite(given).all()):
         raise InputError("the images have NaN or infinite pixels")
-    return given.flatten(1).double()
+    return given.flatten(1).double().clone()  # what the caller does to the images later is no concern of the answers
 
 
 def check_labels(labels: Sequence[int] | ArrayLike | Tensor | None, scores: Tensor) -> Tensor:
@@ -48,8 +49,26 @@ def check_labels(labels: Sequence[int] | ArrayLike | Tensor | None, scores: Tens
     return given
 
 
+def check_ball(ball: object) -> None:
+    """Refuses what is no ball, and balls whose radii are negative or not finite."""
+    if not isinstance(ball, Ball) or not bool(((ball.radius >= 0) & ball.radius.isfinite()).all()):
+        raise InputError("bounds are over a ball with finite radii >= 0: relucert.Ball.around(centre, radius, norm)")
+
+
+def check_number(name: str, value: object, least: float, most: float) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= most:
+        raise InputError(f"the {name} must be a number from {least:g} to {most:g}, not {value!r}")
+
+
+def check_whole(name: str, value: object, least: int, most: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise InputError(f"the {name} must be a whole number from {least} to {most}, not {value!r}")
+
+
 def _tensor(given: ArrayLike | Tensor, what: str) -> Tensor:
     if isinstance(given, Tensor):
+        if given.layout != torch.strided or given.is_meta or given.is_nested:
+            raise InputError(f"the {what} must be an ordinary dense tensor")
         return given.detach().cpu()
     try:
         return torch.from_numpy(np.array(given))

@@ -15,8 +15,7 @@ def batch_size(network: Network, rows: int, budget: int) -> int:
     need = blocks + forms
     if need > budget:
         raise BudgetError(
-            f"one image needs about {need / 2**20:.0f} MiB for its bounds, the memory budget is "
-            f"{budget / 2**20:.0f} MiB: raise it"
+            f"one image needs about {need:,} bytes for its bounds, the memory budget is {budget:,} bytes: raise it"
         )
     return max(1, min(budget // need, COSY // max(1, blocks), CROWD))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
 
 import torch
@@ -35,6 +36,10 @@ class Property:
 
 def parse_target(target: str | int, classes: int) -> str | int:
     """A target's name or a class index; anything else is refused."""
+    if classes < 2:
+        raise InputError("a network with a single output has no rival classes to be certified against")
+    if not isinstance(target, (str, bool)) and hasattr(target, "__index__"):
+        target = operator.index(target)
     if isinstance(target, str) and target not in TARGETS and not target.isdecimal():
         raise InputError(f"unknown target {target!r}; use a class index or one of {', '.join(TARGETS)}")
     if isinstance(target, str) and target in TARGETS:

@@ -21,7 +21,7 @@ from relucert.bounding.relaxers import Interval
 from relucert.network import Network
 from relucert.prediction import Curve, Knots
 from relucert.property import Property
-from relucert.rigor import DOUBLE, FLOAT, Arithmetic
+from relucert.rigor import DOUBLE, FLOAT, Arithmetic, check_subnormals
 
 MAX_ROUNDS = 60
 PATIENCE = 12  # rounds after which every evaluation proves, as margins may jump where predictions look for a root
@@ -29,7 +29,7 @@ TRUST = 20  # rounds after which predictions are no longer asked: halving the br
 LIMIT = 1e12  # no radius above is looked for, nor one below its inverse
 SECTIONINGS = 3  # at the most, to bring out a predicted root
 SHARPNESS = 0.05  # of the bracket around it: more is wasted on a guess
-ROWS = 2  # margins that a prediction looks at
+ROWS = 3  # margins that a prediction looks at
 FIRST_SHARES = (0.7, 0.45)  # of the first-order radius, with one layer of ReLUs and for each further: where to start
 GROWTH = 0.4  # how much faster than linearly the bounds are guessed to grow, for each layer of ReLUs before
 FLOAT_NOISE = 2e-6  # relative radius that float32's rounding may move
@@ -68,7 +68,7 @@ class Searcher:
     """Searches for one network, norm and method, proving in the given arithmetic to a relative tolerance."""
 
     def __init__(self, network: Network, norm: Norm, method: Method, proof: Arithmetic, tolerance: float) -> None:
-        scout = FLOAT if tolerance >= 10 * FLOAT_NOISE else DOUBLE
+        scout = FLOAT if tolerance >= 10 * FLOAT_NOISE and network.cast(torch.float32).finite else DOUBLE
         self.norm, self.method, self.tolerance = norm, method, tolerance
         self.proof = proof if proof.rigorous else scout
         self.scout = scout
@@ -98,6 +98,8 @@ class Searcher:
 
     def run(self, points: Tensor, which: Tensor, prop: Property) -> Iterator[Found]:
         """Searches a batch, a property each around points[which], yielding each question's end as it is reached."""
+        if self.proof.rigorous:
+            check_subnormals()
         state = _State.start(self, Questions({dtype: points.to(dtype) for dtype in self._networks}, which, prop))
         for _ in range(MAX_ROUNDS):
             state.evaluate()
@@ -191,7 +193,7 @@ class _State:
         """Yields and drops the questions whose proven radius is within the tolerance of what can be reached."""
         endless = self.best > LIMIT
         beyond = self.best * (1 + self.searcher.tolerance)
-        done = (self.best > 0) & (self.ceiling <= beyond)
+        done = (self.best > 0) & (self.ceiling <= beyond) & ~endless
         fresh = (self.radii == self.best) & ~done & ~endless
         if bool(fresh.any()):
             chosen = fresh.nonzero().squeeze(1)
@@ -211,7 +213,7 @@ class _State:
         self._predict_root()
         if not searcher.exact_prediction:
             self.drift = ((self.root - previous) / self.root).abs()
-        doubt = (4 * self.drift.square()).clamp(min=max(searcher.noise, searcher.tolerance / 5))
+        doubt = (4 * self.drift.square()).clamp(min=max(searcher.noise, searcher.tolerance / 3))
         self.proving = (doubt <= searcher.tolerance / 2) | (self.rounds >= PATIENCE)
         aim = self.root * (1 - torch.where(self.proving, doubt * 2.0 ** self.failures.clamp(max=30), 0).clamp(max=0.5))
         inside = (aim > self.best) & (aim < self.ceiling) & (self.rounds < TRUST)

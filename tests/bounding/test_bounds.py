@@ -168,6 +168,8 @@ def test_fast_lin_lines_by_hand() -> None:
         ({"method": "magic"}, "'magic'"),
         ({"arithmetic": "exact"}, "unknown arithmetic"),
         ({"ball": Ball.around(torch.zeros(1, 3), 0.1, 2)}, "3 coordinates"),
+        ({"ball": None}, "Ball.around"),
+        ({"ball": Ball(torch.zeros(1, 6), torch.tensor([-1.0]), Norm(2))}, ">= 0"),
     ],
 )
 def test_bad_questions_are_refused(change: dict[str, object], message: str) -> None:

@@ -16,6 +16,7 @@ from torch import nn
 from relucert.errors import InputError, LoadError
 from relucert.loading import load, save, zoo
 from relucert.network import Network, Node, Relu
+from relucert.training.zoo import find_plan
 from tests.loading.onnx_models import model, node, write
 
 NETWORK = Network((4,), (Node(Relu(), (0,)),), "given")
@@ -138,7 +139,7 @@ def test_bundled_networks(name: str, layers: str, dtype: torch.dtype, accuracy: 
     assert stored == {dtype}
     about = zoo.about(name)
     assert float(about["test_accuracy"]) > accuracy
-    assert json.loads(about["recipe"])["width"] == network.sizes[1]
+    assert json.loads(about["recipe"]) == {**find_plan(name).recipe.to_json(), "half": dtype == torch.float16}
 
 
 def test_what_is_not_used_is_not_imported() -> None:

@@ -17,6 +17,7 @@ from relucert.bounding.relaxers import Interval, Relaxer
 from relucert.network import Affine, Network, Node
 from relucert.rigor import SLICE_BYTES, Arithmetic
 
+LOST = 2.0**-960  # gamma times it is above what underflow takes from one sum of a million products
 ROW_BYTES = 2**26  # how large one chunk of forms may get while every neuron of a layer is bounded
 
 
@@ -103,12 +104,11 @@ class _Pull:
         self._gather((form @ self.ball.shared(at_points)[..., None]).squeeze(-1))
         self._lose(form, self.reach.get(-value), 3 * (max(operation.terms, form.shape[-1]) + 2))
         step = max(1, SLICE_BYTES // (form.shape[1] * self.network.sizes[INPUT] * form.element_size()))
-        gains = []
-        for first in range(0, len(form), step):
-            members = slice(first, first + step) if len(form) > 1 else slice(None)
-            (rows,) = operation.transpose(form[members].unflatten(-1, shape))
-            gains.append(self.ball.gain(rows.reshape(*rows.shape[:2], -1), -1, self.arithmetic, members))
-        return torch.cat(gains)
+        lengths = []
+        for part in form.split(step):
+            (rows,) = operation.transpose(part.unflatten(-1, shape))
+            lengths.append(self.ball.norm.dual_length(rows.reshape(*rows.shape[:2], -1), -1))
+        return self.ball.gain_of(torch.cat(lengths), self.network.sizes[INPUT], self.arithmetic)
 
     def _through_affine(self, value: int, node: Node, form: Tensor) -> list[Tensor]:
         operation, shape = node.operation, self.network.shapes[value]
@@ -151,10 +151,13 @@ class _Pull:
             self.slack = self.slack + self.arithmetic.gamma(1) * self.constant.abs()
 
     def _lose(self, form: Tensor, reach: Tensor | None, terms: int) -> None:
-        """Takes off what `terms` roundings of a form's coefficients may cost where the value is within `reach`."""
+        """Takes off what `terms` roundings of a form's coefficients may cost where the value is within `reach`.
+
+        A coefficient that underflows to nothing is charged, too: it may meet a value of any size.
+        """
         if self.arithmetic.rigorous:
             assert reach is not None
-            cost = (form.abs() @ reach[..., None]).squeeze(-1)
+            cost = ((form.abs() + LOST) @ reach[..., None]).squeeze(-1)
             cost = self.arithmetic.above(cost, form.shape[-1]) * self.arithmetic.gamma(terms)
             self.slack = self.arithmetic.above(self.slack + cost, 4)
 

@@ -17,7 +17,7 @@ from relucert.ball import Ball
 from relucert.bounding.relaxers import Interval, Relaxation, Relaxer
 from relucert.errors import InputError
 from relucert.network import Affine, Network, Units
-from relucert.rigor import Arithmetic, absolute_sum
+from relucert.rigor import TINY, Arithmetic, absolute_sum
 
 Bounds = dict[int, Interval]
 Block = Tensor | Units
@@ -41,6 +41,8 @@ class Zonotope:
 
     def interval(self, arithmetic: Arithmetic) -> Interval:
         reach = arithmetic.above(self.radius + self.error, 1)
+        if arithmetic.rigorous:  # a centre that overflowed says nothing
+            reach = torch.where(self.centre.isfinite(), reach, torch.inf)
         return Interval(arithmetic.floor(self.centre - reach), arithmetic.ceil(self.centre + reach))
 
     def dense(self) -> dict[int, Tensor]:
@@ -119,8 +121,9 @@ class _AffineStep:
             return
         parts = [operand.dense() for operand in self.operands]
         for source in sorted(set().union(*parts)):
-            template = next(part[source] for part in parts if source in part)
-            rows = [part.get(source, template.new_zeros(())).expand_as(template) for part in parts]
+            present = [part[source] for part in parts if source in part]
+            shape = torch.broadcast_shapes(*(rows.shape for rows in present))
+            rows = [part.get(source, present[0].new_zeros(())).expand(shape) for part in parts]
             joined = self.operation.linear(*self._shaped(rows)).flatten(2)
             yield source, joined, self._reach(source, joined)
 
@@ -165,7 +168,8 @@ class _AffineStep:
         error = self.operation.magnitude(*self._shaped(sources)).flatten(1)
         if self.operation.constant is not None:
             error = error + gamma * self.operation.constant.abs().expand(self.operation.shape(*self.shapes)).flatten()
-        return self.arithmetic.above(error, 2 * self.operation.terms + 12)
+        error = self.arithmetic.above(error, 2 * self.operation.terms + 12)
+        return error + TINY * self.ball.radius[:, None]  # coefficients that underflowed
 
 
 def _rectify(value: int, operand: Zonotope, relaxation: Relaxation, arithmetic: Arithmetic) -> Zonotope:
@@ -176,11 +180,11 @@ def _rectify(value: int, operand: Zonotope, relaxation: Relaxation, arithmetic: 
         raise InputError("the forward form needs a relaxation with one slope for both lines; use the backward form")
     half = (high - low) / 2
     centre = slope * operand.centre + (high + low) / 2
-    radius = arithmetic.above(slope * operand.radius + half, 3)
+    radius = arithmetic.above(slope.abs() * operand.radius + half, 3)
     error = operand.error
     if arithmetic.rigorous:
-        moved = (slope * operand.centre).abs() + slope * operand.radius + high + low
-        error = arithmetic.above(slope * operand.error + arithmetic.gamma(4) * moved, 6)
+        moved = (slope * operand.centre).abs() + slope.abs() * operand.radius + high.abs() + low.abs()
+        error = arithmetic.above(slope.abs() * operand.error + arithmetic.gamma(4) * moved, 6)
     alive = ((slope != 0) | (high != 0)).any(0)
     support = alive.nonzero().squeeze(1)
     related = (slope != 0).any(0).any()

@@ -34,7 +34,7 @@ bounds of the neurons hold."""
 
 def fast_lip(network: Network, norm: Norm, forms: Tensor, bounds: Bounds, arithmetic: Arithmetic) -> Tensor:
     """Fast-Lip: the dual norm of the largest absolute value of every component of the gradient."""
-    return norm.dual_length(gradient_sizes(network, forms, bounds, arithmetic), -1, arithmetic)
+    return norm.dual_bound(gradient_sizes(network, forms, bounds, arithmetic), -1, arithmetic)
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ class LipschitzNorm:
             return Forms(form.centre * keep, form.radius * keep)
 
         rest = pull_to_input(network, network.output, Forms.exact(forms), rule, arithmetic)
-        length = norm.dual_length(rest.sizes(arithmetic), -1, arithmetic)
+        length = norm.dual_bound(rest.sizes(arithmetic), -1, arithmetic)
         return arithmetic.above(torch.stack([length, *spent]).sum(0), len(spent) + 1)
 
     def _neurons(self, network: Network, norm: Norm, bounds: Bounds, arithmetic: Arithmetic) -> dict[int, Tensor]:
@@ -71,7 +71,7 @@ def _affine_values(network: Network, norm: Norm, arithmetic: Arithmetic) -> dict
             units = torch.zeros(1, min(step, size - first), size, dtype=arithmetic.dtype)
             units[0].diagonal(first).fill_(1)
             rows = pull_to_input(network, value, Forms.exact(units), _no_rule, arithmetic)
-            lengths.append(norm.dual_length(rows.sizes(arithmetic), -1, arithmetic))
+            lengths.append(norm.dual_bound(rows.sizes(arithmetic), -1, arithmetic))
         found[value] = torch.cat(lengths, 1)
     return found
 

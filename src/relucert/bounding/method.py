@@ -62,7 +62,7 @@ METHODS: dict[str, Callable[[], Method]] = {
 
 def find_method(name: str, shells: int | None = None) -> Method:
     """A method of its own for every call: what it remembers of a network is never shared."""
-    if name not in METHODS:
+    if name not in list(METHODS):
         raise InputError(f"unknown method {name!r}; known are {', '.join(METHODS)}")
     method = METHODS[name]()
     if shells is None:

@@ -30,7 +30,7 @@ class OperatorNorm:
         parts: list[Tensor] = []
 
         def measure(form: Forms, constant: float) -> None:
-            length = norm.dual_length(form.sizes(arithmetic), -1, arithmetic)
+            length = norm.dual_bound(form.sizes(arithmetic), -1, arithmetic)
             parts.append(arithmetic.above(length * constant, 1))
 
         def rule(source: int, form: Forms) -> None:
@@ -65,7 +65,7 @@ def induced_norms(operation: Affine, shapes: list[Shape], norm: Norm, arithmetic
         inputs = [torch.full((1, *shape), float(other == place)).double() for other, shape in enumerate(shapes)]
         rows = operation.absolute.linear(*inputs)
         one, infinite = (arithmetic.above(sums.max(), operation.terms + 2) for sums in (columns[place], rows))
-        two = arithmetic.above((one * infinite).sqrt(), 2)
+        two = arithmetic.above(one.sqrt() * infinite.sqrt(), 3)
         if operation.matrix is not None and norm.between_ends:
             two = torch.minimum(two, spectral_norm(operation.matrix, arithmetic))
         found.append(float(norm.induced(one, two, infinite, arithmetic)))

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from relucert.ball import Norm
 from relucert.network import Affine, Network
-from relucert.rigor import DOUBLE
 
 FORM_BYTES = 2**25  # what the forms of some samples may take at once
 
@@ -41,5 +40,5 @@ def largest_gradients(
     largest = torch.zeros(len(rows), dtype=rows.dtype)
     for first in range(0, samples, step):
         found = gradients(network, draw(min(step, samples - first)), rows)
-        largest = torch.maximum(largest, norm.dual_length(found, -1, DOUBLE).amax(0))
+        largest = torch.maximum(largest, norm.dual_length(found, -1).amax(0))
     return largest

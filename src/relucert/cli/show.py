@@ -115,7 +115,7 @@ class Screen:
             self.line("mean radius", f"{rounded_down(summary.mean)} {over}{ignored}")
         name = "certified accuracy" if summary.proven else "accuracy"
         for radius in radii:
-            self.line(name, f"{_share(summary.within(radius), summary.asked)} at radius {radius:g}{ignored}")
+            self.line(name, f"{_share(summary.within(radius), summary.asked)} at radius {radius!r}{ignored}")
 
     def complain(self, text: str) -> None:
         self._err.print(f"relucert: {text}", soft_wrap=True)

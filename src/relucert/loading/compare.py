@@ -26,6 +26,11 @@ def compare(network: Network, run: Callable[[Tensor], Tensor], precision: torch.
             f"{network.name}: {runtime} gives outputs of shape {tuple(expected.shape)}, "
             f"the imported network {tuple(values[-1].shape)}"
         )
+    if not bool(torch.isfinite(expected).all()):
+        raise MismatchError(f"{network.name}: {runtime} gives outputs that are not finite at random inputs")
+    alone = run(inputs[:1].clone()).double()
+    if alone.numel() != expected[0].numel() or not torch.allclose(alone.flatten(), expected[0], rtol=1e-3, atol=1e-6):
+        raise MismatchError(f"{network.name}: {runtime} treats an image on its own differently from one in a batch")
     difference = (values[-1] - expected).abs().amax(1)
     allowed = _allowed(network, inputs, values)
     if not bool((difference <= allowed).all()):

@@ -39,7 +39,7 @@ class Network:
             raise NetworkError("the network has no operation: its output would be its input")
         for value, node in self.steps():
             _check(value, node)
-        if len(self.shapes[-1]) != 1:
+        if len(self.shapes[-1]) != 1 or not self.sizes[-1]:
             raise NetworkError(f"the output must be a vector of class scores, its shape is {self.shapes[-1]}")
 
     @cached_property
@@ -77,6 +77,13 @@ class Network:
             below = max(depth[source] for source in node.inputs)
             depth.append(below + isinstance(node.operation, Relu))
         return tuple(depth)
+
+    @property
+    def finite(self) -> bool:
+        """Whether no stored number is NaN or infinite, as may happen where a cast overflows."""
+        return all(
+            bool(torch.isfinite(tensor).all()) for node in self.nodes for tensor in node.operation.tensors().values()
+        )
 
     @property
     def parameters(self) -> int:

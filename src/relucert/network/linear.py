@@ -50,6 +50,11 @@ class Linear(Affine):
     def _row_lengths(self) -> Tensor:
         return self.weight.square().sum(1).sqrt() + 2.0**-500
 
+    @cached_property
+    def _columns(self) -> Tensor:
+        """The weight stored by columns, of which some are gathered at every evaluation."""
+        return self.weight.T.contiguous()
+
     @property
     def constant(self) -> Tensor:
         return self.bias
@@ -65,4 +70,4 @@ class Linear(Affine):
         return functional.linear(units.reach(shape[0], dtype), self.weight.abs())
 
     def restrict(self, support: Tensor) -> "Linear":
-        return Linear(self.weight.index_select(1, support), self.bias)
+        return Linear(self._columns[support].T, self.bias)
