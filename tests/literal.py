@@ -65,3 +65,26 @@ def _compute(
         high[j] = mu_plus + nu + reach
         low[j] = mu_minus + nu - reach
     return low, high
+
+
+def gradient_bounds(weights: list[Array], patterns: list[tuple[Array, Array]]) -> Array:
+    """Algorithm 2 of the paper (Fast-Lip), loop by loop: bounds of the absolute entries of the product of all weights.
+
+    patterns: for each layer but the last, which neurons are always active and which are undecided.
+    """
+    c, lo, up = weights[0], np.zeros_like(weights[0]), np.zeros_like(weights[0])
+    for w, (active, unsure) in zip(weights[1:], patterns, strict=True):
+        c2, l2, u2 = (np.zeros((len(w), c.shape[1])) for _ in range(3))
+        for k in range(c.shape[1]):
+            for j in range(len(w)):
+                for i in range(len(c)):
+                    low, high = c[i, k] + lo[i, k], c[i, k] + up[i, k]
+                    if active[i]:
+                        c2[j, k] += w[j, i] * c[i, k]
+                        u2[j, k] += w[j, i] * (up[i, k] if w[j, i] > 0 else lo[i, k])
+                        l2[j, k] += w[j, i] * (lo[i, k] if w[j, i] > 0 else up[i, k])
+                    elif unsure[i]:
+                        u2[j, k] += w[j, i] * (min(low, 0) if w[j, i] < 0 else max(high, 0))
+                        l2[j, k] += w[j, i] * (min(low, 0) if w[j, i] > 0 else max(high, 0))
+        c, lo, up = c2, l2, u2
+    return np.maximum(abs(c + lo), abs(c + up))

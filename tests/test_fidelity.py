@@ -20,6 +20,22 @@ AVERAGES = {
     ("1", "runner-up"): 2.38142,
     ("1", "least-likely"): 5.73289,
 }
+PUBLISHED_FAST_LIP = {
+    ("inf", "runner-up"): 0.0167,
+    ("inf", "least-likely"): 0.0398,
+    ("2", "runner-up"): 0.3677,
+    ("2", "least-likely"): 0.8946,
+    ("1", "runner-up"): 2.8086,
+    ("1", "least-likely"): 7.3879,
+}
+PUBLISHED_CLEVER = {
+    ("inf", "runner-up"): 0.0235,
+    ("inf", "least-likely"): 0.0662,
+    ("2", "runner-up"): 0.4615,
+    ("2", "least-likely"): 1.315,
+    ("1", "runner-up"): 3.168,
+    ("1", "least-likely"): 9.250,
+}
 
 
 @pytest.fixture(scope="module")
@@ -39,3 +55,26 @@ def test_the_published_averages(network: Network, norm: str, target: str) -> Non
     mean = np.mean([answer.radius for answer in answers if answer.radius is not None])
     rounding = 5e-6 / AVERAGES[norm, target] if norm == "1" else 5e-7 / AVERAGES[norm, target]
     assert AVERAGES[norm, target] * (1 - 5e-4) <= mean <= AVERAGES[norm, target] * (1 + 10 * rounding)
+
+
+@pytest.mark.parametrize(("norm", "target"), PUBLISHED_FAST_LIP)
+def test_fast_lip_gains_on_the_published_averages(network: Network, norm: str, target: str) -> None:
+    data = bundled()
+    answers = relucert.certify(network, data.images, data.labels, norm=norm, target=target, method="fast-lip")
+    assert all(answer.proven for answer in answers if answer.image != 61)
+    mean = np.mean([answer.radius for answer in answers if answer.radius is not None])
+    assert 0.98 < mean / PUBLISHED_FAST_LIP[norm, target] < 1.1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("norm", "target"), PUBLISHED_CLEVER)
+def test_clever_is_near_the_published_averages(network: Network, norm: str, target: str) -> None:
+    """With the original's radii and box and a tenth of its batches; without a fit it takes the largest sample."""
+    data = bundled()
+    answers = relucert.estimate(
+        network, data.images, data.labels, norm=norm, target=target, batches=50, box=(-0.5, 0.5)
+    )  # fmt: skip
+    values = [answer.sampled if answer.value is None else answer.value for answer in answers]
+    assert [answer.image for answer in answers if answer.sampled is None] == [61]
+    mean = np.mean([value for value in values if value is not None])
+    assert 0.9 < mean / PUBLISHED_CLEVER[norm, target] < 1.1

@@ -51,7 +51,7 @@ def margin(network: Network, questions: Asked, radii: Tensor, norm: float, metho
 
 
 @pytest.mark.parametrize("tolerance", [1e-2, 1e-4, 1e-7])
-@pytest.mark.parametrize("method", ["fast-lin", "interval"])
+@pytest.mark.parametrize("method", ["fast-lin", "interval", "fast-lip"])
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("name", [name for name in NETWORKS if name != "rectified input"])
 def test_the_radius_passes_and_a_slightly_larger_one_fails(

@@ -14,11 +14,17 @@ _HOMES = {
     "Certificate": "answers",
     "Certified": "training.recipe",
     "Distillation": "training.recipe",
+    "Estimate": "answers",
+    "LipschitzBound": "answers",
     "Network": "network",
+    "Property": "property",
     "RelucertError": "errors",
     "bounds": "api",
     "certify": "api",
     "certify_each": "api",
+    "estimate": "clever.estimate",
+    "estimate_each": "clever.estimate",
+    "lipschitz": "steepness",
     "live_network": "loading.torch_module",
     "load": "loading",
     "robust_loss": "training.losses",
@@ -29,15 +35,21 @@ __all__ = ["__version__", *_HOMES]
 
 if TYPE_CHECKING:
     from relucert.answers import Certificate as Certificate
+    from relucert.answers import Estimate as Estimate
+    from relucert.answers import LipschitzBound as LipschitzBound
     from relucert.api import bounds as bounds
     from relucert.api import certify as certify
     from relucert.api import certify_each as certify_each
     from relucert.ball import Ball as Ball
+    from relucert.clever.estimate import estimate as estimate
+    from relucert.clever.estimate import estimate_each as estimate_each
     from relucert.errors import RelucertError as RelucertError
     from relucert.loading import load as load
     from relucert.loading import save as save
     from relucert.loading.torch_module import live_network as live_network
     from relucert.network import Network as Network
+    from relucert.property import Property as Property
+    from relucert.steepness import lipschitz as lipschitz
     from relucert.training.losses import robust_loss as robust_loss
     from relucert.training.own import train as train
     from relucert.training.recipe import Adversarial as Adversarial

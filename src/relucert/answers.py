@@ -7,12 +7,22 @@ from dataclasses import dataclass, fields
 from enum import Enum
 from typing import Any
 
+from relucert.errors import InputError
+
 
 class Rounding(str, Enum):
     """How a radius was checked."""
 
     RIGOROUS = "rigorous"  # in float64 with every rounding error bounded
     FLOAT = "float"  # in plain floating point, rounding ignored: no proof
+
+
+def parse_rounding(arithmetic: str) -> Rounding:
+    try:
+        return Rounding(arithmetic)
+    except ValueError:
+        known = ", ".join(kind.value for kind in Rounding)
+        raise InputError(f"unknown arithmetic {arithmetic!r}; known are {known}") from None
 
 
 @dataclass(frozen=True)
@@ -42,6 +52,69 @@ class Certificate:
         """Plain values for JSON; absence is null, the norm a number or "inf"."""
         row: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
         row["arithmetic"] = self.arithmetic.value
+        row["norm"] = "inf" if math.isinf(self.norm) else self.norm
+        row["proven"] = self.proven
+        return row
+
+
+@dataclass(frozen=True)
+class LipschitzBound:
+    """Upper bounds of how steep the margins of `label` over each rival are within a ball, in the ball's norm.
+
+    Within the ball the margin over rivals[i] changes by at most values[i] times the norm of the way. It is about the
+    network in real arithmetic with its stored weights, and proven if `proven`.
+    """
+
+    label: int
+    rivals: tuple[int, ...]
+    values: tuple[float, ...]
+    radius: float
+    norm: float
+    method: str
+    arithmetic: Rounding
+
+    @property
+    def proven(self) -> bool:
+        return self.arithmetic is Rounding.RIGOROUS
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """CLEVER's guess of how far an image can move before `target` catches up with `label`: no bound of anything.
+
+    value: the least of `radius`, within which gradients were sampled, and the margin over the fitted `location`, the
+    end of a reverse Weibull distribution; None, with a reason, where no distribution could be fitted. statistic and
+    p_value (Kolmogorov and Smirnov) say how well it fits: below a few percent, poorly. Where every batch found the
+    same largest gradient the distribution is a point: scale 0, no shape, and a reason that says so.
+    sampled: the same with the largest gradient of all samples for the end, whether or not there is a fit.
+    """
+
+    image: int
+    label: int
+    target: int | None
+    norm: float
+    method: str
+    value: float | None
+    sampled: float | None
+    reason: str | None
+    seconds: float
+    radius: float
+    batches: int
+    samples: int
+    shape: float | None
+    location: float | None
+    scale: float | None
+    statistic: float | None
+    p_value: float | None
+
+    @property
+    def proven(self) -> bool:
+        """Never."""
+        return False
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for JSON; absence is null, the norm a number or "inf"."""
+        row: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
         row["norm"] = "inf" if math.isinf(self.norm) else self.norm
         row["proven"] = self.proven
         return row

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from relucert.answers import Certificate, Rounding
+from relucert.answers import Certificate, Rounding, parse_rounding
 from relucert.ball import Ball, Norm
 from relucert.bounding.backward import backward
 from relucert.bounding.forward import forward
@@ -21,7 +21,8 @@ from relucert.inputs import check_ball, check_images, check_labels, check_number
 from relucert.loading import load
 from relucert.memory import batch_size
 from relucert.network import Network
-from relucert.property import Property, parse_target, rivals
+from relucert.property import Property, parse_target
+from relucert.questions import Question, plan
 from relucert.radius import Found, Searcher
 from relucert.rigor import DOUBLE, RIGOROUS, check_subnormals
 
@@ -54,30 +55,33 @@ def certify_each(
     tolerance: float = 1e-4,
     memory: int = 2**30,
     seed: int = 0,
+    shells: int | None = None,
 ) -> Iterator[Certificate]:
     """Certificates one by one as they are found, in the images' order (with target "all": an image's rivals in turn).
 
     network: a Network, a torch.nn.Module, a file or a zoo name.
     images: one row an image, in the network's own input range; labels: the network's predictions by default.
     norm: "inf", "2", "1" or any number >= 1.
-    method: "fast-lin" or "interval".
+    method: "fast-lin", "interval", "fast-lip", "lipschitz-norm" or "op-norm".
     target: "runner-up", "least-likely", "random" (drawn with `seed`), a class index, "all" or "untargeted".
     arithmetic: "rigorous" (proven, rounding included) or "float" (rounding ignored: no proof).
     tolerance: how far, relatively, a radius may stay below the largest the method can prove.
     memory: how many bytes the bounds of one batch may take.
+    shells: for "fast-lip" and "lipschitz-norm" alone, how many parts the ball is split into (30; 1 is the plain form).
 
     Everything is checked at the call; the work is done as answers are asked for.
     """
     known = load(network)
     options = Options(
-        Norm.parse(norm), method, parse_target(target, known.classes), _rounding(arithmetic), tolerance, memory, seed
-    )
+        Norm.parse(norm), method, parse_target(target, known.classes), parse_rounding(arithmetic),
+        tolerance, memory, seed, shells,
+    )  # fmt: skip
     rows = check_images(images, known)
     with torch.inference_mode():
         scores = known.cast(torch.float64)(rows)
     if not bool(torch.isfinite(scores).all()):
         raise InputError("the network's scores overflow at these images")
-    questions = _plan(scores, check_labels(labels, scores), options)
+    questions = plan(scores, check_labels(labels, scores), options.target, seed)
     step = batch_size(known, max(len(question.rivals) for question in questions), options.memory)
     return _Certifier(known, options).run(rows, questions, step)
 
@@ -100,7 +104,7 @@ def bounds(
         raise InputError(f"unknown form {form!r}; known are {', '.join(FORMS)}")
     if ball.points.shape[1] != known.sizes[0]:
         raise InputError(f"the ball has {ball.points.shape[1]} coordinates, the network {known.sizes[0]}")
-    kind = ARITHMETICS[_rounding(arithmetic)]
+    kind = ARITHMETICS[parse_rounding(arithmetic)]
     if kind.rigorous:
         check_subnormals()
     with torch.inference_mode():
@@ -119,46 +123,13 @@ class Options:
     tolerance: float
     memory: int
     seed: int
+    shells: int | None = None
 
     def __post_init__(self) -> None:
-        find_method(self.method)
+        find_method(self.method, self.shells)
         check_number("tolerance", self.tolerance, 1e-9, 0.5)
         check_whole("memory budget", self.memory, 1, 2**63 - 1)
         check_whole("seed", self.seed, 0, 2**63 - 1)
-
-
-@dataclass(frozen=True, eq=False)
-class _Question:
-    """One answer to give: about an image, its label and some rivals, or the reason why there is none."""
-
-    image: int
-    label: int
-    rivals: list[int]
-    refusal: str | None
-
-
-def _rounding(arithmetic: str) -> Rounding:
-    try:
-        return Rounding(arithmetic)
-    except ValueError:
-        known = ", ".join(kind.value for kind in Rounding)
-        raise InputError(f"unknown arithmetic {arithmetic!r}; known are {known}") from None
-
-
-def _plan(scores: Tensor, labels: Tensor, options: Options) -> list[_Question]:
-    """Every answer to give, in order."""
-    questions = []
-    against = rivals(options.target, scores, labels, options.seed).tolist()
-    columns = zip(labels.tolist(), scores.argmax(1).tolist(), against, strict=True)
-    for image, (label, predicted, classes) in enumerate(columns):
-        groups = [[rival] for rival in classes] if options.target == "all" else [classes]
-        refusal = None
-        if predicted != label:
-            groups, refusal = groups[:1], f"misclassified: the network takes it for class {predicted}"
-        elif -1 in classes:
-            refusal = "the target is the image's own label"
-        questions += [_Question(image, label, group, refusal) for group in groups]
-    return questions
 
 
 class _Certifier:
@@ -166,15 +137,14 @@ class _Certifier:
 
     def __init__(self, network: Network, options: Options) -> None:
         self.network, self.options = network, options
-        self.searcher = Searcher(
-            network, options.norm, find_method(options.method), ARITHMETICS[options.arithmetic], options.tolerance
-        )
+        method = find_method(options.method, options.shells)
+        self.searcher = Searcher(network, options.norm, method, ARITHMETICS[options.arithmetic], options.tolerance)
 
-    def run(self, images: Tensor, questions: list[_Question], step: int) -> Iterator[Certificate]:
+    def run(self, images: Tensor, questions: list[Question], step: int) -> Iterator[Certificate]:
         for first in range(0, len(questions), step):
             yield from self._batch(images, questions[first : first + step])
 
-    def _batch(self, images: Tensor, questions: list[_Question]) -> list[Certificate]:
+    def _batch(self, images: Tensor, questions: list[Question]) -> list[Certificate]:
         started = time.perf_counter()
         asked = [question for question in questions if question.refusal is None]
         ends, failure = self._search(images, asked)
@@ -187,7 +157,7 @@ class _Certifier:
                 answers.append(self._answer(question, ends.get(next(numbers)), failure, seconds))
         return answers
 
-    def _search(self, images: Tensor, asked: list[_Question]) -> tuple[dict[int, Found], str | None]:
+    def _search(self, images: Tensor, asked: list[Question]) -> tuple[dict[int, Found], str | None]:
         """How each search ended, by its position; where the arithmetic broke down, the reason."""
         if not asked:
             return {}, None
@@ -204,7 +174,7 @@ class _Certifier:
             return ends, f"not certified: {type(error).__name__}: {str(error).splitlines()[0]}"
         return ends, None
 
-    def _answer(self, question: _Question, found: Found | None, failure: str | None, seconds: float) -> Certificate:
+    def _answer(self, question: Question, found: Found | None, failure: str | None, seconds: float) -> Certificate:
         radius, target, reason = None, None, failure
         if found is not None:
             radius, reason = found.radius, None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from relucert.rigor import Arithmetic, absolute_sum, slices
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
+Amount = TypeVar("Amount", float, Tensor)
 SQUARED_TINY = 2.0**-500  # above the root of a million squares that underflow
 
 
@@ -56,6 +57,10 @@ class Norm:
         """The dual norm of linear forms along `dim`, as computed: the most each gains over the unit ball."""
         return _length(forms, self.dual, dim)
 
+    def dual_bound(self, forms: Tensor, dim: int, arithmetic: Arithmetic) -> Tensor:
+        """An upper bound of the same, rounding included."""
+        return self.above_length(self.dual_length(forms, dim), forms.shape[dim], arithmetic)
+
     def above_length(self, length: Tensor, size: int, arithmetic: Arithmetic) -> Tensor:
         """An upper bound of a dual norm that was computed over so many coordinates."""
         if math.isinf(self.dual):
@@ -65,17 +70,54 @@ class Norm:
         length = arithmetic.above(length, size + powers)
         return length + SQUARED_TINY if arithmetic.rigorous else length
 
+    @property
+    def between_ends(self) -> bool:
+        """Whether p is neither 1 nor infinite: at the ends a matrix has its induced norm in closed form."""
+        return 1 < self.p < math.inf
+
+    def between(self, one: Amount, two: Amount, infinite: Amount) -> Amount:
+        """A positive number for this p from those for 1, 2 and infinity: its logarithm goes linearly with 1/p."""
+        end, share = (one, 2 / self.p - 1) if self.p < 2 else (infinite, 1 - 2 / self.p)
+        return end if share == 1 else two if share == 0 else end**share * two ** (1 - share)
+
+    def induced(self, one: Tensor, two: Tensor, infinite: Tensor, arithmetic: Arithmetic) -> Tensor:
+        """An upper bound of a matrix's induced p-norm from those of its 1-, 2- and infinity-norms.
+
+        Between them by the theorem of Riesz and Thorin: the logarithm of the norm is convex in 1/p.
+        """
+        return arithmetic.above(self.between(one, two, infinite), 4096)  # the powers, and the share's own rounding
+
     def sample(self, centre: Tensor, radius: float, count: int, generator: torch.Generator) -> Tensor:
         """Points spread evenly in the ball around one centre: (count, size)."""
-        shape = (count, centre.numel())
+        return centre.flatten().double() + radius * self.offsets(count, centre.numel(), generator, torch.float64)
+
+    def offsets(self, count: int, size: int, generator: torch.Generator, dtype: torch.dtype) -> Tensor:
+        """Points spread evenly in the unit ball: (count, size).
+
+        Draws of a generalised normal distribution, shortened by an exponential one; for p = 1 and 2 the quick ways.
+        """
+        shape = (count, size)
         if math.isinf(self.p):
-            offsets = torch.rand(shape, generator=generator, dtype=torch.float64) * 2 - 1
-        else:  # exponents of a generalised normal distribution, shortened by an exponential one
-            powers = torch._standard_gamma(torch.full(shape, 1 / self.p, dtype=torch.float64), generator=generator)
-            signs = torch.randint(0, 2, shape, generator=generator) * 2 - 1
-            last = torch.empty(count, 1, dtype=torch.float64).exponential_(generator=generator)
-            offsets = signs * (powers / (powers.sum(1, keepdim=True) + last)) ** (1 / self.p)
-        return centre.flatten().double() + radius * offsets
+            return torch.rand(shape, generator=generator, dtype=dtype) * 2 - 1
+        last = torch.empty(count, 1, dtype=dtype).exponential_(generator=generator)
+        if self.p == 2:
+            drawn = torch.randn(shape, generator=generator, dtype=dtype)
+            return drawn / (drawn.square().sum(1, keepdim=True) + 2 * last).sqrt()
+        if self.p == 1:  # one number for both the sign and the exponential
+            signs = torch.rand(shape, generator=generator, dtype=dtype) * 2 - 1
+            powers = -torch.log1p(-signs.abs().clamp(max=1 - torch.finfo(dtype).eps))
+            return powers.copysign(signs) / (powers.sum(1, keepdim=True) + last)
+        powers = torch._standard_gamma(torch.full(shape, 1 / self.p, dtype=dtype), generator=generator)
+        signs = torch.randint(0, 2, shape, generator=generator) * 2 - 1
+        return signs * (powers / (powers.sum(1, keepdim=True) + last)) ** (1 / self.p)
+
+    def scattered(self, count: int, size: int, generator: torch.Generator, dtype: torch.dtype) -> Tensor:
+        """Points of the unit ball at distances spread evenly from 0 to 1, for p = inf spread evenly in the cube.
+
+        In high dimension the points that `offsets` spreads evenly nearly all lie at the surface.
+        """
+        even = self.offsets(count, size, generator, dtype)
+        return even if math.isinf(self.p) else even * torch.rand(count, 1, generator=generator, dtype=dtype)
 
     def __str__(self) -> str:
         return f"{self.p:g}"

@@ -11,7 +11,7 @@ CROWD = 512  # questions beyond which a larger batch no longer saves overhead
 
 def batch_size(network: Network, rows: int, budget: int) -> int:
     """The most questions of `rows` margins each that fit the budget, or that are worth putting in one batch."""
-    blocks, forms = _block_bytes(network), 32 * rows * max(network.sizes)
+    blocks, forms = coefficient_bytes(network), 32 * rows * max(network.sizes)
     need = blocks + forms
     if need > budget:
         raise BudgetError(
@@ -20,7 +20,7 @@ def batch_size(network: Network, rows: int, budget: int) -> int:
     return max(1, min(budget // need, COSY // max(1, blocks), CROWD))
 
 
-def _block_bytes(network: Network) -> int:
+def coefficient_bytes(network: Network) -> int:
     """An estimate of what the forward driver's coefficients take for one question in float64, all undecided."""
     symbols = [0]  # coefficients per neuron, at each value, that differ from image to image
     largest = 0

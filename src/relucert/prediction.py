@@ -25,6 +25,7 @@ class Knots:
 
     Of each neuron's bounds the logarithm of their distance from the value at the centre is kept, in `distances` as
     (batch, knots, 2 * size): it is close to linear in the logarithm of the radius, in `logs` (batch, knots).
+    A method may bound every neuron several times, side by side in one row: in smaller balls within the ball.
     """
 
     centre: dict[int, Tensor]
@@ -35,7 +36,7 @@ class Knots:
     def add(self, radii: Tensor, bounds: Bounds) -> Knots:
         distances = {}
         for value, (lower, upper) in bounds.items():
-            centre = self.centre[value]
+            centre = _repeated(self.centre[value], lower.shape[1])
             sides = torch.cat([centre - lower.to(centre.dtype), upper.to(centre.dtype) - centre], 1)
             newest = sides.clamp(min=TINIEST).log()[:, None]
             older = self.distances.get(value)
@@ -57,7 +58,7 @@ class Knots:
         weights, alone = self._weights(steps)
         hidden = {}
         for value, logs in self.distances.items():
-            centre = self.centre[value][:, None]
+            centre = _repeated(self.centre[value], logs.shape[2] // 2)[:, None]
             kind = centre.dtype
             guess = torch.bmm(weights.to(kind), logs) + (self.growth[value] * alone * steps[:, :, -1:]).to(kind)
             known, step = logs[:, None], steps[..., None].to(kind)  # bounds widen with the ball, and not too fast
@@ -81,6 +82,10 @@ class Knots:
         paired = counts[:, :, None] & counts[:, None] & ~torch.eye(count, dtype=torch.bool)
         factors = torch.where(paired[:, None], steps[:, :, None] / apart[:, None], 1.0)
         return factors.prod(3) * counts[:, None], (counts.sum(1) == 1)[:, None, None]
+
+
+def _repeated(centre: Tensor, width: int) -> Tensor:
+    return centre.repeat(1, width // centre.shape[1])
 
 
 class Curve(NamedTuple):

@@ -24,6 +24,9 @@ from relucert.property import Property
 from relucert.rigor import DOUBLE, FLOAT, Arithmetic, check_subnormals
 
 MAX_ROUNDS = 60
+PATIENCE = 12  # rounds after which every evaluation proves, as margins may jump where predictions look for a root
+TRUST = 20  # rounds after which predictions are no longer asked: halving the bracket always ends
+STRIDE_GROWTH = 4.0
 LIMIT = 1e12  # no radius above is looked for, nor one below its inverse
 SECTIONINGS = 3  # at the most, to bring out a predicted root
 SHARPNESS = 0.05  # of the bracket around it: more is wasted on a guess
@@ -129,6 +132,7 @@ class _State:
     heights: Tensor  # every margin at the centre, (open, rows)
     steepness: Tensor  # every margin's slope there, (open, rows)
     focus: Tensor  # the rows that predictions look at, (open, a few): those that look like reaching zero first
+    stride: Tensor  # in tolerances, from the best radius to the next where predictions lead nowhere
     rounds: int = 0
 
     @classmethod
@@ -149,7 +153,7 @@ class _State:
         return cls(
             searcher, questions, knots, torch.arange(count), first * searcher.first_share, zeros > 0,
             first, slopes.gather(1, weakest[:, None]).squeeze(1), drift, zeros, zeros + torch.inf, none, none,
-            margins.amin(1), margins, slopes, _least(reached),
+            margins.amin(1), margins, slopes, _least(reached), zeros + 1,
         )  # fmt: skip
 
     def evaluate(self) -> None:
@@ -212,12 +216,21 @@ class _State:
         if not searcher.exact_prediction:
             self.drift = ((self.root - previous) / self.root).abs()
         doubt = (4 * self.drift.square()).clamp(min=max(searcher.noise, searcher.tolerance / 3))
-        self.proving = doubt <= searcher.tolerance / 2
+        self.proving = (doubt <= searcher.tolerance / 2) | (self.rounds >= PATIENCE)
         aim = self.root * (1 - torch.where(self.proving, doubt * 2.0 ** self.failures.clamp(max=30), 0).clamp(max=0.5))
-        inside = (aim > self.best) & (aim < self.ceiling)
-        middle = torch.where(self.ceiling.isinf(), 2 * self.radii, (self.best + self.ceiling) / 2)
-        self.radii = torch.where(inside, aim, middle).clamp(max=2 * LIMIT)
+        inside = (aim > self.best) & (aim < self.ceiling) & (self.rounds < TRUST)
+        self.radii = torch.where(inside, aim, self._fallback()).clamp(max=2 * LIMIT)
+        self.stride = torch.where(inside, 1.0, STRIDE_GROWTH * self.stride)
         self.proving |= ~inside | (self.radii > LIMIT)
+
+    def _fallback(self) -> Tensor:
+        """Where to look when predictions lead nowhere, as before a jump: just above the best radius, then ever farther.
+
+        One step of the tolerance that fails ends the search. The middle of the bracket is never passed.
+        """
+        middle = torch.where(self.ceiling.isinf(), 2 * self.radii, (self.best + self.ceiling) / 2)
+        near = self.best * (1 + self.searcher.tolerance * self.stride)
+        return torch.where(self.best > 0, torch.where(self.ceiling.isinf(), near, torch.minimum(near, middle)), middle)
 
     def _predict_root(self) -> None:
         """The root of the predicted least margin and the slope there, by sectioning ever more closely."""

@@ -39,6 +39,21 @@ def test_defaults_are_those_of_the_library() -> None:
     }
 
 
+def test_shells_reach_the_method(command: Command, tmp_path: Path) -> None:
+    images = data.bundled().first(3)
+    for given, shells in (((), 30), (("--shells", "2"), 2)):
+        rows = _run(command, tmp_path / "run.json", "--images", "3", "--method", "fast-lip", *given)
+        found = relucert.certify("mnist-2x20", images.images, images.labels, method="fast-lip", shells=shells)
+        assert [row["radius"] for row in rows] == [certificate.radius for certificate in found]
+    for arguments, message in (
+        (("--method", "fast-lip", "--shells", "0"), "whole number >= 1"),
+        (("--shells", "3"), "'fast-lin' has no shells"),
+    ):
+        outcome = command("certify", "--images", "1", *arguments)
+        assert outcome.code == 2
+        assert message in outcome.err
+
+
 @pytest.mark.parametrize("norm", ["inf", "2", "1", "1.5"])
 def test_the_command_equals_the_library(command: Command, tmp_path: Path, norm: str) -> None:
     rows = _run(command, tmp_path / "run.json", "--images", "5", "--norm", norm)

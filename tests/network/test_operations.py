@@ -74,6 +74,14 @@ def test_magnitude_is_at_least_the_absolute_map(case: tuple[Affine, tuple[Shape,
         assert max((row != 0).sum(0).max(), (row != 0).sum(1).max()) <= max(1, operation.terms)
 
 
+def test_absolute_is_the_map_of_absolute_coefficients(case: tuple[Affine, tuple[Shape, ...]]) -> None:
+    operation, shapes = case
+    for whole, part in zip(matrix(operation.absolute, shapes), matrix(operation, shapes), strict=True):
+        assert torch.equal(whole, part.abs())
+    if operation.matrix is not None:
+        assert torch.equal(operation.matrix, matrix(operation, shapes)[0])
+
+
 @pytest.mark.parametrize("indices", [None, [0, 2, 5]])
 @pytest.mark.parametrize("scaled", [False, True])
 def test_units_spread_like_written_out_forms(

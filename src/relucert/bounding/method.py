@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
 from torch import Tensor
@@ -10,6 +12,9 @@ from torch import Tensor
 from relucert.ball import Ball
 from relucert.bounding.backward import minimise
 from relucert.bounding.forward import Bounds, forward
+from relucert.bounding.lipschitz import LipschitzMethod, fast_lip
+from relucert.bounding.lipschitz_norm import LipschitzNorm
+from relucert.bounding.operator_norm import OperatorNorm
 from relucert.bounding.relaxers import RELAXERS, Relaxer
 from relucert.errors import InputError
 from relucert.network import Network
@@ -47,10 +52,21 @@ class LinearMethod:
         return minimise(network, ball, rows, network.output, hidden, self.relaxer, arithmetic)
 
 
-_METHODS: dict[str, Method] = {name: LinearMethod(name, relaxer) for name, relaxer in RELAXERS.items()}
+METHODS: dict[str, Callable[[], Method]] = {
+    **{name: partial(LinearMethod, name, relaxer) for name, relaxer in RELAXERS.items()},
+    "fast-lip": lambda: LipschitzMethod("fast-lip", fast_lip),
+    "lipschitz-norm": lambda: LipschitzMethod("lipschitz-norm", LipschitzNorm()),
+    "op-norm": lambda: LipschitzMethod("op-norm", OperatorNorm(), shells=1, local=False),
+}
 
 
-def find_method(name: str) -> Method:
-    if name not in list(_METHODS):
-        raise InputError(f"unknown method {name!r}; known are {', '.join(_METHODS)}")
-    return _METHODS[name]
+def find_method(name: str, shells: int | None = None) -> Method:
+    """A method of its own for every call: what it remembers of a network is never shared."""
+    if name not in list(METHODS):
+        raise InputError(f"unknown method {name!r}; known are {', '.join(METHODS)}")
+    method = METHODS[name]()
+    if shells is None:
+        return method
+    if not isinstance(method, LipschitzMethod) or not method.local:
+        raise InputError(f"the method {name!r} has no shells; leave them out")
+    return replace(method, shells=shells)

@@ -27,7 +27,7 @@ DESCRIPTION = (
     "Without arguments: the bundled network on the bundled images."
 )
 NETWORK = "mnist-2x20"
-LIBRARY_OPTIONS = ("norm", "method", "target", "arithmetic", "tolerance", "memory", "seed")
+LIBRARY_OPTIONS = ("norm", "method", "target", "arithmetic", "tolerance", "memory", "seed", "shells")
 INTERRUPTED = 130
 PREDICTED_AT_ONCE = 1000
 
@@ -80,7 +80,17 @@ def run(arguments: argparse.Namespace) -> int:
 def _add_question(group: argparse._ArgumentGroup) -> None:
     image_options.add_arguments(group)
     group.add_argument("--norm", default="inf", metavar="P", help="inf, 2, 1 or any number >= 1 (default: %(default)s)")
-    group.add_argument("--method", default="fast-lin", help="fast-lin or interval (default: %(default)s)")
+    group.add_argument(
+        "--method",
+        default="fast-lin",
+        help="fast-lin, interval, fast-lip, lipschitz-norm or op-norm (default: %(default)s)",
+    )
+    group.add_argument(
+        "--shells",
+        type=options.count,
+        metavar="N",
+        help="for fast-lip and lipschitz-norm: how many parts the ball is split into (default: 30)",
+    )
     group.add_argument(
         "--target",
         default="untargeted",

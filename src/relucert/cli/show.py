@@ -20,7 +20,7 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from relucert.answers import Certificate
+from relucert.answers import Certificate, Estimate
 from relucert.report.summary import Summary, rounded_down
 
 PLAIN_WIDTH = 1000  # where no terminal says how wide a line may be
@@ -76,15 +76,31 @@ class Screen:
         """A row a certificate: image, label, rival, radius, and a remark, such as why a radius is missing."""
         if self._quiet:
             return
-        remarks = any(certificate.reason for certificate in certificates)
+        title = "certified radius" if proven else "radius (rounding ignored)"
+        self._rows(title, [(*_cells(certificate), certificate.reason or "") for certificate in certificates])
+
+    def estimates(self, estimates: Sequence[Estimate]) -> None:
+        """A row an estimate: image, label, rival, value, and a remark."""
+        if self._quiet:
+            return
+        rows = []
+        for own in estimates:
+            value = "-" if own.value is None else f"{own.value:.4g}"
+            rival = "-" if own.target is None else str(own.target)
+            rows.append((str(own.image), str(own.label), rival, value, own.reason or ""))
+        self._rows("estimate (not certified)", rows)
+
+    def _rows(self, answer: str, rows: Sequence[tuple[str, str, str, str, str]]) -> None:
+        """A table of image, label, rival, answer and, if there are any, remarks."""
+        remarks = any(row[-1] for row in rows)
         table = Table(box=box.SIMPLE_HEAD if self._out.is_terminal else None, pad_edge=False, header_style="bold")
         for title in ("image", "label", "rival"):
             table.add_column(title, justify="right", no_wrap=True)
-        table.add_column("certified radius" if proven else "radius (rounding ignored)", justify="left", no_wrap=True)
+        table.add_column(answer, justify="left", no_wrap=True)
         if remarks:
             table.add_column("remark", overflow="fold")
-        for certificate in certificates:
-            table.add_row(*_cells(certificate), *([certificate.reason or ""] if remarks else []))
+        for row in rows:
+            table.add_row(*(row if remarks else row[:-1]))
         with self._out.capture() as captured:
             self._out.print(table)
         for line in captured.get().rstrip().splitlines():

@@ -42,6 +42,10 @@ class Linear(Affine):
     def transpose(self, coefficients: Tensor) -> tuple[Tensor, ...]:
         return (coefficients @ self.weight,)
 
+    @property
+    def matrix(self) -> Tensor:
+        return self.weight
+
     @cached_property
     def _row_lengths(self) -> Tensor:
         return self.weight.square().sum(1).sqrt() + 2.0**-500

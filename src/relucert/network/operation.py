@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from math import prod
 from typing import Any, ClassVar, TypeVar
 
@@ -112,6 +113,19 @@ class Affine(Operation):
     @abstractmethod
     def terms(self) -> int:
         """The most products that `linear` or `transpose` sum for one number."""
+
+    @property
+    def matrix(self) -> Tensor | None:
+        """The linear map as a matrix (outputs, inputs) where it is stored as one."""
+        return None
+
+    @cached_property
+    def absolute(self) -> Self:
+        """The operation whose linear map has the absolute value of every coefficient, exactly.
+
+        That of the absolute stored numbers, unless an operation says otherwise.
+        """
+        return replace(self, **{name: tensor.abs() for name, tensor in self.tensors().items()})  # type: ignore[type-var]
 
     def apply(self, *inputs: Tensor) -> Tensor:
         value = self.linear(*inputs)

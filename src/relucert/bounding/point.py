@@ -1,0 +1,47 @@
+"""Margins at a ball's centre, from below: the plain evaluation of the network, and what rounding may have moved."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from relucert.network import Affine, Network
+from relucert.rigor import Arithmetic
+
+
+def margins_at(network: Network, points: Tensor, arithmetic: Arithmetic) -> tuple[Tensor, Tensor]:
+    """The class scores at points (batch, size) and how far each may be from the true one: (batch, classes) each."""
+    values = [points.unflatten(-1, network.input_shape)]
+    errors = [torch.zeros_like(values[0])]
+    for node in network.nodes:
+        operands, before = ([kept[source] for source in node.inputs] for kept in (values, errors))
+        values.append(node.operation.apply(*operands))
+        if not isinstance(node.operation, Affine):
+            errors.append(before[0])  # a ReLU never moves two numbers apart
+        elif arithmetic.rigorous:
+            errors.append(_error(node.operation, operands, before, arithmetic))
+        else:
+            errors.append(torch.zeros_like(values[-1]))
+    return values[-1], errors[-1]
+
+
+def _error(operation: Affine, values: list[Tensor], errors: list[Tensor], arithmetic: Arithmetic) -> Tensor:
+    gamma = arithmetic.gamma(operation.terms + 2)
+    sources = [error + gamma * (value.abs() + error) for value, error in zip(values, errors, strict=True)]
+    total = operation.magnitude(*sources)
+    if operation.constant is not None:
+        total = total + gamma * operation.constant.abs()
+    return arithmetic.above(total, 2 * operation.terms + 12)
+
+
+def lower_margins(network: Network, points: Tensor, which: Tensor | None, rows: Tensor, kind: Arithmetic) -> Tensor:
+    """Lower bounds of forms on the scores, rows (batch, forms, classes), at each member's point: (batch, forms)."""
+    scores, errors = margins_at(network, points, kind)
+    if which is not None:
+        scores, errors = scores[which], errors[which]
+    found = (rows @ scores[..., None]).squeeze(-1)
+    if not kind.rigorous:
+        return found
+    doubt = errors + kind.gamma(rows.shape[-1] + 2) * (scores.abs() + errors)
+    slack = kind.above((rows.abs() @ doubt[..., None]).squeeze(-1), rows.shape[-1] + 4)
+    return kind.floor(found - slack)

@@ -1,0 +1,44 @@
+"""Gradients of margins at sampled points: one evaluation of the network, then all rivals' forms back through it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from relucert.ball import Norm
+from relucert.network import Affine, Network
+
+FORM_BYTES = 2**25  # what the forms of some samples may take at once
+
+
+def gradients(network: Network, points: Tensor, rows: Tensor) -> Tensor:
+    """Of forms on the output, rows (forms, classes), at points (count, size): (count, forms, size)."""
+    values = [points.unflatten(-1, network.input_shape)]
+    for node in network.nodes:
+        values.append(node.operation.apply(*(values[source] for source in node.inputs)))
+    pending = {network.output: rows.expand(len(points), *rows.shape)}
+    for value in range(network.output, 0, -1):
+        if value not in pending:
+            continue
+        node, form = network.nodes[value - 1], pending.pop(value)
+        if isinstance(node.operation, Affine):
+            parts = [part.flatten(2) for part in node.operation.transpose(form.unflatten(-1, network.shapes[value]))]
+        else:
+            parts = [form * (values[value] > 0).flatten(1)[:, None]]
+        for source, part in zip(node.inputs, parts, strict=True):
+            pending[source] = pending[source] + part if source in pending else part
+    return pending[0]
+
+
+def largest_gradients(
+    network: Network, draw: Callable[[int], Tensor], rows: Tensor, norm: Norm, samples: int
+) -> Tensor:
+    """The largest dual norm of every form's gradient over so many drawn points: (forms,)."""
+    step = max(1, FORM_BYTES // (rows.element_size() * len(rows) * max(network.sizes)))
+    largest = torch.zeros(len(rows), dtype=rows.dtype)
+    for first in range(0, samples, step):
+        found = gradients(network, draw(min(step, samples - first)), rows)
+        largest = torch.maximum(largest, norm.dual_length(found, -1).amax(0))
+    return largest

@@ -1,0 +1,49 @@
+"""Adversarial points for tests: crude, deterministic, and enough to expose a radius that is too large."""
+
+import torch
+from torch import Tensor
+
+from relucert.ball import Norm
+from relucert.network import Network
+
+STEPS = 25
+
+
+def nearest_distance(network: Network, centre: Tensor, label: int, norm: Norm, seed: int = 0) -> float:
+    """The least distance from a centre, (size,), at which another class is found: random starts, gradient steps
+    towards every rival, then bisection on the way back to the centre. Infinite where none is found."""
+    double = network.cast(torch.float64)
+    generator = torch.Generator().manual_seed(seed)
+    best = float("inf")
+    for scale in (0.3, 1.0, 3.0):
+        starts = norm.sample(centre, scale, 64, generator)
+        for rival in range(network.classes):
+            if rival != label:
+                best = min(best, _descend(double, centre, starts, (label, rival), norm))
+    return best
+
+
+def _descend(network: Network, centre: Tensor, points: Tensor, pair: tuple[int, int], norm: Norm) -> float:
+    label, rival = pair
+    found = []
+    for step in range(STEPS):
+        leaf = points.clone().requires_grad_()
+        scores = network(leaf)
+        (scores[:, label] - scores[:, rival]).sum().backward()
+        assert leaf.grad is not None
+        found.append(points[scores.argmax(1) != label])
+        length = leaf.grad.norm(dim=1, keepdim=True).clamp(min=1e-12)
+        points = points - 0.2 / (1 + step) * leaf.grad / length
+        points = centre + 0.98 * (points - centre)
+    wrong = torch.cat(found)
+    return float(_pulled_back(network, centre, wrong, label, norm).min()) if len(wrong) else float("inf")
+
+
+def _pulled_back(network: Network, centre: Tensor, points: Tensor, label: int, norm: Norm) -> Tensor:
+    """How near the centre each point's direction still finds another class."""
+    near, far = torch.zeros(len(points), 1, dtype=torch.float64), torch.ones(len(points), 1, dtype=torch.float64)
+    for _ in range(30):
+        middle = (near + far) / 2
+        wrong = (network(centre + middle * (points - centre)).argmax(1) != label)[:, None]
+        near, far = torch.where(wrong, near, middle), torch.where(wrong, middle, far)
+    return norm.distance(centre + far * (points - centre), centre)

@@ -1,0 +1,165 @@
+"""CLEVER: its gradients, its conclusion, and that it can't be mistaken for a certificate."""
+
+import dataclasses
+import json
+import math
+from typing import Any
+
+import pytest
+import torch
+
+import relucert
+from relucert.ball import Norm
+from relucert.clever.gradients import gradients, largest_gradients
+from relucert.errors import InputError
+from relucert.network import Network
+from tests.nets import NETWORKS, NORMS, centres, mlp
+
+NETWORK = mlp(6, 12, 10, 4, seed=9)
+IMAGES = centres(NETWORK, 4, seed=1)
+FEW: dict[str, Any] = {"radius": 2.0, "batches": 30, "samples": 40}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_gradients_are_those_of_autograd(name: str) -> None:
+    network = NETWORKS[name]().cast(torch.float64)
+    points = centres(network, 20)
+    rows = torch.randn(3, network.classes, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    for number, row in enumerate(rows):
+        leaf = points.clone().requires_grad_()
+        (network(leaf) @ row).sum().backward()
+        torch.testing.assert_close(gradients(network, points, rows)[:, number], leaf.grad)
+
+
+def test_samples_in_parts_are_samples_in_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    network, rows = NETWORK.cast(torch.float64), torch.eye(4).double()
+    stream = iter(centres(NETWORK, 50).repeat(2, 1))
+    whole = largest_gradients(network, lambda n: torch.stack([next(stream) for _ in range(n)]), rows, Norm(2), 50)
+    monkeypatch.setattr("relucert.clever.gradients.FORM_BYTES", 3000)
+    parts = largest_gradients(network, lambda n: torch.stack([next(stream) for _ in range(n)]), rows, Norm(2), 50)
+    torch.testing.assert_close(parts, whole)
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_a_value_is_the_margin_over_the_fitted_end(norm: float) -> None:
+    scores = NETWORK.cast(torch.float64)(IMAGES)
+    for answer in relucert.estimate(NETWORK, IMAGES, norm=norm, target="runner-up", **FEW):
+        assert (answer.method, answer.norm, answer.radius) == ("clever", norm, 2.0)
+        assert answer.target is not None
+        if answer.value is None:
+            assert "no fit" in str(answer.reason)
+            continue
+        assert answer.location is not None
+        margin = float(scores[answer.image, answer.label] - scores[answer.image, answer.target])
+        assert answer.value == pytest.approx(min(margin / answer.location, 2.0))
+        assert answer.sampled is not None
+        assert answer.value <= answer.sampled * (1 + 1e-6)
+        proven = relucert.lipschitz(
+            NETWORK,
+            relucert.Ball.around(IMAGES[answer.image][None], 2.0, norm),
+            relucert.Property(torch.tensor([answer.label]), torch.tensor([[answer.target]])),
+        )
+        assert 0 < answer.location < 2 * proven[0].values[0]
+
+
+def test_untargeted_is_the_least_over_all_rivals_from_the_same_samples() -> None:
+    each = relucert.estimate(NETWORK, IMAGES, target="all", **FEW)
+    assert [answer.image for answer in each] == [image for image in range(4) for _ in range(3)]
+    for answer in relucert.estimate(NETWORK, IMAGES, **FEW):
+        own = {other.target: other.value for other in each if other.image == answer.image}
+        if None in own.values():
+            assert answer.value is None
+            assert "no fit against class" in str(answer.reason)
+        else:
+            assert (answer.target, answer.value) == min(own.items(), key=lambda pair: pair[1] or 0)
+
+
+def test_a_seed_gives_the_same_estimate_whatever_else_is_asked() -> None:
+    def values(images: torch.Tensor, seed: int) -> list[float | None]:
+        return [answer.value for answer in relucert.estimate(NETWORK, images, seed=seed, target="runner-up", **FEW)]
+
+    assert values(IMAGES, 3) == values(IMAGES, 3)
+    assert values(IMAGES, 3)[:2] == pytest.approx(values(IMAGES[:2], 3))
+    assert values(IMAGES, 3) != values(IMAGES, 4)
+
+
+def test_a_failed_fit_is_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("relucert.clever.weibull.IMPLAUSIBLE", 2.0)
+    for answer in relucert.estimate(NETWORK, IMAGES, **FEW):
+        assert answer.value is answer.location is answer.p_value is None
+        assert answer.sampled is not None
+        assert "no fit against class" in str(answer.reason)
+    (answer,) = relucert.estimate(NETWORK, IMAGES[:1], target="runner-up", batches=5, samples=5)
+    assert answer.value is None
+    assert "5 batches are too few" in str(answer.reason)
+
+
+def test_one_gradient_everywhere_is_its_own_end() -> None:
+    network = mlp(6, 4)
+    (answer,) = relucert.estimate(network, IMAGES[:1], norm=2, **FEW)
+    (exact,) = relucert.certify(network, IMAGES[:1], norm=2)
+    assert answer.value == pytest.approx(exact.radius, rel=1e-3)
+    assert (answer.shape, answer.scale) == (None, 0.0)
+    assert "same largest gradient" in str(answer.reason)
+
+
+def test_a_misclassified_image_has_no_estimate() -> None:
+    labels = (NETWORK.cast(torch.float64)(IMAGES).argmax(1) + 1) % 4
+    for answer in relucert.estimate(NETWORK, IMAGES, labels, **FEW):
+        assert answer.value is None
+        assert "misclassified" in str(answer.reason)
+
+
+def test_samples_stay_in_the_box(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[torch.Tensor] = []
+
+    def spy(network: Network, points: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        seen.append(points)
+        return gradients(network, points, rows)
+
+    monkeypatch.setattr("relucert.clever.gradients.gradients", spy)
+    relucert.estimate(NETWORK, IMAGES[:1].clamp(-0.5, 0.5), box=(-0.5, 0.5), **FEW)
+    assert float(torch.cat(seen).abs().max()) == 0.5
+
+
+def test_an_estimate_never_poses_as_a_certificate() -> None:
+    (answer,) = relucert.estimate(NETWORK, IMAGES[:1], **FEW)
+    assert answer.proven is False
+    assert not isinstance(answer, relucert.Certificate)
+    row = json.loads(json.dumps(answer.to_json(), allow_nan=False))
+    assert (row["proven"], row["method"], row["norm"]) == (False, "clever", "inf")
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        answer.value = 1.0  # type: ignore[misc]
+
+
+def test_progress_counts_batches() -> None:
+    seen: list[tuple[int, int]] = []
+    relucert.estimate(NETWORK, IMAGES[:2], progress=lambda done, total: seen.append((done, total)), **FEW)
+    assert seen == [(number, 60) for number in range(1, 61)]
+
+
+@pytest.mark.parametrize(("norm", "radius"), [("1", 30), ("2", 3), ("inf", 0.1), (4 / 3, 90**0.5), (4, 0.3**0.5)])
+def test_the_default_ball_is_the_originals(norm: str | float, radius: float) -> None:
+    (answer,) = relucert.estimate(NETWORK, IMAGES[:1], norm=norm, batches=10, samples=4)
+    assert answer.radius == pytest.approx(radius)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"radius": 0.0}, "finite radius > 0"),
+        ({"radius": math.inf}, "finite radius > 0"),
+        ({"radius": math.nan}, "finite radius > 0"),
+        ({"samples": 0}, "samples must be"),
+        ({"batches": 0}, "batches must be"),
+        ({"batches": 2.5}, "whole number"),
+        ({"box": (1.0, 0.0)}, "a box"),
+        ({"norm": 0.5}, "p >= 1"),
+        ({"target": "worst"}, "unknown target"),
+        ({"images": IMAGES[:0]}, "empty"),
+        ({"labels": [9] * 4}, "label 9"),
+    ],
+)
+def test_bad_input_is_refused(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        relucert.estimate(NETWORK, **{"images": IMAGES, **FEW, **change})

@@ -1,0 +1,65 @@
+"""`relucert estimate`: the library's answers, and not a word of certification."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from pathlib import Path
+
+import pytest
+
+import relucert
+from relucert import data
+from relucert.cli import estimate
+from relucert.cli.main import build_parser
+from tests.cli.conftest import Command, single_line
+
+FEW = ("--images", "2", "--batches", "12", "--samples", "20")
+
+
+def test_defaults_are_those_of_the_library() -> None:
+    given = vars(build_parser().parse_args(["estimate"]))
+    expected = inspect.signature(relucert.estimate_each).parameters
+    assert {name: given[name] for name in estimate.LIBRARY_OPTIONS} == {
+        name: parameter.default
+        for name, parameter in expected.items()
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY and name != "progress"
+    }
+
+
+def test_the_command_equals_the_library(command: Command, tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    question = ("--norm", "2", "--target", "runner-up", "--box", "-0.5", "0.5", "--radius", "3", "--seed", "4")
+    outcome = command("estimate", *FEW, *question, "--json", str(path))
+    assert (outcome.code, outcome.err) == (0, "")
+    record = json.loads(path.read_text())
+    assert record["complete"]
+    images = data.bundled().first(2)
+    found = relucert.estimate(
+        "mnist-2x20", images.images, images.labels, norm="2", target="runner-up", box=(-0.5, 0.5), radius=3.0,
+        seed=4, batches=12, samples=20,
+    )  # fmt: skip
+    assert [row["value"] for row in record["results"]] == pytest.approx([answer.value for answer in found])
+    assert not any(row["proven"] for row in record["results"])
+
+
+def test_nothing_is_called_certified(command: Command) -> None:
+    outcome = command("estimate", *FEW)
+    assert outcome.code == 0
+    assert "estimate (not certified)" in outcome.out
+    assert "certified" not in outcome.out.replace("not certified", "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--samples", "0"), "whole number >= 1"),
+        (("--radius", "0"), "finite radius > 0"),
+        (("--radius", "inf"), "finite radius > 0"),
+        (("--box", "1", "0"), "a box"),
+        (("--norm", "0.5"), "p >= 1"),
+        (("--json", "/nowhere/run.json"), "/nowhere"),
+    ],
+)
+def test_bad_options_are_one_line(command: Command, arguments: tuple[str, ...], message: str) -> None:
+    single_line(command("estimate", "--images", "1", *arguments), [message])
