@@ -38,7 +38,7 @@ PLANS: dict[str, Plan] = {
     "mnist-4x1024-distillation": Plan(Architecture("mnist", 4, 1024), _SOFT),
     "mnist-3x1024-adversarial": Plan(Architecture("mnist", 3, 1024), _ATTACKED),
     "mnist-4x1024-adversarial": Plan(Architecture("mnist", 4, 1024), _ATTACKED),
-    "mnist-2x200-certified": Plan(Architecture("mnist", 2, 200), _CERTIFIED),
+    "mnist-2x500-certified": Plan(Architecture("mnist", 2, 500), _CERTIFIED),
 }
 
 
