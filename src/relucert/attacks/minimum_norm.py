@@ -1,0 +1,48 @@
+"""FMN ("Fast Minimum-norm Adversarial Attacks through Adaptive Norm Constraints", 2021) and its forerunner for p = 2,
+DDN ("Decoupling Direction and Norm", 2019): steps down the margin within a ball that shrinks wherever it succeeds."""
+
+from __future__ import annotations
+
+import torch
+
+from relucert.attacks.pursuit import Pursuit, annealed, unit
+from relucert.ball import Norm
+
+GAMMA = 0.05  # how fast the ball grows and shrinks
+
+
+def fast_minimum_norm(pursuit: Pursuit, steps: int, generators: list[torch.Generator]) -> None:
+    """For every p. Steps are as long, at first, as the way to the boundary looks from the image.
+
+    Until a rival is ahead the ball reaches at least to where the boundary seems to be, and grows: as published it
+    need not grow, and where the box cuts the steps short it never gets there.
+    """
+    centres, norm = pursuit.centres, pursuit.norm
+    start = pursuit.slope(centres)
+    radius = pursuit.first_order(start, norm)
+    reach = (norm.direction(start.gradients) * radius[:, None]).norm(dim=1)
+    offsets = torch.zeros_like(centres)
+    for step in range(steps):
+        slope = pursuit.slope(pursuit.clip(centres + offsets))
+        pace = annealed(step / steps)
+        ahead = slope.margins < 0
+        shrunk = torch.minimum(radius * (1 - GAMMA * pace), pursuit.distances)
+        near = norm.distance(offsets, torch.zeros_like(offsets)) + pursuit.first_order(slope, norm)
+        grown = radius * (1 + GAMMA * torch.where(pursuit.found, pace, 1.0))
+        radius = torch.where(ahead, shrunk, torch.where(pursuit.found, grown, torch.maximum(near, grown)))
+        offsets = norm.project(offsets - (pace * reach)[:, None] * unit(slope.gradients), radius)
+        offsets = pursuit.clip(centres + offsets) - centres
+
+
+def decoupled_direction(pursuit: Pursuit, steps: int, generators: list[torch.Generator]) -> None:
+    """For p = 2: every point lies on the sphere whose radius is adapted."""
+    centres = pursuit.centres
+    start = pursuit.slope(centres)
+    radius = pursuit.first_order(start, Norm(2.0))
+    reach, offsets = radius, torch.zeros_like(centres)
+    for step in range(steps):
+        slope = pursuit.slope(pursuit.clip(centres + offsets))
+        pace = annealed(step / steps)
+        radius = radius * torch.where(slope.margins < 0, 1 - GAMMA * pace, 1 + GAMMA * pace)
+        offsets = radius[:, None] * unit(offsets - (pace * reach)[:, None] * unit(slope.gradients))
+        offsets = pursuit.clip(centres + offsets) - centres
