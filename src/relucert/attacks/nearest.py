@@ -3,6 +3,7 @@ one for p = 2 (Clarabel). Inequalities can be added, and the program solved agai
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 import clarabel
@@ -35,8 +36,10 @@ class Program(Protocol):
 
 def program(norm: Norm, low: Array, high: Array) -> Program:
     """For p = 1, 2 and infinity; for another p that of p = 2."""
-    kind: type[Program] = norm.choose(one=_SumProgram, between=_SquareProgram, infinite=_LargestProgram)
-    return kind(low, high)
+    kinds: dict[str, Callable[[Array, Array], Program]] = {
+        "one": _SumProgram, "between": _SquareProgram, "infinite": _LargestProgram,
+    }  # fmt: skip
+    return norm.choose(**kinds)(low, high)
 
 
 class _LinearProgram:

@@ -60,15 +60,9 @@ def _search_weights(pursuit: Pursuit, steps: int, play: Round, first: float, rou
     weights = torch.full_like(scaled.length, first)
     low, high = torch.zeros_like(weights), torch.full_like(weights, torch.inf)
     for _ in range(min(rounds, steps)):
-        kept, pursuit.distances = pursuit.distances, torch.full_like(pursuit.distances, torch.inf)
-        points = pursuit.points
-        try:
+        with pursuit.afresh():
             play(scaled, weights, max(1, steps // rounds))
-        finally:  # what this round found counts for its weight alone, then beside what was found before
             succeeded = pursuit.found[:, None]
-            nearer = pursuit.distances < kept
-            pursuit.points = torch.where(nearer[:, None], pursuit.points, points)
-            pursuit.distances = torch.minimum(pursuit.distances, kept)
         high, low = torch.where(succeeded, weights, high), torch.where(succeeded, low, weights)
         weights = torch.where(high.isinf(), 4 * weights, (low + high) / 2)
 

@@ -116,7 +116,9 @@ class Polisher:
             return []
         everyone = torch.cat(excess)
         worst = everyone.topk(min(SIDES, len(everyone)))
-        places = [(value, neuron) for value, beyond in zip(pattern, excess, strict=True) for neuron in range(len(beyond))]
+        places = [
+            (value, neuron) for value, beyond in zip(pattern, excess, strict=True) for neuron in range(len(beyond))
+        ]
         return [places[place] for place in worst.indices[worst.values > 0].tolist()]
 
     def _sides(self, pattern: Pattern, sides: list[Side]) -> list[tuple[Array, Array]]:
@@ -128,7 +130,9 @@ class Polisher:
             signs = torch.where(pattern[value][0, own], 1.0, -1.0).double()
             forms = torch.zeros(1, len(own), network.sizes[value], dtype=torch.float64)
             forms[0, range(len(own)), own] = signs
-            parts.append((pull_back(network, pattern, value, forms)[0].numpy(), -(signs * values[value][0, own]).numpy()))
+            parts.append(
+                (pull_back(network, pattern, value, forms)[0].numpy(), -(signs * values[value][0, own]).numpy())
+            )
         return parts
 
 

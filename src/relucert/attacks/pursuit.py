@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
@@ -64,6 +66,18 @@ class Pursuit:
     def clip(self, points: Tensor) -> Tensor:
         return points if self.box is None else points.clamp(*self.box)
 
+    @contextmanager
+    def afresh(self) -> Iterator[None]:
+        """Within, what was found before does not count; after, the nearer of both does."""
+        points, distances = self.points, self.distances
+        self.distances = torch.full_like(distances, torch.inf)
+        try:
+            yield
+        finally:
+            nearer = self.distances < distances
+            self.points = torch.where(nearer[:, None], self.points, points)
+            self.distances = torch.minimum(self.distances, distances)
+
     @property
     def found(self) -> Tensor:
         return self.distances.isfinite()
@@ -76,7 +90,8 @@ class Pursuit:
 
 def unit(vectors: Tensor) -> Tensor:
     """Vectors (batch, size) at length 1 in the 2-norm; zeros stay zeros."""
-    return vectors / vectors.norm(dim=1, keepdim=True).clamp(min=torch.finfo(vectors.dtype).tiny)
+    lengths: Tensor = vectors.norm(dim=1, keepdim=True)
+    return vectors / lengths.clamp(min=torch.finfo(vectors.dtype).tiny)
 
 
 def annealed(share: float) -> float:
