@@ -199,7 +199,7 @@ def test_what_can_not_be_found_is_none() -> None:
             (answer,) = relucert.attack(
                 network, torch.zeros(1, *network.input_shape), norm=norm, method=method, steps=20
             )
-            assert answer.distance is answer.witness is answer.predicted is None
+            assert (answer.distance, answer.witness, answer.predicted) == (None, None, None)
             assert "no attack found" in str(answer.reason)
 
 
@@ -253,7 +253,7 @@ def test_what_an_attack_claims_wrongly_is_not_found(monkeypatch: pytest.MonkeyPa
     for liar in (lying, escaping):
         monkeypatch.setitem(METHODS, "fmn", {None: (liar,)})
         for answer in relucert.attack(NETWORK, IMAGES, method="fmn", **FEW):
-            assert answer.distance is answer.witness is None
+            assert (answer.distance, answer.witness) == (None, None)
 
 
 def test_progress_counts_up_to_its_total() -> None:

@@ -71,12 +71,18 @@ class Polisher:
                 return []
             self._offer(found)
             fresh = self._violated(pattern, found.offset, sides)
-            if not fresh or time.monotonic() > self.deadline:
+            if not fresh or self._too_far(found) or time.monotonic() > self.deadline:
                 break
             for rows, least in self._sides(pattern, fresh):
                 nearest.add(rows, least)
             sides += fresh
         return [] if found is None else _resisting(found, sides)
+
+    def _too_far(self, found: Nearest) -> bool:
+        """Whether a region has nothing nearer than the witness, since more sides only make its solution farther."""
+        offset = torch.from_numpy(found.offset)
+        length = float(self.judge.norm.distance(offset, torch.zeros_like(offset)))
+        return length >= self.witness.distance * (1 - GAIN)
 
     def _program(self, pattern: Pattern) -> Program:
         """The nearest point at which the rival that is ahead at the witness has caught up, in a region's affine map."""
