@@ -37,6 +37,15 @@ PUBLISHED_CLEVER = {
     ("1", "least-likely"): 9.250,
 }
 
+PUBLISHED_ATTACKS = {
+    ("inf", "runner-up"): 0.04384,
+    ("inf", "least-likely"): 0.1224,
+    ("2", "runner-up"): 0.64669,
+    ("2", "least-likely"): 1.8883,
+    ("1", "runner-up"): 5.3838,
+    ("1", "least-likely"): 19.596,
+}
+
 
 @pytest.fixture(scope="module")
 def network() -> Network:
@@ -78,3 +87,14 @@ def test_clever_is_near_the_published_averages(network: Network, norm: str, targ
     assert [answer.image for answer in answers if answer.sampled is None] == [61]
     mean = np.mean([value for value in values if value is not None])
     assert 0.9 < mean / PUBLISHED_CLEVER[norm, target] < 1.1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("norm", "target"), PUBLISHED_ATTACKS)
+def test_attacks_reach_the_published_averages(network: Network, norm: str, target: str) -> None:
+    data = bundled()
+    answers = relucert.attack(network, data.images, data.labels, norm=norm, target=target)
+    assert [answer.image for answer in answers if answer.distance == 0] == [61]
+    distances = [answer.distance for answer in answers if answer.distance]
+    assert len(distances) == 99
+    assert np.mean(distances) <= PUBLISHED_ATTACKS[norm, target]

@@ -75,6 +75,16 @@ def check_ball(ball: object) -> None:
         raise InputError("bounds are over a ball with finite radii >= 0: relucert.Ball.around(centre, radius, norm)")
 
 
+def check_box(box: object) -> None:
+    """Refuses what is neither None nor two finite numbers, the lesser first."""
+    if box is None:
+        return
+    ends = tuple(box) if isinstance(box, (tuple, list)) else ()
+    numbers = len(ends) == 2 and all(isinstance(end, (int, float)) and math.isfinite(end) for end in ends)
+    if not numbers or not ends[0] < ends[1]:
+        raise InputError(f"a box is a least and a larger largest pixel, both finite, not {box}")
+
+
 def check_number(name: str, value: object, least: float, most: float) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= most:
         raise InputError(f"the {name} must be a number from {least:g} to {most:g}, not {value!r}")
