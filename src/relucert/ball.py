@@ -78,6 +78,11 @@ class Norm:
         return reach * math.pow(size, 1 / self.p - 1 / 2) / math.sqrt(second_moment)
 
     @property
+    def body(self) -> str | None:
+        """The unit ball as the constraints of a program: "box", "diamond" or "sphere"; None where p has none such."""
+        return {math.inf: "box", 1.0: "diamond", 2.0: "sphere"}.get(self.p)
+
+    @property
     def between_ends(self) -> bool:
         """Whether p is neither 1 nor infinite: at the ends a matrix has its induced norm in closed form."""
         return 1 < self.p < math.inf
