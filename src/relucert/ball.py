@@ -171,6 +171,11 @@ class Ball:
         """What was computed for each point, (points, ...), for each ball: (batch, ...)."""
         return values if self.which is None else values[self.which]
 
+    def select(self, chosen: Tensor) -> Ball:
+        """Some of the balls."""
+        which = chosen if self.which is None else self.which[chosen]
+        return Ball(self.points, self.radius[chosen], self.norm, which)
+
     def cast(self, dtype: torch.dtype) -> Ball:
         return Ball(self.points.to(dtype), self.radius.to(dtype), self.norm, self.which)
 

@@ -4,11 +4,14 @@ Evaluating a method is costly, so few evaluations are spent. Each yields the bou
 radius; between radii they are interpolated neuron by neuron, and the method's cheap last step turns them into
 a predicted margin, whose root is the radius to try next. Predictions only choose where to look: the answer is a
 radius that passed, checked in the arithmetic asked for, and the search closes even where predictions are wrong.
+
+A method whose last step is costly, too, names a weaker one. The search then starts from the weaker method's radius,
+and predicts with the weaker margins plus a lead: by how much the method's own were ahead, interpolated as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import torch
@@ -31,6 +34,8 @@ SECTIONINGS = 3  # at the most, to bring out a predicted root
 SHARPNESS = 0.05  # of the bracket around it: more is wasted on a guess
 ROWS = 3  # margins that a prediction looks at
 FIRST_SHARES = (0.7, 0.45)  # of the first-order radius, with one layer of ReLUs and for each further: where to start
+LEAD = -1  # where the lead is kept among the bounds of neurons, as a distance from zero
+LEAD_GROWTH = 2.0  # the exponent it is guessed to grow with
 GROWTH = 0.4  # how much faster than linearly the bounds are guessed to grow, for each layer of ReLUs before
 FLOAT_NOISE = 2e-6  # relative radius that float32's rounding may move
 
@@ -74,18 +79,27 @@ class Searcher:
         self.scout = scout
         self.noise = FLOAT_NOISE if scout is FLOAT else 1e-12
         self._networks = {dtype: network.cast(dtype) for dtype in {self.proof.dtype, scout.dtype}}
+        self.guide = method  # whose margins are cheap
+        while self.guide.weaker is not None:
+            self.guide = self.guide.weaker
         depth = network.relu_depths[-1]
-        self.exact_prediction = depth <= 1  # bounds before the first ReLUs are linear in the radius
+        # bounds before the first ReLUs are linear in the radius
+        self.exact_prediction = depth <= 1 and self.guide is method
         self.first_share = FIRST_SHARES[0] * FIRST_SHARES[1] ** max(0, depth - 1)
 
     def network(self, arithmetic: Arithmetic) -> Network:
         return self._networks[arithmetic.dtype]
 
     def evaluate(self, questions: Questions, radii: Tensor, arithmetic: Arithmetic) -> tuple[Tensor, Bounds]:
-        """Margins (batch, rows) and hidden bounds at these radii."""
+        """Margins (batch, rows) and hidden bounds at these radii, with the lead over the guide where there is one."""
         network, ball = self.network(arithmetic), questions.ball(radii, self.norm, arithmetic.dtype)
         hidden = self.method.hidden(network, ball, arithmetic)
-        return self.method.margins(network, ball, questions.prop, hidden, arithmetic), hidden
+        margins = self.method.margins(network, ball, questions.prop, hidden, arithmetic)
+        if self.guide is not self.method:
+            guess = self.guide.margins(network, ball, questions.prop, hidden, arithmetic)
+            lead = margins.amin(1, keepdim=True) - guess.amin(1, keepdim=True)
+            hidden = {**hidden, LEAD: Interval(-lead, lead)}
+        return margins, hidden
 
     def predict(self, questions: Questions, radii: Tensor, knots: Knots) -> Tensor:
         """Predicted margins at candidate radii, (batch, candidates, rows), from interpolated hidden bounds."""
@@ -93,7 +107,8 @@ class Searcher:
         repeated = questions.select(torch.arange(count).repeat_interleave(candidates))
         ball = repeated.ball(radii.flatten(), self.norm, self.scout.dtype)
         hidden = knots.interpolate(radii)
-        margins = self.method.margins(self.network(self.scout), ball, repeated.prop, hidden, self.scout)
+        lead = hidden.pop(LEAD).upper if LEAD in hidden else 0
+        margins = self.guide.margins(self.network(self.scout), ball, repeated.prop, hidden, self.scout) + lead
         return margins.double().view(count, candidates, -1)
 
     def run(self, points: Tensor, which: Tensor, prop: Property) -> Iterator[Found]:
@@ -101,6 +116,9 @@ class Searcher:
         if self.proof.rigorous:
             check_subnormals()
         state = _State.start(self, Questions({dtype: points.to(dtype) for dtype in self._networks}, which, prop))
+        if self.method.weaker is not None:
+            weaker = Searcher(self.network(self.proof), self.norm, self.method.weaker, self.proof, self.tolerance)
+            state.resume(weaker.run(points, which, prop))
         for _ in range(MAX_ROUNDS):
             state.evaluate()
             yield from state.close()
@@ -140,6 +158,8 @@ class _State:
         growth = {value: 1 + GROWTH * network.relu_depths[value] for value in network.rectified}
         count = len(questions)
         centre = {value: values[value][questions.which] for value in network.rectified}
+        if searcher.guide is not searcher.method:
+            centre[LEAD], growth[LEAD] = torch.zeros(count, 1, dtype=searcher.scout.dtype), LEAD_GROWTH
         knots = Knots(centre, growth, torch.zeros(count, 0, dtype=torch.float64), {})
         zeros, none = torch.zeros(count, dtype=torch.float64), torch.zeros(count, dtype=torch.long)
         rows = questions.prop.rows(network.classes, searcher.scout.dtype)
@@ -153,6 +173,14 @@ class _State:
             first, slopes.gather(1, weakest[:, None]).squeeze(1), drift, zeros, zeros + torch.inf, none, none,
             margins.amin(1), margins, slopes, _least(reached),
         )  # fmt: skip
+
+    def resume(self, ends: Iterable[Found]) -> None:
+        """Starts from where a weaker method ended: what it proved is proven."""
+        self.best, self.weakest = self.best.clone(), self.weakest.clone()
+        for end in ends:
+            if end.radius is not None:
+                self.best[end.question], self.weakest[end.question] = end.radius, end.weakest
+        self.radii = torch.where(self.best > 0, self.best, self.radii)
 
     def evaluate(self) -> None:
         """One evaluation of every open question, each in the arithmetic its step calls for."""

@@ -21,7 +21,7 @@ class Highs:
         self._all = np.arange(program.columns, dtype=np.int32)
         self._slope = np.zeros(count)
         self._model = self._highspy.Highs()
-        for option, value in (("output_flag", False), ("threads", 1), ("presolve", "off")):
+        for option, value in (("output_flag", False), ("parallel", "off"), ("presolve", "off")):
             self._model.setOptionValue(option, value)
         self._check(self._model.passModel(self._arrays(diamond)))
 
