@@ -110,7 +110,8 @@ class ProgramMethod:
         for side, sign in ((0, 1), (1, -1)):
             sides[side] = sides[side].clone()
             undecided = _undecided(Interval(*sides))
-            for neurons in undecided.any(0).nonzero().flatten().split(step):
+            chosen = undecided.any(0).nonzero().flatten()
+            for neurons in chosen.split(step) if len(chosen) else ():
                 forms = torch.zeros(1, len(neurons), network.sizes[value], dtype=arithmetic.dtype)
                 forms[0, torch.arange(len(neurons)), neurons] = sign
                 found = self._bound(Task(network, ball, value, forms, undecided[:, neurons], before), arithmetic)
