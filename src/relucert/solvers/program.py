@@ -9,12 +9,12 @@ upper lines change. An undecided neuron is held in its triangle: a >= 0, a >= z,
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy import sparse
 
 from relucert.ball import Norm
 from relucert.bounding.forward import INPUT, Bounds
@@ -46,7 +46,7 @@ class Program:
     """
 
     inputs: int
-    equations: sparse.csc_array
+    equations: Array
     sources: NDArray[np.int32]
     activations: dict[int, slice]  # of each ReLU's value among all ReLUs, in order
     origins: dict[int, int]  # the value that each of them rectifies
@@ -56,12 +56,24 @@ class Program:
 
     @property
     def columns(self) -> int:
-        return int(self.equations.shape[1])
+        return self.equations.shape[1]
 
     @property
     def first(self) -> int:
         """The column of the first a; the z come before."""
         return self.columns - len(self.after)
+
+    @cached_property
+    def own(self) -> Array:
+        """Rows that pick each a."""
+        return np.eye(len(self.after), self.columns, k=self.first)
+
+    @cached_property
+    def origin(self) -> Array:
+        """Rows that pick each a's own z."""
+        rows = np.zeros((len(self.after), self.columns))
+        rows[np.arange(len(rows)), self.sources] = 1
+        return rows
 
     def sides(self, radius: float, bounds: Bounds, member: int) -> Sides:
         """At a radius, with the neurons' bounds of one batch member; ReLUs whose bounds are missing have no top."""
@@ -108,7 +120,7 @@ def build(network: Network, point: torch.Tensor, norm: Norm) -> Program:
     empty = np.zeros(0)
     return Program(
         inputs,
-        sparse.csc_array(made),
+        made,
         np.concatenate([np.arange(places[s].start, places[s].stop) for _, s in relus] or [empty]).astype(np.int32),
         {value: slice(starts[value] - first, starts[value] - first + network.sizes[value]) for value, _ in relus},
         dict(relus),
