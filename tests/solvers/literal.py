@@ -95,7 +95,7 @@ class LiteralProgram:
         zeros = [torch.zeros(shape, dtype=torch.float64) for shape in shapes]
         constant = node.operation.apply(*zeros).flatten().numpy()
         rows = np.zeros((network.sizes[value], self.size))
-        for place, (source, shape) in enumerate(zip(node.inputs, shapes, strict=True)):
+        for place, source in enumerate(node.inputs):
             for neuron in range(network.sizes[source]):
                 given = [zero.clone() for zero in zeros]
                 given[place].view(-1)[neuron] = 1

@@ -27,7 +27,7 @@ DESCRIPTION = (
     "Without arguments: the bundled network on the bundled images."
 )
 NETWORK = "mnist-2x20"
-LIBRARY_OPTIONS = ("norm", "method", "target", "arithmetic", "tolerance", "memory", "seed", "shells")
+LIBRARY_OPTIONS = ("norm", "method", "target", "arithmetic", "tolerance", "memory", "seed", "shells", "time_limit")
 INTERRUPTED = 130
 PREDICTED_AT_ONCE = 1000
 
@@ -83,7 +83,7 @@ def _add_question(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--method",
         default="fast-lin",
-        help="fast-lin, interval, fast-lip, lipschitz-norm or op-norm (default: %(default)s)",
+        help="fast-lin, interval, fast-lip, lipschitz-norm, op-norm, lp or lp-full (default: %(default)s)",
     )
     group.add_argument(
         "--shells",
@@ -122,6 +122,12 @@ def _add_effort(group: argparse._ArgumentGroup) -> None:
         default="1G",
         metavar="SIZE",
         help="what the bounds of one batch may take, as in 512M (default: %(default)s)",
+    )
+    group.add_argument(
+        "--time-limit",
+        type=options.number,
+        metavar="S",
+        help="for lp and lp-full: how many seconds each program may take (default: 60)",
     )
     group.add_argument("--threads", type=options.threads, metavar="N", help="how many threads to compute with")
 

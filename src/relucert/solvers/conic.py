@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -9,6 +11,17 @@ from scipy import sparse
 
 from relucert.solvers.program import Array, Program, Sides
 from relucert.solvers.solver import Multipliers, Unsolved, require
+
+
+@contextmanager
+def _panics() -> Iterator[None]:
+    """Clarabel's panics are no ordinary exceptions: Python is told to end."""
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ == "PanicException":
+            raise Unsolved("Panic") from None
+        raise
 
 
 class Conic:
@@ -50,13 +63,15 @@ class Conic:
         matrix = sparse.csc_matrix(np.concatenate(blocks))
         nothing = sparse.csc_matrix((width, width))
         self._free, self._start = free, sum(sizes[:3])
-        self._model = clarabel.DefaultSolver(
-            nothing, np.zeros(width), matrix, np.concatenate(right), cones, self._settings
-        )
+        with _panics():
+            self._model = clarabel.DefaultSolver(
+                nothing, np.zeros(width), matrix, np.concatenate(right), cones, self._settings
+            )
 
     def solve(self, cost: Array) -> Multipliers:
-        self._model.update(q=cost)
-        solution = self._model.solve()
+        with _panics():
+            self._model.update(q=cost)
+            solution = self._model.solve()
         if solution.status != self._clarabel.SolverStatus.Solved:
             raise Unsolved(str(solution.status))
         found = np.asarray(solution.z)[self._start :]

@@ -57,14 +57,15 @@ class Highs:
         self._slope = sides.slope
 
     def solve(self, cost: Array) -> Multipliers:
-        model, optimal = self._model, self._highspy.HighsModelStatus.kOptimal
+        model, statuses = self._model, self._highspy.HighsModelStatus
         self._check(model.changeColsCost(len(cost), self._all, cost))
         model.setOptionValue("time_limit", model.getRunTime() + self._time_limit)  # its clock never starts anew
         model.run()
-        if model.getModelStatus() != optimal:
-            ended = model.modelStatusToString(model.getModelStatus())
-            model.clearSolver()  # whatever went wrong is no place to start from
-            raise Unsolved(ended)
+        if model.getModelStatus() not in (statuses.kOptimal, statuses.kTimeLimit):
+            model.clearSolver()  # the last basis was no good place to start from
+            model.run()
+        if model.getModelStatus() != statuses.kOptimal:
+            raise Unsolved(model.modelStatusToString(model.getModelStatus()))
         solution = model.getSolution()
         columns, rows = np.asarray(solution.col_dual), np.asarray(solution.row_dual)
         return Multipliers(columns[self._columns], rows[self._lines])

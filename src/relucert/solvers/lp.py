@@ -99,9 +99,7 @@ class ProgramMethod:
         slopes = self._proposer.propose(task)
         return minimise(task.network, task.ball, task.forms, task.value, task.bounds, parallel, arithmetic, slopes)
 
-    def _tightened(
-        self, network: Network, ball: Ball, value: int, bounds: Bounds, arithmetic: Arithmetic
-    ) -> Interval:
+    def _tightened(self, network: Network, ball: Ball, value: int, bounds: Bounds, arithmetic: Arithmetic) -> Interval:
         """The bounds of one value's neurons, each undecided one's lower bound by a program of its own, and if it
         remains undecided its upper bound."""
         before = {source: own for source, own in bounds.items() if source < value}

@@ -56,7 +56,7 @@ class Program:
 
     @property
     def columns(self) -> int:
-        return self.equations.shape[1]
+        return int(self.equations.shape[1])
 
     @property
     def first(self) -> int:
@@ -146,7 +146,9 @@ def _stage(network: Network, value: int) -> dict[int, Array]:
         if node is None or not isinstance(node.operation, Affine):
             found[current] = rows.numpy()
             continue
-        for source, part in zip(node.inputs, node.operation.transpose(rows.unflatten(-1, network.shapes[current])), strict=True):
+        for source, part in zip(
+            node.inputs, node.operation.transpose(rows.unflatten(-1, network.shapes[current])), strict=True
+        ):
             flat = part.reshape(len(rows), -1)
             pending[source] = pending[source] + flat if source in pending else flat
     return found
@@ -157,6 +159,6 @@ def _input_columns(parts: list[Array], norm: Norm) -> list[Array]:
     if norm.body == "diamond":  # what is added and what is taken away
         return [np.concatenate([part, -part], 1) for part in parts]
     if norm.body == "sphere" and parts and (rows := np.concatenate(parts)).shape[0] < rows.shape[1]:
-        triangle = np.linalg.qr(rows.T, mode="r").T  # only the plane that the rows span matters
-        return np.split(triangle, np.cumsum([len(part) for part in parts])[:-1])
+        triangle: Array = np.linalg.qr(rows.T).R  # only the plane that the rows span matters
+        return np.split(triangle.T, np.cumsum([len(part) for part in parts])[:-1])
     return parts
