@@ -128,5 +128,5 @@ def full_bounds(network: Network, point: Array, radius: float, p: float) -> Boun
         size = network.sizes[value]
         lower = [program.least(value, np.eye(size)[neuron]) for neuron in range(size)]
         upper = [-program.least(value, -np.eye(size)[neuron]) for neuron in range(size)]
-        bounds[value] = Interval(torch.tensor([lower]), torch.tensor([upper]))
+        bounds[value] = Interval(*(torch.tensor([side], dtype=torch.float64) for side in (lower, upper)))
     return bounds

@@ -112,8 +112,9 @@ class ProgramMethod:
             for neurons in chosen.split(step) if len(chosen) else ():
                 forms = torch.zeros(1, len(neurons), network.sizes[value], dtype=arithmetic.dtype)
                 forms[0, torch.arange(len(neurons)), neurons] = sign
-                found = self._bound(Task(network, ball, value, forms, undecided[:, neurons], before), arithmetic)
-                sides[side][:, neurons] = sign * torch.fmax(found, sign * sides[side][:, neurons])
+                wanted, known = undecided[:, neurons], sides[side][:, neurons]
+                found = self._bound(Task(network, ball, value, forms, wanted, before), arithmetic)
+                sides[side][:, neurons] = torch.where(wanted, sign * torch.fmax(found, sign * known), known)
         return Interval(*sides)
 
 
