@@ -149,6 +149,6 @@ def test_slopes_are_the_multipliers_shares() -> None:
 
 
 @pytest.mark.parametrize("wrong", [np.array([np.nan, 1]), np.array([np.inf, 1]), np.ones(3)])
-def test_multipliers_that_make_no_sense_are_refused(wrong: np.ndarray) -> None:  # type: ignore[type-arg]
+def test_multipliers_that_make_no_sense_are_refused(wrong: np.ndarray) -> None:
     with pytest.raises(Unsolved):
         lower_slopes(Multipliers(np.ones(2), wrong), np.zeros(2))
