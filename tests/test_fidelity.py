@@ -10,6 +10,7 @@ import relucert
 from relucert.data import bundled
 from relucert.network import Linear, Network, Relu
 from tests.nets import chain
+from tests.solvers.published import nearby_rival, one_sided_margin
 
 MODEL = Path(__file__).parents[2] / "shared" / "models" / "paper-mnist-2x20.npz"
 AVERAGES = {
@@ -27,6 +28,14 @@ PUBLISHED_FAST_LIP = {
     ("2", "least-likely"): 0.8946,
     ("1", "runner-up"): 2.8086,
     ("1", "least-likely"): 7.3879,
+}
+LP_AVERAGES = {  # published for p = inf: 0.0197, 0.0462; for p = 2 and 1 our own, see docs/lp.md
+    ("inf", "runner-up"): 0.019695,
+    ("inf", "least-likely"): 0.04619,
+    ("2", "runner-up"): 0.40036,
+    ("2", "least-likely"): 0.93910,
+    ("1", "runner-up"): 2.49868,
+    ("1", "least-likely"): 6.06493,
 }
 PUBLISHED_CLEVER = {
     ("inf", "runner-up"): 0.0235,
@@ -73,6 +82,35 @@ def test_fast_lip_gains_on_the_published_averages(network: Network, norm: str, t
     assert all(answer.proven for answer in answers if answer.image != 61)
     mean = np.mean([answer.radius for answer in answers if answer.radius is not None])
     assert 0.98 < mean / PUBLISHED_FAST_LIP[norm, target] < 1.1
+
+
+@pytest.mark.parametrize(
+    ("norm", "target"),
+    [pytest.param(*own, marks=[] if own[0] == "inf" else [pytest.mark.slow]) for own in LP_AVERAGES],
+)
+def test_lp_averages(network: Network, norm: str, target: str) -> None:
+    data = bundled()
+    answers = relucert.certify(network, data.images, data.labels, norm=norm, target=target, method="lp")
+    radii = {answer.image: answer.radius for answer in answers if answer.proven and answer.reason is None}
+    assert len(radii) == 99
+    assert np.mean([radius or 0 for radius in radii.values()]) == pytest.approx(LP_AVERAGES[norm, target], rel=2e-4)
+    few = data.first(10)
+    for answer in relucert.certify(network, few.images, few.labels, norm=norm, target=target, method="lp-full"):
+        # with one layer of ReLUs no neuron is bounded by a program
+        assert answer.radius == pytest.approx(radii[answer.image], rel=2e-4)
+
+
+def test_the_published_two_norm_lp_is_no_bound(network: Network) -> None:
+    image = bundled().images[9].double().flatten().numpy()
+    pair = (9, 7)
+    nearest = nearby_rival(network, image, pair)
+    scores = network.cast(torch.float64)(torch.from_numpy(nearest)[None])[0]
+    assert scores[7] > scores[9]
+    assert np.linalg.norm(nearest - image) < 0.23
+    assert one_sided_margin(network, image, 0.28, pair) > 0  # published: safe
+    answer = relucert.certify(network, image[None], [9], norm="2", method="lp", target=7)[0]
+    assert answer.radius is not None
+    assert answer.radius < np.linalg.norm(nearest - image)
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from relucert.answers import Certificate, Rounding, parse_rounding
 from relucert.ball import Ball, Norm
 from relucert.bounding.backward import backward
 from relucert.bounding.forward import forward
-from relucert.bounding.method import find_method
+from relucert.bounding.method import Method, find_method
 from relucert.bounding.relaxers import Interval, find_relaxer
 from relucert.errors import InputError
 from relucert.inputs import check_ball, check_number, check_whole
@@ -25,11 +25,13 @@ from relucert.property import Property, parse_target
 from relucert.questions import Question, pose
 from relucert.radius import Found, Searcher
 from relucert.rigor import DOUBLE, RIGOROUS, check_subnormals
+from relucert.solvers.lp import ProgramMethod
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 ARITHMETICS = {Rounding.RIGOROUS: RIGOROUS, Rounding.FLOAT: DOUBLE}
+FEW = 8  # questions at once where each takes long: an interruption loses no more
 FORMS = {"forward": forward, "backward": backward}
 
 
@@ -56,28 +58,32 @@ def certify_each(
     memory: int = 2**30,
     seed: int = 0,
     shells: int | None = None,
+    time_limit: float | None = None,
 ) -> Iterator[Certificate]:
     """Certificates one by one as they are found, in the images' order (with target "all": an image's rivals in turn).
 
     network: a Network, a torch.nn.Module, a file or a zoo name.
     images: one row an image, in the network's own input range; labels: the network's predictions by default.
     norm: "inf", "2", "1" or any number >= 1.
-    method: "fast-lin", "interval", "fast-lip", "lipschitz-norm" or "op-norm".
+    method: "fast-lin", "interval", "fast-lip", "lipschitz-norm", "op-norm", "lp" or "lp-full".
     target: "runner-up", "least-likely", "random" (drawn with `seed`), a class index, "all" or "untargeted".
     arithmetic: "rigorous" (proven, rounding included) or "float" (rounding ignored: no proof).
     tolerance: how far, relatively, a radius may stay below the largest the method can prove.
     memory: how many bytes the bounds of one batch may take.
     shells: for "fast-lip" and "lipschitz-norm" alone, how many parts the ball is split into (30; 1 is the plain form).
+    time_limit: for "lp" and "lp-full" alone, how many seconds each program may take (60).
 
     Everything is checked at the call; the work is done as answers are asked for.
     """
     known = load(network)
     options = Options(
         Norm.parse(norm), method, parse_target(target, known.classes), parse_rounding(arithmetic),
-        tolerance, memory, seed, shells,
+        tolerance, memory, seed, shells, time_limit,
     )  # fmt: skip
     asked = pose(known, images, labels, options.target, seed)
     step = batch_size(known, max(len(question.rivals) for question in asked.questions), options.memory)
+    if options.find_method().weaker is not None:
+        step = min(step, FEW)
     return _Certifier(known, options).run(asked.images, asked.questions, step)
 
 
@@ -119,12 +125,18 @@ class Options:
     memory: int
     seed: int
     shells: int | None = None
+    time_limit: float | None = None
 
     def __post_init__(self) -> None:
-        find_method(self.method, self.shells)
+        method = self.find_method()
+        if isinstance(method, ProgramMethod):
+            method.check(self.norm)
         check_number("tolerance", self.tolerance, 1e-9, 0.5)
         check_whole("memory budget", self.memory, 1, 2**63 - 1)
         check_whole("seed", self.seed, 0, 2**63 - 1)
+
+    def find_method(self) -> Method:
+        return find_method(self.method, self.shells, self.time_limit)
 
 
 class _Certifier:
@@ -132,7 +144,7 @@ class _Certifier:
 
     def __init__(self, network: Network, options: Options) -> None:
         self.network, self.options = network, options
-        method = find_method(options.method, options.shells)
+        method = options.find_method()
         self.searcher = Searcher(network, options.norm, method, ARITHMETICS[options.arithmetic], options.tolerance)
 
     def run(self, images: Tensor, questions: list[Question], step: int) -> Iterator[Certificate]:
@@ -149,7 +161,9 @@ class _Certifier:
             if question.refusal is not None:
                 answers.append(self._answer(question, None, question.refusal, 0.0))
             else:
-                answers.append(self._answer(question, ends.get(next(numbers)), failure, seconds))
+                end = ends.get(next(numbers))
+                reason = failure if end is None else self.searcher.method.remark(images[question.image])
+                answers.append(self._answer(question, end, reason, seconds))
         return answers
 
     def _search(self, images: Tensor, asked: list[Question]) -> tuple[dict[int, Found], str | None]:
@@ -169,10 +183,10 @@ class _Certifier:
             return ends, f"not certified: {type(error).__name__}: {str(error).splitlines()[0]}"
         return ends, None
 
-    def _answer(self, question: Question, found: Found | None, failure: str | None, seconds: float) -> Certificate:
-        radius, target, reason = None, None, failure
+    def _answer(self, question: Question, found: Found | None, reason: str | None, seconds: float) -> Certificate:
+        radius, target = None, None
         if found is not None:
-            radius, reason = found.radius, None
+            radius = found.radius
             if radius is None:
                 reason = "not certified: no radius could be proven; the margin may be within rounding error of zero"
             elif not found.closed:

@@ -113,6 +113,11 @@ class Norm:
         return one if self.p == 1 else infinite
 
     @property
+    def body(self) -> str | None:
+        """The unit ball as the constraints of a program: "box", "diamond" or "sphere"; None where p has none such."""
+        return {math.inf: "box", 1.0: "diamond", 2.0: "sphere"}.get(self.p)
+
+    @property
     def between_ends(self) -> bool:
         """Whether p is neither 1 nor infinite: at the ends a matrix has its induced norm in closed form."""
         return 1 < self.p < math.inf
@@ -208,6 +213,11 @@ class Ball:
     def shared(self, values: Tensor) -> Tensor:
         """What was computed for each point, (points, ...), for each ball: (batch, ...)."""
         return values if self.which is None else values[self.which]
+
+    def select(self, chosen: Tensor) -> Ball:
+        """Some of the balls."""
+        which = chosen if self.which is None else self.which[chosen]
+        return Ball(self.points, self.radius[chosen], self.norm, which)
 
     def cast(self, dtype: torch.dtype) -> Ball:
         return Ball(self.points.to(dtype), self.radius.to(dtype), self.norm, self.which)

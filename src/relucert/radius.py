@@ -4,11 +4,14 @@ Evaluating a method is costly, so few evaluations are spent. Each yields the bou
 radius; between radii they are interpolated neuron by neuron, and the method's cheap last step turns them into
 a predicted margin, whose root is the radius to try next. Predictions only choose where to look: the answer is a
 radius that passed, checked in the arithmetic asked for, and the search closes even where predictions are wrong.
+
+A method whose last step is costly, too, names a weaker one. The search then starts from the weaker method's radius,
+and predicts with the weaker margins plus a lead: by how much the method's own were ahead, interpolated as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import torch
@@ -19,7 +22,7 @@ from relucert.bounding.forward import Bounds
 from relucert.bounding.method import Method
 from relucert.bounding.relaxers import Interval
 from relucert.network import Network
-from relucert.prediction import Curve, Knots
+from relucert.prediction import Curve, Knots, Lead
 from relucert.property import Property
 from relucert.rigor import DOUBLE, FLOAT, Arithmetic, check_subnormals
 
@@ -75,33 +78,45 @@ class Searcher:
         self.scout = scout
         self.noise = FLOAT_NOISE if scout is FLOAT else 1e-12
         self._networks = {dtype: network.cast(dtype) for dtype in {self.proof.dtype, scout.dtype}}
+        self.guide = method  # whose margins are cheap
+        while self.guide.weaker is not None:
+            self.guide = self.guide.weaker
         depth = network.relu_depths[-1]
-        self.exact_prediction = depth <= 1  # bounds before the first ReLUs are linear in the radius
+        # bounds before the first ReLUs are linear in the radius
+        self.exact_prediction = depth <= 1 and self.guide is method
         self.first_share = FIRST_SHARES[0] * FIRST_SHARES[1] ** max(0, depth - 1)
 
     def network(self, arithmetic: Arithmetic) -> Network:
         return self._networks[arithmetic.dtype]
 
-    def evaluate(self, questions: Questions, radii: Tensor, arithmetic: Arithmetic) -> tuple[Tensor, Bounds]:
-        """Margins (batch, rows) and hidden bounds at these radii."""
+    def evaluate(self, questions: Questions, radii: Tensor, arithmetic: Arithmetic) -> tuple[Tensor, Bounds, Tensor]:
+        """Margins (batch, rows), hidden bounds, and the lead of the least margin over the guide's (batch,)."""
         network, ball = self.network(arithmetic), questions.ball(radii, self.norm, arithmetic.dtype)
         hidden = self.method.hidden(network, ball, arithmetic)
-        return self.method.margins(network, ball, questions.prop, hidden, arithmetic), hidden
+        margins = self.method.margins(network, ball, questions.prop, hidden, arithmetic)
+        if self.guide is self.method:
+            return margins, hidden, torch.zeros_like(margins[:, 0])
+        guess = self.guide.margins(network, ball, questions.prop, hidden, arithmetic)
+        return margins, hidden, margins.amin(1) - guess.amin(1)
 
     def predict(self, questions: Questions, radii: Tensor, knots: Knots) -> Tensor:
         """Predicted margins at candidate radii, (batch, candidates, rows), from interpolated hidden bounds."""
         count, candidates = radii.shape
         repeated = questions.select(torch.arange(count).repeat_interleave(candidates))
         ball = repeated.ball(radii.flatten(), self.norm, self.scout.dtype)
-        hidden = knots.interpolate(radii)
-        margins = self.method.margins(self.network(self.scout), ball, repeated.prop, hidden, self.scout)
-        return margins.double().view(count, candidates, -1)
+        margins = self.guide.margins(
+            self.network(self.scout), ball, repeated.prop, knots.interpolate(radii), self.scout
+        )
+        return margins.double().view(count, candidates, -1) + knots.lead.at(radii)[..., None]
 
     def run(self, points: Tensor, which: Tensor, prop: Property) -> Iterator[Found]:
         """Searches a batch, a property each around points[which], yielding each question's end as it is reached."""
         if self.proof.rigorous:
             check_subnormals()
         state = _State.start(self, Questions({dtype: points.to(dtype) for dtype in self._networks}, which, prop))
+        if self.method.weaker is not None:
+            weaker = Searcher(self.network(self.proof), self.norm, self.method.weaker, self.proof, self.tolerance)
+            state.resume(weaker.run(points, which, prop))
         for _ in range(MAX_ROUNDS):
             state.evaluate()
             yield from state.close()
@@ -142,7 +157,7 @@ class _State:
         growth = {value: 1 + GROWTH * network.relu_depths[value] for value in network.rectified}
         count = len(questions)
         centre = {value: values[value][questions.which] for value in network.rectified}
-        knots = Knots(centre, growth, torch.zeros(count, 0, dtype=torch.float64), {})
+        knots = Knots(centre, growth, torch.zeros(count, 0, dtype=torch.float64), {}, Lead.none(count))
         zeros, none = torch.zeros(count, dtype=torch.float64), torch.zeros(count, dtype=torch.long)
         rows = questions.prop.rows(network.classes, searcher.scout.dtype)
         margins = (rows @ values[-1][questions.which, :, None]).squeeze(-1).double()
@@ -156,6 +171,14 @@ class _State:
             margins.amin(1), margins, slopes, _least(reached), zeros + 1,
         )  # fmt: skip
 
+    def resume(self, ends: Iterable[Found]) -> None:
+        """Starts from where a weaker method ended: what it proved is proven."""
+        self.best, self.weakest = self.best.clone(), self.weakest.clone()
+        for end in ends:
+            if end.radius is not None:
+                self.best[end.question], self.weakest[end.question] = end.radius, end.weakest
+        self.radii = torch.where(self.best > 0, self.best, self.radii)
+
     def evaluate(self) -> None:
         """One evaluation of every open question, each in the arithmetic its step calls for."""
         scouting, proving = (~self.proving).nonzero().squeeze(1), self.proving.nonzero().squeeze(1)
@@ -165,10 +188,12 @@ class _State:
             if len(chosen)
         ]
         order = torch.cat([scouting, proving]).argsort()
-        margins = torch.cat([margins.double() for margins, _ in parts])[order]
+        margins = torch.cat([margins.double() for margins, _, _ in parts])[order]
+        leads = torch.cat([lead.double() for _, _, lead in parts])[order]
         self.margin, weakest = margins.min(1)
         self.focus = _least(margins / -self.steepness)
-        self.knots = self.knots.add(self.radii, _join([hidden for _, hidden in parts], order, self.searcher.scout))
+        hidden = _join([hidden for _, hidden, _ in parts], order, self.searcher.scout)
+        self.knots = self.knots.add(self.radii, hidden, leads)
         if not self.rounds:
             self._fit_parabola(weakest[:, None])
         self.rounds += 1

@@ -212,7 +212,7 @@ def test_the_label_itself_is_refused_as_target() -> None:
 
 
 def test_a_time_limit_keeps_what_was_found() -> None:
-    found = relucert.attack(NETWORK, IMAGES, steps=10**6, time_limit=0.6, box=BOX)
+    found = relucert.attack(NETWORK, IMAGES, steps=10**6, time_limit=3.0, box=BOX)
     assert len(found) == 4
     for answer in found:
         check(NETWORK, IMAGES, answer)

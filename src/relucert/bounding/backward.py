@@ -13,7 +13,7 @@ from torch import Tensor
 
 from relucert.ball import Ball
 from relucert.bounding.forward import INPUT, Bounds
-from relucert.bounding.relaxers import Interval, Relaxer
+from relucert.bounding.relaxers import Interval, Relaxer, free_below
 from relucert.network import Affine, Network, Node
 from relucert.rigor import SLICE_BYTES, Arithmetic
 
@@ -21,14 +21,20 @@ LOST = 2.0**-960  # gamma times it is above what underflow takes from one sum of
 ROW_BYTES = 2**26  # how large one chunk of forms may get while every neuron of a layer is bounded
 
 
+Slopes = dict[int, Tensor]
+"""For the values that ReLUs make, the slopes of the lower lines: (batch, forms, size), any numbers in [0, 1]."""
+
+
 def minimise(
-    network: Network, ball: Ball, forms: Tensor, value: int, bounds: Bounds, relaxer: Relaxer, arithmetic: Arithmetic
-) -> Tensor:
+    network: Network, ball: Ball, forms: Tensor, value: int, bounds: Bounds, relaxer: Relaxer, arithmetic: Arithmetic,
+    slopes: Slopes | None = None,
+) -> Tensor:  # fmt: skip
     """Lower bounds of linear forms, (batch or 1, forms, size), on a value over the ball: (batch, forms).
 
-    `bounds` holds every neuron before the value. Network, ball and forms are in the arithmetic's dtype.
+    `bounds` holds every neuron before the value. Network, ball and forms are in the arithmetic's dtype. With `slopes`
+    the lower lines of undecided neurons pass through the origin with slopes of each form's own.
     """
-    return _Pull(network, ball, bounds, relaxer, arithmetic).run(forms, value)
+    return _Pull(network, ball, bounds, relaxer, arithmetic, slopes or {}).run(forms, value)
 
 
 def backward(network: Network, ball: Ball, relaxer: Relaxer, arithmetic: Arithmetic, wanted: tuple[int, ...]) -> Bounds:
@@ -57,6 +63,7 @@ class _Pull:
     bounds: Bounds
     relaxer: Relaxer
     arithmetic: Arithmetic
+    slopes: Slopes
 
     def run(self, forms: Tensor, value: int) -> Tensor:
         self.constant = forms.new_zeros(len(self.ball.radius), forms.shape[1])
@@ -73,7 +80,7 @@ class _Pull:
             if isinstance(node.operation, Affine):
                 pulled = self._through_affine(current, node, form)
             else:
-                pulled = [self._through_relu(node.inputs[0], form)]
+                pulled = [self._through_relu(current, node.inputs[0], form)]
             for source, part in zip(node.inputs, pulled, strict=True):
                 if source in pending:
                     part = pending[source] + part
@@ -128,8 +135,10 @@ class _Pull:
         self._gather((form @ self.ball.centre[..., None]).squeeze(-1))
         self._lose(form, self.ball.centre.abs(), form.shape[-1] + 2)
 
-    def _through_relu(self, source: int, form: Tensor) -> Tensor:
+    def _through_relu(self, value: int, source: int, form: Tensor) -> Tensor:
         lines = self.relaxer(self.bounds[source], self.arithmetic)
+        if value in self.slopes:
+            lines = free_below(lines, self.bounds[source], self.slopes[value])
         below, above = (form.clamp(min=0), lines.low), (form.clamp(max=0), lines.high)
         for part, offset in (below, above):
             if offset is not None:
@@ -138,7 +147,8 @@ class _Pull:
         if lines.parallel:
             pulled = form * lines.slope_below[:, None]
         else:
-            pulled = below[0] * lines.slope_below[:, None] + above[0] * lines.slope_above[:, None]
+            slope = lines.slope_below if lines.slope_below.ndim == 3 else lines.slope_below[:, None]
+            pulled = below[0] * slope + above[0] * lines.slope_above[:, None]
         self._lose(pulled, self.reach.get(source), 2)
         if source == INPUT:
             self._at_centre(pulled)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -48,10 +49,14 @@ class LipschitzMethod:
     constant: Constant
     shells: int = SHELLS
     local: bool = True  # whether the constant depends on the neurons' bounds; a global one needs none, and no shells
+    weaker: ClassVar[None] = None
 
     def __post_init__(self) -> None:
         if type(self.shells) is not int or self.shells < 1:
             raise InputError(f"a ball is split into a whole number of shells >= 1, not {self.shells!r}")
+
+    def remark(self, point: Tensor) -> None:
+        return None
 
     def hidden(self, network: Network, ball: Ball, arithmetic: Arithmetic) -> Bounds:
         if not self.local:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from torch import Tensor
 
@@ -15,11 +15,12 @@ from relucert.bounding.forward import Bounds, forward
 from relucert.bounding.lipschitz import LipschitzMethod, fast_lip
 from relucert.bounding.lipschitz_norm import LipschitzNorm
 from relucert.bounding.operator_norm import OperatorNorm
-from relucert.bounding.relaxers import RELAXERS, Relaxer
+from relucert.bounding.relaxers import RELAXERS, Relaxer, parallel
 from relucert.errors import InputError
 from relucert.network import Network
 from relucert.property import Property
 from relucert.rigor import Arithmetic
+from relucert.solvers.lp import ProgramMethod
 
 
 class Method(Protocol):
@@ -29,6 +30,14 @@ class Method(Protocol):
 
     @property
     def name(self) -> str: ...
+
+    @property
+    def weaker(self) -> Method | None:
+        """A cheaper method whose margins are never larger: the search starts from its radius, and where even the
+        margins are costly predicts with those of the last of such a row of methods."""
+
+    def remark(self, point: Tensor) -> str | None:
+        """What there is to say about the answers around a point, if anything."""
 
     def hidden(self, network: Network, ball: Ball, arithmetic: Arithmetic) -> Bounds:
         """Bounds of every neuron before its ReLU."""
@@ -43,6 +52,10 @@ class LinearMethod:
 
     name: str
     relaxer: Relaxer
+    weaker: ClassVar[None] = None
+
+    def remark(self, point: Tensor) -> None:
+        return None
 
     def hidden(self, network: Network, ball: Ball, arithmetic: Arithmetic) -> Bounds:
         return forward(network, ball, self.relaxer, arithmetic, network.rectified)
@@ -57,16 +70,22 @@ METHODS: dict[str, Callable[[], Method]] = {
     "fast-lip": lambda: LipschitzMethod("fast-lip", fast_lip),
     "lipschitz-norm": lambda: LipschitzMethod("lipschitz-norm", LipschitzNorm()),
     "op-norm": lambda: LipschitzMethod("op-norm", OperatorNorm(), shells=1, local=False),
+    "lp": lambda: ProgramMethod("lp", LinearMethod("fast-lin", parallel)),
+    "lp-full": lambda: ProgramMethod("lp-full", METHODS["lp"](), full=True),
 }
 
 
-def find_method(name: str, shells: int | None = None) -> Method:
+def find_method(name: str, shells: int | None = None, time_limit: float | None = None) -> Method:
     """A method of its own for every call: what it remembers of a network is never shared."""
     if name not in list(METHODS):
         raise InputError(f"unknown method {name!r}; known are {', '.join(METHODS)}")
     method = METHODS[name]()
-    if shells is None:
-        return method
-    if not isinstance(method, LipschitzMethod) or not method.local:
-        raise InputError(f"the method {name!r} has no shells; leave them out")
-    return replace(method, shells=shells)
+    if shells is not None:
+        if not isinstance(method, LipschitzMethod) or not method.local:
+            raise InputError(f"the method {name!r} has no shells; leave them out")
+        method = replace(method, shells=shells)
+    if time_limit is not None:
+        if not isinstance(method, ProgramMethod):
+            raise InputError(f"the method {name!r} has no programs with a time limit; leave it out")
+        method = method.limited(time_limit)
+    return method

@@ -18,7 +18,10 @@ class Interval(NamedTuple):
 
 
 class Relaxation(NamedTuple):
-    """Lines with `slope_below * z + low <= relu(z) <= slope_above * z + high`, a row a batch member; no low: 0."""
+    """Lines with `slope_below * z + low <= relu(z) <= slope_above * z + high`, a row a batch member; no low: 0.
+
+    The slopes below may differ from form to form: (batch, forms, size) instead of (batch, size).
+    """
 
     slope_below: Tensor
     low: Tensor | None
@@ -52,6 +55,16 @@ def interval(bounds: Interval, arithmetic: Arithmetic) -> Relaxation:
     """Interval bounds: every neuron's output is an interval of its own, unrelated to the input."""
     flat = torch.zeros_like(bounds.lower)
     return Relaxation(flat, bounds.lower.clamp(min=0), flat, bounds.upper.clamp(min=0))
+
+
+def free_below(lines: Relaxation, bounds: Interval, slopes: Tensor) -> Relaxation:
+    """The same upper lines, and through the origin lower ones with these slopes, (batch, forms, size), where undecided.
+
+    Below a ReLU lies every such line whose slope is in [0, 1]; what is not in it is moved there.
+    """
+    undecided = ((bounds.lower < 0) & (bounds.upper > 0))[:, None]
+    below = torch.where(undecided, slopes.clamp(0, 1), lines.slope_above[:, None])
+    return Relaxation(below, None, lines.slope_above, lines.high)
 
 
 RELAXERS: dict[str, Relaxer] = {"fast-lin": parallel, "interval": interval}

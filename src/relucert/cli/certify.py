@@ -21,7 +21,7 @@ DESCRIPTION = (
     "Finds for every image a radius within which provably no perturbation changes the network's decision. "
     "Without arguments: the bundled network on the bundled images."
 )
-LIBRARY_OPTIONS = ("norm", "method", "target", "arithmetic", "tolerance", "memory", "seed", "shells")
+LIBRARY_OPTIONS = ("norm", "method", "target", "arithmetic", "tolerance", "memory", "seed", "shells", "time_limit")
 PREDICTED_AT_ONCE = 1000
 
 
@@ -65,7 +65,7 @@ def _add_question(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--method",
         default="fast-lin",
-        help="fast-lin, interval, fast-lip, lipschitz-norm or op-norm (default: %(default)s)",
+        help="fast-lin, interval, fast-lip, lipschitz-norm, op-norm, lp or lp-full (default: %(default)s)",
     )
     group.add_argument(
         "--shells",
@@ -91,6 +91,12 @@ def _add_effort(group: argparse._ArgumentGroup) -> None:
         help="how far, relatively, a radius may stay below the largest provable one (default: %(default)s)",
     )
     runs.add_memory(group, "the bounds")
+    group.add_argument(
+        "--time-limit",
+        type=options.number,
+        metavar="S",
+        help="for lp and lp-full: how many seconds each program may take (default: 60)",
+    )
     runs.add_threads(group)
 
 

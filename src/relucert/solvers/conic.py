@@ -1,0 +1,82 @@
+"""Conic programs, for p = 2, by Clarabel's interior-point method."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from relucert.solvers.program import Array, Program, Sides
+from relucert.solvers.solver import Multipliers, Unsolved, require
+
+
+@contextmanager
+def _panics() -> Iterator[None]:
+    """Clarabel's panics are no ordinary exceptions: Python is told to end."""
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ == "PanicException":
+            raise Unsolved("Panic") from None
+        raise
+
+
+class Conic:
+    """One model a radius, in which only the costs change from program to program."""
+
+    def __init__(self, program: Program, time_limit: float) -> None:
+        self._clarabel = require("clarabel")
+        self._program = program
+        self._settings = self._clarabel.DefaultSettings()
+        self._settings.verbose = False
+        self._settings.presolve_enable = False
+        self._settings.max_threads = 1
+        self._settings.time_limit = time_limit
+        self._model: Any = None
+
+    def change(self, sides: Sides) -> None:
+        """Clarabel wants A x + s = b with s in a product of cones: zero, nonnegative, second-order."""
+        program, clarabel, width = self._program, self._clarabel, self._program.columns
+        line = program.own - program.origin
+        top = program.own - sides.slope[:, None] * program.origin
+        fixed = [sides.zero[0] == sides.zero[1], sides.line[0] == sides.line[1]]
+        free = [np.isfinite(sides.zero[0]) & ~fixed[0], np.isfinite(sides.line[0]) & ~fixed[1], np.isfinite(sides.top)]
+        blocks = [
+            program.equations, program.own[fixed[0]], line[fixed[1]],
+            -program.own[free[0]], -line[free[1]], top[free[2]],
+            np.zeros((1, width)), -np.eye(program.inputs, width),
+        ]  # fmt: skip
+        sizes = [len(block) for block in blocks]
+        right = [
+            np.zeros(sizes[0]), sides.zero[0][fixed[0]], sides.line[0][fixed[1]],
+            -sides.zero[0][free[0]], -sides.line[0][free[1]], sides.top[free[2]],
+            np.ones(1), np.zeros(program.inputs),
+        ]  # fmt: skip
+        cones = [
+            clarabel.ZeroConeT(sum(sizes[:3])),
+            clarabel.NonnegativeConeT(sum(sizes[3:6])),
+            clarabel.SecondOrderConeT(program.inputs + 1),
+        ]
+        matrix = sparse.csc_matrix(np.concatenate(blocks))
+        nothing = sparse.csc_matrix((width, width))
+        self._free, self._start = free, sum(sizes[:3])
+        with _panics():
+            self._model = clarabel.DefaultSolver(
+                nothing, np.zeros(width), matrix, np.concatenate(right), cones, self._settings
+            )
+
+    def solve(self, cost: Array) -> Multipliers:
+        with _panics():
+            self._model.update(q=cost)
+            solution = self._model.solve()
+        if solution.status != self._clarabel.SolverStatus.Solved:
+            raise Unsolved(str(solution.status))
+        found = np.asarray(solution.z)[self._start :]
+        zero, line = np.zeros(len(self._program.after)), np.zeros(len(self._program.after))
+        count = int(self._free[0].sum())
+        zero[self._free[0]] = found[:count]
+        line[self._free[1]] = found[count : count + int(self._free[1].sum())]
+        return Multipliers(zero, line)
