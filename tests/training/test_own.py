@@ -228,7 +228,9 @@ def test_the_robust_loss_refuses_what_does_not_fit(network: Any, images: Any, la
 DEAD: dict[str, Callable[[nn.Sequential], object]] = {
     "dead layer": lambda module: module.get_parameter("2.bias").fill_(-50),
     "zero row": lambda module: [module.get_parameter(name)[0].zero_() for name in ("0.weight", "2.weight")],
-    "twin outputs": lambda module: module.get_parameter("4.weight")[:2].copy_(module.get_parameter("4.weight")[1]),
+    "twin outputs": lambda module: module.get_parameter("4.weight")[:2].copy_(
+        module.get_parameter("4.weight")[1].clone()
+    ),
     "all zero": lambda module: [parameter.zero_() for parameter in module.parameters()],
 }
 
