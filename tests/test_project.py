@@ -20,7 +20,7 @@ from relucert.cli.main import build_parser
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-HEAVY = ("torch", "numpy", "scipy", "rich", "matplotlib", "onnx", "onnxruntime", "safetensors")
+HEAVY = ("torch", "numpy", "scipy", "highspy", "clarabel", "rich", "matplotlib", "onnx", "onnxruntime", "safetensors")
 
 
 def _blocks(document: Path, language: str) -> list[str]:
