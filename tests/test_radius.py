@@ -11,6 +11,7 @@ from relucert.ball import Ball, Norm
 from relucert.bounding.forward import Bounds
 from relucert.bounding.method import Method, find_method
 from relucert.network import Network
+from relucert.prediction import Lead
 from relucert.property import Property, rivals
 from relucert.radius import Found, Searcher
 from relucert.rigor import DOUBLE, RIGOROUS, Arithmetic
@@ -146,6 +147,16 @@ def test_wrong_predictions_cost_time_but_not_truth(kind: str) -> None:
             assert end.radius <= honest * (1 + 1.1e-4)
         if kind == "wrong scale":
             assert end.radius == pytest.approx(honest, rel=3e-3)
+
+
+def test_a_lead_lies_on_the_chords_between_evaluations() -> None:
+    one, two, four = (torch.tensor([number], dtype=torch.float64) for number in (1, 2, 4))
+    lead = Lead.none(1)
+    asked = torch.tensor([[0.5, 1.0, 1.5, 3.0]], dtype=torch.float64)
+    assert lead.at(asked).tolist() == [[0, 0, 0, 0]]
+    assert lead.add(two, four).at(asked).tolist() == [[1, 2, 3, 6]]
+    assert lead.add(two, four).add(one, one).at(asked).tolist() == [[0.5, 1, 2.5, 7]]
+    assert bool(lead.add(two, four).add(two, one).at(asked).isfinite().all())
 
 
 @dataclass(frozen=True)

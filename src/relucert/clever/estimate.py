@@ -163,7 +163,7 @@ class _Estimator:
         values: dict[int, float] = {}
         for number, rival in own.items():
             if isinstance(rival.fit, str):
-                reason = f"no fit against class {number}: {rival.fit}"
+                reason = f"no fit against class {number}: {rival.fit}; unfitted, the samples say {sampled:.4g}"
                 return self._answer(question, reason, seconds, sampled=sampled)
             values[number] = self._reach(rival.margin, rival.fit.location)
         weakest = min(values, key=lambda number: values[number])

@@ -52,7 +52,7 @@ def fit(maxima: NDArray[np.float64]) -> WeibullFit:
     found = [own for start in STARTS if (own := _search(scaled, start)) is not None]
     best = max(found, key=lambda own: own.p_value, default=None)
     if best is None or best.p_value < IMPLAUSIBLE:
-        raise FitError("the largest gradients of the batches follow no reverse Weibull distribution")
+        raise FitError("the batches' largest gradients follow no reverse Weibull distribution")
     return WeibullFit(best.shape, top + spread * best.location, spread * best.scale, best.statistic, best.p_value)
 
 
