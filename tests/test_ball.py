@@ -40,6 +40,14 @@ def test_samples_fill_the_ball_and_stay_inside(p: float) -> None:
     assert ((distances / 0.5) ** 3).mean().item() == pytest.approx(0.5, abs=0.03)  # evenly spread in three dimensions
 
 
+@pytest.mark.parametrize("p", NORMS)
+def test_scattered_points_lie_at_even_distances(p: float) -> None:
+    points = Norm(p).scattered(4000, 50, torch.Generator().manual_seed(0), torch.float64)
+    distances = Norm(p).distance(points, torch.zeros(50))
+    assert distances.max() <= 1 + 1e-12
+    assert distances.mean().item() == pytest.approx(50 / 51 if math.isinf(p) else 0.5, abs=0.02)
+
+
 @pytest.mark.parametrize(
     ("centre", "radius", "message"),
     [

@@ -1,6 +1,7 @@
 """`relucert.lipschitz`: constants that hold between points of the ball, and questions that are refused."""
 
 import dataclasses
+import math
 from typing import Any
 
 import pytest
@@ -9,8 +10,9 @@ import torch
 import relucert
 from relucert.ball import Ball, Norm
 from relucert.errors import InputError
+from relucert.network import Linear, Relu
 from relucert.property import Property
-from tests.nets import NETWORKS, NORMS, centres, mlp
+from tests.nets import NETWORKS, NORMS, centres, chain, mlp
 
 METHODS = ("fast-lip", "lipschitz-norm", "op-norm")
 
@@ -70,3 +72,13 @@ def test_bad_questions_are_refused(change: dict[str, Any], message: str) -> None
     ball, prop = Ball.around(torch.ones(1, 6), 0.2, 1), Property(torch.tensor([0]), torch.tensor([[1]]))
     with pytest.raises(InputError, match=message):
         relucert.lipschitz(mlp(6, 8, 4), **{"ball": ball, "prop": prop, **change})
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("method", METHODS)
+def test_what_overflows_has_no_finite_constant(method: str, norm: float) -> None:
+    steep = Linear(torch.full((2, 2), 1e200, dtype=torch.float64), torch.ones(2, dtype=torch.float64))
+    last = Linear(torch.tensor([[1e200, 0.0], [0.0, 1.0]], dtype=torch.float64), torch.zeros(2, dtype=torch.float64))
+    network = chain((2,), steep, Relu(), last)
+    question = (Ball.around(torch.ones(1, 2), 0.2, norm), Property(torch.tensor([0]), torch.tensor([[1]])))
+    assert relucert.lipschitz(network, *question, method=method)[0].values == (math.inf,)

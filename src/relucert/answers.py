@@ -86,6 +86,7 @@ class Estimate:
     end of a reverse Weibull distribution; None, with a reason, where no distribution could be fitted. statistic and
     p_value (Kolmogorov and Smirnov) say how well it fits: below a few percent, poorly. Where every batch found the
     same largest gradient the distribution is a point: scale 0, no shape, and a reason that says so.
+    sampled: the same with the largest gradient of all samples for the end, whether or not there is a fit.
     """
 
     image: int
@@ -94,6 +95,7 @@ class Estimate:
     norm: float
     method: str
     value: float | None
+    sampled: float | None
     reason: str | None
     seconds: float
     radius: float

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from relucert.rigor import Arithmetic, absolute_sum, slices
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
+Amount = TypeVar("Amount", float, Tensor)
 SQUARED_TINY = 2.0**-500  # above the root of a million squares that underflow
 
 
@@ -69,14 +70,6 @@ class Norm:
         length = arithmetic.above(length, size + powers)
         return length + SQUARED_TINY if arithmetic.rigorous else length
 
-    def radius_of_reach(self, size: int, reach: float) -> float:
-        """The radius of a ball in which, in high dimension, most points lie about `reach` from the centre as the
-        2-norm measures it."""
-        if math.isinf(self.p):
-            return reach * math.sqrt(3 / size)
-        second_moment = math.exp(math.lgamma(3 / self.p) - math.lgamma(1 / self.p)) * math.pow(self.p, 2 / self.p)
-        return reach * math.pow(size, 1 / self.p - 1 / 2) / math.sqrt(second_moment)
-
     @property
     def body(self) -> str | None:
         """The unit ball as the constraints of a program: "box", "diamond" or "sphere"; None where p has none such."""
@@ -87,17 +80,17 @@ class Norm:
         """Whether p is neither 1 nor infinite: at the ends a matrix has its induced norm in closed form."""
         return 1 < self.p < math.inf
 
+    def between(self, one: Amount, two: Amount, infinite: Amount) -> Amount:
+        """A positive number for this p from those for 1, 2 and infinity: its logarithm goes linearly with 1/p."""
+        end, share = (one, 2 / self.p - 1) if self.p < 2 else (infinite, 1 - 2 / self.p)
+        return end if share == 1 else two if share == 0 else end**share * two ** (1 - share)
+
     def induced(self, one: Tensor, two: Tensor, infinite: Tensor, arithmetic: Arithmetic) -> Tensor:
         """An upper bound of a matrix's induced p-norm from those of its 1-, 2- and infinity-norms.
 
         Between them by the theorem of Riesz and Thorin: the logarithm of the norm is convex in 1/p.
         """
-        if self.p == 1 or math.isinf(self.p):
-            return one if self.p == 1 else infinite
-        if self.p == 2:
-            return two
-        end, share = (one, 2 / self.p - 1) if self.p < 2 else (infinite, 1 - 2 / self.p)
-        return arithmetic.above(end**share * two ** (1 - share), 4096)  # the powers, and the share's own rounding
+        return arithmetic.above(self.between(one, two, infinite), 4096)  # the powers, and the share's own rounding
 
     def sample(self, centre: Tensor, radius: float, count: int, generator: torch.Generator) -> Tensor:
         """Points spread evenly in the ball around one centre: (count, size)."""
@@ -122,6 +115,14 @@ class Norm:
         powers = torch._standard_gamma(torch.full(shape, 1 / self.p, dtype=dtype), generator=generator)
         signs = torch.randint(0, 2, shape, generator=generator) * 2 - 1
         return signs * (powers / (powers.sum(1, keepdim=True) + last)) ** (1 / self.p)
+
+    def scattered(self, count: int, size: int, generator: torch.Generator, dtype: torch.dtype) -> Tensor:
+        """Points of the unit ball at distances spread evenly from 0 to 1, for p = inf spread evenly in the cube.
+
+        In high dimension the points that `offsets` spreads evenly nearly all lie at the surface.
+        """
+        even = self.offsets(count, size, generator, dtype)
+        return even if math.isinf(self.p) else even * torch.rand(count, 1, generator=generator, dtype=dtype)
 
     def __str__(self) -> str:
         return f"{self.p:g}"

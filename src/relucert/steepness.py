@@ -14,7 +14,7 @@ from relucert.errors import InputError
 from relucert.loading import load
 from relucert.network import Network
 from relucert.property import Property
-from relucert.rigor import DOUBLE, RIGOROUS
+from relucert.rigor import DOUBLE, RIGOROUS, check_subnormals
 
 
 def lipschitz(
@@ -34,10 +34,13 @@ def lipschitz(
     rounding = parse_rounding(arithmetic)
     kind = RIGOROUS if rounding is Rounding.RIGOROUS else DOUBLE
     _check(known, ball, prop)
+    if kind.rigorous:
+        check_subnormals()
     with torch.inference_mode():
         cast, double = known.cast(kind.dtype), ball.cast(kind.dtype)
         rows = prop.rows(known.classes, kind.dtype)
         found = chosen.constants(cast, ball.norm, rows, chosen.hidden(cast, double, kind), kind)[:, -1]
+        found = found.nan_to_num(nan=torch.inf, posinf=torch.inf)  # where numbers overflow nothing is known
     columns = zip(prop.labels.tolist(), prop.rivals.tolist(), ball.radius.tolist(), found.tolist(), strict=True)
     return [
         LipschitzBound(label, tuple(rivals), tuple(values), radius, ball.norm.p, method, rounding)

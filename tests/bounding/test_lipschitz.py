@@ -1,6 +1,7 @@
 """Lipschitz methods: network x norm x method against sampled gradients, the paper's loops and rational arithmetic."""
 
 import itertools
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -259,3 +260,7 @@ def test_only_lipschitz_methods_have_shells() -> None:
     for name in ("fast-lin", "op-norm"):
         with pytest.raises(InputError, match=f"'{name}' has no shells"):
             find_method(name, 3)
+
+
+def test_weights_whose_squares_overflow_have_no_spectral_norm() -> None:
+    assert math.isinf(spectral_norm(torch.full((2, 3), 1e200, dtype=torch.float64), RIGOROUS))

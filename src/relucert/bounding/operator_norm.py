@@ -80,6 +80,8 @@ def spectral_norm(matrix: Tensor, arithmetic: Arithmetic) -> Tensor:
     """
     wide = matrix if matrix.shape[0] <= matrix.shape[1] else matrix.T
     gram = wide @ wide.T
+    if not bool(torch.isfinite(gram).all()):
+        return gram.new_tensor(torch.inf)
     top: Tensor = torch.linalg.eigvalsh(gram)[-1].clamp(min=0)
     if not arithmetic.rigorous:
         return top.sqrt()

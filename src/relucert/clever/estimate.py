@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 METHOD = "clever"
-REACH = 2.0  # how far, in the 2-norm, the samples of the default ball lie
+RADII = (30.0, 3.0, 0.1)  # of the sampled ball for p = 1, 2 and inf, as in the original
 ALIKE = "every batch found the same largest gradient, which is taken for the distribution's end"
 SEED_STEP = 1_000_003
 Progress = Callable[[int, int], None]
@@ -64,17 +64,15 @@ def estimate_each(
     """Estimates one by one, in the images' order (with target "all": an image's rivals in turn).
 
     network, images, labels, norm, target: as for `certify_each`.
-    radius: of the ball that is sampled; 2 by default for p = 2, for another p one whose samples lie as far.
+    radius: of the ball that is sampled; by default 30 for p = 1, 3 for p = 2, 0.1 for p = inf, and between them.
     batches, samples: how many batches of how many samples; the distribution is fitted to the batches' largest.
     box: the least and the largest valid pixel, to which samples are clipped; None: they are not.
     seed: the same seed gives the same estimates, whatever other images are asked about.
     progress: called with how many batches are done, and how many there are.
     """
     known = load(network)
-    size = known.sizes[0]
     parsed = Norm.parse(norm)
-    reach = parsed.radius_of_reach(size, REACH) if radius is None else radius
-    options = _Options(parsed, reach, batches, samples, box, seed)
+    options = _Options(parsed, parsed.between(*RADII) if radius is None else radius, batches, samples, box, seed)
     goal = parse_target(target, known.classes)
     rows = check_images(images, known)
     with torch.inference_mode():
@@ -106,6 +104,15 @@ class _Options:
             raise InputError(f"a box is a least and a larger largest pixel, not {self.box}")
 
 
+@dataclass(frozen=True)
+class _Rival:
+    """One rival: its margin at the centre, the largest gradient sampled, and the fit or why there is none."""
+
+    margin: float
+    largest: float
+    fit: WeibullFit | str
+
+
 class _Estimator:
     """Answers questions about one network, image by image."""
 
@@ -118,7 +125,7 @@ class _Estimator:
         for image, group in groupby(questions, key=lambda question: question.image):
             own = list(group)
             if own[0].refusal is not None:
-                yield from (self._answer(question, None, question.refusal, None, 0.0) for question in own)
+                yield from (self._answer(question, question.refusal, 0.0) for question in own)
             else:
                 yield from self._image(images[image], scores[image], own)
 
@@ -131,9 +138,12 @@ class _Estimator:
         margins = dict(zip(against, (rows @ scores).tolist(), strict=True))
         with torch.inference_mode():
             maxima = self._sample(centre, rows.float(), questions[0].image).double().numpy()
-        fits = {rival: _fitted(maxima[:, column]) for column, rival in enumerate(against)}
+        rivals = {
+            rival: _Rival(margins[rival], float(column.max()), _fitted(column))
+            for rival, column in zip(against, maxima.T, strict=True)
+        }
         seconds = (time.perf_counter() - started) / len(questions)
-        return [self._conclude(question, margins, fits, seconds) for question in questions]
+        return [self._conclude(question, rivals, seconds) for question in questions]
 
     def _sample(self, centre: Tensor, rows: Tensor, image: int) -> Tensor:
         """The largest gradients of every batch: (batches, rows)."""
@@ -141,7 +151,7 @@ class _Estimator:
         generator = torch.Generator().manual_seed((options.seed + SEED_STEP * image) % 2**63)
 
         def draw(count: int) -> Tensor:
-            offsets = options.norm.offsets(count, len(point), generator, torch.float32)
+            offsets = options.norm.scattered(count, len(point), generator, torch.float32)
             points = point + options.radius * offsets
             return points if options.box is None else points.clamp(*options.box)
 
@@ -153,33 +163,34 @@ class _Estimator:
                 self.progress(self.done, self.total)
         return torch.stack(found)
 
-    def _conclude(
-        self, question: Question, margins: dict[int, float], fits: dict[int, WeibullFit | str], seconds: float
-    ) -> Estimate:
+    def _conclude(self, question: Question, rivals: dict[int, _Rival], seconds: float) -> Estimate:
         """The least value over the rivals, if all of them have one."""
+        own = {rival: rivals[rival] for rival in question.rivals}
+        sampled = min(self._reach(rival.margin, rival.largest) for rival in own.values())
         values: dict[int, float] = {}
-        for rival in question.rivals:
-            fitted = fits[rival]
-            if isinstance(fitted, str):
-                return self._answer(question, None, f"no fit against class {rival}: {fitted}", None, seconds)
-            values[rival] = min(margins[rival] / fitted.location, self.options.radius)
-        weakest = min(values, key=lambda rival: values[rival])
-        best = fits[weakest]
-        alike = isinstance(best, WeibullFit) and best.shape is None
-        return self._answer(question, (weakest, values[weakest]), ALIKE if alike else None, best, seconds)
+        for number, rival in own.items():
+            if isinstance(rival.fit, str):
+                reason = f"no fit against class {number}: {rival.fit}"
+                return self._answer(question, reason, seconds, sampled=sampled)
+            values[number] = self._reach(rival.margin, rival.fit.location)
+        weakest = min(values, key=lambda number: values[number])
+        best = own[weakest].fit
+        assert isinstance(best, WeibullFit)
+        found = {"target": weakest, "value": values[weakest], "sampled": sampled, **asdict(best)}
+        return self._answer(question, ALIKE if best.shape is None else None, seconds, **found)
 
-    def _answer(
-        self, question: Question, found: tuple[int, float] | None, reason: str | None,
-        fitted: WeibullFit | str | None, seconds: float,
-    ) -> Estimate:  # fmt: skip
-        target = question.rivals[0] if len(question.rivals) == 1 and question.refusal is None else None
-        target, value = found if found is not None else (target, None)
-        own = fitted if isinstance(fitted, WeibullFit) else None
-        parts = (own.shape, own.location, own.scale, own.statistic, own.p_value) if own else (None,) * 5
+    def _reach(self, margin: float, steepest: float) -> float:
+        """How far the margin lasts, within the ball that was sampled."""
+        return min(margin / steepest, self.options.radius) if steepest > 0 else self.options.radius
+
+    def _answer(self, question: Question, reason: str | None, seconds: float, **found: Any) -> Estimate:
+        single = len(question.rivals) == 1 and question.refusal is None
+        absent = dict.fromkeys(("value", "sampled", *WeibullFit.__dataclass_fields__))
         options = self.options
         return Estimate(
-            question.image, question.label, target, options.norm.p, METHOD, value, reason, seconds,
-            options.radius, options.batches, options.samples, *parts,
+            image=question.image, label=question.label, norm=options.norm.p, method=METHOD, reason=reason,
+            seconds=seconds, radius=options.radius, batches=options.batches, samples=options.samples,
+            **{**absent, "target": question.rivals[0] if single else None, **found},
         )  # fmt: skip
 
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import optimize, stats
 
-SHAPES = (1.0, 3.0, 10.0)  # where the search for the largest likelihood starts, one after the other
+STARTS = (0.1, 1.0, 5.0, 10.0, 20.0, 50.0, 100.0)  # shapes from which the likelihood is maximised, as in the original
+PENALTY = 0.01  # of the squared scale, against ends that run away; as in the original
+IMPLAUSIBLE = 1e-3  # a distribution with a smaller p-value is no fit; as in the original
 FEWEST = 10  # numbers to which three parameters can be fitted
-FARTHEST = 10.0  # spreads of the sample: an end further beyond it is not seen in it
 ALIKE = 1e-6  # relative spread of a float32 number that is always the same
 
 
@@ -35,10 +38,7 @@ class WeibullFit:
 
 
 def fit(maxima: NDArray[np.float64]) -> WeibullFit:
-    """By maximum likelihood over shapes >= 1: with smaller ones it grows without bound as the end nears the largest.
-
-    SciPy searches from several starts; the distribution of shape 1, at the edge, is known in closed form.
-    """
+    """By maximum likelihood, slightly penalised, from several starts; of their ends the one with the best p-value."""
     if len(maxima) < FEWEST:
         raise FitError(f"{len(maxima)} batches are too few for a fit, {FEWEST} are needed")
     if not np.isfinite(maxima).all():
@@ -49,22 +49,31 @@ def fit(maxima: NDArray[np.float64]) -> WeibullFit:
     if spread <= ALIKE * top:
         return WeibullFit(None, top, 0.0, 0.0, 1.0)
     scaled = (maxima - top) / spread  # the search succeeds more often on numbers of one size
-    found = [own for start in SHAPES if (own := _search(scaled, start)) is not None]
-    edge = (1.0, 0.0, float(-scaled.mean()))
-    shape, location, scale = max([edge, *found], key=lambda own: float(stats.weibull_max.logpdf(scaled, *own).sum()))
-    if location > FARTHEST:
-        raise FitError("the fitted distribution ends far beyond every number it was fitted to")
-    statistic, p_value = stats.kstest(scaled, "weibull_max", args=(shape, location, scale))
-    return WeibullFit(shape, top + spread * location, spread * scale, float(statistic), float(p_value))
+    found = [own for start in STARTS if (own := _search(scaled, start)) is not None]
+    best = max(found, key=lambda own: own.p_value, default=None)
+    if best is None or best.p_value < IMPLAUSIBLE:
+        raise FitError("the largest gradients of the batches follow no reverse Weibull distribution")
+    return WeibullFit(best.shape, top + spread * best.location, spread * best.scale, best.statistic, best.p_value)
 
 
-def _search(numbers: NDArray[np.float64], start: float) -> tuple[float, float, float] | None:
-    """Shape, location and scale at a maximum of the likelihood; None where the search ends outside what is allowed."""
+def _search(numbers: NDArray[np.float64], start: float) -> WeibullFit | None:
+    """Where the search from one shape ends; None where that is no distribution."""
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
-            shape, location, scale = (float(part) for part in stats.weibull_max.fit(numbers, start, loc=0.1, scale=1.0))
+            fitted = stats.weibull_max.fit(numbers, start, optimizer=_minimise)
+            shape, location, scale = (float(part) for part in fitted)
+            test = stats.kstest(numbers, "weibull_max", args=(shape, location, scale))
     except (stats.FitError, ValueError, RuntimeError):
         return None
-    allowed = all(map(math.isfinite, (shape, location, scale))) and shape >= 1 and location >= 0 and scale > 0
-    return (shape, location, scale) if allowed else None
+    own = WeibullFit(shape, location, scale, float(test.statistic), float(test.pvalue))
+    return own if all(map(math.isfinite, (shape, location, scale, own.p_value))) else None
+
+
+def _minimise(loss: Callable[..., float], start: NDArray[np.float64], args: tuple[Any, ...], disp: int) -> Any:
+    """SciPy's optimiser of a fit, with the penalty; a candidate is shape, location and scale."""
+
+    def penalised(candidate: NDArray[np.float64], *rest: Any) -> float:
+        return loss(candidate, *rest) + PENALTY * float(candidate[2]) ** 2
+
+    return optimize.fmin(penalised, start, args=args, disp=disp)

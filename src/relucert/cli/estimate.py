@@ -62,7 +62,7 @@ def _add_question(group: argparse._ArgumentGroup) -> None:
         "--radius",
         type=options.number,
         metavar="R",
-        help="of the ball that is sampled (default: 2 for p = 2, for another p one whose samples lie as far)",
+        help="of the ball that is sampled (default: 30 for p = 1, 3 for p = 2, 0.1 for p = inf)",
     )
     group.add_argument(
         "--box",
