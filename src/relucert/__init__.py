@@ -19,6 +19,9 @@ _HOMES = {
     "Network": "network",
     "Property": "property",
     "RelucertError": "errors",
+    "UpperBound": "answers",
+    "attack": "attacks.attack",
+    "attack_each": "attacks.attack",
     "bounds": "api",
     "certify": "api",
     "certify_each": "api",
@@ -37,9 +40,12 @@ if TYPE_CHECKING:
     from relucert.answers import Certificate as Certificate
     from relucert.answers import Estimate as Estimate
     from relucert.answers import LipschitzBound as LipschitzBound
+    from relucert.answers import UpperBound as UpperBound
     from relucert.api import bounds as bounds
     from relucert.api import certify as certify
     from relucert.api import certify_each as certify_each
+    from relucert.attacks.attack import attack as attack
+    from relucert.attacks.attack import attack_each as attack_each
     from relucert.ball import Ball as Ball
     from relucert.clever.estimate import estimate as estimate
     from relucert.clever.estimate import estimate_each as estimate_each

@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, fields
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from relucert.errors import InputError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Rounding(str, Enum):
@@ -117,4 +120,38 @@ class Estimate:
         row: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
         row["norm"] = "inf" if math.isinf(self.norm) else self.norm
         row["proven"] = self.proven
+        return row
+
+
+@dataclass(frozen=True, eq=False)
+class UpperBound:
+    """An adversarial example: at most so far from the image, a rival catches up with its label.
+
+    witness: the example, in the input's shape and the network's own precision; distance: how far it is from the
+    image, never understated; None for both, with a reason, where no attack succeeded. Where the image itself is one,
+    being misclassified, the distance is 0 and the reason says so. predicted: the class the network gives the witness.
+    target: the rival that caught up. box: the least and the largest valid pixel, None where every input is valid.
+
+    That the rival's score is no less than the label's was checked in the network's own precision, and proven in real
+    arithmetic: no such distance lies below a certified radius.
+    """
+
+    image: int
+    label: int
+    target: int | None
+    norm: float
+    method: str
+    distance: float | None
+    witness: Tensor | None
+    predicted: int | None
+    box: tuple[float, float] | None
+    reason: str | None
+    seconds: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for JSON, without the witness; absence is null, the norm a number or "inf"."""
+        row: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
+        del row["witness"]
+        row["norm"] = "inf" if math.isinf(self.norm) else self.norm
+        row["box"] = None if self.box is None else list(self.box)
         return row

@@ -17,12 +17,12 @@ from relucert.bounding.forward import forward
 from relucert.bounding.method import Method, find_method
 from relucert.bounding.relaxers import Interval, find_relaxer
 from relucert.errors import InputError
-from relucert.inputs import check_ball, check_images, check_labels, check_number, check_whole
+from relucert.inputs import check_ball, check_number, check_whole
 from relucert.loading import load
 from relucert.memory import batch_size
 from relucert.network import Network
 from relucert.property import Property, parse_target
-from relucert.questions import Question, plan
+from relucert.questions import Question, pose
 from relucert.radius import Found, Searcher
 from relucert.rigor import DOUBLE, RIGOROUS, check_subnormals
 from relucert.solvers.lp import ProgramMethod
@@ -80,16 +80,11 @@ def certify_each(
         Norm.parse(norm), method, parse_target(target, known.classes), parse_rounding(arithmetic),
         tolerance, memory, seed, shells, time_limit,
     )  # fmt: skip
-    rows = check_images(images, known)
-    with torch.inference_mode():
-        scores = known.cast(torch.float64)(rows)
-    if not bool(torch.isfinite(scores).all()):
-        raise InputError("the network's scores overflow at these images")
-    questions = plan(scores, check_labels(labels, scores), options.target, seed)
-    step = batch_size(known, max(len(question.rivals) for question in questions), options.memory)
+    asked = pose(known, images, labels, options.target, seed)
+    step = batch_size(known, max(len(question.rivals) for question in asked.questions), options.memory)
     if options.find_method().weaker is not None:
         step = min(step, FEW)
-    return _Certifier(known, options).run(rows, questions, step)
+    return _Certifier(known, options).run(asked.images, asked.questions, step)
 
 
 def bounds(

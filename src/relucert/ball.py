@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 Amount = TypeVar("Amount", float, Tensor)
+Kind = TypeVar("Kind")
 WALLS = 8  # rounds after which no more coordinates are looked for that meet the box
 SQUARED_TINY = 2.0**-500  # above the root of a million squares that underflow
 
@@ -54,6 +55,41 @@ class Norm:
         """The norm of the difference along the last dimension."""
         return _length(points - centre, self.p, -1)
 
+    def distance_bound(self, points: Tensor, centre: Tensor, arithmetic: Arithmetic) -> Tensor:
+        """An upper bound of the distance, rounding included."""
+        length = arithmetic.above(self.distance(points, centre), points.shape[-1] + 256)
+        return length + SQUARED_TINY if arithmetic.rigorous else length
+
+    def project(self, offsets: Tensor, radius: Tensor) -> Tensor:
+        """Offsets (batch, size) brought into balls around 0 of radius (batch,): for p = 1, 2 and infinity to the
+        nearest point, for another p by shortening."""
+        radius = radius[:, None]
+        if math.isinf(self.p):
+            return offsets.clamp(-radius, radius)
+        length = _length(offsets, self.p, 1)[:, None]
+        if self.p != 1:
+            return offsets * (radius / length.clamp(min=torch.finfo(offsets.dtype).tiny)).clamp(max=1)
+        sizes = offsets.abs()
+        descending = sizes.sort(1, descending=True).values
+        ranks = torch.arange(1, offsets.shape[1] + 1, dtype=offsets.dtype)
+        thresholds = (descending.cumsum(1) - radius) / ranks
+        last = (descending > thresholds).sum(1, keepdim=True).clamp(min=1) - 1
+        shrunk = (sizes - thresholds.gather(1, last).clamp(min=0)).clamp(min=0).copysign(offsets)
+        return torch.where(length <= radius, offsets, shrunk)
+
+    def direction(self, gradients: Tensor) -> Tensor:
+        """Where to step along gradients (batch, size) before a projection.
+
+        For p >= 2 the steepest way, in unit length of this norm. Below 2 that moves hardly more than one coordinate:
+        there the gradient itself, in unit length of the 2-norm.
+        """
+        if math.isinf(self.p):
+            return gradients.sign()
+        tiny = torch.finfo(gradients.dtype).tiny
+        power, p = (self.dual - 1, self.p) if self.p >= 2 else (1.0, 2.0)
+        way = (gradients.abs() / gradients.abs().amax(1, keepdim=True).clamp(min=tiny)).pow(power).copysign(gradients)
+        return way / _length(way, p, 1)[:, None].clamp(min=tiny)
+
     def dual_length(self, forms: Tensor, dim: int) -> Tensor:
         """The dual norm of linear forms along `dim`, as computed: the most each gains over the unit ball."""
         return _length(forms, self.dual, dim)
@@ -75,6 +111,12 @@ class Norm:
     def body(self) -> str | None:
         """The unit ball as the constraints of a program: "box", "diamond" or "sphere"; None where p has none such."""
         return {math.inf: "box", 1.0: "diamond", 2.0: "sphere"}.get(self.p)
+
+    def choose(self, one: Kind, between: Kind, infinite: Kind) -> Kind:
+        """What is meant for p = 1, for p = infinity, or for all between."""
+        if self.between_ends:
+            return between
+        return one if self.p == 1 else infinite
 
     @property
     def between_ends(self) -> bool:

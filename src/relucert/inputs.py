@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -53,6 +54,16 @@ def check_ball(ball: object) -> None:
     """Refuses what is no ball, and balls whose radii are negative or not finite."""
     if not isinstance(ball, Ball) or not bool(((ball.radius >= 0) & ball.radius.isfinite()).all()):
         raise InputError("bounds are over a ball with finite radii >= 0: relucert.Ball.around(centre, radius, norm)")
+
+
+def check_box(box: object) -> None:
+    """Refuses what is neither None nor two finite numbers, the lesser first."""
+    if box is None:
+        return
+    ends = tuple(box) if isinstance(box, (tuple, list)) else ()
+    numbers = len(ends) == 2 and all(isinstance(end, (int, float)) and math.isfinite(end) for end in ends)
+    if not numbers or not ends[0] < ends[1]:
+        raise InputError(f"a box is a least and a larger largest pixel, both finite, not {box}")
 
 
 def check_number(name: str, value: object, least: float, most: float) -> None:

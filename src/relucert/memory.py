@@ -1,4 +1,4 @@
-"""How many questions to bound at once: by memory, not by a flag."""
+"""How many questions to work on at once: by memory, not by a flag."""
 
 from __future__ import annotations
 
@@ -12,12 +12,22 @@ CROWD = 512  # questions beyond which a larger batch no longer saves overhead
 def batch_size(network: Network, rows: int, budget: int) -> int:
     """The most questions of `rows` margins each that fit the budget, or that are worth putting in one batch."""
     blocks, forms = coefficient_bytes(network), 32 * rows * max(network.sizes)
-    need = blocks + forms
+    return max(1, min(_fitting(blocks + forms, "bounds", budget), COSY // max(1, blocks), CROWD))
+
+
+def attack_size(network: Network, budget: int) -> int:
+    """The most questions to attack at once: some points each, and every value with its gradient, in float64."""
+    need = 8 * (24 * network.sizes[0] + 2 * sum(network.sizes))
+    return max(1, min(_fitting(need, "attack", budget), CROWD))
+
+
+def _fitting(need: int, what: str, budget: int) -> int:
+    """How often the bytes needed for one image fit."""
     if need > budget:
         raise BudgetError(
-            f"one image needs about {need:,} bytes for its bounds, the memory budget is {budget:,} bytes: raise it"
+            f"one image needs about {need:,} bytes for its {what}, the memory budget is {budget:,} bytes: raise it"
         )
-    return max(1, min(budget // need, COSY // max(1, blocks), CROWD))
+    return budget // need
 
 
 def coefficient_bytes(network: Network) -> int:

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor
 
+from relucert.errors import InputError
+from relucert.inputs import check_images, check_labels
+from relucert.network import Network
 from relucert.property import rivals
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+SEED_STEP = 1_000_003
 
 
 @dataclass(frozen=True, eq=False)
@@ -17,6 +28,36 @@ class Question:
     label: int
     rivals: list[int]
     refusal: str | None
+    misclassified: bool = False
+
+    def generator(self, seed: int) -> torch.Generator:
+        """Random numbers of the image's own, whatever else is asked about."""
+        return torch.Generator().manual_seed((seed + SEED_STEP * self.image) % 2**63)
+
+
+@dataclass(frozen=True, eq=False)
+class Inquiry:
+    """Checked images (batch, size) and their scores (batch, classes), in float64, and the answers to give, in order."""
+
+    images: Tensor
+    scores: Tensor
+    questions: list[Question]
+
+
+def pose(
+    network: Network,
+    images: ArrayLike | Tensor,
+    labels: Sequence[int] | ArrayLike | Tensor | None,
+    target: str | int,
+    seed: int,
+) -> Inquiry:
+    """Checks images and labels and plans the answers; the target is a parsed one."""
+    rows = check_images(images, network)
+    with torch.inference_mode():
+        scores = network.cast(torch.float64)(rows)
+    if not bool(torch.isfinite(scores).all()):
+        raise InputError("the network's scores overflow at these images")
+    return Inquiry(rows, scores, plan(scores, check_labels(labels, scores), target, seed))
 
 
 def plan(scores: Tensor, labels: Tensor, target: str | int, seed: int) -> list[Question]:
@@ -31,5 +72,5 @@ def plan(scores: Tensor, labels: Tensor, target: str | int, seed: int) -> list[Q
             groups, refusal = groups[:1], f"misclassified: the network takes it for class {predicted}"
         elif -1 in classes:
             refusal = "the target is the image's own label"
-        questions += [Question(image, label, group, refusal) for group in groups]
+        questions += [Question(image, label, group, refusal, predicted != label) for group in groups]
     return questions

@@ -21,11 +21,11 @@ from relucert.ball import Norm
 from relucert.clever.gradients import largest_gradients
 from relucert.clever.weibull import FitError, WeibullFit, fit
 from relucert.errors import InputError
-from relucert.inputs import check_images, check_labels
+from relucert.inputs import check_box
 from relucert.loading import load
 from relucert.network import Network
 from relucert.property import Property, parse_target
-from relucert.questions import Question, plan
+from relucert.questions import Question, pose
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 METHOD = "clever"
 RADII = (30.0, 3.0, 0.1)  # of the sampled ball for p = 1, 2 and inf, as in the original
 ALIKE = "every batch found the same largest gradient, which is taken for the distribution's end"
-SEED_STEP = 1_000_003
 Progress = Callable[[int, int], None]
 
 
@@ -74,13 +73,8 @@ def estimate_each(
     parsed = Norm.parse(norm)
     options = _Options(parsed, parsed.between(*RADII) if radius is None else radius, batches, samples, box, seed)
     goal = parse_target(target, known.classes)
-    rows = check_images(images, known)
-    with torch.inference_mode():
-        scores = known.cast(torch.float64)(rows)
-    if not bool(torch.isfinite(scores).all()):
-        raise InputError("the network's scores overflow at these images")
-    questions = plan(scores, check_labels(labels, scores), goal, seed)
-    return _Estimator(known.cast(torch.float32), options, progress).run(rows, scores, questions)
+    asked = pose(known, images, labels, goal, seed)
+    return _Estimator(known.cast(torch.float32), options, progress).run(asked.images, asked.scores, asked.questions)
 
 
 @dataclass(frozen=True)
@@ -100,8 +94,7 @@ class _Options:
         for name, count in (("batches", self.batches), ("samples", self.samples)):
             if type(count) is not int or count < 1:
                 raise InputError(f"the number of {name} must be a whole number >= 1, not {count!r}")
-        if self.box is not None and not self.box[0] < self.box[1]:
-            raise InputError(f"a box is a least and a larger largest pixel, not {self.box}")
+        check_box(self.box)
 
 
 @dataclass(frozen=True)
@@ -137,7 +130,7 @@ class _Estimator:
         rows = prop.rows(self.network.classes, torch.float64)[0]
         margins = dict(zip(against, (rows @ scores).tolist(), strict=True))
         with torch.inference_mode():
-            maxima = self._sample(centre, rows.float(), questions[0].image).double().numpy()
+            maxima = self._sample(centre, rows.float(), questions[0]).double().numpy()
         rivals = {
             rival: _Rival(margins[rival], float(column.max()), _fitted(column))
             for rival, column in zip(against, maxima.T, strict=True)
@@ -145,10 +138,10 @@ class _Estimator:
         seconds = (time.perf_counter() - started) / len(questions)
         return [self._conclude(question, rivals, seconds) for question in questions]
 
-    def _sample(self, centre: Tensor, rows: Tensor, image: int) -> Tensor:
+    def _sample(self, centre: Tensor, rows: Tensor, question: Question) -> Tensor:
         """The largest gradients of every batch: (batches, rows)."""
         options, point = self.options, centre.float()
-        generator = torch.Generator().manual_seed((options.seed + SEED_STEP * image) % 2**63)
+        generator = question.generator(options.seed)
 
         def draw(count: int) -> Tensor:
             offsets = options.norm.scattered(count, len(point), generator, torch.float32)

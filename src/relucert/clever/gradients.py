@@ -8,28 +8,15 @@ import torch
 from torch import Tensor
 
 from relucert.ball import Norm
-from relucert.network import Affine, Network
+from relucert.network import Network
+from relucert.pieces import pattern_at, pull_back
 
 FORM_BYTES = 2**25  # what the forms of some samples may take at once
 
 
 def gradients(network: Network, points: Tensor, rows: Tensor) -> Tensor:
     """Of forms on the output, rows (forms, classes), at points (count, size): (count, forms, size)."""
-    values = [points.unflatten(-1, network.input_shape)]
-    for node in network.nodes:
-        values.append(node.operation.apply(*(values[source] for source in node.inputs)))
-    pending = {network.output: rows.expand(len(points), *rows.shape)}
-    for value in range(network.output, 0, -1):
-        if value not in pending:
-            continue
-        node, form = network.nodes[value - 1], pending.pop(value)
-        if isinstance(node.operation, Affine):
-            parts = [part.flatten(2) for part in node.operation.transpose(form.unflatten(-1, network.shapes[value]))]
-        else:
-            parts = [form * (values[value] > 0).flatten(1)[:, None]]
-        for source, part in zip(node.inputs, parts, strict=True):
-            pending[source] = pending[source] + part if source in pending else part
-    return pending[0]
+    return pull_back(network, pattern_at(network, points), network.output, rows.expand(len(points), *rows.shape))
 
 
 def largest_gradients(

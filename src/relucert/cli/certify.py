@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Iterable
-from dataclasses import dataclass
-from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from relucert.cli import images as image_options
-from relucert.cli import options
-from relucert.errors import InputError, RelucertError
+from relucert.cli import options, runs
 
 if TYPE_CHECKING:
     from relucert import Certificate, Network
     from relucert.cli.show import Screen
     from relucert.data import Dataset
-    from relucert.report.runfile import RunFile
 
 NAME = "certify"
 HELP = "certified radii of a network's decisions"
@@ -26,20 +21,12 @@ DESCRIPTION = (
     "Finds for every image a radius within which provably no perturbation changes the network's decision. "
     "Without arguments: the bundled network on the bundled images."
 )
-NETWORK = "mnist-2x20"
 LIBRARY_OPTIONS = ("norm", "method", "target", "arithmetic", "tolerance", "memory", "seed", "shells")
-INTERRUPTED = 130
 PREDICTED_AT_ONCE = 1000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "network",
-        nargs="?",
-        default=NETWORK,
-        metavar="NETWORK",
-        help="a bundled network's name, an .onnx or a .safetensors file (default: %(default)s)",
-    )
+    runs.add_network(parser)
     _add_question(parser.add_argument_group("the question"))
     _add_effort(parser.add_argument_group("the effort"))
     _add_outputs(parser.add_argument_group("the answers"))
@@ -62,24 +49,19 @@ def run(arguments: argparse.Namespace) -> int:
     chosen = {name: getattr(arguments, name) for name in LIBRARY_OPTIONS}
     started = time.perf_counter()
     answers = relucert.certify_each(network, images.images, images.labels, **chosen)
-    record = RunFile(_head(arguments, network, images), outputs.get("json"), outputs.get("csv"))
-    work = _collect(answers, record, screen, len(images))
+    record = RunFile(runs.head(arguments, network, images, chosen), outputs.get("json"), outputs.get("csv"))
+    with screen.progress("certifying", len(images)) as advance:
+        work = runs.collect(answers, record, lambda certificate: advance(certificate.image + 1))
     seconds = time.perf_counter() - started
-    if work.certificates:
-        _show(arguments, network, images, work.certificates, screen)
+    if work.answers:
+        _show(arguments, network, images, work.answers, screen)
         screen.line("time", f"{seconds:.2f} s")
-    if work.stopped is None:
-        return 0
-    done = len({certificate.image for certificate in work.certificates})
-    screen.complain(f"stopped after {done} of {len(images)} images")
-    if isinstance(work.stopped, RelucertError):
-        raise work.stopped
-    return INTERRUPTED
+    done = len({certificate.image for certificate in work.answers})
+    return runs.end(work, screen, f"{done} of {len(images)} images")
 
 
 def _add_question(group: argparse._ArgumentGroup) -> None:
-    image_options.add_arguments(group)
-    group.add_argument("--norm", default="inf", metavar="P", help="inf, 2, 1 or any number >= 1 (default: %(default)s)")
+    runs.add_question(group)
     group.add_argument(
         "--method",
         default="fast-lin",
@@ -92,20 +74,12 @@ def _add_question(group: argparse._ArgumentGroup) -> None:
         help="for fast-lip and lipschitz-norm: how many parts the ball is split into (default: 30)",
     )
     group.add_argument(
-        "--target",
-        default="untargeted",
-        help="the rival class: runner-up, least-likely, random, all, untargeted or a class index "
-        "(default: %(default)s)",
-    )
-    group.add_argument(
         "--arithmetic",
         default="rigorous",
         metavar="KIND",
         help="rigorous (proven, rounding included) or float (rounding ignored) (default: %(default)s)",
     )
-    group.add_argument(
-        "--seed", type=options.seed, default=0, metavar="N", help="for random targets (default: %(default)s)"
-    )
+    runs.add_seed(group, "for random targets")
 
 
 def _add_effort(group: argparse._ArgumentGroup) -> None:
@@ -116,14 +90,8 @@ def _add_effort(group: argparse._ArgumentGroup) -> None:
         metavar="T",
         help="how far, relatively, a radius may stay below the largest provable one (default: %(default)s)",
     )
-    group.add_argument(
-        "--memory",
-        type=options.memory,
-        default="1G",
-        metavar="SIZE",
-        help="what the bounds of one batch may take, as in 512M (default: %(default)s)",
-    )
-    group.add_argument("--threads", type=options.threads, metavar="N", help="how many threads to compute with")
+    runs.add_memory(group, "the bounds")
+    runs.add_threads(group)
 
 
 def _add_outputs(group: argparse._ArgumentGroup) -> None:
@@ -134,68 +102,20 @@ def _add_outputs(group: argparse._ArgumentGroup) -> None:
         metavar="R",
         help="a radius to report the certified accuracy at; may be repeated (default: five round ones)",
     )
-    group.add_argument("--json", type=Path, metavar="FILE", help="record the run, also while it goes on")
-    group.add_argument("--csv", type=Path, metavar="FILE", help="the same answers as a table")
+    runs.add_json(group)
+    runs.add_csv(group)
     group.add_argument("--plot", type=Path, metavar="FILE", help="accuracy against radius, as .png, .svg or .pdf")
-    group.add_argument("--quiet", action="store_true", help="no progress bar and no table, only the summary")
+    runs.add_quiet(group)
 
 
 def _outputs(arguments: argparse.Namespace) -> dict[str, Path]:
     """The files to write, checked before any long work."""
-    from relucert.report import files
-
-    outputs = {name: path for name in ("json", "csv", "plot") if (path := getattr(arguments, name)) is not None}
-    inputs = {name: Path(given) for name in ("network", "data") if (given := getattr(arguments, name)) is not None}
-    for (_, first), (name, second) in combinations([*inputs.items(), *outputs.items()], 2):
-        if name in outputs and first.resolve() == second.resolve():
-            raise InputError(f"--{name} {second} would overwrite another file of this command")
-    for path in outputs.values():
-        files.check_writable(path)
+    outputs = runs.outputs(arguments, ("json", "csv", "plot"))
     if "plot" in outputs:
         from relucert.report import accuracy
 
         accuracy.check_suffix(outputs["plot"])
     return outputs
-
-
-def _head(arguments: argparse.Namespace, network: Network, images: Dataset) -> dict[str, Any]:
-    import relucert
-
-    options_given = {name: getattr(arguments, name) for name in ("network", "data", *LIBRARY_OPTIONS, "threads")}
-    options_given |= {"data_dir": arguments.data_dir and str(arguments.data_dir), "images": len(images)}
-    return {
-        "relucert": relucert.__version__,
-        "network": {
-            "name": network.name,
-            "layers": network.describe(),
-            "parameters": network.parameters,
-            "classes": network.classes,
-        },
-        "options": options_given,
-    }
-
-
-@dataclass(frozen=True)
-class _Work:
-    """What was found, and what stopped it before the end."""
-
-    certificates: list[Certificate]
-    stopped: KeyboardInterrupt | RelucertError | None
-
-
-def _collect(answers: Iterable[Certificate], record: RunFile, screen: Screen, total: int) -> _Work:
-    """Takes the answers as they come; what came is recorded whatever happens."""
-    certificates: list[Certificate] = []
-    try:
-        with record, screen.progress("certifying", total) as advance:
-            for certificate in answers:
-                certificates.append(certificate)
-                record.add(certificate.to_json())
-                advance(certificate.image + 1)
-            record.finish()
-    except (KeyboardInterrupt, RelucertError) as stopped:
-        return _Work(certificates, stopped)
-    return _Work(certificates, None)
 
 
 def _show(

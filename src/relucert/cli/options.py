@@ -48,6 +48,14 @@ def radius(text: str) -> float:
     return value
 
 
+def seconds(text: str) -> float:
+    """A finite number > 0."""
+    value = number(text)
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"a time is a finite number of seconds > 0, not {text!r}")
+    return value
+
+
 def number(text: str) -> float:
     try:
         return float(text)

@@ -20,8 +20,8 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from relucert.answers import Certificate, Estimate
-from relucert.report.summary import Summary, rounded_down
+from relucert.answers import Certificate, Estimate, UpperBound
+from relucert.report.summary import Summary, rounded_down, rounded_up
 
 PLAIN_WIDTH = 1000  # where no terminal says how wide a line may be
 NAME_WIDTH = 20
@@ -82,6 +82,17 @@ class Screen:
             rival = "-" if own.target is None else str(own.target)
             rows.append((str(own.image), str(own.label), rival, value, own.reason or ""))
         self._rows("estimate (not certified)", rows)
+
+    def attacks(self, found: Sequence[UpperBound]) -> None:
+        """A row an attack: image, label, rival, distance, and a remark."""
+        if self._quiet:
+            return
+        rows = []
+        for own in found:
+            distance = "-" if own.distance is None else rounded_up(own.distance)
+            rival = "-" if own.target is None else str(own.target)
+            rows.append((str(own.image), str(own.label), rival, distance, own.reason or ""))
+        self._rows("distance", rows)
 
     def _rows(self, answer: str, rows: Sequence[tuple[str, str, str, str, str]]) -> None:
         """A table of image, label, rival, answer and, if there are any, remarks."""

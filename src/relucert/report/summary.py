@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import ROUND_DOWN, Context
+from decimal import ROUND_DOWN, ROUND_UP, Context
 from itertools import groupby
 from statistics import fmean, median
 
@@ -77,9 +77,18 @@ def summarise(
 
 def rounded_down(value: float, digits: int = 5) -> str:
     """So many significant digits, never above the value: a proven radius must not grow in print."""
+    return _rounded(value, digits, ROUND_DOWN)
+
+
+def rounded_up(value: float, digits: int = 5) -> str:
+    """So many significant digits, never below the value: an adversarial example must not come nearer in print."""
+    return _rounded(value, digits, ROUND_UP)
+
+
+def _rounded(value: float, digits: int, way: str) -> str:
     if math.isinf(value):
         return "inf"
-    return f"{float(Context(prec=digits, rounding=ROUND_DOWN).create_decimal_from_float(value)):.{digits}g}"
+    return f"{float(Context(prec=digits, rounding=way).create_decimal_from_float(value)):.{digits}g}"
 
 
 def _quantile(values: Sequence[float], share: float) -> float:

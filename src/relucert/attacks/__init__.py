@@ -1,0 +1,1 @@
+"""Attacks: adversarial examples, the upper bounds beside certified radii."""

@@ -1,0 +1,65 @@
+"""FMN ("Fast Minimum-norm Adversarial Attacks through Adaptive Norm Constraints", 2021) and its forerunner for p = 2,
+DDN ("Decoupling Direction and Norm", 2019): steps down the margin within a ball that shrinks wherever it succeeds."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from relucert.attacks.pursuit import Pursuit, Slope, annealed, unit
+from relucert.ball import Norm
+
+GAMMA = 0.05  # how fast the ball grows and shrinks
+STARTS = 8  # random ones
+TWO = Norm(2.0)
+
+
+def fast_minimum_norm(pursuit: Pursuit, steps: int, generators: list[torch.Generator]) -> None:
+    """For every p, from the image itself."""
+    start = pursuit.slope(pursuit.centres)
+    _follow(pursuit, torch.zeros_like(pursuit.centres), pursuit.first_order(start, pursuit.norm), start, steps)
+
+
+def scattered_minimum_norm(pursuit: Pursuit, steps: int, generators: list[torch.Generator]) -> None:
+    """The same from random points, up to a few times as far away as the boundary looks, each on its own."""
+    centres = pursuit.centres
+    start = pursuit.slope(centres)
+    for number in range(STARTS):
+        drawn = torch.stack([torch.randn(centres.shape[1], generator=own, dtype=centres.dtype) for own in generators])
+        offsets = unit(drawn) * ((1 + number % 4) * pursuit.first_order(start, TWO))[:, None]
+        with pursuit.afresh():
+            _follow(pursuit, offsets, pursuit.norm.distance(offsets, torch.zeros_like(offsets)), start, steps)
+
+
+def _follow(pursuit: Pursuit, offsets: Tensor, radius: Tensor, start: Slope, steps: int) -> None:
+    """Steps are as long, at first, as the way to the boundary looks from the image, where it has the slope `start`.
+
+    Until a rival is ahead the ball reaches at least to where the boundary seems to be, and grows: as published it
+    need not grow, and where the box cuts the steps short it never gets there.
+    """
+    centres, norm = pursuit.centres, pursuit.norm
+    reach = (norm.direction(start.gradients) * pursuit.first_order(start, norm)[:, None]).norm(dim=1)
+    for step in range(steps):
+        offsets = pursuit.clip(centres + offsets) - centres
+        slope = pursuit.slope(pursuit.clip(centres + offsets))
+        pace = annealed(step / steps)
+        ahead = slope.margins < 0
+        shrunk = torch.minimum(radius * (1 - GAMMA * pace), pursuit.distances)
+        near = norm.distance(offsets, torch.zeros_like(offsets)) + pursuit.first_order(slope, norm)
+        grown = radius * (1 + GAMMA * torch.where(pursuit.found, pace, 1.0))
+        radius = torch.where(ahead, shrunk, torch.where(pursuit.found, grown, torch.maximum(near, grown)))
+        offsets = norm.project(offsets - (pace * reach)[:, None] * unit(slope.gradients), radius)
+
+
+def decoupled_direction(pursuit: Pursuit, steps: int, generators: list[torch.Generator]) -> None:
+    """For p = 2: every point lies on the sphere whose radius is adapted."""
+    centres = pursuit.centres
+    start = pursuit.slope(centres)
+    radius = pursuit.first_order(start, TWO)
+    reach, offsets = radius, torch.zeros_like(centres)
+    for step in range(steps):
+        slope = pursuit.slope(pursuit.clip(centres + offsets))
+        pace = annealed(step / steps)
+        radius = radius * torch.where(slope.margins < 0, 1 - GAMMA * pace, 1 + GAMMA * pace)
+        offsets = radius[:, None] * unit(offsets - (pace * reach)[:, None] * unit(slope.gradients))
+        offsets = pursuit.clip(centres + offsets) - centres

@@ -1,0 +1,142 @@
+"""The nearest point that satisfies linear inequalities: a linear program for p = 1 and infinity (HiGHS), a quadratic
+one for p = 2 (Clarabel). Inequalities can be added, and the program solved again from where it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+import clarabel
+import highspy
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from relucert.ball import Norm
+
+Array = NDArray[np.float64]
+FEASIBLE = 1e-9
+
+
+class Nearest(NamedTuple):
+    """The offset, and how much each inequality that was added resists (0: not at all)."""
+
+    offset: Array
+    resistance: Array
+
+
+class Program(Protocol):
+    """The least offset, in some norm, between bounds and with `rows @ offset >= least`."""
+
+    def add(self, rows: Array, least: Array) -> None: ...
+
+    def solve(self, seconds: float) -> Nearest | None:
+        """None unless the solver says that it found the optimum."""
+
+
+def program(norm: Norm, low: Array, high: Array) -> Program:
+    """For p = 1, 2 and infinity; for another p that of p = 2."""
+    kinds: dict[str, Callable[[Array, Array], Program]] = {
+        "one": _SumProgram, "between": _SquareProgram, "infinite": _LargestProgram,
+    }  # fmt: skip
+    return norm.choose(**kinds)(low, high)
+
+
+class _LinearProgram:
+    """What both linear programs share: a HiGHS model whose first columns make up the offset."""
+
+    def __init__(self) -> None:
+        self.model = highspy.Highs()
+        self.model.setOptionValue("output_flag", False)
+        self.model.setOptionValue("threads", 1)
+        self.model.setOptionValue("solver", "simplex")
+        self.model.setOptionValue("presolve", "off")  # it would forget where the last solution was
+        self.model.setOptionValue("primal_feasibility_tolerance", FEASIBLE)
+        self.first = 0
+
+    def columns(self, costs: Array, low: Array, high: Array) -> None:
+        none = np.empty(0, dtype=np.int32)
+        self.model.addCols(len(costs), costs, low, high, 0, none, none, np.empty(0))
+
+    def rows(self, least: Array, coefficients: sparse.csr_matrix) -> None:
+        infinite = np.full(len(least), highspy.kHighsInf)
+        starts, indices = coefficients.indptr.astype(np.int32), coefficients.indices.astype(np.int32)
+        self.model.addRows(
+            len(least), least, infinite, coefficients.nnz, starts[:-1], indices, coefficients.data.astype(np.float64)
+        )  # fmt: skip
+
+    def run(self, seconds: float) -> tuple[Array, Array] | None:
+        """The columns' values and the added rows' duals."""
+        self.model.setOptionValue("time_limit", self.model.getRunTime() + seconds)
+        self.model.run()
+        if self.model.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+            return None
+        solution = self.model.getSolution()
+        return np.array(solution.col_value), np.abs(np.array(solution.row_dual)[self.first :])
+
+
+class _SumProgram(_LinearProgram):
+    """p = 1: every coordinate is a way up and a way down, each costing its length."""
+
+    def __init__(self, low: Array, high: Array) -> None:
+        super().__init__()
+        self.columns(np.ones(2 * len(low)), np.zeros(2 * len(low)), np.concatenate([high, -low]))
+
+    def add(self, rows: Array, least: Array) -> None:
+        self.rows(least, sparse.csr_matrix(np.hstack([rows, -rows])))
+
+    def solve(self, seconds: float) -> Nearest | None:
+        found = self.run(seconds)
+        if found is None:
+            return None
+        up, down = np.split(found[0], 2)
+        return Nearest(up - down, found[1])
+
+
+class _LargestProgram(_LinearProgram):
+    """p = infinity: the radius is one more column, and lies above every coordinate and its negative."""
+
+    def __init__(self, low: Array, high: Array) -> None:
+        super().__init__()
+        self.size = size = len(low)
+        self.columns(np.append(np.zeros(size), 1.0), np.append(low, 0.0), np.append(high, highspy.kHighsInf))
+        unit, radius = sparse.identity(size), np.ones((size, 1))
+        self.rows(np.zeros(2 * size), sparse.bmat([[unit, radius], [-unit, radius]], format="csr"))
+        self.first = 2 * size
+
+    def add(self, rows: Array, least: Array) -> None:
+        self.rows(least, sparse.csr_matrix(np.hstack([rows, np.zeros((len(rows), 1))])))
+
+    def solve(self, seconds: float) -> Nearest | None:
+        found = self.run(seconds)
+        return None if found is None else Nearest(found[0][: self.size], found[1])
+
+
+class _SquareProgram:
+    """p = 2: half the squared length."""
+
+    def __init__(self, low: Array, high: Array) -> None:
+        size = len(low)
+        unit = sparse.identity(size, format="csc")
+        above, below = np.isfinite(high), np.isfinite(low)
+        self.cost = unit
+        self.sides = [unit[above], -unit[below]]
+        self.limits = [high[above], -low[below]]
+        self.first = int(above.sum() + below.sum())
+
+    def add(self, rows: Array, least: Array) -> None:
+        self.sides.append(sparse.csc_matrix(-rows))
+        self.limits.append(-least)
+
+    def solve(self, seconds: float) -> Nearest | None:
+        sides, limits = sparse.vstack(self.sides, format="csc"), np.concatenate(self.limits)
+        settings = clarabel.DefaultSettings()
+        settings.verbose = False
+        settings.max_threads = 1
+        settings.time_limit = seconds
+        cones = [clarabel.NonnegativeConeT(len(limits))]
+        solver = clarabel.DefaultSolver(self.cost, np.zeros(self.cost.shape[0]), sides, limits, cones, settings)
+        found = solver.solve()
+        if found.status != clarabel.SolverStatus.Solved:
+            return None
+        return Nearest(np.array(found.x), np.array(found.z)[self.first :])

@@ -1,0 +1,113 @@
+"""Attacks that weigh distance against margin: Carlini and Wagner's for p = 2 and infinity ("Towards Evaluating the
+Robustness of Neural Networks", 2017), and EAD for p = 1 ("Elastic-Net Attacks to Deep Neural Networks", 2018).
+
+Each minimises distance + weight * max(margin, 0) for a weight of each image's own, which is raised while no rival
+catches up and lowered once one does. To suit any network, lengths are in units of the first-order way to the boundary
+in the 2-norm, and margins in units of their steepness at the image.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from relucert.attacks.pursuit import Pursuit, annealed
+from relucert.ball import Norm
+
+SHRINK = 0.97  # of Carlini and Wagner's threshold for p = infinity
+SPARSITY = 4.0  # of EAD: the weight of the 1-norm beside the squared 2-norm
+Round = Callable[["_Scaled", Tensor, int], None]
+
+
+class _Scaled:
+    """A pursuit in its natural units: offsets per unit of length, the push of margins that are still positive."""
+
+    def __init__(self, pursuit: Pursuit) -> None:
+        self.pursuit = pursuit
+        start = pursuit.slope(pursuit.centres)
+        two = Norm(2.0)
+        self.length = pursuit.first_order(start, two)[:, None].clamp(min=1e-12)
+        self.steepness = two.dual_length(start.gradients, 1)[:, None].clamp(min=1e-12)
+
+    def push(self, offsets: Tensor) -> Tensor:
+        """The gradient of max(margin, 0) at scaled offsets."""
+        pursuit = self.pursuit
+        slope = pursuit.slope(pursuit.clip(pursuit.centres + offsets * self.length))
+        return slope.gradients / self.steepness * (slope.margins >= 0)[:, None]
+
+    def clip(self, offsets: Tensor) -> Tensor:
+        pursuit = self.pursuit
+        return (pursuit.clip(pursuit.centres + offsets * self.length) - pursuit.centres) / self.length
+
+
+def carlini_wagner_two(pursuit: Pursuit, steps: int, generators: list[torch.Generator]) -> None:
+    _search_weights(pursuit, steps, _squared_round, first=2.0, rounds=6)
+
+
+def carlini_wagner_inf(pursuit: Pursuit, steps: int, generators: list[torch.Generator]) -> None:
+    _search_weights(pursuit, steps, _threshold_round, first=math.sqrt(pursuit.centres.shape[1]), rounds=2)
+
+
+def elastic_net(pursuit: Pursuit, steps: int, generators: list[torch.Generator]) -> None:
+    _search_weights(pursuit, steps, _shrinking_round, first=40.0, rounds=6)
+
+
+def _search_weights(pursuit: Pursuit, steps: int, play: Round, first: float, rounds: int) -> None:
+    scaled = _Scaled(pursuit)
+    weights = torch.full_like(scaled.length, first)
+    low, high = torch.zeros_like(weights), torch.full_like(weights, torch.inf)
+    for _ in range(min(rounds, steps)):
+        with pursuit.afresh():
+            play(scaled, weights, max(1, steps // rounds))
+            succeeded = pursuit.found[:, None]
+        high, low = torch.where(succeeded, weights, high), torch.where(succeeded, low, weights)
+        weights = torch.where(high.isinf(), 4 * weights, (low + high) / 2)
+
+
+class _Adam:
+    """Adam's steps for a batch, with its usual constants."""
+
+    def __init__(self, like: Tensor) -> None:
+        self.mean, self.square, self.count = torch.zeros_like(like), torch.zeros_like(like), 0
+
+    def __call__(self, gradients: Tensor) -> Tensor:
+        self.count += 1
+        self.mean = 0.9 * self.mean + 0.1 * gradients
+        self.square = 0.999 * self.square + 0.001 * gradients.square()
+        return self.mean / (1 - 0.9**self.count) / ((self.square / (1 - 0.999**self.count)).sqrt() + 1e-12)
+
+
+def _squared_round(scaled: _Scaled, weights: Tensor, steps: int) -> None:
+    """Carlini and Wagner for p = 2: Adam on the squared distance."""
+    offsets = torch.zeros_like(scaled.pursuit.centres)
+    adam, rate = _Adam(offsets), 0.5 / math.sqrt(offsets.shape[1])
+    for step in range(steps):
+        gradients = 2 * offsets + weights * scaled.push(offsets)
+        offsets = scaled.clip(offsets - rate * annealed(step / steps) * adam(gradients))
+
+
+def _threshold_round(scaled: _Scaled, weights: Tensor, steps: int) -> None:
+    """Carlini and Wagner for p = infinity: only what exceeds a threshold costs, and success lowers the threshold."""
+    pursuit = scaled.pursuit
+    offsets = torch.zeros_like(pursuit.centres)
+    adam, rate = _Adam(offsets), 0.25 / math.sqrt(offsets.shape[1])
+    threshold = torch.full_like(weights, torch.inf)
+    for step in range(steps):
+        push = scaled.push(offsets)
+        reached = (pursuit.distances[:, None] / scaled.length).clamp(max=1e6)
+        threshold = torch.where(push.abs().amax(1, keepdim=True) == 0, SHRINK * reached, threshold)
+        gradients = offsets.sign() * (offsets.abs() > threshold) + weights * push
+        offsets = scaled.clip(offsets - rate * annealed(step / steps) * adam(gradients))
+
+
+def _shrinking_round(scaled: _Scaled, weights: Tensor, steps: int) -> None:
+    """EAD: accelerated proximal steps (FISTA), which shrink every offset towards zero."""
+    offsets = ahead = torch.zeros_like(scaled.pursuit.centres)
+    for step in range(steps):
+        rate = 0.02 * math.sqrt(1 - step / steps)
+        moved = ahead - rate * (2 * ahead + weights * scaled.push(ahead))
+        before, offsets = offsets, scaled.clip((moved.abs() - rate * SPARSITY).clamp(min=0).copysign(moved))
+        ahead = offsets + step / (step + 3) * (offsets - before)

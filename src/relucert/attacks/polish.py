@@ -1,0 +1,158 @@
+"""The polish: a local search over the linear regions of a network for a nearer witness.
+
+Where no neuron changes between active and dead the network is affine, so the nearest point of such a region at which
+a rival has caught up solves a small program. Where the optimum rests on a neuron's boundary, the region beyond it may
+hold a nearer one. A region of a wide network has thousands of sides of which few matter: the others are added only
+where a solution violates them.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from relucert.attacks.nearest import Array, Nearest, Program, program
+from relucert.attacks.witness import Judge, Witness
+from relucert.pieces import Pattern, pattern_at, piece_values, pull_back
+
+REGIONS = 40  # to look into at most
+CUTS = 12  # solutions of one region's program
+SIDES = 64  # to add at once
+SINGLES = 4  # neighbours across a single side
+GAIN = 1e-6  # relative, to go on for
+SLACK = 16  # units of rounding of the scores, by which a rival is to be ahead
+STEPS_BACK = (1e-3, 1e-2, 0.05, 0.1, 0.2, 0.5)  # from a solution towards the witness, where the solution fails
+Side = tuple[int, int]  # a value that feeds a ReLU, and one of its neurons
+
+
+@dataclass
+class Polisher:
+    """Shortens one witness of an image (size,), in float64."""
+
+    judge: Judge
+    centre: Tensor
+    label: int
+    rivals: list[int]
+    witness: Witness
+    deadline: float
+
+    def run(self) -> Witness:
+        """The nearest witness found, which is never farther than the first."""
+        frontier, tried = [self._pattern()], set[bytes]()
+        for _ in range(REGIONS):
+            while frontier and _key(frontier[0]) in tried:
+                frontier.pop(0)
+            if not frontier or time.monotonic() > self.deadline:
+                break
+            pattern, before = frontier.pop(0), self.witness.distance
+            resisting = self._look_into(pattern)
+            gained = self.witness.distance < before * (1 - GAIN)
+            if gained or not tried:
+                frontier = [*_neighbours(pattern, resisting), self._pattern()]
+            tried.add(_key(pattern))
+        return self.witness
+
+    def _pattern(self) -> Pattern:
+        return pattern_at(self.judge.exact, self.witness.point.double()[None])
+
+    def _look_into(self, pattern: Pattern) -> list[Side]:
+        """Offers every solution on the way to a region's nearest one; then the sides that resist, strongest first."""
+        nearest, sides = self._program(pattern), list[Side]()
+        found = None
+        for _ in range(CUTS):
+            found = nearest.solve(max(0.01, self.deadline - time.monotonic()))
+            if found is None or not np.isfinite(found.offset).all():
+                return []
+            self._offer(found)
+            fresh = self._violated(pattern, found.offset, sides)
+            if not fresh or time.monotonic() > self.deadline:
+                break
+            for rows, least in self._sides(pattern, fresh):
+                nearest.add(rows, least)
+            sides += fresh
+        return [] if found is None else _resisting(found, sides)
+
+    def _program(self, pattern: Pattern) -> Program:
+        """The nearest point at which the rival that is ahead at the witness has caught up, in a region's affine map."""
+        network, centre = self.judge.exact, self.centre
+        scores = network(self.witness.point.double()[None])[0]
+        rival = max(self.rivals, key=lambda own: float(scores[own]))
+        lead = torch.zeros(1, 1, network.classes, dtype=torch.float64)
+        lead[..., rival], lead[..., self.label] = 1, -1
+        row = pull_back(network, pattern, network.output, lead)[0]
+        behind = -(lead[0] @ piece_values(network, pattern, centre[None])[-1][0])
+        slack = SLACK * torch.finfo(self.judge.precision).eps * float(scores.abs().max())
+        low, high = self.judge.inner_box or (-torch.inf, torch.inf)
+        nearest = program(self.judge.norm, (low - centre).clamp(max=0).numpy(), (high - centre).clamp(min=0).numpy())
+        nearest.add(row.numpy(), (behind + slack).numpy())
+        return nearest
+
+    def _offer(self, found: Nearest) -> None:
+        """Keeps the nearest of some points about a solution, if it passes and is nearer than the witness."""
+        goal = self.centre + torch.from_numpy(found.offset)
+        back = torch.tensor(STEPS_BACK, dtype=torch.float64)[:, None]
+        between = goal + back * (self.witness.point.double() - goal)
+        for candidate in (
+            self.judge.beyond(self.centre, goal, self.label, self.rivals),
+            self.judge.nearest(self.centre, between, self.label, self.rivals),
+        ):
+            if candidate is not None and candidate.distance < self.witness.distance:
+                self.witness = candidate
+
+    def _violated(self, pattern: Pattern, offset: Array, known: list[Side]) -> list[Side]:
+        """The sides of the region that a solution is farthest beyond, without those that are in the program."""
+        values = piece_values(self.judge.exact, pattern, (self.centre + torch.from_numpy(offset))[None])
+        excess = []
+        for value, active in pattern.items():
+            beyond = torch.where(active[0], -values[value][0], values[value][0])
+            beyond[[neuron for source, neuron in known if source == value]] = 0
+            beyond[beyond <= 1e-7 * values[value].abs().max()] = 0
+            excess.append(beyond)
+        if not excess:
+            return []
+        everyone = torch.cat(excess)
+        worst = everyone.topk(min(SIDES, len(everyone)))
+        places = [
+            (value, neuron) for value, beyond in zip(pattern, excess, strict=True) for neuron in range(len(beyond))
+        ]
+        return [places[place] for place in worst.indices[worst.values > 0].tolist()]
+
+    def _sides(self, pattern: Pattern, sides: list[Side]) -> list[tuple[Array, Array]]:
+        """The inequalities that keep the neurons as they are, value by value."""
+        network, parts = self.judge.exact, []
+        values = piece_values(network, pattern, self.centre[None])
+        for value in sorted({value for value, _ in sides}):
+            own = [neuron for source, neuron in sides if source == value]
+            signs = torch.where(pattern[value][0, own], 1.0, -1.0).double()
+            forms = torch.zeros(1, len(own), network.sizes[value], dtype=torch.float64)
+            forms[0, range(len(own)), own] = signs
+            parts.append(
+                (pull_back(network, pattern, value, forms)[0].numpy(), -(signs * values[value][0, own]).numpy())
+            )
+        return parts
+
+
+def _resisting(found: Nearest, sides: list[Side]) -> list[Side]:
+    resistance = found.resistance[1:]  # without the rival's own inequality
+    strongest = np.argsort(-resistance)
+    return [sides[place] for place in strongest if resistance[place] > 1e-6 * found.resistance.max()]
+
+
+def _neighbours(pattern: Pattern, sides: list[Side]) -> list[Pattern]:
+    """The regions across all the sides at once and across each of the first few."""
+    return [_across(pattern, chosen) for chosen in [sides, *([side] for side in sides[:SINGLES])] if chosen]
+
+
+def _across(pattern: Pattern, sides: list[Side]) -> Pattern:
+    changed = {value: active.clone() for value, active in pattern.items()}
+    for value, neuron in sides:
+        changed[value][0, neuron] ^= True
+    return changed
+
+
+def _key(pattern: Pattern) -> bytes:
+    return b"".join(np.packbits(active.numpy()).tobytes() for active in pattern.values())

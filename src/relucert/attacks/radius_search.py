@@ -1,0 +1,45 @@
+"""PGD: projected gradient steps in a ball of fixed radius, and a search for the least radius at which they succeed."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from relucert.attacks.pursuit import Pursuit, annealed
+
+ROUND = 20  # steps in one ball
+STEP = 0.5  # of the radius, at first
+
+
+def projected_gradient(pursuit: Pursuit, steps: int, generators: list[torch.Generator]) -> None:
+    """For every p: each image's radius is doubled until a rival catches up, then its bracket halved again and again.
+
+    Rounds start at the image and at a random point of the ball in turn.
+    """
+    centres = pursuit.centres
+    length = min(ROUND, steps)
+    radius = pursuit.first_order(pursuit.slope(centres), pursuit.norm)
+    failed = torch.zeros_like(radius)
+    for number in range(max(1, steps // length)):
+        offsets = torch.zeros_like(centres) if number % 2 == 0 else _random(pursuit, generators) * radius[:, None]
+        before = pursuit.distances
+        _descend(pursuit, offsets, radius, length)
+        missed = pursuit.distances >= torch.minimum(before, radius * 1.001)
+        failed = torch.where(missed, torch.maximum(failed, radius), failed)
+        failed = torch.minimum(failed, pursuit.distances * 0.9)
+        radius = torch.where(pursuit.found, (failed + pursuit.distances) / 2, 2 * radius)
+
+
+def _descend(pursuit: Pursuit, offsets: Tensor, radius: Tensor, steps: int) -> None:
+    centres, norm = pursuit.centres, pursuit.norm
+    for step in range(steps):
+        points = pursuit.clip(centres + offsets)
+        way = norm.direction(pursuit.slope(points).gradients)
+        length = STEP * annealed(step / steps) * radius
+        offsets = norm.project(points - centres - length[:, None] * way, radius)
+    pursuit.slope(pursuit.clip(centres + offsets))
+
+
+def _random(pursuit: Pursuit, generators: list[torch.Generator]) -> Tensor:
+    size, dtype = pursuit.centres.shape[1], pursuit.centres.dtype
+    return torch.cat([pursuit.norm.offsets(1, size, generator, dtype) for generator in generators])

@@ -1,0 +1,128 @@
+"""`relucert attack`: the nearest adversarial example found for every image."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from relucert.cli import images as image_options
+from relucert.cli import options, runs
+
+if TYPE_CHECKING:
+    from relucert import UpperBound
+    from relucert.cli.show import Screen
+
+NAME = "attack"
+HELP = "the nearest adversarial examples that attacks find"
+DESCRIPTION = (
+    "Searches for every image the nearest valid input at which a rival class catches up, and re-checks what it finds. "
+    "A distance is an upper bound of what can be certified. Without arguments: the bundled network on the bundled "
+    "images."
+)
+LIBRARY_OPTIONS = ("norm", "method", "target", "box", "polish", "steps", "time_limit", "memory", "seed")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    runs.add_network(parser)
+    _add_question(parser.add_argument_group("the question"))
+    _add_effort(parser.add_argument_group("the effort"))
+    answers = parser.add_argument_group("the answers")
+    runs.add_json(answers)
+    runs.add_csv(answers)
+    answers.add_argument(
+        "--save",
+        type=Path,
+        metavar="DIR",
+        help="draw every pair into this folder: the image, the perturbation magnified, the adversarial example",
+    )
+    runs.add_quiet(answers)
+
+
+def _add_question(group: argparse._ArgumentGroup) -> None:
+    runs.add_question(group)
+    box = group.add_mutually_exclusive_group()
+    box.add_argument(
+        "--box",
+        type=options.number,
+        nargs=2,
+        default=(-0.5, 0.5),
+        metavar=("LOW", "HIGH"),
+        help="the least and the largest valid pixel (default: -0.5 0.5)",
+    )
+    box.add_argument("--no-box", dest="box", action="store_const", const=None, help="every input is valid")
+
+
+def _add_effort(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--method", default="best", help="best, fmn, pgd, cw, ead or ddn; not all for every norm (default: %(default)s)"
+    )
+    group.add_argument(
+        "--steps", type=options.count, default=200, metavar="N", help="of each attack (default: %(default)s)"
+    )
+    group.add_argument(
+        "--no-polish", dest="polish", action="store_false", help="leave out the search over linear regions"
+    )
+    group.add_argument(
+        "--time-limit", type=options.seconds, metavar="S", help="seconds for all images, shared evenly (default: none)"
+    )
+    runs.add_memory(group, "the attack")
+    runs.add_seed(group, "for random starts and targets")
+    runs.add_threads(group)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Checks everything that can be checked, then attacks, records, draws and shows."""
+    outputs = runs.outputs(arguments, ("json", "csv"))
+    import torch
+
+    import relucert
+    from relucert.cli.show import Screen
+    from relucert.report.pairs import Album
+    from relucert.report.runfile import RunFile
+
+    if arguments.threads is not None:
+        torch.set_num_threads(arguments.threads)
+    network = relucert.load(arguments.network)
+    screen = Screen(quiet=arguments.quiet)
+    images = image_options.load(arguments, network, screen)
+    chosen: dict[str, Any] = {name: getattr(arguments, name) for name in LIBRARY_OPTIONS}
+    chosen["box"] = None if arguments.box is None else tuple(arguments.box)
+    album = None if arguments.save is None else Album(arguments.save, network.input_shape)
+    started = time.perf_counter()
+    with screen.progress("attacking", len(images)) as advance:
+        answers = relucert.attack_each(
+            network,
+            images.images,
+            images.labels,
+            **chosen,
+            progress=lambda done, total: advance(done * len(images) // total),
+        )
+        record = RunFile(runs.head(arguments, network, images, chosen), outputs.get("json"), outputs.get("csv"))
+        work = runs.collect(
+            answers, record, lambda answer: None if album is None else album.add(images.images[answer.image], answer)
+        )
+    if work.answers:
+        screen.attacks(work.answers)
+        screen.line("network", f"{network.name} ({network.describe()}, {network.parameters:,} parameters)")
+        valid = "every input valid" if chosen["box"] is None else "pixels from {:g} to {:g}".format(*chosen["box"])
+        screen.line("question", f"norm {arguments.norm}, {arguments.method}, target {arguments.target}, {valid}")
+        _summarise(work.answers, screen)
+        if album is not None:
+            screen.line("pictures", f"{album.count} in {arguments.save}")
+        screen.line("time", f"{time.perf_counter() - started:.2f} s")
+    done = len({answer.image for answer in work.answers})
+    return runs.end(work, screen, f"{done} of {len(images)} images")
+
+
+def _summarise(answers: list[UpperBound], screen: Screen) -> None:
+    """Counts, and the mean over what attacks found: an image that is misclassified as it is needs none."""
+    from relucert.report.summary import rounded_up
+
+    found = [answer.distance for answer in answers if answer.distance]
+    screen.line("found", f"{len(found)} adversarial examples for {len(answers)} questions")
+    if already := sum(answer.distance == 0 for answer in answers):
+        screen.line("already wrong", f"{already}, at distance 0, not in the mean")
+    if found:
+        screen.line("mean distance", f"{rounded_up(sum(found) / len(found))} over the {len(found)} found")

@@ -1,0 +1,147 @@
+"""What the commands that answer questions about images share: options, the record of the run, how it ends."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from relucert.cli import images as image_options
+from relucert.cli import options
+from relucert.errors import InputError, RelucertError
+
+if TYPE_CHECKING:
+    from relucert import Network
+    from relucert.cli.show import Screen
+    from relucert.data import Dataset
+    from relucert.report.runfile import RunFile
+
+NETWORK = "mnist-2x20"
+INTERRUPTED = 130
+
+
+class Answer(Protocol):
+    def to_json(self) -> dict[str, Any]: ...
+
+
+Kind = TypeVar("Kind", bound=Answer)
+
+
+def add_network(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "network",
+        nargs="?",
+        default=NETWORK,
+        metavar="NETWORK",
+        help="a bundled network's name, an .onnx or a .safetensors file (default: %(default)s)",
+    )
+
+
+def add_question(group: argparse._ArgumentGroup) -> None:
+    """Which images, which norm, which target."""
+    image_options.add_arguments(group)
+    group.add_argument("--norm", default="inf", metavar="P", help="inf, 2, 1 or any number >= 1 (default: %(default)s)")
+    group.add_argument(
+        "--target",
+        default="untargeted",
+        help="the rival class: runner-up, least-likely, random, all, untargeted or a class index "
+        "(default: %(default)s)",
+    )
+
+
+def add_seed(group: argparse._ArgumentGroup, of: str) -> None:
+    group.add_argument("--seed", type=options.seed, default=0, metavar="N", help=f"{of} (default: %(default)s)")
+
+
+def add_memory(group: argparse._ArgumentGroup, what: str) -> None:
+    group.add_argument(
+        "--memory",
+        type=options.memory,
+        default="1G",
+        metavar="SIZE",
+        help=f"what {what} of one batch may take, as in 512M (default: %(default)s)",
+    )
+
+
+def add_threads(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--threads", type=options.threads, metavar="N", help="how many threads to compute with")
+
+
+def add_json(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--json", type=Path, metavar="FILE", help="record the run, also while it goes on")
+
+
+def add_csv(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--csv", type=Path, metavar="FILE", help="the same answers as a table")
+
+
+def add_quiet(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--quiet", action="store_true", help="no progress bar and no table, only the summary")
+
+
+def outputs(arguments: argparse.Namespace, names: Sequence[str]) -> dict[str, Path]:
+    """The files to write, checked before any long work."""
+    from relucert.report import files
+
+    found = {name: path for name in names if (path := getattr(arguments, name)) is not None}
+    inputs = {name: Path(given) for name in ("network", "data") if (given := getattr(arguments, name)) is not None}
+    for (_, first), (name, second) in combinations([*inputs.items(), *found.items()], 2):
+        if name in found and first.resolve() == second.resolve():
+            raise InputError(f"--{name} {second} would overwrite another file of this command")
+    for path in found.values():
+        files.check_writable(path)
+    return found
+
+
+def head(arguments: argparse.Namespace, network: Network, images: Dataset, chosen: dict[str, Any]) -> dict[str, Any]:
+    """What a record says of the run before its answers."""
+    import relucert
+
+    given = {"network": arguments.network, "data": arguments.data, **chosen, "threads": arguments.threads}
+    given |= {"data_dir": arguments.data_dir and str(arguments.data_dir), "images": len(images)}
+    return {
+        "relucert": relucert.__version__,
+        "network": {
+            "name": network.name,
+            "layers": network.describe(),
+            "parameters": network.parameters,
+            "classes": network.classes,
+        },
+        "options": given,
+    }
+
+
+@dataclass(frozen=True)
+class Work(Generic[Kind]):
+    """What was found, and what stopped it before the end."""
+
+    answers: list[Kind]
+    stopped: KeyboardInterrupt | RelucertError | None
+
+
+def collect(answers: Iterable[Kind], record: RunFile, came: Callable[[Kind], None]) -> Work[Kind]:
+    """Takes the answers as they come; what came is recorded whatever happens."""
+    found: list[Kind] = []
+    try:
+        with record:
+            for answer in answers:
+                found.append(answer)
+                record.add(answer.to_json())
+                came(answer)
+            record.finish()
+    except (KeyboardInterrupt, RelucertError) as stopped:
+        return Work(found, stopped)
+    return Work(found, None)
+
+
+def end(work: Work[Kind], screen: Screen, done: str) -> int:
+    """The exit code; where the work was stopped, says what is done."""
+    if work.stopped is None:
+        return 0
+    screen.complain(f"stopped after {done}")
+    if isinstance(work.stopped, RelucertError):
+        raise work.stopped
+    return INTERRUPTED
