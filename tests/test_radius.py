@@ -1,7 +1,7 @@
 """The radius search: what it returns passed, is nearly the largest that would, and no liar can break it."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import pytest
 import torch
@@ -113,6 +113,10 @@ class Liar:
 
     kind: str
     name: str = "liar"
+    weaker: ClassVar[None] = None
+
+    def remark(self, point: Tensor) -> None:
+        return None
 
     def hidden(self, network: Network, ball: Ball, arithmetic: Arithmetic) -> Bounds:
         return find_method("fast-lin").hidden(network, ball, arithmetic)
@@ -150,6 +154,10 @@ class Constant:
 
     value: float
     name: str = "constant"
+    weaker: ClassVar[None] = None
+
+    def remark(self, point: Tensor) -> None:
+        return None
 
     def hidden(self, network: Network, ball: Ball, arithmetic: Arithmetic) -> Bounds:
         return find_method("interval").hidden(network, ball, arithmetic)

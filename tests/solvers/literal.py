@@ -95,7 +95,7 @@ class LiteralProgram:
         zeros = [torch.zeros(shape, dtype=torch.float64) for shape in shapes]
         constant = node.operation.apply(*zeros).flatten().numpy()
         rows = np.zeros((network.sizes[value], self.size))
-        for place, (source, shape) in enumerate(zip(node.inputs, shapes, strict=True)):
+        for place, source in enumerate(node.inputs):
             for neuron in range(network.sizes[source]):
                 given = [zero.clone() for zero in zeros]
                 given[place].view(-1)[neuron] = 1
@@ -128,5 +128,5 @@ def full_bounds(network: Network, point: Array, radius: float, p: float) -> Boun
         size = network.sizes[value]
         lower = [program.least(value, np.eye(size)[neuron]) for neuron in range(size)]
         upper = [-program.least(value, -np.eye(size)[neuron]) for neuron in range(size)]
-        bounds[value] = Interval(torch.tensor([lower]), torch.tensor([upper]))
+        bounds[value] = Interval(*(torch.tensor([side], dtype=torch.float64) for side in (lower, upper)))
     return bounds

@@ -45,7 +45,7 @@ def ascend(
             better = found.detach() > highest
             highest = torch.where(better, found.detach(), highest)
             adam.zero_grad()
-            (-found.sum()).backward()  # type: ignore[no-untyped-call]
+            (-found.sum()).backward()
             with torch.no_grad():
                 best = {made: torch.where(better[..., None], tried[made], own) for made, own in best.items()}
                 adam.step()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -9,6 +11,17 @@ from scipy import sparse
 
 from relucert.solvers.program import Array, Program, Sides
 from relucert.solvers.solver import Multipliers, Unsolved, require
+
+
+@contextmanager
+def _panics() -> Iterator[None]:
+    """Clarabel's panics are no ordinary exceptions: Python is told to end."""
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ == "PanicException":
+            raise Unsolved("Panic") from None
+        raise
 
 
 class Conic:
@@ -26,20 +39,17 @@ class Conic:
 
     def change(self, sides: Sides) -> None:
         """Clarabel wants A x + s = b with s in a product of cones: zero, nonnegative, second-order."""
-        program, clarabel = self._program, self._clarabel
-        count, width = len(program.after), program.columns
-        own = sparse.eye_array(count, width, k=program.first, format="csr")
-        places = (np.arange(count), program.sources)
-        line = sparse.csr_array(own - sparse.coo_array((np.ones(count), places), shape=(count, width)))
-        top = sparse.csr_array(own - sparse.coo_array((sides.slope, places), shape=(count, width)))
+        program, clarabel, width = self._program, self._clarabel, self._program.columns
+        line = program.own - program.origin
+        top = program.own - sides.slope[:, None] * program.origin
         fixed = [sides.zero[0] == sides.zero[1], sides.line[0] == sides.line[1]]
         free = [np.isfinite(sides.zero[0]) & ~fixed[0], np.isfinite(sides.line[0]) & ~fixed[1], np.isfinite(sides.top)]
         blocks = [
-            program.equations, own[fixed[0]], line[fixed[1]],
-            -own[free[0]], -line[free[1]], top[free[2]],
-            sparse.csr_array((1, width)), -sparse.eye_array(program.inputs, width),
+            program.equations, program.own[fixed[0]], line[fixed[1]],
+            -program.own[free[0]], -line[free[1]], top[free[2]],
+            np.zeros((1, width)), -np.eye(program.inputs, width),
         ]  # fmt: skip
-        sizes = [block.shape[0] for block in blocks]
+        sizes = [len(block) for block in blocks]
         right = [
             np.zeros(sizes[0]), sides.zero[0][fixed[0]], sides.line[0][fixed[1]],
             -sides.zero[0][free[0]], -sides.line[0][free[1]], sides.top[free[2]],
@@ -50,16 +60,18 @@ class Conic:
             clarabel.NonnegativeConeT(sum(sizes[3:6])),
             clarabel.SecondOrderConeT(program.inputs + 1),
         ]
-        matrix = sparse.csc_matrix(sparse.vstack(blocks))
+        matrix = sparse.csc_matrix(np.concatenate(blocks))
         nothing = sparse.csc_matrix((width, width))
         self._free, self._start = free, sum(sizes[:3])
-        self._model = clarabel.DefaultSolver(
-            nothing, np.zeros(width), matrix, np.concatenate(right), cones, self._settings
-        )
+        with _panics():
+            self._model = clarabel.DefaultSolver(
+                nothing, np.zeros(width), matrix, np.concatenate(right), cones, self._settings
+            )
 
     def solve(self, cost: Array) -> Multipliers:
-        self._model.update(q=cost)
-        solution = self._model.solve()
+        with _panics():
+            self._model.update(q=cost)
+            solution = self._model.solve()
         if solution.status != self._clarabel.SolverStatus.Solved:
             raise Unsolved(str(solution.status))
         found = np.asarray(solution.z)[self._start :]

@@ -17,34 +17,34 @@ class Highs:
         self._program, self._time_limit = program, time_limit
         count, first = len(program.after), program.first
         self._columns = np.arange(first, first + count, dtype=np.int32)
-        self._lines = program.equations.shape[0] + diamond + np.arange(count, dtype=np.int32)
+        self._lines = len(program.equations) + diamond + np.arange(count, dtype=np.int32)
         self._all = np.arange(program.columns, dtype=np.int32)
         self._slope = np.zeros(count)
         self._model = self._highspy.Highs()
         for option, value in (("output_flag", False), ("parallel", "off"), ("presolve", "off")):
             self._model.setOptionValue(option, value)
-        self._check(self._model.passModel(self._arrays(diamond)))
+        self._pass(diamond)
 
-    def _arrays(self, diamond: bool) -> object:
-        program, highspy = self._program, self._highspy
-        count, width = len(program.after), program.columns
-        own = sparse.eye_array(count, width, k=program.first)
-        origin = sparse.coo_array((np.ones(count), (np.arange(count), program.sources)), shape=(count, width))
-        whole = np.zeros((int(diamond), width))
+    def _pass(self, diamond: bool) -> None:
+        program = self._program
+        whole = np.zeros((int(diamond), program.columns))
         whole[:, : program.inputs] = 1
-        matrix = sparse.csc_array(sparse.vstack([program.equations, whole, own - origin, own]))
-        vanish, endless = np.zeros(program.equations.shape[0]), np.full(2 * count, np.inf)
-        others = np.full(width - program.inputs, np.inf)
-        lp = highspy.HighsLp()
-        lp.num_col_, lp.num_row_ = width, matrix.shape[0]
-        lp.col_cost_ = np.zeros(width)
-        lp.col_lower_ = np.concatenate([np.full(program.inputs, 0.0 if diamond else -1.0), -others])
-        lp.col_upper_ = np.concatenate([np.ones(program.inputs), others])
-        lp.row_lower_ = np.concatenate([vanish, -np.full(int(diamond), np.inf), -endless])
-        lp.row_upper_ = np.concatenate([vanish, np.ones(int(diamond)), endless])
-        lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
-        lp.a_matrix_.start_, lp.a_matrix_.index_, lp.a_matrix_.value_ = matrix.indptr, matrix.indices, matrix.data
-        return lp
+        rows = np.concatenate([program.equations, whole, program.own - program.origin, program.own])
+        matrix = sparse.csc_array(rows)
+        vanish, endless = np.zeros(len(program.equations)), np.full(2 * len(program.after), np.inf)
+        others = np.full(program.columns - program.inputs, np.inf)
+        by_columns = int(self._highspy.MatrixFormat.kColwise)
+        minimise = int(self._highspy.ObjSense.kMinimize)
+        status = self._model.passModel(
+            program.columns, len(rows), matrix.nnz, by_columns, minimise, 0.0, np.zeros(program.columns),
+            np.concatenate([np.full(program.inputs, 0.0 if diamond else -1.0), -others]),
+            np.concatenate([np.ones(program.inputs), others]),
+            np.concatenate([vanish, -np.full(int(diamond), np.inf), -endless]),
+            np.concatenate([vanish, np.ones(int(diamond)), endless]),
+            matrix.indptr.astype(np.int32), matrix.indices.astype(np.int32), matrix.data,
+            np.zeros(program.columns, np.int32),
+        )  # fmt: skip
+        self._check(status)
 
     def change(self, sides: Sides) -> None:
         count, model = len(self._columns), self._model
@@ -57,14 +57,15 @@ class Highs:
         self._slope = sides.slope
 
     def solve(self, cost: Array) -> Multipliers:
-        model, optimal = self._model, self._highspy.HighsModelStatus.kOptimal
+        model, statuses = self._model, self._highspy.HighsModelStatus
         self._check(model.changeColsCost(len(cost), self._all, cost))
         model.setOptionValue("time_limit", model.getRunTime() + self._time_limit)  # its clock never starts anew
         model.run()
-        if model.getModelStatus() != optimal:
-            ended = model.modelStatusToString(model.getModelStatus())
-            model.clearSolver()  # whatever went wrong is no place to start from
-            raise Unsolved(ended)
+        if model.getModelStatus() not in (statuses.kOptimal, statuses.kTimeLimit):
+            model.clearSolver()  # the last basis was no good place to start from
+            model.run()
+        if model.getModelStatus() != statuses.kOptimal:
+            raise Unsolved(model.modelStatusToString(model.getModelStatus()))
         solution = model.getSolution()
         columns, rows = np.asarray(solution.col_dual), np.asarray(solution.row_dual)
         return Multipliers(columns[self._columns], rows[self._lines])

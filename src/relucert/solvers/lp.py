@@ -99,9 +99,7 @@ class ProgramMethod:
         slopes = self._proposer.propose(task)
         return minimise(task.network, task.ball, task.forms, task.value, task.bounds, parallel, arithmetic, slopes)
 
-    def _tightened(
-        self, network: Network, ball: Ball, value: int, bounds: Bounds, arithmetic: Arithmetic
-    ) -> Interval:
+    def _tightened(self, network: Network, ball: Ball, value: int, bounds: Bounds, arithmetic: Arithmetic) -> Interval:
         """The bounds of one value's neurons, each undecided one's lower bound by a program of its own, and if it
         remains undecided its upper bound."""
         before = {source: own for source, own in bounds.items() if source < value}
@@ -114,8 +112,9 @@ class ProgramMethod:
             for neurons in chosen.split(step) if len(chosen) else ():
                 forms = torch.zeros(1, len(neurons), network.sizes[value], dtype=arithmetic.dtype)
                 forms[0, torch.arange(len(neurons)), neurons] = sign
-                found = self._bound(Task(network, ball, value, forms, undecided[:, neurons], before), arithmetic)
-                sides[side][:, neurons] = sign * torch.fmax(found, sign * sides[side][:, neurons])
+                wanted, known = undecided[:, neurons], sides[side][:, neurons]
+                found = self._bound(Task(network, ball, value, forms, wanted, before), arithmetic)
+                sides[side][:, neurons] = torch.where(wanted, sign * torch.fmax(found, sign * known), known)
         return Interval(*sides)
 
 

@@ -9,12 +9,12 @@ upper lines change. An undecided neuron is held in its triangle: a >= 0, a >= z,
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy import sparse
 
 from relucert.ball import Norm
 from relucert.bounding.forward import INPUT, Bounds
@@ -46,7 +46,7 @@ class Program:
     """
 
     inputs: int
-    equations: sparse.csc_array
+    equations: Array
     sources: NDArray[np.int32]
     activations: dict[int, slice]  # of each ReLU's value among all ReLUs, in order
     origins: dict[int, int]  # the value that each of them rectifies
@@ -62,6 +62,18 @@ class Program:
     def first(self) -> int:
         """The column of the first a; the z come before."""
         return self.columns - len(self.after)
+
+    @cached_property
+    def own(self) -> Array:
+        """Rows that pick each a."""
+        return np.eye(len(self.after), self.columns, k=self.first)
+
+    @cached_property
+    def origin(self) -> Array:
+        """Rows that pick each a's own z."""
+        rows = np.zeros((len(self.after), self.columns))
+        rows[np.arange(len(rows)), self.sources] = 1
+        return rows
 
     def sides(self, radius: float, bounds: Bounds, member: int) -> Sides:
         """At a radius, with the neurons' bounds of one batch member; ReLUs whose bounds are missing have no top."""
@@ -108,7 +120,7 @@ def build(network: Network, point: torch.Tensor, norm: Norm) -> Program:
     empty = np.zeros(0)
     return Program(
         inputs,
-        sparse.csc_array(made),
+        made,
         np.concatenate([np.arange(places[s].start, places[s].stop) for _, s in relus] or [empty]).astype(np.int32),
         {value: slice(starts[value] - first, starts[value] - first + network.sizes[value]) for value, _ in relus},
         dict(relus),
@@ -134,7 +146,9 @@ def _stage(network: Network, value: int) -> dict[int, Array]:
         if node is None or not isinstance(node.operation, Affine):
             found[current] = rows.numpy()
             continue
-        for source, part in zip(node.inputs, node.operation.transpose(rows.unflatten(-1, network.shapes[current])), strict=True):
+        for source, part in zip(
+            node.inputs, node.operation.transpose(rows.unflatten(-1, network.shapes[current])), strict=True
+        ):
             flat = part.reshape(len(rows), -1)
             pending[source] = pending[source] + flat if source in pending else flat
     return found
@@ -145,6 +159,6 @@ def _input_columns(parts: list[Array], norm: Norm) -> list[Array]:
     if norm.body == "diamond":  # what is added and what is taken away
         return [np.concatenate([part, -part], 1) for part in parts]
     if norm.body == "sphere" and parts and (rows := np.concatenate(parts)).shape[0] < rows.shape[1]:
-        triangle = np.linalg.qr(rows.T, mode="r").T  # only the plane that the rows span matters
-        return np.split(triangle, np.cumsum([len(part) for part in parts])[:-1])
+        triangle: Array = np.linalg.qr(rows.T).R  # only the plane that the rows span matters
+        return np.split(triangle.T, np.cumsum([len(part) for part in parts])[:-1])
     return parts

@@ -18,9 +18,7 @@ from relucert.errors import RelucertError
 from relucert.network import Network, Relu
 from relucert.rigor import DOUBLE
 from relucert.solvers.ascent import ascend
-from relucert.solvers.conic import Conic
 from relucert.solvers.dual import lower_slopes
-from relucert.solvers.highs import Highs
 from relucert.solvers.program import Array, Program, build
 from relucert.solvers.solver import Solver, Unsolved
 
@@ -30,7 +28,14 @@ MakeSolver = Callable[[Program, Norm, float], Solver]
 
 
 def make_solver(program: Program, norm: Norm, time_limit: float) -> Solver:
-    return Conic(program, time_limit) if norm.body == "sphere" else Highs(program, norm.body == "diamond", time_limit)
+    """Imports what it needs only now: other methods should not wait for it."""
+    if norm.body == "sphere":
+        from relucert.solvers.conic import Conic
+
+        return Conic(program, time_limit)
+    from relucert.solvers.highs import Highs
+
+    return Highs(program, norm.body == "diamond", time_limit)
 
 
 def solvable(network: Network) -> bool:
@@ -112,7 +117,7 @@ class Proposer:
             slopes[made][own, forms] = table
 
     def _solve(self, task: Task, slopes: Slopes, members: list[bytes]) -> None:
-        """Solves all wanted programs, those of one point one after another, or in as many parts as there are threads."""
+        """Solves all wanted programs: the points side by side, few points in as many parts as there are threads."""
         wanted: dict[bytes, list[tuple[int, list[int]]]] = {}
         for member, (key, row) in enumerate(zip(members, task.wanted.tolist(), strict=True)):
             if any(row):
@@ -128,7 +133,7 @@ class Proposer:
                 member = wanted[key][0][0]
                 place.program = build(network, task.ball.centre[member].double(), task.ball.norm)
         work = [
-            _Work(self, task, slopes, self._places[key], part, [(member, forms[part::parts]) for member, forms in asked])
+            _Work(self, task, self._places[key], part, [(member, forms[part::parts]) for member, forms in asked])
             for key, asked in wanted.items()
             for part in range(parts)
         ]
@@ -137,9 +142,12 @@ class Proposer:
         else:
             with ThreadPoolExecutor(threads) as pool:
                 ends = list(pool.map(_Work.run, work))
-        for own, failures in zip(work, ends, strict=True):
-            own.place.programs += sum(len(forms) for _, forms in own.asked)
+        for own, (found, failures) in zip(work, ends, strict=True):
+            own.place.programs += len(found) + failures.total()
             own.place.failures.update(failures)
+            for (member, form), table in found.items():
+                for made, own_slopes in slopes.items():
+                    own_slopes[member, form] = torch.from_numpy(table[own.program.activations[made]])
 
     def solver(self, place: _Place, part: int, norm: Norm) -> Solver:
         assert place.program is not None
@@ -154,39 +162,38 @@ class _Work:
 
     proposer: Proposer
     task: Task
-    slopes: Slopes
     place: _Place
     part: int
     asked: list[tuple[int, list[int]]]
 
-    def run(self) -> Counter[str]:
-        """Writes the slopes it finds; returns how many programs failed for which reason."""
+    @property
+    def program(self) -> Program:
+        assert self.place.program is not None
+        return self.place.program
+
+    def run(self) -> tuple[dict[tuple[int, int], Array], Counter[str]]:
+        """The slopes found, by batch member and form, and how many programs failed for which reason."""
+        found: dict[tuple[int, int], Array] = {}
         failures: Counter[str] = Counter()
-        program = self.place.program
-        assert program is not None
         for member, forms in self.asked:
             rows = self.task.forms[member if len(self.task.forms) > 1 else 0].double().numpy()
-            sides = None
+            sides = self.program.sides(float(self.task.ball.radius[member]), self.task.bounds, member)
+            changed = False
             for form in forms:
                 try:
                     solver = self.proposer.solver(self.place, self.part, self.task.ball.norm)
-                    if sides is None:
-                        sides = program.sides(float(self.task.ball.radius[member]), self.task.bounds, member)
+                    if not changed:
                         solver.change(sides)
-                    found = lower_slopes(solver.solve(rows[form] @ program.forms[self.task.value]), sides.slope)
+                        changed = True
+                    multipliers = solver.solve(rows[form] @ self.program.forms[self.task.value])
+                    found[member, form] = lower_slopes(multipliers, sides.slope)
                 except (RelucertError, MemoryError):
                     raise
                 except Exception as error:  # whatever a solver does to us, Fast-Lin's slopes stand
                     failures[str(error) if isinstance(error, Unsolved) else type(error).__name__] += 1
                     self.place.solvers.pop(self.part, None)
-                    sides = None
-                    continue
-                self._write(program, member, form, found)
-        return failures
-
-    def _write(self, program: Program, member: int, form: int, found: Array) -> None:
-        for made, table in self.slopes.items():
-            table[member, form] = torch.from_numpy(found[program.activations[made]])
+                    changed = False
+        return found, failures
 
 
 def _key(point: Tensor) -> bytes:

@@ -1,0 +1,221 @@
+"""Solvers that lie, fail or never end: the radius stays proven, and the certificate says what happened."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import highspy
+import numpy as np
+import pytest
+import torch
+
+import relucert
+from relucert.answers import Certificate
+from relucert.ball import Norm
+from relucert.bounding.method import LinearMethod
+from relucert.bounding.relaxers import parallel
+from relucert.errors import InputError
+from relucert.property import Property
+from relucert.radius import Found, Searcher
+from relucert.rigor import RIGOROUS
+from relucert.solvers import proposer
+from relucert.solvers.conic import Conic
+from relucert.solvers.highs import Highs
+from relucert.solvers.lp import ProgramMethod
+from relucert.solvers.program import Array, Program, Sides, build
+from relucert.solvers.solver import Multipliers, Unsolved
+from tests.adversaries import nearest_distance
+from tests.nets import NETWORKS, centres
+
+NORMS = (1.0, 2.0, float("inf"))
+NAME = "half precision"  # a network on which LP and LP-Full gain a lot
+
+
+class Liar:
+    """Answers with multipliers of its own; `change` is ignored."""
+
+    def __init__(self, kind: str, program: Program) -> None:
+        self.kind, self.size, self.random = kind, len(program.after), np.random.default_rng(0)
+
+    def change(self, sides: Sides) -> None:
+        if self.kind == "refuses changes":
+            raise ValueError("no")
+
+    def solve(self, cost: Array) -> Multipliers:
+        one, draw = np.ones(self.size), self.random.random
+        lies: dict[str, Callable[[], Any]] = {
+            "random": lambda: Multipliers(draw(self.size), draw(self.size)),
+            "huge": lambda: Multipliers(1e300 * draw(self.size), 1e300 * draw(self.size)),
+            "negative": lambda: Multipliers(-draw(self.size), -draw(self.size)),
+            "mixed signs": lambda: Multipliers(draw(self.size) - 0.5, 5 * one),
+            "all slopes one": lambda: Multipliers(0 * one, one),
+            "nan": lambda: Multipliers(one * np.nan, one),
+            "infinite": lambda: Multipliers(one, one * np.inf),
+            "short": lambda: Multipliers(one[1:], one),
+            "nothing": lambda: None,
+            "words": lambda: Multipliers(np.array(["a"] * self.size), one),  # type: ignore[arg-type]
+            "refuses changes": lambda: Multipliers(one, one),
+        }
+        return lies[self.kind]()  # type: ignore[no-any-return]
+
+
+FAILING = ("nan", "infinite", "short", "nothing", "words", "refuses changes")
+SOLVING = ("random", "huge", "negative", "mixed signs", "all slopes one")
+
+
+def search(method: ProgramMethod | LinearMethod, norm: float) -> list[Found]:
+    network = NETWORKS[NAME]()
+    points = centres(network, 3, seed=5)
+    labels = network.cast(torch.float64)(points).argmax(1)
+    others = torch.tensor([[rival for rival in range(network.classes) if rival != label] for label in labels.tolist()])
+    searcher = Searcher(network, Norm(norm), method, RIGOROUS, 1e-4)
+    return sorted(searcher.run(points, torch.arange(3), Property(labels, others)), key=lambda end: end.question)
+
+
+@cache
+def plain(norm: float) -> list[float]:
+    return [end.radius or 0.0 for end in search(LinearMethod("fast-lin", parallel), norm)]
+
+
+@cache
+def honest(norm: float, full: bool) -> list[float]:
+    return [end.radius or 0.0 for end in search(programs(full), norm)]
+
+
+@cache
+def adversaries(norm: float) -> list[float]:
+    network = NETWORKS[NAME]()
+    points = centres(network, 3, seed=5)
+    labels = network.cast(torch.float64)(points).argmax(1).tolist()
+    return [nearest_distance(network, point, own, Norm(norm)) for point, own in zip(points, labels, strict=True)]
+
+
+def programs(full: bool, make: proposer.MakeSolver = proposer.make_solver) -> ProgramMethod:
+    lp = ProgramMethod("lp", LinearMethod("fast-lin", parallel), make=make)
+    return ProgramMethod("lp-full", lp, full=True) if full else lp
+
+
+@pytest.mark.parametrize("full", [False, True], ids=["lp", "lp-full"])
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("kind", [*SOLVING, *FAILING])
+def test_no_lie_makes_a_radius_too_large(kind: str, norm: float, full: bool) -> None:
+    method = programs(full, lambda program, norm, limit: Liar(kind, program))
+    ends = search(method, norm)
+    for end, least, most, distance in zip(ends, plain(norm), honest(norm, full), adversaries(norm), strict=True):
+        assert end.radius is not None
+        assert least <= end.radius <= most * (1 + 2e-4)
+        assert end.radius < distance
+        if kind in FAILING:
+            assert end.radius <= least * (1 + 2e-4)
+    remarks = [method.remark(point) for point in centres(NETWORKS[NAME](), 3, seed=5)]
+    assert all(("fell back" in str(remark)) == (kind in FAILING) for remark in remarks)
+
+
+@pytest.mark.parametrize("full", [False, True], ids=["lp", "lp-full"])
+@pytest.mark.parametrize("norm", NORMS)
+def test_honest_solvers_gain(norm: float, full: bool) -> None:
+    """Otherwise the tests above would compare nothing."""
+    assert all(most > 1.005 * least for least, most in zip(plain(norm), honest(norm, full), strict=True))
+
+
+def certify(norm: float, method: str = "lp", **options: Any) -> list[Certificate]:
+    network = NETWORKS[NAME]()
+    return relucert.certify(network, centres(network, 3, seed=5), norm=norm, method=method, **options)
+
+
+STATUSES = ("kInfeasible", "kUnbounded", "kTimeLimit", "kIterationLimit", "kMemoryLimit", "kUnknown", "kSolveError")
+
+
+@pytest.mark.parametrize("status", STATUSES)
+def test_any_status_but_optimal_is_a_failure(status: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = getattr(highspy.HighsModelStatus, status)
+    monkeypatch.setattr(highspy.Highs, "getModelStatus", lambda self: ended)
+    for norm in (1.0, float("inf")):
+        for answer, radius in zip(certify(norm), plain(norm), strict=True):
+            assert answer.proven
+            assert answer.radius == pytest.approx(radius, rel=2e-4)
+            assert "programs fell back to Fast-Lin's bounds" in str(answer.reason)
+            assert highspy.Highs().modelStatusToString(ended) in str(answer.reason)
+
+
+@pytest.mark.parametrize("status", ["AlmostSolved", "PrimalInfeasible", "MaxIterations", "MaxTime", "NumericalError"])
+def test_any_conic_status_but_solved_is_a_failure(status: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Model:
+        def __init__(self, *_: object) -> None:
+            self.status, self.z = status, np.zeros(9)
+
+        def update(self, q: Array) -> None: ...
+
+        def solve(self) -> Model:
+            return self
+
+    import clarabel
+
+    monkeypatch.setattr(clarabel, "DefaultSolver", Model)
+    for answer, radius in zip(certify(2.0), plain(2.0), strict=True):
+        assert answer.proven
+        assert answer.radius == pytest.approx(radius, rel=2e-4)
+        assert status in str(answer.reason)
+
+
+class PanicException(BaseException):  # noqa: N818
+    """What Clarabel raises where it panics."""
+
+
+def test_a_panic_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    def panic(*_: object) -> None:
+        raise PanicException
+
+    import clarabel
+
+    monkeypatch.setattr(clarabel, "DefaultSolver", panic)
+    for answer in certify(2.0):
+        assert answer.proven
+        assert "Panic" in str(answer.reason)
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_time_runs_out(norm: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    network = NETWORKS[NAME]().cast(torch.float64)
+    point = centres(network, 1)[0]
+    program = build(network, point, Norm(norm))
+    solver = Conic(program, 0.0) if norm == 2 else Highs(program, norm == 1, 0.0)
+    solver.change(program.sides(0.5, {}, 0))
+    with pytest.raises(Unsolved, match=r"(?i)time"):
+        solver.solve(program.forms[network.output][0])
+    monkeypatch.setattr(proposer, "SOLVABLE", -1)
+    monkeypatch.setattr(ProgramMethod, "_proposer", proposer.Proposer(-1.0))
+    for answer, radius in zip(certify(norm), plain(norm), strict=True):
+        assert answer.radius == pytest.approx(radius, rel=2e-4)
+        assert "Time limit reached" in str(answer.reason)
+
+
+@pytest.mark.parametrize("error", [RuntimeError("x"), ValueError("x"), ZeroDivisionError("x"), OSError("x")])
+def test_exceptions_fall_back(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(Highs, "solve", broken)
+    for answer, radius in zip(certify(1.0, "lp-full"), plain(1.0), strict=True):
+        assert answer.radius == pytest.approx(radius, rel=2e-4)
+        assert type(error).__name__ in str(answer.reason)
+
+
+def test_no_memory_is_no_certificate(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise MemoryError("full")
+
+    monkeypatch.setattr(Highs, "solve", broken)
+    for answer in certify(1.0):
+        assert answer.radius is None
+        assert answer.reason == "not certified: MemoryError: full"
+
+
+@pytest.mark.parametrize(("norm", "package"), [(1.0, "highspy"), (2.0, "clarabel"), (float("inf"), "highspy")])
+def test_a_missing_package_is_named(norm: float, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(InputError, match=f"need the package {package}"):
+        relucert.certify_each(NETWORKS[NAME](), centres(NETWORKS[NAME]()), norm=norm, method="lp-full")
