@@ -21,13 +21,7 @@ DESCRIPTION = (
     "Finds for every image a radius within which provably no perturbation changes the network's decision. "
     "Without arguments: the bundled network on the bundled images."
 )
-<<<<<<< HEAD
-LIBRARY_OPTIONS = ("norm", "method", "target", "arithmetic", "tolerance", "memory", "seed", "shells")
-=======
-NETWORK = "mnist-2x20"
 LIBRARY_OPTIONS = ("norm", "method", "target", "arithmetic", "tolerance", "memory", "seed", "shells", "time_limit")
-INTERRUPTED = 130
->>>>>>> issue6
 PREDICTED_AT_ONCE = 1000
 
 
@@ -96,25 +90,14 @@ def _add_effort(group: argparse._ArgumentGroup) -> None:
         metavar="T",
         help="how far, relatively, a radius may stay below the largest provable one (default: %(default)s)",
     )
-<<<<<<< HEAD
     runs.add_memory(group, "the bounds")
-    runs.add_threads(group)
-=======
-    group.add_argument(
-        "--memory",
-        type=options.memory,
-        default="1G",
-        metavar="SIZE",
-        help="what the bounds of one batch may take, as in 512M (default: %(default)s)",
-    )
     group.add_argument(
         "--time-limit",
         type=options.number,
         metavar="S",
         help="for lp and lp-full: how many seconds each program may take (default: 60)",
     )
-    group.add_argument("--threads", type=options.threads, metavar="N", help="how many threads to compute with")
->>>>>>> issue6
+    runs.add_threads(group)
 
 
 def _add_outputs(group: argparse._ArgumentGroup) -> None:
