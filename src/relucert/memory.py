@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from relucert.attacks.minimum_norm import STARTS
 from relucert.errors import BudgetError
 from relucert.network import Affine, Network
 
@@ -16,8 +17,8 @@ def batch_size(network: Network, rows: int, budget: int) -> int:
 
 
 def attack_size(network: Network, budget: int) -> int:
-    """The most questions to attack at once: some points each, and every value with its gradient, in float64."""
-    need = 8 * (24 * network.sizes[0] + 2 * sum(network.sizes))
+    """The most questions to attack at once, each from several starts with a few points, and all values, in float64."""
+    need = 8 * STARTS * (16 * network.sizes[0] + 2 * sum(network.sizes))
     return max(1, min(_fitting(need, "attack", budget), CROWD))
 
 

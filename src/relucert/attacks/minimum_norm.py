@@ -10,7 +10,7 @@ from relucert.attacks.pursuit import Pursuit, Slope, annealed, unit
 from relucert.ball import Norm
 
 GAMMA = 0.05  # how fast the ball grows and shrinks
-STARTS = 8  # random ones
+STARTS = 10  # random ones
 TWO = Norm(2.0)
 
 
@@ -21,14 +21,15 @@ def fast_minimum_norm(pursuit: Pursuit, steps: int, generators: list[torch.Gener
 
 
 def scattered_minimum_norm(pursuit: Pursuit, steps: int, generators: list[torch.Generator]) -> None:
-    """The same from random points, up to a few times as far away as the boundary looks, each on its own."""
-    centres = pursuit.centres
-    start = pursuit.slope(centres)
-    for number in range(STARTS):
-        drawn = torch.stack([torch.randn(centres.shape[1], generator=own, dtype=centres.dtype) for own in generators])
-        offsets = unit(drawn) * ((1 + number % 4) * pursuit.first_order(start, TWO))[:, None]
-        with pursuit.afresh():
-            _follow(pursuit, offsets, pursuit.norm.distance(offsets, torch.zeros_like(offsets)), start, steps)
+    """The same from random points, nearer than the boundary looks and up to a few times as far away, all at once."""
+    size, dtype = pursuit.centres.shape[1], pursuit.centres.dtype
+    drawn = torch.stack([torch.randn(STARTS, size, generator=own, dtype=dtype) for own in generators], 1)
+    scales = torch.tensor([2.0 ** (number % 5 - 1) for number in range(STARTS)], dtype=dtype)
+    with pursuit.multiplied(STARTS) as copies:
+        start = copies.slope(copies.centres)
+        lengths = scales.repeat_interleave(len(generators)) * copies.first_order(start, TWO)
+        offsets = unit(drawn.flatten(0, 1)) * lengths[:, None]
+        _follow(copies, offsets, copies.norm.distance(offsets, torch.zeros_like(offsets)), start, steps)
 
 
 def _follow(pursuit: Pursuit, offsets: Tensor, radius: Tensor, start: Slope, steps: int) -> None:

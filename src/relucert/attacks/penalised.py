@@ -80,10 +80,15 @@ class _Adam:
         return self.mean / (1 - 0.9**self.count) / ((self.square / (1 - 0.999**self.count)).sqrt() + 1e-12)
 
 
+def _rate(reach: float, steps: int, offsets: Tensor) -> float:
+    """How far one step goes in each coordinate, so that all of them reach about as far, in the units of length."""
+    return min(1.0, reach / steps) / math.sqrt(offsets.shape[1])
+
+
 def _squared_round(scaled: _Scaled, weights: Tensor, steps: int) -> None:
     """Carlini and Wagner for p = 2: Adam on the squared distance."""
     offsets = torch.zeros_like(scaled.pursuit.centres)
-    adam, rate = _Adam(offsets), 0.5 / math.sqrt(offsets.shape[1])
+    adam, rate = _Adam(offsets), _rate(16, steps, offsets)
     for step in range(steps):
         gradients = 2 * offsets + weights * scaled.push(offsets)
         offsets = scaled.clip(offsets - rate * annealed(step / steps) * adam(gradients))
@@ -93,7 +98,7 @@ def _threshold_round(scaled: _Scaled, weights: Tensor, steps: int) -> None:
     """Carlini and Wagner for p = infinity: only what exceeds a threshold costs, and success lowers the threshold."""
     pursuit = scaled.pursuit
     offsets = torch.zeros_like(pursuit.centres)
-    adam, rate = _Adam(offsets), 0.25 / math.sqrt(offsets.shape[1])
+    adam, rate = _Adam(offsets), _rate(24, steps, offsets)
     threshold = torch.full_like(weights, torch.inf)
     for step in range(steps):
         push = scaled.push(offsets)

@@ -19,6 +19,7 @@ from relucert.attacks.nearest import Array, Nearest, Program, program
 from relucert.attacks.witness import Judge, Witness
 from relucert.pieces import Pattern, pattern_at, piece_values, pull_back
 
+WAY = (1.0, 0.0, 0.5)  # where on the way from the image to the witness to start from
 REGIONS = 40  # to look into at most
 CUTS = 12  # solutions of one region's program
 SIDES = 64  # to add at once
@@ -42,7 +43,7 @@ class Polisher:
 
     def run(self) -> Witness:
         """The nearest witness found, which is never farther than the first."""
-        frontier, tried = [self._pattern()], set[bytes]()
+        frontier, tried = [self._pattern(share) for share in WAY], set[bytes]()
         for _ in range(REGIONS):
             while frontier and _key(frontier[0]) in tried:
                 frontier.pop(0)
@@ -52,12 +53,13 @@ class Polisher:
             resisting = self._look_into(pattern)
             gained = self.witness.distance < before * (1 - GAIN)
             if gained or not tried:
-                frontier = [*_neighbours(pattern, resisting), self._pattern()]
+                frontier = [*_neighbours(pattern, resisting), self._pattern(1.0), *frontier]
             tried.add(_key(pattern))
         return self.witness
 
-    def _pattern(self) -> Pattern:
-        return pattern_at(self.judge.exact, self.witness.point.double()[None])
+    def _pattern(self, share: float) -> Pattern:
+        """That of a point on the way from the image to the witness."""
+        return pattern_at(self.judge.exact, torch.lerp(self.centre, self.witness.point.double(), share)[None])
 
     def _look_into(self, pattern: Pattern) -> list[Side]:
         """Offers every solution on the way to a region's nearest one; then the sides that resist, strongest first."""

@@ -78,14 +78,36 @@ class Pursuit:
             self.points = torch.where(nearer[:, None], self.points, points)
             self.distances = torch.minimum(self.distances, distances)
 
+    @contextmanager
+    def multiplied(self, times: int) -> Iterator[Pursuit]:
+        """The same images so many times over, all of the first copies first; what any of them finds counts."""
+        prop = Property(self.prop.labels.repeat(times), self.prop.rivals.repeat(times, 1))
+        copies = Pursuit(self.network, self.centres.repeat(times, 1), prop, self.norm, self.box, self.deadline)
+        try:
+            yield copies
+        finally:
+            distances = torch.cat([self.distances, copies.distances]).view(times + 1, -1)
+            points = torch.cat([self.points, copies.points]).view(times + 1, *self.points.shape)
+            self.distances, nearest = distances.min(0)
+            self.points = points[nearest, torch.arange(len(nearest))]
+
     @property
     def found(self) -> Tensor:
         return self.distances.isfinite()
 
     def first_order(self, slope: Slope, norm: Norm) -> Tensor:
-        """How far in a norm, (batch,), the margins would take to vanish if they kept falling as they do."""
+        """How far in a norm, (batch,), the margins would take to vanish if they kept falling as they do.
+
+        At most as far as it is across.
+        """
         steepness = norm.dual_length(slope.gradients, 1).clamp(min=torch.finfo(slope.gradients.dtype).tiny)
-        return (slope.margins.abs() / steepness).clamp(max=1e6)
+        return torch.minimum(slope.margins.abs() / steepness, self.across(norm))
+
+    def across(self, norm: Norm) -> Tensor:
+        """The distance between opposite corners of the box, (batch,); without one, of what the image's pixels span."""
+        spans = self.centres.amax(1) - self.centres.amin(1) if self.box is None else self.box[1] - self.box[0]
+        corner = torch.ones_like(self.centres) * torch.as_tensor(spans).clamp(min=1).reshape(-1, 1)
+        return norm.distance(corner, torch.zeros_like(corner))
 
 
 def unit(vectors: Tensor) -> Tensor:

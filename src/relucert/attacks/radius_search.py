@@ -7,7 +7,7 @@ from torch import Tensor
 
 from relucert.attacks.pursuit import Pursuit, annealed
 
-ROUND = 20  # steps in one ball
+ROUNDS = 10  # balls tried
 STEP = 0.5  # of the radius, at first
 
 
@@ -17,17 +17,18 @@ def projected_gradient(pursuit: Pursuit, steps: int, generators: list[torch.Gene
     Rounds start at the image and at a random point of the ball in turn.
     """
     centres = pursuit.centres
-    length = min(ROUND, steps)
+    length = max(1, steps // ROUNDS)
     radius = pursuit.first_order(pursuit.slope(centres), pursuit.norm)
     failed = torch.zeros_like(radius)
-    for number in range(max(1, steps // length)):
+    for number in range(min(ROUNDS, steps)):
         offsets = torch.zeros_like(centres) if number % 2 == 0 else _random(pursuit, generators) * radius[:, None]
         before = pursuit.distances
         _descend(pursuit, offsets, radius, length)
         missed = pursuit.distances >= torch.minimum(before, radius * 1.001)
         failed = torch.where(missed, torch.maximum(failed, radius), failed)
         failed = torch.minimum(failed, pursuit.distances * 0.9)
-        radius = torch.where(pursuit.found, (failed + pursuit.distances) / 2, 2 * radius)
+        doubled = torch.minimum(2 * radius, pursuit.across(pursuit.norm))
+        radius = torch.where(pursuit.found, (failed + pursuit.distances) / 2, doubled)
 
 
 def _descend(pursuit: Pursuit, offsets: Tensor, radius: Tensor, steps: int) -> None:

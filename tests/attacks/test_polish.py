@@ -1,0 +1,161 @@
+"""The polish, its programs and its pieces, against independent means: enumeration of all regions, SciPy's solvers."""
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from scipy import optimize
+
+import relucert
+from relucert.attacks.nearest import program
+from relucert.ball import Norm
+from relucert.network import Linear, Network
+from relucert.pieces import pattern_at, piece_values, pull_back
+from tests.nets import NETWORKS, centres, mlp
+
+Array = NDArray[np.float64]
+NORMS = (1.0, 2.0, math.inf)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_piece_is_the_network_where_its_pattern_holds(name: str) -> None:
+    network = NETWORKS[name]().cast(torch.float64)
+    points = centres(network, 5)
+    pattern = pattern_at(network, points)
+    for own, affine in zip(network.values(points), piece_values(network, pattern, points), strict=True):
+        torch.testing.assert_close(own, affine)
+    moved = points + 3 * centres(network, 5, seed=1)
+    before, after = piece_values(network, pattern, points), piece_values(network, pattern, moved)
+    for value in (*network.rectified, network.output):
+        forms = torch.eye(network.sizes[value]).double().expand(5, -1, -1)
+        slopes = pull_back(network, pattern, value, forms)
+        torch.testing.assert_close(after[value], before[value] + (slopes @ (moved - points)[..., None]).squeeze(-1))
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("bounded", [True, False])
+def test_programs_agree_with_scipy(norm: float, bounded: bool) -> None:
+    draw = np.random.default_rng(0)
+    for _ in range(5):
+        rows, least = draw.normal(size=(4, 6)), draw.normal(size=4)
+        low, high = (-draw.random(6), draw.random(6)) if bounded else (np.full(6, -np.inf), np.full(6, np.inf))
+        own = program(Norm(norm), low, high)
+        own.add(rows[:2], least[:2])
+        first = own.solve(10)
+        own.add(rows[2:], least[2:])
+        found, wanted = own.solve(10), _least_norm(norm, rows, least, low, high)
+        assert (found is None) == (wanted is None)
+        if found is not None and wanted is not None:
+            assert first is not None
+            assert (rows @ found.offset >= least - 1e-6).all()
+            assert np.linalg.norm(found.offset, norm) == pytest.approx(wanted, rel=1e-6, abs=1e-7)
+            assert np.linalg.norm(first.offset, norm) <= np.linalg.norm(found.offset, norm) + 1e-7
+            slack = rows @ found.offset - least
+            assert (found.resistance[slack > 1e-4] < 1e-4).all()
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_a_solver_without_a_clean_ending_answers_nothing(norm: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    impossible = program(Norm(norm), np.full(2, -1.0), np.full(2, 1.0))
+    impossible.add(np.ones((1, 2)), np.array([5.0]))
+    assert impossible.solve(10) is None
+    monkeypatch.setattr("relucert.attacks.polish.program", lambda *_: impossible)
+    network = mlp(6, 8, 3)
+    images = centres(network, 2).clamp(-1, 1)
+    rough = relucert.attack(network, images, norm=norm, method="pgd", steps=40, box=(-1, 1), polish=False)
+    same = relucert.attack(network, images, norm=norm, method="pgd", steps=40, box=(-1, 1))
+    assert [answer.distance for answer in rough] == [answer.distance for answer in same]
+
+
+@pytest.mark.parametrize("box", [None, (-1.0, 1.0)], ids=str)
+@pytest.mark.parametrize("norm", NORMS)
+def test_tiny_networks_are_mostly_answered_exactly(norm: float, box: Any) -> None:
+    """Never nearer than the nearest point over all regions, and in nine of ten questions as near."""
+    exact = []
+    for seed in range(5):
+        network = mlp(4, 6, 3, seed=seed)
+        images = centres(network, 2, seed=seed).clamp(-1, 1)
+        for answer in relucert.attack(network, images, norm=norm, target="all", box=box, steps=60):
+            assert answer.target is not None
+            wanted = _over_all_regions(network, images[answer.image], (answer.label, answer.target), norm, box)
+            if answer.distance is None or wanted is None:
+                assert answer.distance is None
+                exact.append(wanted is None)
+            else:
+                assert wanted * (1 - 1e-6) <= answer.distance
+                exact.append(answer.distance <= wanted * (1 + 1e-3))
+    assert sum(exact) >= 0.9 * len(exact)
+
+
+def test_wide_regions_are_cut_to_the_sides_that_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With one side added at a time the polish ends as near as with all of them at once."""
+    network = mlp(8, 40, 30, 3, seed=4)
+    images = centres(network, 3).clamp(-1, 1)
+    options: dict[str, Any] = {"norm": 2, "method": "pgd", "steps": 40, "box": (-1, 1)}
+    rough = relucert.attack(network, images, polish=False, **options)
+    many = relucert.attack(network, images, **options)
+    monkeypatch.setattr("relucert.attacks.polish.SIDES", 2)
+    few = relucert.attack(network, images, **options)
+    for before, one, other in zip(rough, many, few, strict=True):
+        assert before.distance is not None
+        assert one.distance is not None
+        assert other.distance == pytest.approx(one.distance, rel=0.02)
+        assert one.distance < before.distance
+
+
+def _over_all_regions(
+    network: Network, image: torch.Tensor, pair: tuple[int, int], norm: float, box: tuple[float, float] | None
+) -> float | None:
+    """The least distance over every pattern of the one hidden layer, by SciPy."""
+    hidden, last = (node.operation for node in network.nodes if isinstance(node.operation, Linear))
+    weight, bias = hidden.weight.double().numpy(), hidden.bias.double().numpy()
+    label, rival = pair
+    form = (last.weight[rival].double() - last.weight[label].double()).numpy()
+    constant = float(last.bias[rival].double() - last.bias[label].double())
+    x = image.double().numpy()
+    low, high = (np.full(len(x), -np.inf), np.full(len(x), np.inf)) if box is None else (box[0] - x, box[1] - x)
+    best = None
+    for pattern in itertools.product((False, True), repeat=len(bias)):
+        active = np.array(pattern)
+        signs = np.where(active, 1.0, -1.0)
+        lead = (form * active) @ weight
+        rows = np.vstack([lead, signs[:, None] * weight])
+        least = -np.append(lead @ x + (form * active) @ bias + constant, signs * (weight @ x + bias))
+        found = _least_norm(norm, rows, least, low, high)
+        best = found if best is None or (found is not None and found < best) else best
+    return best
+
+
+def _least_norm(p: float, rows: Array, least: Array, low: Array, high: Array) -> float | None:
+    """The least p-norm with `rows @ offset >= least` between bounds: linear programs, or for p = 2 Lawson and
+    Hanson's reduction to non-negative least squares."""
+    size = rows.shape[1]
+    if p == 2:
+        finite = [(sign * np.eye(size)[k], sign * end) for sign, ends in ((1.0, low), (-1.0, high))
+                  for k, end in enumerate(ends) if np.isfinite(end)]  # fmt: skip
+        everything = np.vstack([rows, *(row for row, _ in finite)])
+        ends = np.append(least, [end for _, end in finite])
+        goal = np.append(np.zeros(size), 1.0)
+        weights, _ = optimize.nnls(np.vstack([everything.T, ends]), goal, maxiter=10_000)
+        residual = np.vstack([everything.T, ends]) @ weights - goal
+        if np.linalg.norm(residual) < 1e-7:
+            return None
+        return float(np.linalg.norm(residual[:size] / residual[size]))
+    if p == 1:
+        cost, sides = np.ones(2 * size), np.hstack([-rows, rows])
+        bounds = [(0, end) for end in np.append(np.maximum(high, 0), np.maximum(-low, 0))]
+        limits = -least
+    else:
+        cost = np.append(np.zeros(size), 1.0)
+        unit, one = np.eye(size), np.ones((size, 1))
+        sides = np.vstack(
+            [np.hstack([-rows, np.zeros((len(rows), 1))]), np.hstack([unit, -one]), np.hstack([-unit, -one])]
+        )
+        limits = np.append(-least, np.zeros(2 * size))
+        bounds = [*zip(low, high, strict=True), (0, None)]
+    found = optimize.linprog(cost, sides, limits, bounds=bounds)
+    return float(found.fun) if found.status == 0 else None
