@@ -16,7 +16,9 @@ from torch import Tensor
 
 import relucert
 from relucert.ball import Ball, Norm
+from relucert.bounding.backward import minimise
 from relucert.bounding.method import find_method
+from relucert.bounding.relaxers import parallel
 from relucert.network import Add, Linear, Network, Node, Operation, Relu, Scale, Shift
 from relucert.property import Property
 from relucert.rigor import RIGOROUS
@@ -87,16 +89,23 @@ def test_no_corner_of_the_ball_lies_outside_the_bounds(name: str, norm: float, f
 
 
 @pytest.mark.parametrize("norm", [1.0, math.inf])
+@pytest.mark.parametrize("method", ["fast-lin", "lp", "lp-full", "any slopes"])
 @pytest.mark.parametrize("name", GRAPHS)
-def test_no_corner_has_less_than_the_proven_margin(name: str, norm: float) -> None:
-    method = find_method("fast-lin")
+def test_no_corner_has_less_than_the_proven_margin(name: str, method: str, norm: float) -> None:
     for seed in range(25):
         draw = random.Random(1000 + seed)
         network = GRAPHS[name](draw)
         centre, radius = numbers(draw, SIZE), abs(draw.choice(AWKWARD)) * draw.choice((0, 2.0**-20, 1))
         ball = Ball(centre[None], torch.tensor([radius], dtype=torch.float64), Norm(norm))
         prop = Property(torch.tensor([0]), torch.tensor([[1]]))
-        margin = method.margins(network, ball, prop, method.hidden(network, ball, RIGOROUS), RIGOROUS)
+        chosen = find_method("fast-lin" if method == "any slopes" else method)
+        hidden = chosen.hidden(network, ball, RIGOROUS)
+        if method == "any slopes":
+            rows = prop.rows(network.classes, torch.float64)
+            slopes = {value: numbers(draw, 1, 1, network.sizes[value]) for value, _ in network.steps()}
+            margin = minimise(network, ball, rows, network.output, hidden, parallel, RIGOROUS, slopes)
+        else:
+            margin = chosen.margins(network, ball, prop, hidden, RIGOROUS)
         for point in corners(centre, radius, norm):
             scores = evaluate_graph(network, point)[-1]
             assert Fraction(float(margin)) <= scores[0] - scores[1]

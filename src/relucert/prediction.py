@@ -20,6 +20,36 @@ TINIEST = 1e-30
 
 
 @dataclass(frozen=True, eq=False)
+class Lead:
+    """By how much a method's least margin is ahead of its guide's: at radius 0 not at all, at others as evaluated.
+
+    radii, in ascending order, and amounts: (batch, knots) each. Unlike bounds a lead may also shrink.
+    """
+
+    radii: Tensor
+    amounts: Tensor
+
+    @classmethod
+    def none(cls, count: int) -> Lead:
+        return cls(*[torch.zeros(count, 1, dtype=torch.float64)] * 2)
+
+    def add(self, radii: Tensor, amounts: Tensor) -> Lead:
+        ordered, order = torch.cat([self.radii, radii[:, None]], 1).sort(dim=1)
+        return Lead(ordered, torch.cat([self.amounts, amounts[:, None]], 1).gather(1, order))
+
+    def at(self, radii: Tensor) -> Tensor:
+        """On the chord between the neighbours of each candidate, (batch, candidates), or on the last chord."""
+        if self.radii.shape[1] == 1:
+            return torch.zeros_like(radii)
+        right = torch.searchsorted(self.radii, radii).clamp(1, self.radii.shape[1] - 1)
+        (low, high), (start, end) = (
+            (known.gather(1, right - 1), known.gather(1, right)) for known in (self.radii, self.amounts)
+        )
+        share = torch.where(high > low, (radii - low) / (high - low), 0)
+        return start + share * (end - start)
+
+
+@dataclass(frozen=True, eq=False)
 class Knots:
     """Hidden bounds at the centre (radius 0) and, newest last, at the radii evaluated last.
 
@@ -32,8 +62,9 @@ class Knots:
     growth: dict[int, float]  # the exponent assumed while there is one knot alone
     logs: Tensor
     distances: dict[int, Tensor]
+    lead: Lead
 
-    def add(self, radii: Tensor, bounds: Bounds) -> Knots:
+    def add(self, radii: Tensor, bounds: Bounds, leads: Tensor) -> Knots:
         distances = {}
         for value, (lower, upper) in bounds.items():
             centre = _repeated(self.centre[value], lower.shape[1])
@@ -42,12 +73,13 @@ class Knots:
             older = self.distances.get(value)
             distances[value] = newest if older is None else torch.cat([older[:, 1 - KNOTS :], newest], 1)
         logs = torch.cat([self.logs[:, 1 - KNOTS :], radii.log()[:, None]], 1)
-        return replace(self, logs=logs, distances=distances)
+        return replace(self, logs=logs, distances=distances, lead=self.lead.add(radii, leads))
 
     def select(self, chosen: Tensor) -> Knots:
         centre = {value: tensor[chosen] for value, tensor in self.centre.items()}
         distances = {value: tensor[chosen] for value, tensor in self.distances.items()}
-        return Knots(centre, self.growth, self.logs[chosen], distances)
+        lead = Lead(self.lead.radii[chosen], self.lead.amounts[chosen])
+        return Knots(centre, self.growth, self.logs[chosen], distances, lead)
 
     def interpolate(self, radii: Tensor) -> Bounds:
         """Guessed hidden bounds at candidate radii (batch, candidates): flat batches, a row a candidate."""

@@ -22,7 +22,7 @@ from relucert.bounding.forward import Bounds
 from relucert.bounding.method import Method
 from relucert.bounding.relaxers import Interval
 from relucert.network import Network
-from relucert.prediction import Curve, Knots
+from relucert.prediction import Curve, Knots, Lead
 from relucert.property import Property
 from relucert.rigor import DOUBLE, FLOAT, Arithmetic, check_subnormals
 
@@ -34,8 +34,6 @@ SECTIONINGS = 3  # at the most, to bring out a predicted root
 SHARPNESS = 0.05  # of the bracket around it: more is wasted on a guess
 ROWS = 3  # margins that a prediction looks at
 FIRST_SHARES = (0.7, 0.45)  # of the first-order radius, with one layer of ReLUs and for each further: where to start
-LEAD = -1  # where the lead is kept among the bounds of neurons, as a distance from zero
-LEAD_GROWTH = 2.0  # the exponent it is guessed to grow with
 GROWTH = 0.4  # how much faster than linearly the bounds are guessed to grow, for each layer of ReLUs before
 FLOAT_NOISE = 2e-6  # relative radius that float32's rounding may move
 
@@ -90,26 +88,25 @@ class Searcher:
     def network(self, arithmetic: Arithmetic) -> Network:
         return self._networks[arithmetic.dtype]
 
-    def evaluate(self, questions: Questions, radii: Tensor, arithmetic: Arithmetic) -> tuple[Tensor, Bounds]:
-        """Margins (batch, rows) and hidden bounds at these radii, with the lead over the guide where there is one."""
+    def evaluate(self, questions: Questions, radii: Tensor, arithmetic: Arithmetic) -> tuple[Tensor, Bounds, Tensor]:
+        """Margins (batch, rows), hidden bounds, and the lead of the least margin over the guide's (batch,)."""
         network, ball = self.network(arithmetic), questions.ball(radii, self.norm, arithmetic.dtype)
         hidden = self.method.hidden(network, ball, arithmetic)
         margins = self.method.margins(network, ball, questions.prop, hidden, arithmetic)
-        if self.guide is not self.method:
-            guess = self.guide.margins(network, ball, questions.prop, hidden, arithmetic)
-            lead = margins.amin(1, keepdim=True) - guess.amin(1, keepdim=True)
-            hidden = {**hidden, LEAD: Interval(-lead, lead)}
-        return margins, hidden
+        if self.guide is self.method:
+            return margins, hidden, torch.zeros_like(margins[:, 0])
+        guess = self.guide.margins(network, ball, questions.prop, hidden, arithmetic)
+        return margins, hidden, margins.amin(1) - guess.amin(1)
 
     def predict(self, questions: Questions, radii: Tensor, knots: Knots) -> Tensor:
         """Predicted margins at candidate radii, (batch, candidates, rows), from interpolated hidden bounds."""
         count, candidates = radii.shape
         repeated = questions.select(torch.arange(count).repeat_interleave(candidates))
         ball = repeated.ball(radii.flatten(), self.norm, self.scout.dtype)
-        hidden = knots.interpolate(radii)
-        lead = hidden.pop(LEAD).upper if LEAD in hidden else 0
-        margins = self.guide.margins(self.network(self.scout), ball, repeated.prop, hidden, self.scout) + lead
-        return margins.double().view(count, candidates, -1)
+        margins = self.guide.margins(
+            self.network(self.scout), ball, repeated.prop, knots.interpolate(radii), self.scout
+        )
+        return margins.double().view(count, candidates, -1) + knots.lead.at(radii)[..., None]
 
     def run(self, points: Tensor, which: Tensor, prop: Property) -> Iterator[Found]:
         """Searches a batch, a property each around points[which], yielding each question's end as it is reached."""
@@ -158,9 +155,7 @@ class _State:
         growth = {value: 1 + GROWTH * network.relu_depths[value] for value in network.rectified}
         count = len(questions)
         centre = {value: values[value][questions.which] for value in network.rectified}
-        if searcher.guide is not searcher.method:
-            centre[LEAD], growth[LEAD] = torch.zeros(count, 1, dtype=searcher.scout.dtype), LEAD_GROWTH
-        knots = Knots(centre, growth, torch.zeros(count, 0, dtype=torch.float64), {})
+        knots = Knots(centre, growth, torch.zeros(count, 0, dtype=torch.float64), {}, Lead.none(count))
         zeros, none = torch.zeros(count, dtype=torch.float64), torch.zeros(count, dtype=torch.long)
         rows = questions.prop.rows(network.classes, searcher.scout.dtype)
         margins = (rows @ values[-1][questions.which, :, None]).squeeze(-1).double()
@@ -191,10 +186,12 @@ class _State:
             if len(chosen)
         ]
         order = torch.cat([scouting, proving]).argsort()
-        margins = torch.cat([margins.double() for margins, _ in parts])[order]
+        margins = torch.cat([margins.double() for margins, _, _ in parts])[order]
+        leads = torch.cat([lead.double() for _, _, lead in parts])[order]
         self.margin, weakest = margins.min(1)
         self.focus = _least(margins / -self.steepness)
-        self.knots = self.knots.add(self.radii, _join([hidden for _, hidden in parts], order, self.searcher.scout))
+        hidden = _join([hidden for _, hidden, _ in parts], order, self.searcher.scout)
+        self.knots = self.knots.add(self.radii, hidden, leads)
         if not self.rounds:
             self._fit_parabola(weakest[:, None])
         self.rounds += 1

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -119,7 +120,8 @@ class Proposer:
     def _solve(self, task: Task, slopes: Slopes, members: list[bytes]) -> None:
         """Solves all wanted programs: the points side by side, few points in as many parts as there are threads."""
         wanted: dict[bytes, list[tuple[int, list[int]]]] = {}
-        for member, (key, row) in enumerate(zip(members, task.wanted.tolist(), strict=True)):
+        inside = (task.wanted & (task.ball.radius > 0)[:, None]).tolist()  # a ball of no size has no units to count in
+        for member, (key, row) in enumerate(zip(members, inside, strict=True)):
             if any(row):
                 wanted.setdefault(key, []).append((member, [form for form, asked in enumerate(row) if asked]))
         if not wanted:
@@ -171,6 +173,7 @@ class _Work:
         assert self.place.program is not None
         return self.place.program
 
+    @np.errstate(all="ignore")
     def run(self) -> tuple[dict[tuple[int, int], Array], Counter[str]]:
         """The slopes found, by batch member and form, and how many programs failed for which reason."""
         found: dict[tuple[int, int], Array] = {}

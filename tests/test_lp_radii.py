@@ -1,0 +1,125 @@
+"""Radii by LP and LP-Full: in the order that theory gives, below every adversarial point, for every target."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+
+import relucert
+from relucert.answers import Certificate
+from relucert.ball import Norm
+from relucert.errors import InputError
+from relucert.solvers.highs import Highs
+from tests.adversaries import nearest_distance
+from tests.nets import NETWORKS, centres
+
+NORMS = (1.0, 2.0, float("inf"))
+METHODS = ("fast-lin", "lp", "lp-full")
+TARGETS = ("untargeted", "runner-up", "least-likely", "random", 1)
+COUNT = 3
+
+
+@cache
+def adversaries(name: str, norm: float) -> list[float]:
+    network = NETWORKS[name]()
+    points = centres(network, COUNT, seed=5)
+    labels = network.cast(torch.float64)(points).argmax(1).tolist()
+    return [nearest_distance(network, point, own, Norm(norm)) for point, own in zip(points, labels, strict=True)]
+
+
+def certify(name: str, count: int = COUNT, **options: Any) -> list[Certificate]:
+    network = NETWORKS[name]()
+    return relucert.certify(network, centres(network, count, seed=5), **options)
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("name", [name for name in NETWORKS if name != "rectified input"])
+def test_the_order(name: str, norm: float) -> None:
+    columns = [certify(name, norm=norm, method=method) for method in METHODS]
+    for (one, two, three), distance in zip(zip(*columns, strict=True), adversaries(name, norm), strict=True):
+        assert one.proven
+        assert two.proven
+        assert three.proven
+        assert one.radius is not None
+        assert two.radius is not None
+        assert three.radius is not None
+        assert 0 < one.radius <= two.radius <= three.radius < distance
+        assert two.reason is three.reason is None
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("target", TARGETS)
+def test_the_order_for_every_target(target: str | int, norm: float) -> None:
+    columns = [certify("five layers", norm=norm, method=method, target=target) for method in METHODS]
+    totals = [sum(answer.radius or 0.0 for answer in column) for column in columns]
+    assert totals[0] * 1.01 < totals[1]
+    assert totals[1] * 1.001 < totals[2]
+    for one, two, three in zip(*columns, strict=True):
+        if one.radius is None:
+            assert target == one.label
+            continue
+        assert two.radius is not None
+        assert three.radius is not None
+        assert one.radius <= two.radius <= three.radius
+
+
+@pytest.mark.parametrize("method", METHODS[1:])
+def test_all_rivals_and_untargeted_agree(method: str) -> None:
+    single = certify("three layers", norm=2, method=method)
+    every = certify("three layers", norm=2, method=method, target="all")
+    for answer in single:
+        least = min((other.radius or 0.0, other.target) for other in every if other.image == answer.image)
+        assert answer.radius == pytest.approx(least[0], rel=2e-4)
+        assert answer.target == least[1]
+
+
+@pytest.mark.parametrize("method", METHODS[1:])
+def test_a_network_without_relu_needs_no_program(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(Highs, "solve")
+    plain, found = (certify("linear", method=chosen) for chosen in ("fast-lin", method))
+    assert [answer.radius for answer in plain] == [answer.radius for answer in found]
+
+
+@pytest.mark.parametrize("method", METHODS[1:])
+def test_a_batch_equals_its_members(method: str) -> None:
+    network = NETWORKS["residual"]()
+    points = centres(network, 3, seed=5)
+    for row, answer in enumerate(relucert.certify(network, points, norm="inf", method=method)):
+        (alone,) = relucert.certify(network, points[row : row + 1], norm="inf", method=method)
+        assert answer.radius == pytest.approx(alone.radius, rel=2e-4)
+        assert answer.target == alone.target
+
+
+def test_few_evaluations_are_spent() -> None:
+    for method, most in (("lp", 8), ("lp-full", 12)):
+        answers = certify("five layers", 6, norm="inf", method=method)
+        assert max(answer.evaluations for answer in answers) <= most
+
+
+def test_float_arithmetic_is_not_proven() -> None:
+    for one, other in zip(
+        certify("residual", method="lp", arithmetic="float"), certify("residual", method="lp"), strict=True
+    ):
+        assert not one.proven
+        assert one.radius == pytest.approx(other.radius, rel=3e-4)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"norm": 1.5}, "needs the norm 1, 2 or inf, not 1.5; fast-lin takes any norm"),
+        ({"norm": 3}, "needs the norm 1, 2 or inf, not 3"),
+        ({"time_limit": 0}, "time limit"),
+        ({"time_limit": float("nan")}, "time limit"),
+        ({"time_limit": "soon"}, "time limit"),
+        ({"shells": 3}, "has no shells"),
+        ({"method": "fast-lin", "time_limit": 1.0}, "no programs with a time limit"),
+    ],
+)
+def test_bad_questions_are_refused_at_once(options: dict[str, Any], message: str) -> None:
+    network = NETWORKS["two layers"]()
+    with pytest.raises(InputError, match=message):
+        relucert.certify_each(network, centres(network), **{"method": "lp", **options})
