@@ -34,9 +34,12 @@ _HOMES = {
     "save": "loading",
     "train": "training.own",
 }
-__all__ = ["__version__", *_HOMES]
+_MODULES = ("data", "hardness")
+__all__ = ["__version__", *_HOMES, *_MODULES]
 
 if TYPE_CHECKING:
+    from relucert import data as data
+    from relucert import hardness as hardness
     from relucert.answers import Certificate as Certificate
     from relucert.answers import Estimate as Estimate
     from relucert.answers import LipschitzBound as LipschitzBound
@@ -64,6 +67,8 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"relucert.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'relucert' has no attribute {name!r}")
     value = getattr(import_module(f"relucert.{_HOMES[name]}"), name)
