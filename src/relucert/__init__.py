@@ -15,6 +15,7 @@ _HOMES = {
     "Certified": "training.recipe",
     "Distillation": "training.recipe",
     "Estimate": "answers",
+    "Exact": "answers",
     "LipschitzBound": "answers",
     "Network": "network",
     "Property": "property",
@@ -27,6 +28,8 @@ _HOMES = {
     "certify_each": "api",
     "estimate": "clever.estimate",
     "estimate_each": "clever.estimate",
+    "exact": "exact.exact",
+    "exact_each": "exact.exact",
     "lipschitz": "steepness",
     "live_network": "loading.torch_module",
     "load": "loading",
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
     from relucert import hardness as hardness
     from relucert.answers import Certificate as Certificate
     from relucert.answers import Estimate as Estimate
+    from relucert.answers import Exact as Exact
     from relucert.answers import LipschitzBound as LipschitzBound
     from relucert.answers import UpperBound as UpperBound
     from relucert.api import bounds as bounds
@@ -53,6 +57,8 @@ if TYPE_CHECKING:
     from relucert.clever.estimate import estimate as estimate
     from relucert.clever.estimate import estimate_each as estimate_each
     from relucert.errors import RelucertError as RelucertError
+    from relucert.exact.exact import exact as exact
+    from relucert.exact.exact import exact_each as exact_each
     from relucert.loading import load as load
     from relucert.loading import save as save
     from relucert.loading.torch_module import live_network as live_network

@@ -168,7 +168,7 @@ class Norm:
         return even if math.isinf(self.p) else even * torch.rand(count, 1, generator=generator, dtype=dtype)
 
     def unconfined(self, sizes: Tensor, room: Tensor, radius: Tensor) -> Tensor:
-        """Of the sizes of a form's coefficients, the part whose coordinates should be held by the ball, not by the room.
+        """Of the sizes of a form's coefficients, the part whose coordinates the ball should hold, not the room.
 
         sizes, room: (..., size), the room at most the radius; radius: (...). The best split for p = 1, 2 and infinity.
         """

@@ -54,18 +54,25 @@ def backward(
     bounds: Bounds = {}
     needed = network.ancestors(wanted)
     for value in sorted(set(network.rectified) & needed | set(wanted)):
-        size = network.sizes[value]
-        step = max(1, ROW_BYTES // (16 * max(network.sizes) * len(ball.radius)))
-        lower, upper = [], []
-        for first in range(0, size, step):
-            forms = ball.radius.new_zeros(1, min(step, size - first), size)
-            forms[0].diagonal(first).fill_(1)
-            lower.append(minimise(network, ball, forms, value, bounds, relaxer, arithmetic))
-            upper.append(-minimise(network, ball, -forms, value, bounds, relaxer, arithmetic))
-        bounds[value] = Interval(torch.cat(lower, 1), torch.cat(upper, 1))
+        bounds[value] = enclose(network, ball, value, bounds, relaxer, arithmetic)
         if known is not None and value in known:
             bounds[value] = bounds[value].meet(known[value])
     return bounds
+
+
+def enclose(
+    network: Network, ball: Ball, value: int, bounds: Bounds, relaxer: Relaxer, arithmetic: Arithmetic
+) -> Interval:
+    """Bounds of all neurons of one value, from those of every neuron before it."""
+    size = network.sizes[value]
+    step = max(1, ROW_BYTES // (16 * max(network.sizes) * len(ball.radius)))
+    lower, upper = [], []
+    for first in range(0, size, step):
+        forms = ball.radius.new_zeros(1, min(step, size - first), size)
+        forms[0].diagonal(first).fill_(1)
+        lower.append(minimise(network, ball, forms, value, bounds, relaxer, arithmetic))
+        upper.append(-minimise(network, ball, -forms, value, bounds, relaxer, arithmetic))
+    return Interval(torch.cat(lower, 1), torch.cat(upper, 1))
 
 
 @dataclass(eq=False)
@@ -172,7 +179,7 @@ class _Pull:
             pulled = below[0] * slope + above[0] * lines.slope_above[:, None]
         self._lose(pulled, self.reach.get(source), 2)
         if value in self.multipliers:
-            pulled = pulled - _allowed(self.multipliers[value], self.bounds[source])
+            pulled = pulled - allowed(self.multipliers[value], self.bounds[source])
             self._lose(pulled, self.reach.get(source), 1)
         if source == INPUT:
             self._at_centre(pulled)
@@ -222,7 +229,7 @@ class _Pull:
         return reach
 
 
-def _allowed(multipliers: Tensor, bounds: Interval) -> Tensor:
-    """Those that take off nothing negative: positive ones of neurons that are, negative ones of neurons that are not."""
+def allowed(multipliers: Tensor, bounds: Interval) -> Tensor:
+    """Those that take off nothing negative: positive ones of positive neurons, negative ones of negative neurons."""
     positive, negative = (bounds.lower >= 0)[:, None], (bounds.upper <= 0)[:, None]
     return multipliers.clamp(min=0) * positive + multipliers.clamp(max=0) * (negative & ~positive)

@@ -1,0 +1,1 @@
+"""The exact minimum distortion: branch and bound over the signs of ReLUs, and its proof."""
