@@ -28,8 +28,8 @@ _HOMES = {
     "certify_each": "api",
     "estimate": "clever.estimate",
     "estimate_each": "clever.estimate",
-    "exact": "exact.exact",
-    "exact_each": "exact.exact",
+    "exact": "distortion.exact",
+    "exact_each": "distortion.exact",
     "lipschitz": "steepness",
     "live_network": "loading.torch_module",
     "load": "loading",
@@ -56,9 +56,9 @@ if TYPE_CHECKING:
     from relucert.ball import Ball as Ball
     from relucert.clever.estimate import estimate as estimate
     from relucert.clever.estimate import estimate_each as estimate_each
+    from relucert.distortion.exact import exact as exact
+    from relucert.distortion.exact import exact_each as exact_each
     from relucert.errors import RelucertError as RelucertError
-    from relucert.exact.exact import exact as exact
-    from relucert.exact.exact import exact_each as exact_each
     from relucert.loading import load as load
     from relucert.loading import save as save
     from relucert.loading.torch_module import live_network as live_network

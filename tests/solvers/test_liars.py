@@ -161,7 +161,7 @@ def test_any_conic_status_but_solved_is_a_failure(status: str, monkeypatch: pyte
         assert status in str(answer.reason)
 
 
-class PanicException(BaseException):  # noqa: N818
+class PanicException(BaseException):
     """What Clarabel raises where it panics."""
 
 

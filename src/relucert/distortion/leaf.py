@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from relucert.attacks.nearest import program
-from relucert.exact.nodes import Bounded, Nodes, Region
+from relucert.distortion.nodes import Bounded, Nodes, Region
 from relucert.pieces import Pattern, piece_values, pull_back
 
 

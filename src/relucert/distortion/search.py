@@ -17,9 +17,9 @@ from torch import Tensor
 
 from relucert.attacks.polish import Polisher
 from relucert.attacks.witness import Judge, Witness
-from relucert.exact import leaf
-from relucert.exact.nodes import Bounded, Nodes, Region, join
-from relucert.exact.proof import Tree
+from relucert.distortion import leaf
+from relucert.distortion.nodes import Bounded, Nodes, Region, join
+from relucert.distortion.proof import Tree
 
 STEPS = 20  # of the ascent, at a node
 LONG = 400  # at a leaf that no program settles

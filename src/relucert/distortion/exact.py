@@ -17,10 +17,10 @@ from relucert.api import certify
 from relucert.attacks.attack import FAULTS, LEVEL, attack, check_inside
 from relucert.attacks.witness import Judge, Witness
 from relucert.ball import Norm
+from relucert.distortion import proof as proofs
+from relucert.distortion.nodes import Region
+from relucert.distortion.search import Search
 from relucert.errors import InputError
-from relucert.exact import proof as proofs
-from relucert.exact.nodes import Region
-from relucert.exact.search import Search
 from relucert.inputs import check_box, check_number, check_whole
 from relucert.loading import load
 from relucert.network import Network

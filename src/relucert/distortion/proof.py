@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 import json
 import math
 from dataclasses import dataclass, field
@@ -12,12 +11,11 @@ from typing import Any
 
 from torch import Tensor
 
-from relucert.exact.nodes import Nodes, Region
+from relucert.distortion import FORMAT
+from relucert.distortion.nodes import Nodes, Region
 from relucert.network import Network
+from relucert.network.fingerprint import fingerprint
 from relucert.report import files
-
-FORMAT = "relucert proof 1"
-Numbers = dict[str, list[list[float]]]
 
 
 @dataclass
@@ -81,7 +79,9 @@ def _lines(region: Region, certificate: Certificate) -> dict[str, Any]:
     return {"slopes": slopes, "multipliers": multipliers}
 
 
-def write(path: Path, network: Network, region: Region, tree: Tree, label: int, rivals: list[int], radius: float) -> None:
+def write(
+    path: Path, network: Network, region: Region, tree: Tree, label: int, rivals: list[int], radius: float
+) -> None:
     """Writes the proof that no adversarial point is within the radius; compressed where the name ends in .gz."""
     document = {
         "format": FORMAT,
@@ -96,15 +96,3 @@ def write(path: Path, network: Network, region: Region, tree: Tree, label: int, 
     }
     content = json.dumps(document, allow_nan=False).encode()
     files.write(path, gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
-
-
-def fingerprint(network: Network) -> str:
-    """The SHA-256 of everything stored: operations, what they take, settings and the bytes of every number."""
-    digest = hashlib.sha256(json.dumps(network.input_shape).encode())
-    for node in network.nodes:
-        operation = node.operation
-        digest.update(json.dumps([operation.name, node.inputs, operation.settings()], sort_keys=True).encode())
-        for name, tensor in sorted(operation.tensors().items()):
-            digest.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
-            digest.update(tensor.contiguous().numpy().tobytes())
-    return digest.hexdigest()
