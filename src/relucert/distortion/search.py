@@ -132,12 +132,10 @@ class Search:
 
     def _settle(self, held: Bounded, best: Nodes, radius: float) -> None:
         """Proves a leaf at the radius, or at the goal's that a nearer adversarial point in it leads to."""
-        found = leaf.nearest(self.region, held, max(0.01, min(LEAF_SECONDS, self.ends - time.monotonic())))
-        if found is not None:
-            point, nodes = found
+        seconds = max(0.01, min(LEAF_SECONDS, self.ends - time.monotonic()))
+        for point, nodes in leaf.nearest(self.region, held, seconds):
             self.offer(point)
-            smaller = min(radius, self.goal)
-            if self._free(held, nodes, smaller):
+            if self._free(held, nodes, min(radius, self.goal)):
                 return
         better, _ = self.region.climbed(replace(held, nodes=best), radius, LONG, self.ends, torch.float64)
         if self._free(held, better, min(radius, self.goal)):
