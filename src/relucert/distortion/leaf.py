@@ -52,8 +52,9 @@ def nearest(region: Region, leaf: Bounded, seconds: float) -> Iterator[tuple[Ten
 def _require(region: Region, pattern: Pattern, value: int, neurons: Tensor, forms: Tensor) -> _Sides:
     """That forms (forms, size) on a value are not negative."""
     at_centre = piece_values(region.exact, pattern, region.centre[None])[value][0]
-    rows = pull_back(region.exact, pattern, value, forms[None])[0]
-    return _Sides(value, neurons, forms.sum(1), rows, -(forms @ at_centre))
+    rows, least = pull_back(region.exact, pattern, value, forms[None])[0], -(forms @ at_centre)
+    always = ~rows.any(1) & (least <= 0)  # an inequality that nothing can change only puts a solver off its stride
+    return _Sides(value, neurons, forms.sum(1), rows, torch.where(always, least - 1, least))
 
 
 def _solve(region: Region, parts: list[_Sides], helped: float, seconds: float) -> Nearest | None:

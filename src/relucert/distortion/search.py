@@ -24,6 +24,7 @@ from relucert.distortion.proof import Tree
 STEPS = 20  # of the ascent, at a node
 LONG = 400  # at a leaf that no program settles
 GROWTH = 1.5  # of the radius, from one ball to the next
+FIRST = 64  # share of the goal to start with where nothing is certified
 INSIDE = 0.9  # share of the tolerance by which the last ball stays below the nearest point
 CROWD = 256  # nodes at once
 SPELL = 0.4  # seconds that a batch of nodes may take
@@ -35,7 +36,10 @@ Report = Callable[[int, float, "float | None"], None]
 
 @dataclass(eq=False)
 class Search:
-    """lower: the largest radius proven; witness: the nearest adversarial point known; nodes: how many were bounded."""
+    """lower: the largest radius proven; witness: the nearest adversarial point known; nodes: how many were bounded.
+
+    certified: a radius that is proven without a search. Where the search is recorded it is proven once more.
+    """
 
     region: Region
     judge: Judge
@@ -43,10 +47,11 @@ class Search:
     rivals: list[int]
     tolerance: float
     ends: float
-    lower: float
+    certified: float
     witness: Witness | None
     report: Report
     tree: Tree | None = None
+    lower: float = 0.0
     nodes: int = 0
     failure: str | None = None
     _proven: list[Nodes] = field(default_factory=list)
@@ -66,14 +71,16 @@ class Search:
     @property
     def goal(self) -> float:
         """The radius whose proof ends the search."""
-        return self.whole if self.witness is None else self.witness.distance * (1 - INSIDE * self.tolerance)
+        if self.witness is None:
+            return self.whole
+        return max(self.certified, self.witness.distance * (1 - INSIDE * self.tolerance))
 
     def run(self) -> None:
         limit = ENDLESS * (1 + float(self.region.centre.abs().max()))
-        start, self.lower = self.lower, 0.0 if self.tree is not None else self.lower
+        self.lower = self.certified if self.tree is None else 0.0
         self._proven = [self.region.roots()]
         while self.lower < self.goal and self.lower < limit:
-            step = (self.lower * GROWTH or start) or min(self.goal, limit) / 64
+            step = self.lower * GROWTH or self.certified or min(self.goal, limit) / FIRST
             proven = self._prove(min(self.goal, step))
             if proven is None:
                 return
