@@ -56,7 +56,7 @@ class Search:
     failure: str | None = None
     _proven: list[Nodes] = field(default_factory=list)
     _least: float = math.inf  # of the radii at which the nodes in `_proven` are
-    _pace: float = 0.05  # seconds a node
+    _pace: float = SPELL  # seconds a node
 
     @property
     def whole(self) -> float:
