@@ -48,7 +48,7 @@ def verify(document: dict[str, Any], path: Path, network: Network = NETWORK) -> 
 
 @pytest.mark.parametrize("box", [BOX, None])
 @pytest.mark.parametrize("norm", ["inf", "2", "1"])
-@pytest.mark.parametrize("name", ["two layers", "three layers", "residual", "skipping", "normalised"])
+@pytest.mark.parametrize("name", ["three layers", "residual", "normalised"])
 def test_what_the_search_proves_passes(name: str, norm: str, box: tuple[float, float] | None, tmp_path: Path) -> None:
     network, path = NETWORKS[name](), tmp_path / "proof.json.gz"
     found = prove(network, path, norm=norm, box=box, target="runner-up")
@@ -212,7 +212,6 @@ def negative_class(document: dict[str, Any]) -> None:
 )  # fmt: skip
 def test_mutations_are_rejected(mutate: Mutation, proof: dict[str, Any], tmp_path: Path) -> None:
     document = copy.deepcopy(proof)
-    verify(document, tmp_path)
     mutate(document)
     with pytest.raises(Rejected) as raised:
         verify(document, tmp_path)
@@ -220,8 +219,9 @@ def test_mutations_are_rejected(mutate: Mutation, proof: dict[str, Any], tmp_pat
 
 
 def test_harmless_mutations_claim_what_is_still_true(proof: dict[str, Any], tmp_path: Path) -> None:
-    """A smaller radius, fewer rivals' order apart, slopes that are out of range: weaker claims, or the same."""
+    """None at all, a smaller radius, slopes that are out of range: the same claim, or a weaker one."""
     document = copy.deepcopy(proof)
+    assert verify(document, tmp_path).radius == proof["radius"]
     document["radius"] *= 0.5
     assert verify(document, tmp_path).radius == proof["radius"] * 0.5
     document = copy.deepcopy(proof)
