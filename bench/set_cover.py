@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 import relucert
 from relucert.hardness import Reduction, from_set_cover, greedy_cover, minimum_cover
+from relucert.report.summary import rounded_down
 
 PICTURE = Path(__file__).parents[1] / "docs" / "pictures" / "set-cover.svg"
 UNIVERSE, SETS = range(1, 7), [[1, 2, 3], [4, 5, 6], [1, 2, 4, 5], [3, 4]]
@@ -32,7 +33,7 @@ def table() -> None:
         missing = [element for element in universe if not any(element in family for family in sets)]
         sets.append(missing or draw.sample(universe, 3))
         reduction, least = from_set_cover(universe, sets), minimum_cover(universe, sets)
-        found = " | ".join(f"{radius:.2g}" for radius in radii(reduction))
+        found = " | ".join(rounded_down(radius, 2) for radius in radii(reduction))
         counts = f"{size} | {len(least)} | {len(greedy_cover(universe, sets))}"
         print(f"| {counts} | {reduction.distance(least):.3f} | {found} |")
 
@@ -47,7 +48,7 @@ def draw(path: Path) -> None:
 
 
 def _network(axes: Axes) -> None:
-    """Sets, elements and the worst element, top to bottom; a minimum cover in colour."""
+    """Sets, elements and the worst element, left to right; a minimum cover in colour."""
     least = minimum_cover(UNIVERSE, SETS)
     heights = [4.5 - 1.2 * place for place in range(len(SETS))]
     for place, family in enumerate(SETS):
@@ -73,8 +74,9 @@ def _bars(axes: Axes) -> None:
     reduction, least = from_set_cover(UNIVERSE, SETS), minimum_cover(UNIVERSE, SETS)
     names = [*METHODS, "minimum distortion", "minimum cover", "greedy cover"]
     lengths = [*radii(reduction), reduction.distance(least), len(least), len(greedy_cover(UNIVERSE, SETS))]
+    texts = [rounded_down(length, 3) for length in lengths]
     bars = axes.barh(names, lengths, color=[QUIET] * len(METHODS) + [CHOSEN] * 3)
-    axes.bar_label(bars, fmt="%.3g", padding=3)
+    axes.bar_label(bars, texts, padding=3)
     axes.set_xlim(0, 3.5)
     axes.invert_yaxis()
     axes.set_xlabel("p = 1 distance from the centre; sets")
