@@ -4,6 +4,7 @@ import math
 import random
 from fractions import Fraction
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import torch
 from scipy.optimize import linprog
 
 import relucert
+from bench.set_cover import draw
 from relucert import hardness
 from relucert.errors import InputError
 from relucert.hardness import from_set_cover, greedy_cover, minimum_cover
@@ -218,3 +220,8 @@ def test_what_is_no_question_is_refused() -> None:
 def test_the_module_is_a_name_of_the_package() -> None:
     assert relucert.hardness is hardness
     assert "hardness" in relucert.__all__
+
+
+def test_the_picture_in_the_documents_can_be_drawn(tmp_path: Path) -> None:
+    draw(tmp_path / "set-cover.svg")
+    assert (tmp_path / "set-cover.svg").stat().st_size > 1000
