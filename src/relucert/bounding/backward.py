@@ -43,27 +43,19 @@ def minimise(
     return pull.run(forms, value)
 
 
-def backward(
-    network: Network, ball: Ball, relaxer: Relaxer, arithmetic: Arithmetic, wanted: tuple[int, ...],
-    known: Bounds | None = None,
-) -> Bounds:  # fmt: skip
-    """Bounds of every wanted value and of every neuron before it: the paper's Algorithm 1, layer after layer.
-
-    They hold where the `known` ones do; where the two have nothing in common there is no such point.
-    """
+def backward(network: Network, ball: Ball, relaxer: Relaxer, arithmetic: Arithmetic, wanted: tuple[int, ...]) -> Bounds:
+    """Bounds of every wanted value and of every neuron before it: the paper's Algorithm 1, layer after layer."""
     bounds: Bounds = {}
     needed = network.ancestors(wanted)
     for value in sorted(set(network.rectified) & needed | set(wanted)):
         bounds[value] = enclose(network, ball, value, bounds, relaxer, arithmetic)
-        if known is not None and value in known:
-            bounds[value] = bounds[value].meet(known[value])
     return bounds
 
 
 def enclose(
     network: Network, ball: Ball, value: int, bounds: Bounds, relaxer: Relaxer, arithmetic: Arithmetic
 ) -> Interval:
-    """Bounds of all neurons of one value, from those of every neuron before it."""
+    """Bounds of all neurons of one value, from those of every neuron before it; they hold where those do."""
     size = network.sizes[value]
     step = max(1, ROW_BYTES // (16 * max(network.sizes) * len(ball.radius)))
     lower, upper = [], []
