@@ -14,7 +14,7 @@ from torch import Tensor
 
 from relucert.answers import Exact
 from relucert.api import certify
-from relucert.attacks.attack import FAULTS, LEVEL, attack, check_inside
+from relucert.attacks.attack import FAULTS, at_image, attack, check_inside, overtaken
 from relucert.attacks.witness import Judge, Witness
 from relucert.ball import Norm
 from relucert.distortion import proof as proofs
@@ -141,10 +141,12 @@ class _Answering:
     def run(self) -> Exact:
         self.started = time.monotonic()
         self.ends = self.started + (math.inf if self.options.time_limit is None else self.options.time_limit)
-        question, scores = self.question, self.scores
-        level = question.refusal is None and bool((scores[question.rivals] >= scores[question.label]).any())
-        if question.misclassified or level:
-            return self._answer(0.0, Witness(self.image, 0.0), True, question.refusal or LEVEL, 0)
+        question = self.question
+        if overtaken(self.scores, question):
+            judge = Judge(self.network, self.options.norm, self.options.box)
+            witness, reason = at_image(judge, self.image, self.scores, question)
+            if witness is not None or question.misclassified:
+                return self._answer(0.0, witness, witness is not None, reason, 0)
         if question.refusal is not None:
             return self._answer(None, None, False, question.refusal, 0)
         search, failure = None, None

@@ -167,7 +167,7 @@ class Region:
         weights = {value: torch.zeros_like(bounds[value].lower) for value in self.values}
         for made, source in self.relus.items():
             lower, upper = bounds[source]
-            undecided = (lower < 0) & (upper > 0)
+            undecided = bounds[source].undecided
             gap = torch.where(undecided, -lower * upper / torch.where(undecided, upper - lower, 1), 0)
             weights[source] += gap * (met[made][:, 0].double().abs() + torch.finfo(torch.float32).tiny)
         return torch.cat([weights[value] for value in self.values], 1) if self.values else torch.zeros(len(met), 0)
