@@ -12,6 +12,8 @@ from relucert.errors import InputError
 if TYPE_CHECKING:
     from torch import Tensor
 
+OWN_LABEL = "the target is the image's own label"  # the reason where there was no question
+
 
 class Rounding(str, Enum):
     """How a radius was checked."""

@@ -1,0 +1,153 @@
+"""Charts as SVG: drawn here once, coloured by the page's style, so that they follow dark mode and print."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from relucert.report.markup import Markup, join, tag
+from relucert.report.reading import PARTS, Kind, Result
+from relucert.report.series import PROVEN, Sandwich, Series
+
+WIDTH, HEIGHT = 720.0, 340.0
+LEFT, RIGHT, TOP, BOTTOM = 52.0, 14.0, 14.0, 46.0
+ROUND_STEPS = (1.0, 2.0, 5.0, 10.0)
+TICKS = 6
+LABEL_HEIGHT = 15.0
+BAR = 200.0
+COLOURS = 8  # in the style; more methods use them again
+
+
+@dataclass(frozen=True)
+class Point:
+    """A method in the chart of time against tightness."""
+
+    name: str
+    place: int
+    seconds: float
+    tightness: float
+
+
+def accuracy(curves: Sequence[Series], top: float) -> Markup:
+    """The share of images that keep their class, from radius 0 to `top`; a hidden line waits for the pointer."""
+    paths = []
+    for place, own in enumerate(curves):
+        radii, shares = own.steps()
+        path = [f"M{_x(0, top):.1f} {_y(shares[0]):.1f}"]
+        path += [f"H{_x(radius, top):.1f}V{_y(share):.1f}" for radius, share in zip(radii[1:], shares[1:], strict=True)]
+        if len(own.finite) < len(own.radii):
+            path.append(f"H{_x(top, top):.1f}")
+        paths.append(tag("path", d="".join(path), class_=f"curve {style(place, own.kind)}"))
+    guide = tag("line", x1=LEFT, x2=LEFT, y1=TOP, y2=HEIGHT - BOTTOM, class_="guide")
+    ticks = [(_x(own, top), f"{own:g}") for own in _round_numbers(top)]
+    described = f"Share of images against radius, a step curve for each of {', '.join(own.name for own in curves)}."
+    return _frame(described, ticks, "radius", "share of images", *paths, guide)
+
+
+def timing(points: Sequence[Point]) -> Markup:
+    """A dot a method: seconds an answer, on a logarithmic axis, against the share of the way that is bounded."""
+    low = math.floor(math.log10(min(own.seconds for own in points)))
+    high = max(low + 1, math.ceil(math.log10(max(own.seconds for own in points))))
+    drawn, floor = [], -math.inf
+    for own in sorted(points, key=lambda own: -own.tightness):
+        x = _x(math.log10(own.seconds) - low, high - low)
+        y = _y(min(own.tightness, 1.0))
+        floor = max(y + 4, floor + LABEL_HEIGHT)
+        left = x > WIDTH / 2
+        drawn += [
+            tag("circle", tag("title", f"{own.name}: {own.tightness:.1%}, {own.seconds:.3g} s"),
+                cx=x, cy=y, r=6, class_=f"dot {colour(own.place)}"),
+            tag("text", own.name, x=x + (-11 if left else 11), y=floor, text_anchor="end" if left else "start"),
+        ]  # fmt: skip
+    ticks = [(_x(power - low, high - low), f"{10.0**power:g}") for power in range(low, high + 1)]
+    described = "Tightness against time: " + "; ".join(
+        f"{own.name} {own.tightness:.1%} in {own.seconds:.3g} s" for own in points
+    )
+    return _frame(described, ticks, "seconds an answer", "tightness", *drawn)
+
+
+def bar(question: Sandwich, top: float) -> Markup:
+    """From 0: what is proven, then what is not known, up to the nearest adversarial example; a line each method."""
+
+    def place(value: float) -> float:
+        return BAR * min(1.0, value / top)
+
+    lower = question.lower.lower if question.lower is not None else None
+    upper = question.upper.upper if question.upper is not None else None
+    parts = [tag("rect", width=BAR, height=14, class_="track")]
+    if upper:
+        parts.append(tag("rect", width=place(upper), height=14, class_="open"))
+    if lower:
+        parts.append(tag("rect", width=place(lower), height=14, class_="proven"))
+    for own in question.results:
+        if own.lower:
+            x = place(own.lower)
+            parts.append(tag("line", x1=x, x2=x, y1=0, y2=14, class_=f"mark {own.kind.value}"))
+    return tag("svg", *parts, viewBox=f"0 0 {BAR:g} 14", class_="bar", preserveAspectRatio="none", aria_hidden="true")
+
+
+def stack(counts: Sequence[float]) -> Markup:
+    """One layer's neurons: dead, undecided, active, as shares of a bar."""
+    whole, x, parts = max(1.0, sum(counts)), 0.0, []
+    for name, count in zip(PARTS, counts, strict=True):
+        width = BAR * count / whole
+        parts.append(tag("rect", tag("title", f"{name}: {count / whole:.1%}"), x=x, width=width, height=14, class_=name))
+        x += width
+    return tag("svg", *parts, viewBox=f"0 0 {BAR:g} 14", class_="bar", preserveAspectRatio="none", aria_hidden="true")
+
+
+def style(place: int, kind: Kind) -> str:
+    """A colour a method, and a dash for whatever is not proven."""
+    return f"{colour(place)} {'' if kind in PROVEN else kind.value}".strip()
+
+
+def colour(place: int) -> str:
+    return f"series-{place % COLOURS}"
+
+
+def farthest(results: Sequence[Result]) -> float:
+    """Where an axis of radii ends."""
+    known = [value for own in results for value in (own.lower, own.upper) if value is not None and math.isfinite(value)]
+    return 1.02 * max(known, default=0.0) or 1.0
+
+
+def _frame(described: str, ticks: Sequence[tuple[float, str]], across: str, up: str, *drawn: Markup) -> Markup:
+    """Axes and grid around what is drawn; the vertical one is always a share."""
+    grid = [
+        join(
+            tag("line", x1=LEFT, x2=WIDTH - RIGHT, y1=_y(share), y2=_y(share), class_="grid"),
+            tag("text", f"{share:.0%}", x=LEFT - 8, y=_y(share) + 4, text_anchor="end", class_="tick"),
+        )
+        for share in (0.0, 0.25, 0.5, 0.75, 1.0)
+    ]
+    base = HEIGHT - BOTTOM
+    grid += [
+        join(
+            tag("line", x1=x, x2=x, y1=base, y2=base + 5, class_="axis"),
+            tag("text", text, x=x, y=base + 19, text_anchor="middle", class_="tick"),
+        )
+        for x, text in ticks
+    ]
+    names = [
+        tag("text", across, x=(LEFT + WIDTH - RIGHT) / 2, y=HEIGHT - 6, text_anchor="middle", class_="name"),
+        tag("text", up, transform=f"translate(12 {(TOP + base) / 2:g}) rotate(-90)", text_anchor="middle", class_="name"),
+    ]
+    return tag(
+        "svg", *grid, *names, *drawn, viewBox=f"0 0 {WIDTH:g} {HEIGHT:g}", class_="chart", role="img",
+        aria_label=described, data_left=LEFT, data_right=WIDTH - RIGHT,
+    )  # fmt: skip
+
+
+def _round_numbers(top: float) -> list[float]:
+    scale = 10.0 ** math.floor(math.log10(top / TICKS))
+    step = next(own * scale for own in ROUND_STEPS if own * scale * TICKS >= top * (1 - 1e-9))
+    return [step * count for count in range(int(top / step) + 1)]
+
+
+def _x(value: float, top: float) -> float:
+    return LEFT + (WIDTH - LEFT - RIGHT) * value / top
+
+
+def _y(share: float) -> float:
+    return TOP + (HEIGHT - TOP - BOTTOM) * (1 - share)
