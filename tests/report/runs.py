@@ -57,7 +57,9 @@ def invented(images: int) -> list[dict[str, Any]]:
     for image in range(images):
         nearest = draw.uniform(0.01, 0.1)
         for method, share in (("fast-lin", 0.6), ("lp", 0.8)):
-            rows.append(certified(image, share * nearest, method) | {"neurons": [{"dead": 4, "undecided": 10, "active": 6}]})
+            rows.append(
+                certified(image, share * nearest, method) | {"neurons": [{"dead": 4, "undecided": 10, "active": 6}]}
+            )
         rows.append(
             answer(image, "branch-and-bound", lower=nearest, upper=nearest, closed=True, unreachable=False, proven=True)
         )

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from relucert.report.markup import Markup, join, tag
 from relucert.report.reading import PARTS, Kind, Result
 from relucert.report.series import PROVEN, Sandwich, Series
+from relucert.report.summary import ROUND_STEPS
 
-WIDTH, HEIGHT = 720.0, 340.0
-LEFT, RIGHT, TOP, BOTTOM = 52.0, 14.0, 14.0, 46.0
-ROUND_STEPS = (1.0, 2.0, 5.0, 10.0)
+WIDTH, HEIGHT = 720.0, 350.0
+LEFT, RIGHT, TOP, BOTTOM = 66.0, 24.0, 14.0, 56.0
 TICKS = 6
 LABEL_HEIGHT = 15.0
 BAR = 200.0
@@ -84,7 +84,7 @@ def bar(question: Sandwich, top: float) -> Markup:
         if own.lower:
             x = place(own.lower)
             parts.append(tag("line", x1=x, x2=x, y1=0, y2=14, class_=f"mark {own.kind.value}"))
-    return tag("svg", *parts, viewBox=f"0 0 {BAR:g} 14", class_="bar", preserveAspectRatio="none", aria_hidden="true")
+    return _strip("bar", parts)
 
 
 def stack(counts: Sequence[float]) -> Markup:
@@ -92,9 +92,11 @@ def stack(counts: Sequence[float]) -> Markup:
     whole, x, parts = max(1.0, sum(counts)), 0.0, []
     for name, count in zip(PARTS, counts, strict=True):
         width = BAR * count / whole
-        parts.append(tag("rect", tag("title", f"{name}: {count / whole:.1%}"), x=x, width=width, height=14, class_=name))
+        parts.append(
+            tag("rect", tag("title", f"{name}: {count / whole:.1%}"), x=x, width=width, height=14, class_=name)
+        )
         x += width
-    return tag("svg", *parts, viewBox=f"0 0 {BAR:g} 14", class_="bar", preserveAspectRatio="none", aria_hidden="true")
+    return _strip("bar wide", parts)
 
 
 def style(place: int, kind: Kind) -> str:
@@ -112,6 +114,11 @@ def farthest(results: Sequence[Result]) -> float:
     return 1.02 * max(known, default=0.0) or 1.0
 
 
+def _strip(kind: str, parts: Sequence[Markup]) -> Markup:
+    """A bar in a cell; the numbers are in the cells beside it."""
+    return tag("svg", *parts, viewBox=f"0 0 {BAR:g} 14", class_=kind, preserveAspectRatio="none", aria_hidden="true")
+
+
 def _frame(described: str, ticks: Sequence[tuple[float, str]], across: str, up: str, *drawn: Markup) -> Markup:
     """Axes and grid around what is drawn; the vertical one is always a share."""
     grid = [
@@ -125,13 +132,19 @@ def _frame(described: str, ticks: Sequence[tuple[float, str]], across: str, up: 
     grid += [
         join(
             tag("line", x1=x, x2=x, y1=base, y2=base + 5, class_="axis"),
-            tag("text", text, x=x, y=base + 19, text_anchor="middle", class_="tick"),
+            tag("text", text, x=x, y=base + 22, text_anchor="middle", class_="tick"),
         )
         for x, text in ticks
     ]
     names = [
         tag("text", across, x=(LEFT + WIDTH - RIGHT) / 2, y=HEIGHT - 6, text_anchor="middle", class_="name"),
-        tag("text", up, transform=f"translate(12 {(TOP + base) / 2:g}) rotate(-90)", text_anchor="middle", class_="name"),
+        tag(
+            "text",
+            up,
+            transform=f"translate(12 {(TOP + base) / 2:g}) rotate(-90)",
+            text_anchor="middle",
+            class_="name up",
+        ),
     ]
     return tag(
         "svg", *grid, *names, *drawn, viewBox=f"0 0 {WIDTH:g} {HEIGHT:g}", class_="chart", role="img",
@@ -141,7 +154,7 @@ def _frame(described: str, ticks: Sequence[tuple[float, str]], across: str, up: 
 
 def _round_numbers(top: float) -> list[float]:
     scale = 10.0 ** math.floor(math.log10(top / TICKS))
-    step = next(own * scale for own in ROUND_STEPS if own * scale * TICKS >= top * (1 - 1e-9))
+    step = next((own * scale for own in ROUND_STEPS if own * scale * TICKS >= top), 10 * scale)
     return [step * count for count in range(int(top / step) + 1)]
 
 

@@ -1,6 +1,6 @@
 "use strict";
 
-// Tables: a header's button sorts by its column, at first downwards for no column twice; what has no number is last.
+// Tables: a header's button sorts by its column, upwards, then downwards; what has no number comes last.
 for (const table of document.querySelectorAll("table.sortable")) {
   const body = table.tBodies[0];
   for (const button of table.querySelectorAll("thead button")) {
@@ -35,14 +35,14 @@ for (const figure of document.querySelectorAll("figure.accuracy")) {
 
   const read = () => {
     const share = Number(slider.value) / Number(slider.max);
-    const radius = share * top;
+    const radius = Number((share * top).toPrecision(4)); // what is shown is what is asked
     const words = curves.map((curve, place) => {
       const count = kept(curve, radius);
       const percent = curve.asked ? Math.floor((1000 * count) / curve.asked) / 10 : 0;
       outputs[place].textContent = `${percent.toFixed(1)} % (${count} of ${curve.asked})`;
       return `${curve.name} ${percent.toFixed(1)} %`;
     });
-    shown.textContent = radius.toPrecision(4);
+    shown.textContent = String(radius);
     slider.setAttribute("aria-valuetext", `radius ${shown.textContent}: ${words.join(", ")}`);
     for (const end of ["x1", "x2"]) guide.setAttribute(end, left + share * width);
   };

@@ -109,12 +109,17 @@ def _tiles(curves: Sequence[Series], questions: Sequence[Sandwich]) -> Markup:
     if proven:
         best = max(proven, key=lambda own: own.mean or 0.0)
         if best.median is not None and math.isfinite(best.median):
-            tiles.append((rounded_down(best.median, 4), f"half of the images provably keep their class within ({best.name})"))
-        tiles.append((rounded_down(best.mean or 0.0, 4), f"largest mean proven radius ({best.name})"))
+            tiles.append(
+                (
+                    rounded_down(best.median, 4),
+                    f"within this, half of the images provably keep their class: {best.name}",
+                )
+            )
+        tiles.append((rounded_down(best.mean or 0.0, 4), f"mean proven radius, the largest: {best.name}"))
     attacks = [own for own in curves if own.kind is Kind.UPPER and own.mean is not None]
     if attacks:
         nearest = min(attacks, key=lambda own: own.mean or 0.0)
-        tiles.append((rounded_up(nearest.mean or 0.0, 4), f"mean distance of adversarial examples ({nearest.name})"))
+        tiles.append((rounded_up(nearest.mean or 0.0, 4), f"mean distance of adversarial examples: {nearest.name}"))
     gaps = [own.gap for own in questions if own.gap is not None]
     if gaps:
         tiles.append((f"{fmean(gaps):.3g}\N{MULTIPLICATION SIGN}", "mean gap: nearest example over proven radius"))
@@ -142,7 +147,9 @@ def _accuracy(curves: Sequence[Series], top: float) -> Markup:
         )
         for place, own in enumerate(curves)
     ]
-    slider = tag("input", type="range", min="0", max="1000", value="0", aria_label="radius to read the curves at")
+    middle = curves[0].median or 0.0
+    start = round(1000 * middle / top) if middle < top else 0
+    slider = tag("input", type="range", min=0, max=1000, value=start, aria_label="radius to read the curves at")
     figure = tag(
         "figure",
         charts.accuracy(curves, top),
@@ -174,7 +181,7 @@ def _timing(curves: Sequence[Series], questions: Sequence[Sandwich]) -> Markup |
         for place, own in enumerate(curves)
         if own.kind is not Kind.UPPER and own.seconds and (share := tightness(own.name, questions)) is not None
     ]
-    if not points:
+    if len(points) < 2:
         return None
     words = "Time against tightness: the higher, the more of the way is bounded; the farther left, the faster."
     return tag("figure", charts.timing(points), tag("figcaption", words))
@@ -230,7 +237,7 @@ def _neurons(results: Sequence[Result]) -> Markup | None:
             [fmean(row[layer][part] for row in rows if layer < len(row)) for part in range(len(PARTS))]
             for layer in range(max(map(len, rows)))
         ]
-        blocks.append(tag("div", tag("p", name), tables.neurons(layers, len(rows))))
+        blocks.append(tables.neurons(name, layers, len(rows)))
     if not blocks:
         return None
     keys = tag("ul", *(tag("li", tag("span", part, class_=f"swatch {part}")) for part in PARTS), class_="keys")

@@ -182,7 +182,7 @@ def _number(row: Mapping[str, Any], key: str) -> float | None:
         return None
     if value == "inf":
         return math.inf
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
         raise ValueError(f"{key} is {value!r}")
     try:
         return float(value)

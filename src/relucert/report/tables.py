@@ -22,6 +22,7 @@ class Cell:
     shown: object
     value: float | None = None
     note: str | None = None
+    style: str | None = None
 
 
 def table(caption: str, headers: Sequence[str], rows: Sequence[Sequence[Cell]], *, sortable: bool = False) -> Markup:
@@ -73,17 +74,17 @@ def sandwich(questions: Sequence[Sandwich], top: float, every_rival: bool) -> Ma
     ]
     if every_rival:
         columns.append(("rival", lambda own: _rival(own.results[0].target)))
+    columns.append(("from 0", lambda own: Cell(charts.bar(own, top))))
     if given & set(PROVEN):
-        columns.append(("proven", lambda own: _bound(Kind.CERTIFIED, own.lower and own.lower.lower, _by(own.lower))))
+        columns.append(("proven", lambda own: _end(Kind.CERTIFIED, own.lower)))
     if Kind.EXACT in given:
         columns.append(("exact", lambda own: _exact(own.exact)))
     if given & {Kind.UPPER, Kind.EXACT}:
-        columns.append(("nearest example", lambda own: _bound(Kind.UPPER, own.upper and own.upper.upper, _by(own.upper))))
+        columns.append(("nearest example", lambda own: _end(Kind.UPPER, own.upper)))
     if Kind.UNPROVEN in given:
         columns.append(("rounding ignored", lambda own: _guess(own, Kind.UNPROVEN)))
     if Kind.ESTIMATE in given:
         columns.append(("estimate", lambda own: _guess(own, Kind.ESTIMATE)))
-    columns.append(("from 0", lambda own: Cell(charts.bar(own, top))))
     if any(own.gap is not None for own in questions):
         columns.append(("gap", lambda own: _gap(own.gap)))
     if any(own.reason for question in questions for own in question.results):
@@ -92,13 +93,14 @@ def sandwich(questions: Sequence[Sandwich], top: float, every_rival: bool) -> Ma
     return table("Every image", [name for name, _ in columns], rows, sortable=True)
 
 
-def neurons(layers: Sequence[Sequence[float]], images: int) -> Markup:
+def neurons(name: str, layers: Sequence[Sequence[float]], answers: int) -> Markup:
     """A row a layer: its neurons' mean counts over the images."""
     rows = [
         [Cell(number), Cell(charts.stack(counts)), *(Cell(f"{count:.1f}", count) for count in counts)]
         for number, counts in enumerate(layers, start=1)
     ]
-    return table(f"Neurons at the certified radius, mean over {images} answers", ("layer", "shares", *PARTS), rows)
+    caption = f"{name}: neurons at the certified radius, mean over {answers} answers"
+    return table(caption, ("layer", "shares", *PARTS), rows)
 
 
 def _bound(kind: Kind, value: float | None, note: str | None = None) -> Cell:
@@ -110,8 +112,11 @@ def _bound(kind: Kind, value: float | None, note: str | None = None) -> Cell:
     return Cell(rounded_up(value) if kind is Kind.UPPER else rounded_down(value), value, note)
 
 
-def _by(own: Result | None) -> str | None:
-    return None if own is None else own.name
+def _end(kind: Kind, own: Result | None) -> Cell:
+    """One end of a sandwich, and who gives it."""
+    if own is None:
+        return Cell(NONE)
+    return _bound(kind, own.upper if kind is Kind.UPPER else own.lower, own.name)
 
 
 def _rival(target: int | None) -> Cell:
@@ -123,7 +128,14 @@ def _gap(gap: float | None) -> Cell:
 
 
 def _remark(question: Sandwich) -> Cell:
-    return Cell("; ".join(dict.fromkeys(own.reason for own in question.results if own.reason)))
+    """What the answers remark; a remark that several make is said once."""
+    remarks: dict[str, list[str]] = {}
+    for own in question.results:
+        if own.reason:
+            remarks.setdefault(own.reason, []).append(own.name)
+    alone = len(question.results) == 1
+    said = [reason if alone else f"{', '.join(names)}: {reason}" for reason, names in remarks.items()]
+    return Cell("; ".join(said), style="remark")
 
 
 def _exact(own: Result | None) -> Cell:
@@ -144,7 +156,8 @@ def _cell(place: int, cell: Cell) -> Markup:
     note = None if cell.note is None else tag("small", " ", cell.note)
     if place == 0:
         return tag("th", cell.shown, note, scope="row", data_value=_exactly(cell.value))
-    return tag("td", cell.shown, note, data_value=_exactly(cell.value), class_="number" if cell.value is not None else None)
+    style = cell.style or (None if cell.value is None else "number")
+    return tag("td", cell.shown, note, data_value=_exactly(cell.value), class_=style)
 
 
 def _exactly(value: float | None) -> str | None:
