@@ -15,7 +15,8 @@ from relucert.report.runfile import RunFile
 
 HEAD: dict[str, Any] = {
     "relucert": relucert.__version__,
-    "command": "relucert compare mnist-2x20",
+    "command": "compare",
+    "skipped": {"lp-full": "60 s were not enough for an image"},
     "versions": {"torch": torch.__version__},
     "machine": {"cores": 2},
     "network": {"name": "mnist-2x20", "layers": "784-20-10", "parameters": 15910, "classes": 10},

@@ -60,7 +60,7 @@ def text() -> str:
 def test_every_part_is_there(text: str) -> None:
     for words in (
         "Certified accuracy against radius", "Methods side by side", "Time against tightness", "Image by image",
-        "Adversarial examples", "Where neurons are undecided", "For reproduction", "relucert compare mnist-2x20",
+        "Adversarial examples", "Where neurons are undecided", "For reproduction", "lp-full: 60 s were not enough",
     ):  # fmt: skip
         assert words in text, words
 
@@ -97,7 +97,8 @@ def _evil(rows: list[dict[str, Any]]) -> Run:
     head = {
         "network": {"name": EVIL, "layers": EVIL, EVIL: EVIL},
         "options": {EVIL: [EVIL], "target": EVIL},
-        "command": [EVIL],
+        "command": EVIL,
+        "skipped": {EVIL: EVIL},
         EVIL: EVIL,
     }
     return _run(rows, **head)
@@ -112,7 +113,7 @@ def test_markup_is_shown_as_text() -> None:
 
 @given(st.recursive(st.none() | st.booleans() | st.text(), lambda own: st.lists(own) | st.dictionaries(st.text(), own)))
 def test_whatever_the_head_says(content: Any) -> None:
-    head = dict.fromkeys(("network", "options", "command", "versions", "machine", "complete"), content)
+    head = dict.fromkeys(("network", "options", "command", "versions", "machine", "complete", "skipped"), content)
     Outline(page(_run([runs.certified(0, 0.01)], **head)).encode(errors="replace").decode())
 
 

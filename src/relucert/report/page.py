@@ -60,10 +60,13 @@ def _header(run: Run, title: str) -> Markup:
         f"relucert {run.head['relucert']}",
     ]
     unfinished = tag("p", "This run was not finished: the page tells of the answers so far.", class_="warning")
+    skipped = run.head.get("skipped")
+    left_out = [f"{name}: {reason}" for name, reason in skipped.items()] if isinstance(skipped, dict) else []
     return tag(
         "header",
         tag("h1", title),
         tag("p", " \N{MIDDLE DOT} ".join(fact for fact in facts if fact)),
+        tag("p", f"Left out or stopped: {'; '.join(left_out)}") if left_out else None,
         None if run.complete else unfinished,
     )
 
@@ -246,21 +249,12 @@ def _neurons(results: Sequence[Result]) -> Markup | None:
 
 def _record(head: Mapping[str, Any]) -> Markup:
     """How to do it again: everything the run file says of the run."""
-    command = head.get("command")
-    if isinstance(command, list):
-        command = " ".join(map(str, command))
     rows = [
         tag("div", tag("dt", name), tag("dd", value))
         for key, content in head.items()
-        if key != "command"
         for name, value in _entries(key, content)
     ]
-    return tag(
-        "section",
-        tag("h2", "For reproduction"),
-        None if command is None else tag("pre", tag("code", command)),
-        tag("dl", *rows, class_="record"),
-    )
+    return tag("section", tag("h2", "For reproduction"), tag("dl", *rows, class_="record"))
 
 
 def _entries(name: str, content: Any) -> list[tuple[str, str]]:

@@ -54,8 +54,8 @@ def methods(curves: Sequence[Series], questions: Sequence[Sandwich]) -> Markup:
                 Cell(tag("span", own.name, class_=f"key {charts.style(place, own.kind)}")),
                 Cell(MEANING[own.kind]),
                 Cell(f"{len(own.finite)} of {own.asked}", len(own.finite)),
-                _bound(own.kind, own.mean),
-                _bound(own.kind, own.median),
+                bound(own.kind, own.mean),
+                bound(own.kind, own.median),
                 Cell(NONE) if share is None else Cell(f"{share:.1%}", share),
                 Cell(f"{own.seconds:.3g}", own.seconds),
             ]
@@ -78,7 +78,7 @@ def sandwich(questions: Sequence[Sandwich], top: float, every_rival: bool) -> Ma
     if given & set(PROVEN):
         columns.append(("proven", lambda own: _end(Kind.CERTIFIED, own.lower)))
     if Kind.EXACT in given:
-        columns.append(("exact", lambda own: _exact(own.exact)))
+        columns.append(("exact", lambda own: ends(own.exact)))
     if given & {Kind.UPPER, Kind.EXACT}:
         columns.append(("nearest example", lambda own: _end(Kind.UPPER, own.upper)))
     if Kind.UNPROVEN in given:
@@ -103,7 +103,7 @@ def neurons(name: str, layers: Sequence[Sequence[float]], answers: int) -> Marku
     return table(caption, ("layer", "shares", *PARTS), rows)
 
 
-def _bound(kind: Kind, value: float | None, note: str | None = None) -> Cell:
+def bound(kind: Kind, value: float | None, note: str | None = None) -> Cell:
     """Rounded to the safe side of its kind."""
     if value is None:
         return Cell(NONE)
@@ -116,7 +116,7 @@ def _end(kind: Kind, own: Result | None) -> Cell:
     """One end of a sandwich, and who gives it."""
     if own is None:
         return Cell(NONE)
-    return _bound(kind, own.upper if kind is Kind.UPPER else own.lower, own.name)
+    return bound(kind, own.upper if kind is Kind.UPPER else own.lower, own.name)
 
 
 def _rival(target: int | None) -> Cell:
@@ -138,7 +138,8 @@ def _remark(question: Sandwich) -> Cell:
     return Cell("; ".join(said), style="remark")
 
 
-def _exact(own: Result | None) -> Cell:
+def ends(own: Result | None) -> Cell:
+    """Both ends of an exact answer, or the one number they agree on."""
     if own is None or own.lower is None:
         return Cell(NONE)
     if math.isinf(own.lower):
