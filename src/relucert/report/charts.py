@@ -14,9 +14,9 @@ from relucert.report.summary import ROUND_STEPS
 WIDTH, HEIGHT = 720.0, 350.0
 LEFT, RIGHT, TOP, BOTTOM = 66.0, 24.0, 14.0, 56.0
 TICKS = 6
-LABEL_HEIGHT = 15.0
+LABEL_HEIGHT, LETTER, DOT = 15.0, 7.5, 6.0
 BAR = 200.0
-COLOURS = 8  # in the style; more methods use them again
+COLOURS = 12  # in the style; more methods use them again
 
 
 @dataclass(frozen=True)
@@ -49,17 +49,21 @@ def timing(points: Sequence[Point]) -> Markup:
     """A dot a method: seconds an answer, on a logarithmic axis, against the share of the way that is bounded."""
     low = math.floor(math.log10(min(own.seconds for own in points)))
     high = max(low + 1, math.ceil(math.log10(max(own.seconds for own in points))))
-    drawn, floor = [], -math.inf
-    for own in sorted(points, key=lambda own: -own.tightness):
-        x = _x(math.log10(own.seconds) - low, high - low)
-        y = _y(min(own.tightness, 1.0))
-        floor = max(y + 4, floor + LABEL_HEIGHT)
+    places = [(_x(math.log10(own.seconds) - low, high - low), _y(min(own.tightness, 1.0))) for own in points]
+    taken = [(x - DOT, x + DOT, y) for x, y in places]
+    drawn = []
+    for own, (x, y) in zip(points, places, strict=True):
         left = x > WIDTH / 2
+        far = LETTER * len(own.name)
+        start = x - 2 * DOT - far if left else x + 2 * DOT
+        level = _free(taken, start, start + far, y)
+        taken.append((start, start + far, level))
+        words, side = f"{own.name}: {own.tightness:.1%}, {own.seconds:.3g} s", "end" if left else "start"
+        away = -2 * DOT if left else 2 * DOT
         drawn += [
-            tag("circle", tag("title", f"{own.name}: {own.tightness:.1%}, {own.seconds:.3g} s"),
-                cx=x, cy=y, r=6, class_=f"dot {colour(own.place)}"),
-            tag("text", own.name, x=x + (-11 if left else 11), y=floor, text_anchor="end" if left else "start"),
-        ]  # fmt: skip
+            tag("circle", tag("title", words), cx=x, cy=y, r=DOT, class_=f"dot {colour(own.place)}"),
+            tag("text", own.name, x=x + away, y=level + 4, text_anchor=side, class_=f"label {colour(own.place)}"),
+        ]
     ticks = [(_x(power - low, high - low), f"{10.0**power:g}") for power in range(low, high + 1)]
     described = "Tightness against time: " + "; ".join(
         f"{own.name} {own.tightness:.1%} in {own.seconds:.3g} s" for own in points
@@ -112,6 +116,15 @@ def farthest(results: Sequence[Result]) -> float:
     """Where an axis of radii ends."""
     known = [value for own in results for value in (own.lower, own.upper) if value is not None and math.isfinite(value)]
     return 1.02 * max(known, default=0.0) or 1.0
+
+
+def _free(taken: Sequence[tuple[float, float, float]], start: float, end: float, level: float) -> float:
+    """The level nearest to the wanted one where nothing else is written between start and end."""
+    for step in range(2 * len(taken) + 1):
+        wanted = level + LABEL_HEIGHT * (-(-step // 2) if step % 2 else -step // 2)
+        if all(right < start or end < left or abs(other - wanted) >= LABEL_HEIGHT - 1 for left, right, other in taken):
+            return wanted
+    return level
 
 
 def _strip(kind: str, parts: Sequence[Markup]) -> Markup:

@@ -13,6 +13,7 @@ from relucert.report.series import PROVEN, Sandwich, Series, tightness
 from relucert.report.summary import rounded_down, rounded_up
 
 NONE = "\N{EN DASH}"
+MANY = 15  # rows, beyond which a table scrolls in a window of its own
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,14 @@ def table(caption: str, headers: Sequence[str], rows: Sequence[Sequence[Cell]], 
         tag("tbody", *(tag("tr", *(_cell(place, cell) for place, cell in enumerate(row))) for row in rows)),
         class_="sortable" if sortable else None,
     )
-    return tag("div", written, class_="scroll", tabindex="0", role="region", aria_label=caption)
+    return tag(
+        "div",
+        written,
+        class_="scroll tall" if len(rows) > MANY else "scroll",
+        tabindex="0",
+        role="region",
+        aria_label=caption,
+    )
 
 
 def methods(curves: Sequence[Series], questions: Sequence[Sandwich]) -> Markup:
@@ -61,8 +69,8 @@ def methods(curves: Sequence[Series], questions: Sequence[Sandwich]) -> Markup:
             ]
         )
     reached = "nearest example" if any(own.upper is not None for own in questions) else "best proven bound"
-    headers = ("method", "what it gives", "images", "mean", "median", f"share of {reached}", "seconds an answer")
-    return table("Methods side by side", headers, rows, sortable=True)
+    headers = ("method", "what it gives", "images", "mean", "median", "tightness", "seconds an answer")
+    return table(f"Methods side by side; tightness is the share of the {reached}", headers, rows, sortable=True)
 
 
 def sandwich(questions: Sequence[Sandwich], top: float, every_rival: bool) -> Markup:
