@@ -117,6 +117,20 @@ def test_whatever_the_head_says(content: Any) -> None:
     Outline(page(_run([runs.certified(0, 0.01)], **head)).encode(errors="replace").decode())
 
 
+NUMBERS = st.none() | st.sampled_from([0.0, 5e-324, 1e300, "inf"]) | st.floats(0, 1e300)
+
+
+@given(NUMBERS, NUMBERS, NUMBERS, st.floats(0, 1e300))
+def test_whatever_the_numbers_are(radius: Any, distance: Any, value: Any, seconds: float) -> None:
+    rows = [
+        {**runs.certified(0, 0.1), "radius": radius, "proven": radius is not None},
+        runs.attacked(0, distance),
+        runs.answer(0, "clever", value=value, sampled=value),
+        runs.answer(0, "bab", lower=value, upper=distance, closed=False),
+    ]
+    Outline(page(_run([{**row, "seconds": seconds} for row in rows])))
+
+
 @given(st.text())
 def test_data_is_no_markup(words: str) -> None:
     import json

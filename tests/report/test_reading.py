@@ -64,6 +64,8 @@ PICTURE = {"shape": [2, 2], "original": "AAAAAA==", "adversarial": "AAAA"}
         (_row(radius=-0.1), "radius is -0.1"),
         (_row(radius="0.1"), "radius is '0.1'"),
         (_row(radius=10**400), "radius is too large"),
+        (_row(seconds=None), "seconds is None"),
+        (_row(seconds="inf"), "seconds is 'inf'"),
         (_row(norm=0.5), "norm is 0.5"),
         (_row(norm=None), "norm is None"),
         (_row(method=None), "method is None"),

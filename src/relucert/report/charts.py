@@ -14,6 +14,7 @@ from relucert.report.summary import ROUND_STEPS
 WIDTH, HEIGHT = 720.0, 350.0
 LEFT, RIGHT, TOP, BOTTOM = 66.0, 24.0, 14.0, 56.0
 TICKS = 6
+LEAST = 1e-300  # an axis ends there at least
 LABEL_HEIGHT, LETTER, DOT = 15.0, 7.5, 6.0
 BAR = 200.0
 COLOURS = 12  # in the style; more methods use them again
@@ -115,7 +116,7 @@ def colour(place: int) -> str:
 def farthest(results: Sequence[Result]) -> float:
     """Where an axis of radii ends."""
     known = [value for own in results for value in (own.lower, own.upper) if value is not None and math.isfinite(value)]
-    return 1.02 * max(known, default=0.0) or 1.0
+    return max(1.02 * max(known, default=0.0), LEAST) if any(known) else 1.0
 
 
 def _free(taken: Sequence[tuple[float, float, float]], start: float, end: float, level: float) -> float:

@@ -18,6 +18,7 @@ from relucert.errors import LoadError
 
 PARTS = ("dead", "undecided", "active")
 COLOURS = 3
+LARGEST = 1e300  # beyond which sums would overflow
 
 
 class Kind(str, Enum):
@@ -146,7 +147,7 @@ def result(row: Any) -> Result:
         asked=reason != OWN_LABEL and not unfitted,
         reason=reason,
         predicted=_whole(row, "predicted") if row.get("predicted") is not None else None,
-        seconds=_number(row, "seconds") or 0.0,
+        seconds=_seconds(row),
         neurons=_neurons(row),
         picture=_picture(row),
     )
@@ -168,6 +169,13 @@ def _bounds(row: Mapping[str, Any]) -> tuple[Kind, float | None, float | None]:
     raise ValueError("it is no answer of relucert: no radius, distance, value or exact bounds")
 
 
+def _seconds(row: Mapping[str, Any]) -> float:
+    seconds = _number(row, "seconds")
+    if seconds is None or math.isinf(seconds):
+        raise ValueError(f"seconds is {row.get('seconds')!r}")
+    return seconds
+
+
 def _norm(row: Mapping[str, Any]) -> str:
     norm = _number(row, "norm")
     if norm is None or norm < 1:
@@ -180,14 +188,13 @@ def _number(row: Mapping[str, Any], key: str) -> float | None:
     value = row.get(key)
     if value is None:
         return None
-    if value == "inf":
+    if value in ("inf", math.inf):
         return math.inf
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
         raise ValueError(f"{key} is {value!r}")
-    try:
-        return float(value)
-    except OverflowError:
-        raise ValueError(f"{key} is too large") from None
+    if value > LARGEST:
+        raise ValueError(f"{key} is too large")
+    return float(value)
 
 
 def _whole(row: Mapping[str, Any], key: str) -> int:
