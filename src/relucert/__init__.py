@@ -10,6 +10,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Adversarial": "training.recipe",
+    "Answers": "answers",
     "Ball": "ball",
     "Certificate": "answers",
     "Certified": "training.recipe",
@@ -37,6 +38,7 @@ _HOMES = {
 __all__ = ["__version__", *_HOMES]
 
 if TYPE_CHECKING:
+    from relucert.answers import Answers as Answers
     from relucert.answers import Certificate as Certificate
     from relucert.answers import Estimate as Estimate
     from relucert.answers import LipschitzBound as LipschitzBound
