@@ -157,13 +157,24 @@ def test_unusual_answers() -> None:
     half = runs.answer(0, "bab", lower=0.1, upper=None, closed=False, unreachable=False, proven=True)
     assert "not closed" in page(_run([half]))
     assert "not finished" in page(_run([half], complete=False))
-    assert "p = 2" in page(_run([{**half, "norm": 2.0}]))
+    assert "p = 2<" in page(_run([{**half, "norm": 2.0}]))
+    assert page(_run([half, {**half, "norm": 2.0}, {**half, "norm": 2.0000001}])).count("measured with p = ") == 3
 
 
 def test_a_contradiction_is_loud() -> None:
     assert "Contradiction" in page(_run([runs.certified(5, 0.02), runs.attacked(5, 0.01)]))
+    assert "Contradiction" in page(_run([runs.certified(5, 0.02), runs.attacked(5, 0.0)]))
+    everywhere = runs.answer(5, "bab", lower=None, upper=None, closed=True, unreachable=True, proven=True)
+    assert "Contradiction" in page(_run([everywhere, runs.attacked(5, 0.3)]))
+    assert "Contradiction" not in page(_run([everywhere, runs.attacked(5, None)]))
     assert "Contradiction" not in page(_run([runs.certified(5, 0.01), runs.attacked(5, 0.01)]))
     assert "Contradiction" not in page(_run([runs.certified(5, 0.02), runs.attacked(6, 0.01)]))
+
+
+def test_triples_tell_both_radii() -> None:
+    text = page(_run(runs.invented(1)))
+    assert re.search(r"image 0: distance 0\.1", text)
+    assert re.search(r"attack \(best\), none within 0\.0\d+ \(exact\)", text)
 
 
 def test_size(tmp_path: Path) -> None:

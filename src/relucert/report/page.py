@@ -23,7 +23,8 @@ NORMS = {"inf": "\N{INFINITY}"}
 
 def page(run: Run) -> str:
     """The whole page as text."""
-    style, script = (resources.files("relucert.report").joinpath(name).read_text() for name in ("page.css", "page.js"))
+    folder = resources.files("relucert.report")
+    style, script = (folder.joinpath(name).read_text("utf-8") for name in ("page.css", "page.js"))
     network = run.head.get("network")
     name = network.get("name") if isinstance(network, dict) else None
     title = f"How robust is {name or 'the network'}?"
@@ -83,7 +84,7 @@ def _norm(run: Run, norm: str, results: Sequence[Result]) -> Markup:
         _accuracy(curves, top),
         _block("Methods", tables.methods(curves, questions), _timing(curves, questions)),
         _block("Image by image", _bar_key(questions), tables.sandwich(questions, top, run.every_rival)),
-        _pictures(results),
+        _pictures(questions),
         _neurons(results),
     )
 
@@ -199,20 +200,27 @@ def _bar_key(questions: Sequence[Sandwich]) -> Markup:
     return tag("ul", *(tag("li", tag("span", text, class_=f"swatch {name}")) for name, text in keys), class_="keys")
 
 
-def _pictures(results: Sequence[Result]) -> Markup | None:
+def _pictures(questions: Sequence[Sandwich]) -> Markup | None:
     """The nearest adversarial examples: original, perturbation, adversarial."""
-    known = sorted((own for own in results if own.picture is not None and own.upper), key=lambda own: own.upper or 0.0)
+    known = [
+        (own, own.picture, question)
+        for question in questions
+        for own in question.results
+        if own.picture is not None and own.upper
+    ]
+    known.sort(key=lambda item: item[0].upper or 0.0)
     drawn: list[Markup] = []
-    for own in known[:PICTURES]:
-        if own.picture is not None and sum(map(len, drawn)) < PICTURE_BYTES:
-            drawn.append(_triple(own, own.picture))
+    for own, picture, question in known[:PICTURES]:
+        if sum(map(len, drawn)) < PICTURE_BYTES:
+            drawn.append(_triple(own, picture, question.lower))
     if not drawn:
         return None
     words = f"The {len(drawn)} nearest of {len(known)} adversarial examples, nearest first."
     return _block("Adversarial examples", tag("p", words), tag("div", *drawn, class_="gallery"))
 
 
-def _triple(own: Result, picture: Picture) -> Markup:
+def _triple(own: Result, picture: Picture, lower: Result | None) -> Markup:
+    """Three pictures, how far apart the outer two are, and how near nothing of the kind can be."""
     changes = [new - old for old, new in zip(picture.original, picture.adversarial, strict=True)]
     factor = png.magnification(max(map(abs, changes)) / 255)
     shown = bytes(min(255, max(0, round(127.5 + factor * change))) for change in changes)
@@ -227,7 +235,8 @@ def _triple(own: Result, picture: Picture) -> Markup:
         for pixels, alt, words in panels
     ]
     distance = f"image {own.image}: distance {rounded_up(own.upper or 0.0, 4)}"
-    return tag("article", tag("h4", distance), tag("div", *pictures), tag("small", own.name), class_="triple")
+    proven = "" if lower is None or not lower.lower else f", none within {rounded_down(lower.lower, 4)} ({lower.name})"
+    return tag("article", tag("h4", distance), tag("div", *pictures), tag("small", own.name, proven), class_="triple")
 
 
 def _neurons(results: Sequence[Result]) -> Markup | None:

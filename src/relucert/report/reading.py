@@ -180,7 +180,7 @@ def _norm(row: Mapping[str, Any]) -> str:
     norm = _number(row, "norm")
     if norm is None or norm < 1:
         raise ValueError(f"norm is {row.get('norm')!r}")
-    return f"{norm:g}"
+    return repr(norm).removesuffix(".0")
 
 
 def _number(row: Mapping[str, Any], key: str) -> float | None:

@@ -79,7 +79,8 @@ class Sandwich:
     @property
     def violated(self) -> bool:
         """Whether an adversarial example lies within a proven radius: never, unless something is wrong."""
-        return self.gap is not None and self.gap < 1
+        lower, upper = self.lower, self.upper
+        return lower is not None and upper is not None and (lower.lower or 0.0) > (upper.upper or 0.0)
 
 
 def series(results: Iterable[Result]) -> list[Series]:
