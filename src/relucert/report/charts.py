@@ -121,9 +121,10 @@ def farthest(results: Sequence[Result]) -> float:
 
 def _free(taken: Sequence[tuple[float, float, float]], start: float, end: float, level: float) -> float:
     """The level nearest to the wanted one where nothing else is written between start and end."""
-    for step in range(2 * len(taken) + 1):
+    for step in range(4 * len(taken)):
         wanted = level + LABEL_HEIGHT * (-(-step // 2) if step % 2 else -step // 2)
-        if all(right < start or end < left or abs(other - wanted) >= LABEL_HEIGHT - 1 for left, right, other in taken):
+        clear = all(right < start or end < left or abs(y - wanted) >= LABEL_HEIGHT - 1 for left, right, y in taken)
+        if clear and TOP <= wanted <= HEIGHT - BOTTOM:
             return wanted
     return level
 

@@ -188,7 +188,8 @@ def _timing(curves: Sequence[Series], questions: Sequence[Sandwich]) -> Markup |
     if len(points) < 2:
         return None
     words = "Time against tightness: the higher, the more of the way is bounded; the farther left, the faster."
-    return tag("figure", charts.timing(points), tag("figcaption", words))
+    above = " An estimate beyond 100% is drawn there." if any(own.tightness > 1 for own in points) else ""
+    return tag("figure", charts.timing(points), tag("figcaption", words, above))
 
 
 def _bar_key(questions: Sequence[Sandwich]) -> Markup:
