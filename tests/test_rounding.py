@@ -172,3 +172,18 @@ def test_nothing_is_proven_while_subnormal_numbers_are_flushed() -> None:
         torch.set_flush_denormal(False)
     assert answer.radius is None
     assert "flush" in str(answer.reason)
+
+
+@pytest.mark.parametrize("method", ["fast-lin", "lp", "fast-lip", "lipschitz-norm", "op-norm"])
+def test_a_sum_that_overflows_on_its_way_certifies_nothing(method: str) -> None:
+    """In float64 a partial sum becomes infinite, and the ReLU of it 0; truly it is positive, and class 1 wins."""
+    first = Linear(torch.tensor([[-1e148, -1e148, 3e148]], dtype=torch.float64), torch.zeros(1, dtype=torch.float64))
+    last = Linear(torch.tensor([[0.0], [1.0]], dtype=torch.float64), torch.tensor([1.0, 0.0], dtype=torch.float64))
+    network = chain((3,), first, Relu(), last)
+    point = torch.full((1, 3), 1.2e160, dtype=torch.float64)
+    for norm in ("inf", "2", "1"):
+        try:
+            (answer,) = relucert.certify(network, point, [0], norm=norm, method=method)
+        except relucert.RelucertError:
+            continue
+        assert answer.radius is None

@@ -16,6 +16,7 @@ _HOMES = {
     "Certified": "training.recipe",
     "Distillation": "training.recipe",
     "Estimate": "answers",
+    "Exact": "answers",
     "LipschitzBound": "answers",
     "Network": "network",
     "Property": "property",
@@ -28,6 +29,8 @@ _HOMES = {
     "certify_each": "api",
     "estimate": "clever.estimate",
     "estimate_each": "clever.estimate",
+    "exact": "distortion.exact",
+    "exact_each": "distortion.exact",
     "lipschitz": "steepness",
     "live_network": "loading.torch_module",
     "load": "loading",
@@ -35,12 +38,16 @@ _HOMES = {
     "save": "loading",
     "train": "training.own",
 }
-__all__ = ["__version__", *_HOMES]
+_MODULES = ("data", "hardness")
+__all__ = ["__version__", *_HOMES, *_MODULES]
 
 if TYPE_CHECKING:
+    from relucert import data as data
+    from relucert import hardness as hardness
     from relucert.answers import Answers as Answers
     from relucert.answers import Certificate as Certificate
     from relucert.answers import Estimate as Estimate
+    from relucert.answers import Exact as Exact
     from relucert.answers import LipschitzBound as LipschitzBound
     from relucert.answers import UpperBound as UpperBound
     from relucert.api import bounds as bounds
@@ -51,6 +58,8 @@ if TYPE_CHECKING:
     from relucert.ball import Ball as Ball
     from relucert.clever.estimate import estimate as estimate
     from relucert.clever.estimate import estimate_each as estimate_each
+    from relucert.distortion.exact import exact as exact
+    from relucert.distortion.exact import exact_each as exact_each
     from relucert.errors import RelucertError as RelucertError
     from relucert.loading import load as load
     from relucert.loading import save as save
@@ -66,6 +75,8 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"relucert.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'relucert' has no attribute {name!r}")
     value = getattr(import_module(f"relucert.{_HOMES[name]}"), name)

@@ -180,7 +180,7 @@ class _Certifier:
                 for found in self.searcher.run(images[first : last + 1], which - first, prop):
                     ends[found.question] = found
         except (RuntimeError, ArithmeticError, MemoryError) as error:
-            return ends, f"not certified: {type(error).__name__}: {str(error).splitlines()[0]}"
+            return ends, f"not certified: {type(error).__name__}: {' '.join(str(error).split())}"
         return ends, None
 
     def _answer(self, question: Question, found: Found | None, reason: str | None, seconds: float) -> Certificate:

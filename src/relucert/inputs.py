@@ -80,7 +80,7 @@ def check_box(box: object) -> None:
     if box is None:
         return
     ends = tuple(box) if isinstance(box, (tuple, list)) else ()
-    numbers = len(ends) == 2 and all(isinstance(end, (int, float)) and math.isfinite(end) for end in ends)
+    numbers = len(ends) == 2 and all(isinstance(end, (int, float)) and abs(end) < math.inf for end in ends)
     if not numbers or not ends[0] < ends[1]:
         raise InputError(f"a box is a least and a larger largest pixel, both finite, not {box}")
 

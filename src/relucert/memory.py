@@ -7,6 +7,7 @@ from relucert.errors import BudgetError
 from relucert.network import Affine, Network
 
 COSY = 2**24  # bytes of coefficients beyond which a larger batch no longer speeds up the products
+COMPANY = 32  # images to attack at once: more would gain little, and lose more to an interruption
 CROWD = 512  # questions beyond which a larger batch no longer saves overhead
 
 
@@ -19,7 +20,7 @@ def batch_size(network: Network, rows: int, budget: int) -> int:
 def attack_size(network: Network, budget: int) -> int:
     """The most questions to attack at once, each from several starts with a few points, and all values, in float64."""
     need = 8 * STARTS * (16 * network.sizes[0] + 2 * sum(network.sizes))
-    return max(1, min(_fitting(need, "attack", budget), CROWD))
+    return max(1, min(_fitting(need, "attack", budget), COMPANY))
 
 
 def _fitting(need: int, what: str, budget: int) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import torch
+from torch import Tensor
 
 from relucert.answers import LipschitzBound, Rounding, parse_rounding
 from relucert.ball import Ball
@@ -38,7 +39,7 @@ def lipschitz(
         check_subnormals()
     with torch.inference_mode():
         cast, double = known.cast(kind.dtype), ball.cast(kind.dtype)
-        rows = prop.rows(known.classes, kind.dtype)
+        rows = Property(prop.labels.long(), prop.rivals.long()).rows(known.classes, kind.dtype)
         found = chosen.constants(cast, ball.norm, rows, chosen.hidden(cast, double, kind), kind)[:, -1]
         found = found.nan_to_num(nan=torch.inf, posinf=torch.inf)  # where numbers overflow nothing is known
     columns = zip(prop.labels.tolist(), prop.rivals.tolist(), ball.radius.tolist(), found.tolist(), strict=True)
@@ -51,12 +52,17 @@ def lipschitz(
 def _plain_method(name: str) -> LipschitzMethod:
     """A method of this family with the ball in one piece."""
     methods = {given: method for given in METHODS if isinstance(method := find_method(given), LipschitzMethod)}
-    if name not in methods:
+    if name not in list(methods):
         raise InputError(f"no Lipschitz constants by {name!r}; known are {', '.join(methods)}")
     return replace(methods[name], shells=1)
 
 
-def _check(network: Network, ball: Ball, prop: Property) -> None:
+def _check(network: Network, ball: object, prop: object) -> None:
+    if not isinstance(ball, Ball) or not isinstance(prop, Property) or not bool(ball.points.isfinite().all()):
+        raise InputError("a Lipschitz constant needs a relucert.Ball around finite numbers, and a relucert.Property")
+    tensors: tuple[object, object] = (prop.labels, prop.rivals)
+    if not all(isinstance(own, Tensor) and own.numel() for own in tensors):
+        raise InputError("a property needs tensors of labels and rivals, and at least one of each")
     count, size = len(ball.radius), network.sizes[0]
     if ball.points.shape[1] != size:
         raise InputError(f"the ball has {ball.points.shape[1]} coordinates, the network {size}")

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from relucert.ball import Ball, Norm
 from relucert.bounding.forward import Bounds
-from relucert.bounding.gradient import active, gradient_sizes, undecided
+from relucert.bounding.gradient import gradient_sizes
 from relucert.bounding.lipschitz import Constant, fast_lip
 from relucert.bounding.lipschitz_norm import LipschitzNorm
 from relucert.bounding.method import find_method
@@ -96,7 +96,7 @@ def test_fast_lip_is_the_papers_algorithm(depth: int, seed: int) -> None:
     found = gradient_sizes(network, row[None, None], hidden, DOUBLE)[0, 0]
     weights = [node.operation.weight.numpy() for node in network.nodes if isinstance(node.operation, Linear)]
     weights[-1] = row[None].numpy() @ weights[-1]
-    patterns = [(active(own)[0].numpy(), undecided(own)[0].numpy()) for own in hidden.values()]
+    patterns = [(own.active[0].numpy(), own.undecided[0].numpy()) for own in hidden.values()]
     assert sum(int(unsure.sum()) for _, unsure in patterns) >= 3
     turned = gradient_bounds([weight.T for weight in reversed(weights)], patterns[::-1])
     np.testing.assert_allclose(found, turned[:, 0], rtol=1e-12, atol=1e-12)
@@ -114,7 +114,7 @@ def _rational_gradient(network: Network, row: list[Fraction], hidden: Bounds) ->
             low, high = ([sum((end[side] for end in own), Fraction(0)) for own in ends] for side in (0, 1))
         else:
             own = hidden[value - 1]
-            kept, unsure = active(own)[0].tolist(), undecided(own)[0].tolist()
+            kept, unsure = own.active[0].tolist(), own.undecided[0].tolist()
             low = [min(a, Fraction(0)) if u else a * k for a, k, u in zip(low, kept, unsure, strict=True)]
             high = [max(b, Fraction(0)) if u else b * k for b, k, u in zip(high, kept, unsure, strict=True)]
     return [max(abs(a), abs(b)) for a, b in zip(low, high, strict=True)]
@@ -193,7 +193,7 @@ def test_lipschitz_norm_of_two_layers_is_the_appendix_formula(norm: float) -> No
     hidden = plain(network, Ball.around(centres(network, 1), 0.9, norm), DOUBLE)
     row = torch.tensor([1.0, -1.0, 0.0, 0.0], dtype=torch.float64)
     first, last = (node.operation.tensors()["weight"] for node in (network.nodes[0], network.nodes[2]))
-    kept, unsure = active(hidden[1])[0], undecided(hidden[1])[0]
+    kept, unsure = hidden[1].active[0], hidden[1].undecided[0]
     q = Norm(norm).dual
     coefficients = row @ last
     expected = torch.linalg.vector_norm((coefficients * kept) @ first, q)

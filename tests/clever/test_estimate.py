@@ -147,9 +147,12 @@ def test_the_default_ball_is_the_originals(norm: str | float, radius: float) -> 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"radius": 0.0}, "finite radius > 0"),
-        ({"radius": math.inf}, "finite radius > 0"),
-        ({"radius": math.nan}, "finite radius > 0"),
+        ({"radius": 0.0}, "finite number > 0"),
+        ({"radius": math.inf}, "finite number > 0"),
+        ({"radius": math.nan}, "finite number > 0"),
+        ({"radius": "1"}, "finite number > 0"),
+        ({"seed": -1}, "seed must be"),
+        ({"seed": "x"}, "seed must be"),
         ({"samples": 0}, "samples must be"),
         ({"batches": 0}, "batches must be"),
         ({"batches": 2.5}, "whole number"),

@@ -18,6 +18,7 @@ from tests.report import runs
         ("certify", "--arithmetic", "float", "--norm", "2"),
         ("certify", "--target", "7"),
         ("attack", "--method", "fmn", "--steps", "20", "--norm", "1"),
+        ("exact", "--target", "runner-up"),
         ("estimate", "--batches", "12", "--samples", "20"),
     ],
 )
@@ -30,7 +31,7 @@ def test_what_the_commands_record_is_reported(command: Command, tmp_path: Path, 
     text = written.read_text()
     assert text.startswith("<!DOCTYPE html>")
     assert text.endswith("</html>")
-    certified = arguments[0] == "certify" and "float" not in arguments
+    certified = arguments[0] in ("certify", "exact") and "float" not in arguments
     assert ("Certified accuracy" in text) == certified
 
 

@@ -21,6 +21,7 @@ CALLS: dict[str, Any] = {
     "radius (rounding ignored)": lambda: relucert.certify(
         "mnist-2x20", IMAGES.images, arithmetic="float", target="all"
     ),
+    "exact distance": lambda: relucert.exact("mnist-2x20", IMAGES.images[:2], IMAGES.labels[:2], target="runner-up"),
     "distance": lambda: relucert.attack("mnist-2x20", IMAGES.images, method="fmn", steps=20),
     "estimate (not certified)": lambda: relucert.estimate("mnist-2x20", IMAGES.images, batches=10, samples=20),
 }
@@ -49,7 +50,7 @@ def test_every_call_gives_a_list_that_can_be_seen(title: str) -> None:
     assert ("certified" in text.replace("not certified", "")) == (title == "certified radius")
     axes = found.plot()
     assert axes.lines
-    assert (axes.get_ylabel() == "certified accuracy") == (title == "certified radius")
+    assert (axes.get_ylabel() == "certified accuracy") == (title in ("certified radius", "exact distance"))
 
 
 def test_stays_a_list() -> None:

@@ -36,6 +36,7 @@ NOTHING = "no attack found an adversarial example"
 CUT_SHORT = "the time limit ended the attack; a nearer example may exist"
 NO_TIME = "the time limit ended the attack before it found an adversarial example"
 LEVEL = "a rival is level with the label at the image itself"
+UNCLEAR = "at the image itself the label and a rival can't be told apart within rounding error"
 BEFORE_POLISH = 0.6  # the attacks' share of a time limit
 FAULTS = (RuntimeError, ArithmeticError, ValueError, MemoryError)
 Progress = Callable[[int, int], None]
@@ -86,7 +87,7 @@ def attack_each(
     known = load(network)
     options = _Options(Norm.parse(norm), method, box, polish, steps, time_limit, memory, seed)
     asked = pose(known, images, labels, parse_target(target, known.classes), seed)
-    options.check_inside(asked.images)
+    check_inside(asked.images, options.box)
     step = attack_size(known, options.memory)
     return _Attacker(known, options, progress).run(asked.images, asked.scores, asked.questions, step)
 
@@ -115,15 +116,30 @@ class _Options:
         if self.time_limit is not None:
             check_number("time limit", self.time_limit, 0, 1e9)
 
-    def check_inside(self, images: Tensor) -> None:
-        if self.box is None:
-            return
-        outside = ((images < self.box[0]) | (images > self.box[1])).any(1)
-        if bool(outside.any()):
-            raise InputError(
-                f"image {int(outside.int().argmax())} has pixels outside the box from {self.box[0]:g} to "
-                f"{self.box[1]:g}: pass box=(low, high) for the valid inputs, or box=None (--box, --no-box)"
-            )
+
+def check_inside(images: Tensor, box: Box | None) -> None:
+    """Refuses images (batch, size) that are no valid inputs themselves."""
+    if box is None:
+        return
+    outside = ((images < box[0]) | (images > box[1])).any(1)
+    if bool(outside.any()):
+        raise InputError(
+            f"image {int(outside.int().argmax())} has pixels outside the box from {box[0]:g} to {box[1]:g}: "
+            "pass box=(low, high) for the valid inputs, or box=None (--box, --no-box)"
+        )
+
+
+def overtaken(scores: Tensor, question: Question) -> bool:
+    """Whether, as float64 tells, a rival is level with the label or ahead of it at the image itself."""
+    level = question.refusal is None and bool((scores[question.rivals] >= scores[question.label]).any())
+    return question.misclassified or level
+
+
+def at_image(judge: Judge, image: Tensor, scores: Tensor, question: Question) -> tuple[Witness | None, str]:
+    """The image as its own witness where that is proven, and what there is to say of it."""
+    rivals = [int(scores.argmax())] if question.misclassified else question.rivals
+    witness = judge.at_image(image, question.label, rivals)
+    return witness, UNCLEAR if witness is None else question.refusal or LEVEL
 
 
 class _Attacker:
@@ -146,9 +162,10 @@ class _Attacker:
 
     def known(self, image: Tensor, scores: Tensor, question: Question) -> UpperBound | None:
         """The answer where no attack is needed."""
-        level = question.refusal is None and bool((scores[question.rivals] >= scores[question.label]).any())
-        if question.misclassified or level:
-            return self.answer(question, Witness(image, 0.0), question.refusal or LEVEL, 0.0)
+        if overtaken(scores, question):
+            witness, reason = at_image(self.judge, image, scores, question)
+            if witness is not None or question.misclassified:
+                return self.answer(question, witness, reason, 0.0)
         return None if question.refusal is None else self.answer(question, None, question.refusal, 0.0)
 
     def answer(self, question: Question, witness: Witness | None, reason: str | None, seconds: float) -> UpperBound:

@@ -6,13 +6,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-import clarabel
-import highspy
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
 from relucert.ball import Norm
+from relucert.solvers.conic import panics
+from relucert.solvers.solver import Unsolved, require
 
 Array = NDArray[np.float64]
 FEASIBLE = 1e-9
@@ -46,7 +46,8 @@ class _LinearProgram:
     """What both linear programs share: a HiGHS model whose first columns make up the offset."""
 
     def __init__(self) -> None:
-        self.model = highspy.Highs()
+        self.highspy = require("highspy")
+        self.model = self.highspy.Highs()
         self.model.setOptionValue("output_flag", False)
         self.model.setOptionValue("threads", 1)
         self.model.setOptionValue("solver", "simplex")
@@ -59,7 +60,7 @@ class _LinearProgram:
         self.model.addCols(len(costs), costs, low, high, 0, none, none, np.empty(0))
 
     def rows(self, least: Array, coefficients: sparse.csr_matrix) -> None:
-        infinite = np.full(len(least), highspy.kHighsInf)
+        infinite = np.full(len(least), self.highspy.kHighsInf)
         starts, indices = coefficients.indptr.astype(np.int32), coefficients.indices.astype(np.int32)
         self.model.addRows(
             len(least), least, infinite, coefficients.nnz, starts[:-1], indices, coefficients.data.astype(np.float64)
@@ -69,7 +70,7 @@ class _LinearProgram:
         """The columns' values and the added rows' duals."""
         self.model.setOptionValue("time_limit", self.model.getRunTime() + seconds)
         self.model.run()
-        if self.model.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+        if self.model.getModelStatus() != self.highspy.HighsModelStatus.kOptimal:
             return None
         solution = self.model.getSolution()
         return np.array(solution.col_value), np.abs(np.array(solution.row_dual)[self.first :])
@@ -99,7 +100,7 @@ class _LargestProgram(_LinearProgram):
     def __init__(self, low: Array, high: Array) -> None:
         super().__init__()
         self.size = size = len(low)
-        self.columns(np.append(np.zeros(size), 1.0), np.append(low, 0.0), np.append(high, highspy.kHighsInf))
+        self.columns(np.append(np.zeros(size), 1.0), np.append(low, 0.0), np.append(high, self.highspy.kHighsInf))
         unit, radius = sparse.identity(size), np.ones((size, 1))
         self.rows(np.zeros(2 * size), sparse.bmat([[unit, radius], [-unit, radius]], format="csr"))
         self.first = 2 * size
@@ -130,13 +131,19 @@ class _SquareProgram:
 
     def solve(self, seconds: float) -> Nearest | None:
         sides, limits = sparse.vstack(self.sides, format="csc"), np.concatenate(self.limits)
+        clarabel = require("clarabel")
         settings = clarabel.DefaultSettings()
         settings.verbose = False
         settings.max_threads = 1
         settings.time_limit = seconds
         cones = [clarabel.NonnegativeConeT(len(limits))]
-        solver = clarabel.DefaultSolver(self.cost, np.zeros(self.cost.shape[0]), sides, limits, cones, settings)
-        found = solver.solve()
+        try:
+            with panics():
+                found = clarabel.DefaultSolver(
+                    self.cost, np.zeros(self.cost.shape[0]), sides, limits, cones, settings
+                ).solve()
+        except Unsolved:
+            return None
         if found.status != clarabel.SolverStatus.Solved:
             return None
         return Nearest(np.array(found.x), np.array(found.z)[self.first :])

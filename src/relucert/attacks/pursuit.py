@@ -15,6 +15,7 @@ from relucert.ball import Norm
 from relucert.network import Network
 from relucert.property import Property
 
+FAR = 1e6  # times an image's span: where to stop looking if every input is valid
 Box = tuple[float, float]
 
 
@@ -104,8 +105,8 @@ class Pursuit:
         return torch.minimum(slope.margins.abs() / steepness, self.across(norm))
 
     def across(self, norm: Norm) -> Tensor:
-        """The distance between opposite corners of the box, (batch,); without one, of what the image's pixels span."""
-        spans = self.centres.amax(1) - self.centres.amin(1) if self.box is None else self.box[1] - self.box[0]
+        """The distance between opposite corners of the box, (batch,); without one, far beyond what the pixels span."""
+        spans = FAR * (self.centres.amax(1) - self.centres.amin(1)) if self.box is None else self.box[1] - self.box[0]
         corner = torch.ones_like(self.centres) * torch.as_tensor(spans).clamp(min=1).reshape(-1, 1)
         return norm.distance(corner, torch.zeros_like(corner))
 

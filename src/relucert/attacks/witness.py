@@ -69,6 +69,14 @@ class Judge:
                 return Witness(points[place], float(distances[place]))
         return None
 
+    def at_image(self, image: Tensor, label: int, rivals: list[int]) -> Witness | None:
+        """The image (size,) itself, if it is proven that in real arithmetic a rival is not behind the label there."""
+        return Witness(image, 0.0) if bool(self._proven(image[None], label, rivals)) else None
+
+    def farthest(self, point: Tensor, centre: Tensor) -> float:
+        """How far a point is from a centre, both (size,), in float64: never understated."""
+        return float(self.norm.distance_bound(point, centre, RIGOROUS))
+
     def beyond(self, centre: Tensor, point: Tensor, label: int, rivals: list[int]) -> Witness | None:
         """The point, or one slightly farther along the way from the centre that passes."""
         stretch = 1 + torch.tensor(STRETCHES, dtype=torch.float64)[:, None]

@@ -96,18 +96,9 @@ def gradient_sizes(network: Network, forms: Tensor, bounds: Bounds, arithmetic: 
     return pull_to_input(network, network.output, Forms.exact(forms), rule, arithmetic).sizes(arithmetic)
 
 
-def active(bounds: Interval) -> Tensor:
-    return bounds.lower >= 0
-
-
-def undecided(bounds: Interval) -> Tensor:
-    """Whether a neuron may be either; one whose bounds are no numbers is."""
-    return ~(active(bounds) | (bounds.upper <= 0))
-
-
 def _widen(form: Forms, bounds: Interval, arithmetic: Arithmetic) -> Forms:
     """An undecided neuron's coefficient may be anything between 0 and what it was."""
-    keep, either = active(bounds)[:, None], undecided(bounds)[:, None]
+    keep, either = bounds.active[:, None], bounds.undecided[:, None]
     low = arithmetic.floor(form.centre - form.radius).clamp(max=0)
     high = arithmetic.ceil(form.centre + form.radius).clamp(min=0)
     middle = (low + high) / 2

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from relucert.ball import Norm
 from relucert.bounding.forward import INPUT, Bounds
-from relucert.bounding.gradient import Forms, active, pull_to_input, undecided
+from relucert.bounding.gradient import Forms, pull_to_input
 from relucert.bounding.memo import Memo
 from relucert.network import Affine, Network
 from relucert.rigor import Arithmetic
@@ -31,10 +31,10 @@ class LipschitzNorm:
         spent: list[Tensor] = []
 
         def rule(source: int, form: Forms) -> Forms:
-            costs = neurons[source] * undecided(bounds[source])
+            costs = neurons[source] * bounds[source].undecided
             cost = (form.sizes(arithmetic) @ costs[..., None]).squeeze(-1)
             spent.append(arithmetic.above(cost, form.centre.shape[-1] + 2))
-            keep = active(bounds[source])[:, None]
+            keep = bounds[source].active[:, None]
             return Forms(form.centre * keep, form.radius * keep)
 
         rest = pull_to_input(network, network.output, Forms.exact(forms), rule, arithmetic)

@@ -9,7 +9,7 @@ from relucert.network import Affine, Network
 from relucert.rigor import Arithmetic
 
 
-def margins_at(network: Network, points: Tensor, arithmetic: Arithmetic) -> tuple[Tensor, Tensor]:
+def scores_at(network: Network, points: Tensor, arithmetic: Arithmetic) -> tuple[Tensor, Tensor]:
     """The class scores at points (batch, size) and how far each may be from the true one: (batch, classes) each."""
     values = [points.unflatten(-1, network.input_shape)]
     errors = [torch.zeros_like(values[0])]
@@ -17,9 +17,11 @@ def margins_at(network: Network, points: Tensor, arithmetic: Arithmetic) -> tupl
         operands, before = ([kept[source] for source in node.inputs] for kept in (values, errors))
         values.append(node.operation.apply(*operands))
         if not isinstance(node.operation, Affine):
-            errors.append(before[0])  # a ReLU never moves two numbers apart
+            dead = operands[0] + before[0] <= 0  # an exact zero; elsewhere a ReLU never moves two numbers apart
+            errors.append(torch.where(dead, 0, before[0]))
         elif arithmetic.rigorous:
-            errors.append(_error(node.operation, operands, before, arithmetic))
+            error = _error(node.operation, operands, before, arithmetic)
+            errors.append(torch.where(values[-1].isfinite(), error, torch.inf))  # a sum that overflowed says nothing
         else:
             errors.append(torch.zeros_like(values[-1]))
     return values[-1], errors[-1]
@@ -36,7 +38,7 @@ def _error(operation: Affine, values: list[Tensor], errors: list[Tensor], arithm
 
 def lower_margins(network: Network, points: Tensor, which: Tensor | None, rows: Tensor, kind: Arithmetic) -> Tensor:
     """Lower bounds of forms on the scores, rows (batch, forms, classes), at each member's point: (batch, forms)."""
-    scores, errors = margins_at(network, points, kind)
+    scores, errors = scores_at(network, points, kind)
     if which is not None:
         scores, errors = scores[which], errors[which]
     found = (rows @ scores[..., None]).squeeze(-1)

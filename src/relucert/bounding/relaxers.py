@@ -1,5 +1,7 @@
 """How a ReLU is enclosed between two lines. A method of the linear family is a relaxer and nothing more."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -15,6 +17,19 @@ class Interval(NamedTuple):
 
     lower: Tensor
     upper: Tensor
+
+    @property
+    def active(self) -> Tensor:
+        return self.lower >= 0
+
+    @property
+    def undecided(self) -> Tensor:
+        """Whether a neuron may be either; one whose bounds are no numbers is."""
+        return ~(self.active | (self.upper <= 0))
+
+    def meet(self, other: Interval) -> Interval:
+        """What lies in both; a lower bound above its upper one: nothing."""
+        return Interval(torch.maximum(self.lower, other.lower), torch.minimum(self.upper, other.upper))
 
 
 class Relaxation(NamedTuple):
@@ -62,8 +77,7 @@ def free_below(lines: Relaxation, bounds: Interval, slopes: Tensor) -> Relaxatio
 
     Below a ReLU lies every such line whose slope is in [0, 1]; what is not in it is moved there.
     """
-    undecided = ((bounds.lower < 0) & (bounds.upper > 0))[:, None]
-    below = torch.where(undecided, slopes.clamp(0, 1), lines.slope_above[:, None])
+    below = torch.where(bounds.undecided[:, None], slopes.clamp(0, 1), lines.slope_above[:, None])
     return Relaxation(below, None, lines.slope_above, lines.high)
 
 

@@ -21,7 +21,7 @@ from relucert.ball import Norm
 from relucert.clever.gradients import largest_gradients
 from relucert.clever.weibull import FitError, WeibullFit, fit
 from relucert.errors import InputError
-from relucert.inputs import check_box
+from relucert.inputs import check_box, check_positive, check_whole
 from relucert.loading import load
 from relucert.network import Network
 from relucert.property import Property, parse_target
@@ -89,8 +89,8 @@ class _Options:
     seed: int
 
     def __post_init__(self) -> None:
-        if not 0 < self.radius < math.inf:
-            raise InputError(f"gradients are sampled in a ball of a finite radius > 0, not {self.radius}")
+        check_positive("radius of the sampled ball", self.radius)
+        check_whole("seed", self.seed, 0, 2**63 - 1)
         for name, count in (("batches", self.batches), ("samples", self.samples)):
             if type(count) is not int or count < 1:
                 raise InputError(f"the number of {name} must be a whole number >= 1, not {count!r}")
@@ -159,11 +159,13 @@ class _Estimator:
     def _conclude(self, question: Question, rivals: dict[int, _Rival], seconds: float) -> Estimate:
         """The least value over the rivals, if all of them have one."""
         own = {rival: rivals[rival] for rival in question.rivals}
-        sampled = min(self._reach(rival.margin, rival.largest) for rival in own.values())
+        reaches = [self._reach(rival.margin, rival.largest) for rival in own.values() if math.isfinite(rival.largest)]
+        sampled = min(reaches) if len(reaches) == len(own) else None
         values: dict[int, float] = {}
         for number, rival in own.items():
             if isinstance(rival.fit, str):
-                reason = f"no fit against class {number}: {rival.fit}; unfitted, the samples say {sampled:.4g}"
+                reason = f"no fit against class {number}: {rival.fit}"
+                reason += "" if sampled is None else f"; unfitted, the samples say {sampled:.4g}"
                 return self._answer(question, reason, seconds, sampled=sampled)
             values[number] = self._reach(rival.margin, rival.fit.location)
         weakest = min(values, key=lambda number: values[number])

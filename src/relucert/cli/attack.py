@@ -26,7 +26,9 @@ LIBRARY_OPTIONS = ("norm", "method", "target", "box", "polish", "steps", "time_l
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     runs.add_network(parser)
-    _add_question(parser.add_argument_group("the question"))
+    question = parser.add_argument_group("the question")
+    runs.add_question(question)
+    runs.add_box(question)
     _add_effort(parser.add_argument_group("the effort"))
     answers = parser.add_argument_group("the answers")
     runs.add_json(answers)
@@ -38,20 +40,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="draw every pair into this folder: the image, the perturbation magnified, the adversarial example",
     )
     runs.add_quiet(answers)
-
-
-def _add_question(group: argparse._ArgumentGroup) -> None:
-    runs.add_question(group)
-    box = group.add_mutually_exclusive_group()
-    box.add_argument(
-        "--box",
-        type=options.number,
-        nargs=2,
-        default=(-0.5, 0.5),
-        metavar=("LOW", "HIGH"),
-        help="the least and the largest valid pixel (default: -0.5 0.5)",
-    )
-    box.add_argument("--no-box", dest="box", action="store_const", const=None, help="every input is valid")
 
 
 def _add_effort(group: argparse._ArgumentGroup) -> None:
@@ -106,7 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
     if work.answers:
         screen.attacks(work.answers)
         screen.line("network", f"{network.name} ({network.describe()}, {network.parameters:,} parameters)")
-        valid = "every input valid" if chosen["box"] is None else "pixels from {:g} to {:g}".format(*chosen["box"])
+        valid = runs.valid(chosen["box"])
         screen.line("question", f"norm {arguments.norm}, {arguments.method}, target {arguments.target}, {valid}")
         _summarise(work.answers, screen)
         if album is not None:

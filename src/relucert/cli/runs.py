@@ -49,6 +49,23 @@ def add_question(group: argparse._ArgumentGroup) -> None:
     )
 
 
+def add_box(group: argparse._ArgumentGroup) -> None:
+    box = group.add_mutually_exclusive_group()
+    box.add_argument(
+        "--box",
+        type=options.number,
+        nargs=2,
+        default=(-0.5, 0.5),
+        metavar=("LOW", "HIGH"),
+        help="the least and the largest valid pixel (default: -0.5 0.5)",
+    )
+    box.add_argument("--no-box", dest="box", action="store_const", const=None, help="every input is valid")
+
+
+def valid(box: tuple[float, float] | None) -> str:
+    return "every input valid" if box is None else f"pixels from {box[0]:g} to {box[1]:g}"
+
+
 def add_seed(group: argparse._ArgumentGroup, of: str) -> None:
     group.add_argument("--seed", type=options.seed, default=0, metavar="N", help=f"{of} (default: %(default)s)")
 

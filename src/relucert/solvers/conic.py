@@ -14,7 +14,7 @@ from relucert.solvers.solver import Multipliers, Unsolved, require
 
 
 @contextmanager
-def _panics() -> Iterator[None]:
+def panics() -> Iterator[None]:
     """Clarabel's panics are no ordinary exceptions: Python is told to end."""
     try:
         yield
@@ -63,13 +63,13 @@ class Conic:
         matrix = sparse.csc_matrix(np.concatenate(blocks))
         nothing = sparse.csc_matrix((width, width))
         self._free, self._start = free, sum(sizes[:3])
-        with _panics():
+        with panics():
             self._model = clarabel.DefaultSolver(
                 nothing, np.zeros(width), matrix, np.concatenate(right), cones, self._settings
             )
 
     def solve(self, cost: Array) -> Multipliers:
-        with _panics():
+        with panics():
             self._model.update(q=cost)
             solution = self._model.solve()
         if solution.status != self._clarabel.SolverStatus.Solved:

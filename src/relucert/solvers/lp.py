@@ -78,7 +78,7 @@ class ProgramMethod:
         """The least margin is the programs' own; a margin that Fast-Lin shows not to be the least stays Fast-Lin's."""
         rows = prop.rows(network.classes, arithmetic.dtype)
         found = minimise(network, ball, rows, network.output, hidden, parallel, arithmetic)
-        if not any(bool(_undecided(own).any()) for own in hidden.values()):
+        if not any(bool(own.undecided.any()) for own in hidden.values()):
             return found  # nothing is relaxed
         waiting, least = found.clone(), found.new_full((len(found),), torch.inf)
         while bool((waiting.amin(1) < least).any()):
@@ -107,7 +107,7 @@ class ProgramMethod:
         step = max(1, ROW_BYTES // (16 * sum(network.sizes[: value + 1]) * len(ball.radius)))
         for side, sign in ((0, 1), (1, -1)):
             sides[side] = sides[side].clone()
-            undecided = _undecided(Interval(*sides))
+            undecided = Interval(*sides).undecided
             chosen = undecided.any(0).nonzero().flatten()
             for neurons in chosen.split(step) if len(chosen) else ():
                 forms = torch.zeros(1, len(neurons), network.sizes[value], dtype=arithmetic.dtype)
@@ -116,7 +116,3 @@ class ProgramMethod:
                 found = self._bound(Task(network, ball, value, forms, wanted, before), arithmetic)
                 sides[side][:, neurons] = torch.where(wanted, sign * torch.fmax(found, sign * known), known)
         return Interval(*sides)
-
-
-def _undecided(bounds: Interval) -> Tensor:
-    return (bounds.lower < 0) & (bounds.upper > 0)
