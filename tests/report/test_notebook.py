@@ -21,7 +21,7 @@ CALLS: dict[str, Any] = {
     "radius (rounding ignored)": lambda: relucert.certify(
         "mnist-2x20", IMAGES.images, arithmetic="float", target="all"
     ),
-    "exact distance": lambda: relucert.exact("mnist-2x20", IMAGES.images[:2], IMAGES.labels[:2], target="runner-up"),
+    "exact distance": lambda: relucert.exact("mnist-2x20", IMAGES.images[:2], target="runner-up"),
     "distance": lambda: relucert.attack("mnist-2x20", IMAGES.images, method="fmn", steps=20),
     "estimate (not certified)": lambda: relucert.estimate("mnist-2x20", IMAGES.images, batches=10, samples=20),
 }

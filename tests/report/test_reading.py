@@ -12,7 +12,7 @@ import relucert
 from relucert.answers import OWN_LABEL
 from relucert.errors import LoadError
 from relucert.report.reading import Kind, read
-from relucert.report.series import Sandwich, sandwiches, series, tightness
+from relucert.report.series import Sandwich, best_proven, sandwiches, series, tightness
 from tests.report import runs
 
 GOOD = [runs.certified(0, 0.01), runs.attacked(0, 0.02)]
@@ -118,7 +118,7 @@ def test_curves(tmp_path: Path) -> None:
         runs.attacked(1, 0.0),
         runs.attacked(2, None),
     ]
-    certified, attacked = series(read(runs.write(tmp_path / "run.json", rows)).results)
+    certified, attacked = series(read(runs.write(tmp_path / "run.json", rows)).results, 1)
     assert (certified.asked, certified.radii) == (3, (0.01, 0.03))
     assert certified.steps() == ([0.0, 0.01, 0.03], [2 / 3, 1 / 3, 0])
     assert certified.median == 0.01
@@ -129,9 +129,36 @@ def test_curves(tmp_path: Path) -> None:
 def test_each_rival_is_a_question_of_its_own(tmp_path: Path) -> None:
     rows = [{**runs.certified(0, radius), "target": rival} for rival, radius in ((1, 0.02), (2, 0.01))]
     rows += [{**runs.attacked(0, 0.03), "target": rival} for rival in (1, 2)]
-    run = read(runs.write(tmp_path / "run.json", rows, options={"target": "all"}))
-    assert series(run.results)[0].radii == (0.01,)
+    network = {"name": "toy", "classes": 3}
+    run = read(runs.write(tmp_path / "run.json", rows, options={"target": "all"}, network=network))
+    assert series(run.results, run.rivals)[0].radii == (0.01,)
     assert [own.gap for own in sandwiches(run.results, run.every_rival)] == [pytest.approx(1.5), pytest.approx(3)]
+
+
+@pytest.mark.parametrize("classes", [4, None])
+def test_an_image_without_all_its_rivals_is_not_counted(tmp_path: Path, classes: int | None) -> None:
+    """An interrupted run may have proven the easy rivals alone."""
+    rows = [{**runs.certified(0, 0.02), "target": rival} for rival in (1, 2, 3)]
+    rows += [{**runs.certified(1, 0.05), "target": rival} for rival in (0, 2)]
+    rows.append({**runs.certified(2, None), "target": None, "reason": "misclassified"})
+    run = read(
+        runs.write(tmp_path / "run.json", rows, options={"target": "all"}, network={"name": "toy", "classes": classes})
+    )
+    (found,) = series(run.results, run.rivals)
+    assert (found.asked, found.radii) == (2, (0.02,))
+    together = best_proven(sandwiches(run.results, run.every_rival), run.rivals)
+    assert together is not None
+    assert (together.asked, together.radii) == (2, (0.02,))
+
+
+def test_the_best_of_all_methods(tmp_path: Path) -> None:
+    rows = [runs.certified(0, 0.01), runs.certified(0, 0.02, "lp"), runs.certified(1, 0.03), runs.attacked(2, 0.5)]
+    rows += [runs.certified(1, None, "lp"), runs.answer(1, "clever", value=9.0, sampled=9.0)]
+    run = read(runs.write(tmp_path / "run.json", rows))
+    found = best_proven(sandwiches(run.results, False), 1)
+    assert found is not None
+    assert (found.asked, found.radii) == (2, (0.02, 0.03))
+    assert best_proven(sandwiches(run.results[3:4], False), 1) is None
 
 
 def test_best_of_each_side(tmp_path: Path) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from relucert.report.markup import Markup, join, tag
-from relucert.report.reading import PARTS, Kind, Result
+from relucert.report.reading import PARTS, Kind
 from relucert.report.series import PROVEN, Sandwich, Series
 from relucert.report.summary import ROUND_STEPS
 
@@ -31,7 +31,7 @@ class Point:
 
 
 def accuracy(curves: Sequence[Series], top: float) -> Markup:
-    """The share of images that keep their class, from radius 0 to `top`; a hidden line waits for the pointer."""
+    """The share of images that keep their class, from radius 0 to `top`, and a line where they are read."""
     paths = []
     for place, own in enumerate(curves):
         radii, shares = own.steps()
@@ -113,10 +113,10 @@ def colour(place: int) -> str:
     return f"series-{place % COLOURS}"
 
 
-def farthest(results: Sequence[Result]) -> float:
+def farthest(values: Iterable[float | None]) -> float:
     """Where an axis of radii ends."""
-    known = [value for own in results for value in (own.lower, own.upper) if value is not None and math.isfinite(value)]
-    return max(1.02 * max(known, default=0.0), LEAST) if any(known) else 1.0
+    known = [value for value in values if value is not None and math.isfinite(value)]
+    return max(1.02 * max(known), LEAST) if any(known) else 1.0
 
 
 def _free(taken: Sequence[tuple[float, float, float]], start: float, end: float, level: float) -> float:

@@ -38,12 +38,14 @@ def plot(answers: Iterable[Answer], axes: Axes | None) -> Axes:
         from matplotlib import pyplot
 
         axes = pyplot.figure(layout="constrained").add_subplot()
-    curves = series(_results(answers))
+    results = _results(answers)
+    curves = series(results, None)
     begun = axes.has_data()
     top = max(
         [1.05 * own.finite[-1] for own in curves if own.finite] + ([axes.get_xlim()[1]] if begun else []), default=1
     )
-    said = {SHARES[own.kind] for own in curves} | ({axes.get_ylabel()} if begun else set())
+    listed = ", rivals listed" if len({(own.image, own.name) for own in results}) < len(results) else ""
+    said = {SHARES[own.kind] + listed for own in curves} | ({axes.get_ylabel()} if begun else set())
     for own in curves:
         radii, shares = own.steps()
         axes.step([*radii, top], [*shares, shares[-1]], where="post", linestyle=LINES[own.kind], label=own.name)
@@ -68,7 +70,7 @@ def table(answers: Sequence[Answer]) -> str:
 def _caption(results: Sequence[Result]) -> str:
     """The method, the norm and the mean, rounded as its kind has to be."""
     parts = [f"{len(results):,} answers"]
-    for own in series(results):
+    for own in series(results, None):
         mean = (
             "" if own.mean is None else f", mean {tables.bound(own.kind, own.mean).shown} over {len(own.finite)} images"
         )

@@ -13,7 +13,7 @@ from typing import Any
 from relucert.report import charts, png, tables
 from relucert.report.markup import Markup, data, raw, tag
 from relucert.report.reading import PARTS, Kind, Picture, Result, Run
-from relucert.report.series import PROVEN, Sandwich, Series, sandwiches, series, tightness
+from relucert.report.series import PROVEN, Sandwich, Series, best_proven, sandwiches, series, tightness
 from relucert.report.summary import rounded_down, rounded_up
 
 PICTURES = 60  # at most so many triples, and so many bytes of them
@@ -74,14 +74,14 @@ def _header(run: Run, title: str) -> Markup:
 
 def _norm(run: Run, norm: str, results: Sequence[Result]) -> Markup:
     """All that was asked in one norm."""
-    curves, questions = series(results), sandwiches(results, run.every_rival)
-    top = charts.farthest(results)
+    curves, questions = series(results, run.rivals), sandwiches(results, run.every_rival)
+    top = charts.farthest(value for own in results for value in (own.lower, own.upper))
     return tag(
         "section",
         tag("h2", f"Perturbations measured with p = {NORMS.get(norm, norm)}"),
         _alarm(questions),
-        _tiles(curves, questions),
-        _accuracy(curves, top),
+        _tiles(curves, questions, best_proven(questions, run.rivals)),
+        _accuracy(curves, charts.farthest(radius for own in curves for radius in own.radii)),
         _block("Methods", tables.methods(curves, questions), _timing(curves, questions)),
         _block("Image by image", _bar_key(questions), tables.sandwich(questions, top, run.every_rival)),
         _pictures(questions),
@@ -106,24 +106,19 @@ def _alarm(questions: Sequence[Sandwich]) -> Markup | None:
     )
 
 
-def _tiles(curves: Sequence[Series], questions: Sequence[Sandwich]) -> Markup:
+def _tiles(curves: Sequence[Series], questions: Sequence[Sandwich], best: Series | None) -> Markup:
     """The few numbers to take away."""
     tiles = []
-    proven = [own for own in curves if own.kind in PROVEN and own.mean is not None]
-    if proven:
-        best = max(proven, key=lambda own: own.mean or 0.0)
+    if best is not None and best.mean is not None:
         if best.median is not None and math.isfinite(best.median):
-            tiles.append(
-                (
-                    rounded_down(best.median, 4),
-                    f"within this, half of the images provably keep their class: {best.name}",
-                )
-            )
-        tiles.append((rounded_down(best.mean or 0.0, 4), f"mean proven radius, the largest: {best.name}"))
+            tiles.append((rounded_down(best.median, 4), "within this, half of the images provably keep their class"))
+        over = f"over {len(best.finite)} images, the best of all methods"
+        tiles.append((rounded_down(best.mean, 4), f"mean proven radius {over}"))
     attacks = [own for own in curves if own.kind is Kind.UPPER and own.mean is not None]
     if attacks:
         nearest = min(attacks, key=lambda own: own.mean or 0.0)
-        tiles.append((rounded_up(nearest.mean or 0.0, 4), f"mean distance of adversarial examples: {nearest.name}"))
+        over = f"over {len(nearest.finite)} images, {nearest.name}"
+        tiles.append((rounded_up(nearest.mean or 0.0, 4), f"mean distance of adversarial examples {over}"))
     gaps = [own.gap for own in questions if own.gap is not None]
     if gaps:
         tiles.append((f"{fmean(gaps):.3g}\N{MULTIPLICATION SIGN}", "mean gap: nearest example over proven radius"))
@@ -176,6 +171,8 @@ def _accuracy_words(curves: Sequence[Series]) -> str:
         words.append("Dashed: the share that no attack has changed, which no proof can exceed.")
     if kinds & {Kind.UNPROVEN, Kind.ESTIMATE}:
         words.append("Dotted: not certified.")
+    if len({own.asked for own in curves}) > 1:
+        words.append("Not every method answered for every image: curves over different images can't be compared.")
     return " ".join(words)
 
 

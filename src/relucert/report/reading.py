@@ -94,6 +94,15 @@ class Run:
         options = self.head.get("options")
         return isinstance(options, dict) and options.get("target") == "all"
 
+    @property
+    def rivals(self) -> int | None:
+        """How many answers an image has in full; None where nothing says so."""
+        if not self.every_rival:
+            return 1
+        network = self.head.get("network")
+        classes = network.get("classes") if isinstance(network, dict) else None
+        return classes - 1 if isinstance(classes, int) and classes > 1 else None
+
 
 def read(path: Path) -> Run:
     """Raises LoadError, one line, for whatever is not a whole run file of this version."""

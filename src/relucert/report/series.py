@@ -83,12 +83,23 @@ class Sandwich:
         return lower is not None and upper is not None and (lower.lower or 0.0) > (upper.upper or 0.0)
 
 
-def series(results: Iterable[Result]) -> list[Series]:
-    """One for each method, in the order they first appear."""
+def series(results: Iterable[Result], rivals: int | None) -> list[Series]:
+    """One for each method, in the order they first appear.
+
+    rivals: how many answers an image has in full, None if as many as any image has. An image with fewer is left out:
+    about the other rivals nothing is known.
+    """
     methods: dict[tuple[str, Kind], list[Result]] = {}
     for own in results:
         methods.setdefault((own.name, own.kind), []).append(own)
-    return [_one(name, kind, rows) for (name, kind), rows in methods.items()]
+    return [_one(name, kind, rows, rivals) for (name, kind), rows in methods.items()]
+
+
+def best_proven(questions: Iterable[Sandwich], rivals: int | None) -> Series | None:
+    """What all methods together prove; None where no method proves anything."""
+    asked = [own for own in questions if any(result.kind in PROVEN for result in own.results)]
+    rows = [own.lower or next(result for result in own.results if result.kind in PROVEN) for own in asked]
+    return _one("best proven", Kind.CERTIFIED, rows, rivals) if rows else None
 
 
 def sandwiches(results: Iterable[Result], every_rival: bool) -> list[Sandwich]:
@@ -113,16 +124,14 @@ def tightness(name: str, questions: Sequence[Sandwich]) -> float | None:
     return fmean(shares) if shares else None
 
 
-def _one(name: str, kind: Kind, rows: list[Result]) -> Series:
-    asked, radii = 0, []
+def _one(name: str, kind: Kind, rows: list[Result], rivals: int | None) -> Series:
     rows = sorted((own for own in rows if own.asked), key=lambda own: own.image)
-    for _, group in groupby(rows, key=lambda own: own.image):
-        asked += 1
-        radius = _kept(kind, list(group))
-        if radius:
-            radii.append(radius)
+    images = [list(group) for _, group in groupby(rows, key=lambda own: own.image)]
+    full = max(map(len, images), default=0) if rivals is None else rivals
+    images = [own for own in images if len(own) >= full or own[0].target is None]  # no target: misclassified
+    radii = [radius for own in images if (radius := _kept(kind, own))]
     worked = [own.seconds for own in rows if own.seconds]
-    return Series(name, kind, asked, tuple(sorted(radii)), fmean(worked) if worked else 0.0)
+    return Series(name, kind, len(images), tuple(sorted(radii)), fmean(worked) if worked else 0.0)
 
 
 def _kept(kind: Kind, rows: list[Result]) -> float | None:
