@@ -9,12 +9,13 @@ CHECKED := src tests bench
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help certify test lint types test-slow bench clean
+.PHONY: help certify test lint types test-slow browser bench clean
 
 help:
 	@echo "make certify    certify the bundled network on the bundled images"
 	@echo "make test       linter, type checker and tests"
 	@echo "make test-slow  the tests that take minutes"
+	@echo "make browser    Chromium for the tests of the report, where apt-get may install it"
 	@echo "make bench      speed against the paper's procedure"
 	@echo "make clean      remove .venv/ and every cache"
 
@@ -33,6 +34,14 @@ types: $(DEVELOP)
 
 test-slow: $(DEVELOP)
 	$(PYTHON) -m pytest -m slow
+
+# Without it the tests of the report in a browser are skipped; so a machine that can't have it is no failure.
+browser:
+	@if command -v chromium || command -v chromium-browser || command -v google-chrome; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		(apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core) \
+			|| echo "Chromium could not be installed"; \
+	else echo "no Chromium here, and only root may install it: apt-get install chromium"; fi
 
 bench: $(RUN)
 	$(PYTHON) -m bench.run

@@ -10,6 +10,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Adversarial": "training.recipe",
+    "Answers": "answers",
     "Ball": "ball",
     "Certificate": "answers",
     "Certified": "training.recipe",
@@ -43,6 +44,7 @@ __all__ = ["__version__", *_HOMES, *_MODULES]
 if TYPE_CHECKING:
     from relucert import data as data
     from relucert import hardness as hardness
+    from relucert.answers import Answers as Answers
     from relucert.answers import Certificate as Certificate
     from relucert.answers import Estimate as Estimate
     from relucert.answers import Exact as Exact

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from relucert.answers import Certificate, Rounding, parse_rounding
+from relucert.answers import Answers, Certificate, Rounding, parse_rounding
 from relucert.ball import Ball, Norm
 from relucert.bounding.backward import backward
 from relucert.bounding.forward import forward
@@ -40,9 +40,9 @@ def certify(
     images: ArrayLike | Tensor,
     labels: Sequence[int] | ArrayLike | Tensor | None = None,
     **options: Any,
-) -> list[Certificate]:
+) -> Answers[Certificate]:
     """The certified radius of every image, in the images' order; the options are those of `certify_each`."""
-    return list(certify_each(network, images, labels, **options))
+    return Answers(certify_each(network, images, labels, **options))
 
 
 def certify_each(

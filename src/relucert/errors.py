@@ -18,7 +18,7 @@ class NetworkError(RelucertError, ValueError):
 
 
 class LoadError(RelucertError, ValueError):
-    """A file, module or download that can't be read as a network or as images."""
+    """A file, module or download that can't be read as a network, as images or as a run."""
 
 
 class UnsupportedError(LoadError):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from relucert.answers import OWN_LABEL
 from relucert.errors import InputError
 from relucert.inputs import check_images, check_labels
 from relucert.network import Network
@@ -71,6 +72,6 @@ def plan(scores: Tensor, labels: Tensor, target: str | int, seed: int) -> list[Q
         if predicted != label:
             groups, refusal = groups[:1], f"misclassified: the network takes it for class {predicted}"
         elif -1 in classes:
-            refusal = "the target is the image's own label"
+            refusal = OWN_LABEL
         questions += [Question(image, label, group, refusal, predicted != label) for group in groups]
     return questions

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from relucert.answers import UpperBound
+from relucert.answers import Answers, UpperBound
 from relucert.attacks.methods import find_attacks
 from relucert.attacks.polish import Polisher
 from relucert.attacks.pursuit import Box, Pursuit, TimeUp
@@ -47,9 +47,9 @@ def attack(
     images: ArrayLike | Tensor,
     labels: Sequence[int] | ArrayLike | Tensor | None = None,
     **options: Any,
-) -> list[UpperBound]:
+) -> Answers[UpperBound]:
     """The nearest adversarial example found for every image, in order; the options are those of `attack_each`."""
-    return list(attack_each(network, images, labels, **options))
+    return Answers(attack_each(network, images, labels, **options))
 
 
 def attack_each(

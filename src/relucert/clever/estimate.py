@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from relucert.answers import Estimate
+from relucert.answers import Answers, Estimate
 from relucert.ball import Norm
 from relucert.clever.gradients import largest_gradients
 from relucert.clever.weibull import FitError, WeibullFit, fit
@@ -41,9 +41,9 @@ def estimate(
     images: ArrayLike | Tensor,
     labels: Sequence[int] | ArrayLike | Tensor | None = None,
     **options: Any,
-) -> list[Estimate]:
+) -> Answers[Estimate]:
     """CLEVER's estimate for every image, in the images' order; the options are those of `estimate_each`."""
-    return list(estimate_each(network, images, labels, **options))
+    return Answers(estimate_each(network, images, labels, **options))
 
 
 def estimate_each(

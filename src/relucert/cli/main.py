@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 import relucert
-from relucert.cli import attack, certify, check, estimate, exact, train, zoo
+from relucert.cli import attack, certify, check, estimate, exact, report, train, zoo
 from relucert.errors import RelucertError
 
-COMMANDS = (certify, attack, exact, check, estimate, train, zoo)
+COMMANDS = (certify, attack, exact, check, estimate, report, train, zoo)
 WRONG, BROKEN_PIPE, INTERRUPTED = 2, 1, 130
 
 OUT_OF_MEMORY = "allocate memory"  # in the RuntimeError that PyTorch raises

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from relucert.answers import Answer
 from relucert.cli import images as image_options
 from relucert.cli import options
 from relucert.errors import InputError, RelucertError
@@ -21,10 +22,6 @@ if TYPE_CHECKING:
 
 NETWORK = "mnist-2x20"
 INTERRUPTED = 130
-
-
-class Answer(Protocol):
-    def to_json(self) -> dict[str, Any]: ...
 
 
 Kind = TypeVar("Kind", bound=Answer)

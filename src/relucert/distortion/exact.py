@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from relucert.answers import Exact
+from relucert.answers import Answers, Exact
 from relucert.api import certify
 from relucert.attacks.attack import FAULTS, at_image, attack, check_inside, overtaken
 from relucert.attacks.witness import Judge, Witness
@@ -56,9 +56,9 @@ def exact(
     images: ArrayLike | Tensor,
     labels: Sequence[int] | ArrayLike | Tensor | None = None,
     **options: Any,
-) -> list[Exact]:
+) -> Answers[Exact]:
     """The minimum distortion of every image, in the images' order; the options are those of `exact_each`."""
-    return list(exact_each(network, images, labels, **options))
+    return Answers(exact_each(network, images, labels, **options))
 
 
 def exact_each(

@@ -37,7 +37,12 @@ def draw(path: Path, summary: Summary, title: str, question: str) -> None:
         axes.set_title(title, loc="left", fontsize=14, fontweight="bold", pad=24, parse_math=False)
         axes.text(0, 1.025, question, transform=axes.transAxes, fontsize=10, color=QUIET, parse_math=False)
         _curve(axes, summary)
-        _frame(axes, summary)
+        frame(
+            axes,
+            1.05 * max(summary.radii, default=1.0),
+            "radius" if summary.proven else "radius (rounding ignored)",
+            "certified accuracy" if summary.proven else "accuracy, not certified",
+        )
         figure.savefig(content, format=kind[1:], dpi=160, metadata=UNDATED[kind])
     files.write(path, content.getvalue())
 
@@ -63,11 +68,12 @@ def _curve(axes: Axes, summary: Summary) -> None:
         )  # fmt: skip
 
 
-def _frame(axes: Axes, summary: Summary) -> None:
-    axes.set_xlabel("radius" if summary.proven else "radius (rounding ignored)")
-    axes.set_ylabel("certified accuracy" if summary.proven else "accuracy, not certified")
+def frame(axes: Axes, top: float, across: str, up: str) -> None:
+    """Axes of shares against radii up to `top`."""
+    axes.set_xlabel(across)
+    axes.set_ylabel(up)
     axes.yaxis.set_major_formatter(PercentFormatter(1))
-    axes.set_xlim(0, 1.05 * max(summary.radii, default=1.0))
+    axes.set_xlim(0, top)
     axes.set_ylim(0, 1.12)
     axes.set_yticks([0, 0.2, 0.4, 0.6, 0.8, 1])
     axes.grid(color="#e3e7eb", linewidth=0.8)

@@ -16,10 +16,10 @@ from torch import Tensor
 from relucert.answers import UpperBound
 from relucert.errors import InputError
 from relucert.report import files
+from relucert.report.png import magnification
 from relucert.report.summary import rounded_up
 
 COLOURS = 3
-FACTORS = (1000, 500, 200, 100, 50, 20, 10, 5, 2)  # by which perturbations are magnified
 Picture = NDArray[np.float64]
 
 
@@ -45,7 +45,7 @@ class Album:
     def _draw(self, image: Tensor, witness: Tensor, answer: UpperBound) -> bytes:
         low, high = answer.box or (float(min(image.min(), witness.min())), float(max(image.max(), witness.max())))
         change = (witness - image) / (high - low)
-        factor = next((own for own in FACTORS if own * float(change.abs().max()) <= 0.5), 1)
+        factor = magnification(float(change.abs().max()))
         p = "inf" if math.isinf(answer.norm) else f"{answer.norm:g}"
         panels = (
             ((image - low) / (high - low), f"image {answer.image}: class {answer.label}"),

@@ -1,0 +1,258 @@
+"""Run files read back: every answer checked, its kind told by its own keys, so that nothing can pose as certified."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any, NoReturn
+
+import relucert
+from relucert.answers import OWN_LABEL
+from relucert.errors import LoadError
+
+PARTS = ("dead", "undecided", "active")
+COLOURS = 3
+LARGEST = 1e300  # beyond which sums would overflow
+
+
+class Kind(str, Enum):
+    """What an answer is; the first two are proven."""
+
+    CERTIFIED = "certified"
+    EXACT = "exact"
+    UNPROVEN = "unproven"  # a radius with rounding ignored
+    ESTIMATE = "estimate"
+    UPPER = "upper"
+
+
+@dataclass(frozen=True)
+class Picture:
+    """Bytes of pixels from 0 to 255, row by row: (rows, columns) or (rows, columns, 3)."""
+
+    shape: tuple[int, ...]
+    original: bytes
+    adversarial: bytes
+
+
+@dataclass(frozen=True)
+class Result:
+    """One answer: a bound from below (or an estimate of it), one from above, or both.
+
+    lower: a radius, the lower end of an exact answer, or an estimate; infinite where nothing adversarial exists.
+    upper: the distance of an adversarial example. asked: whether there was a question at all.
+    neurons: for each layer of ReLUs, how many are dead, undecided and active.
+    """
+
+    image: int
+    label: int
+    target: int | None
+    norm: str
+    method: str
+    kind: Kind
+    lower: float | None
+    upper: float | None
+    closed: bool
+    asked: bool
+    reason: str | None
+    predicted: int | None
+    seconds: float
+    neurons: tuple[tuple[float, float, float], ...]
+    picture: Picture | None
+
+    @property
+    def name(self) -> str:
+        """The method as it is shown: whatever is not proven says so."""
+        return {
+            Kind.CERTIFIED: self.method,
+            Kind.EXACT: "exact",
+            Kind.UNPROVEN: f"{self.method} (rounding ignored)",
+            Kind.ESTIMATE: f"{self.method} (estimate)",
+            Kind.UPPER: f"attack ({self.method})",
+        }[self.kind]
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a run file says of the run, and its answers."""
+
+    head: Mapping[str, Any]
+    results: tuple[Result, ...]
+
+    @property
+    def complete(self) -> bool:
+        return self.head.get("complete") is True
+
+    @property
+    def every_rival(self) -> bool:
+        """Whether each rival of an image was asked about on its own."""
+        options = self.head.get("options")
+        return isinstance(options, dict) and options.get("target") == "all"
+
+    @property
+    def rivals(self) -> int | None:
+        """How many answers an image has in full; None where nothing says so."""
+        if not self.every_rival:
+            return 1
+        network = self.head.get("network")
+        classes = network.get("classes") if isinstance(network, dict) else None
+        return classes - 1 if isinstance(classes, int) and classes > 1 else None
+
+
+def read(path: Path) -> Run:
+    """Raises LoadError, one line, for whatever is not a whole run file of this version."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise LoadError(f"can't read {path}: {error.strerror or error}") from error
+    if not content.strip():
+        raise LoadError(f"{path} is empty")
+    try:
+        record = json.loads(content, parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
+        raise LoadError(f"{path} is no run file, or a part of one: {error}") from error
+    if not isinstance(record, dict) or not isinstance(record.get("relucert"), str):
+        raise LoadError(f"{path} is no run file of relucert")
+    if _series(record["relucert"]) != _series(relucert.__version__):
+        raise LoadError(f"{path} was written by relucert {record['relucert']}, this is {relucert.__version__}")
+    rows = record.pop("results", None)
+    if not isinstance(rows, list):
+        raise LoadError(f"{path} is no run file of relucert: it has no list of results")
+    if not rows:
+        raise LoadError(f"{path} has no results yet")
+    results = []
+    for number, row in enumerate(rows):
+        try:
+            results.append(result(row))
+        except ValueError as error:
+            raise LoadError(f"{path}, result {number}: {error}") from error
+    return Run(record, tuple(results))
+
+
+def result(row: Any) -> Result:
+    """One answer from its JSON form; raises ValueError, saying what is wrong."""
+    if not isinstance(row, dict):
+        raise ValueError("it is no object")
+    kind, lower, upper = _bounds(row)
+    if row.get("kind", kind.value) not in {kind.value, "certified" if kind is Kind.UNPROVEN else kind.value}:
+        raise ValueError(f"its kind is {row['kind']!r} and its keys are those of {kind.value!r}")
+    reason = _text(row, "reason") if row.get("reason") is not None else None
+    unfitted = kind is Kind.ESTIMATE and lower is None and row.get("sampled") is not None
+    return Result(
+        image=_whole(row, "image"),
+        label=_whole(row, "label"),
+        target=_whole(row, "target") if row.get("target") is not None else None,
+        norm=_norm(row),
+        method=_text(row, "method"),
+        kind=kind,
+        lower=lower,
+        upper=upper,
+        closed=row.get("closed") is True,
+        asked=reason != OWN_LABEL and not unfitted,
+        reason=reason,
+        predicted=_whole(row, "predicted") if row.get("predicted") is not None else None,
+        seconds=_seconds(row),
+        neurons=_neurons(row),
+        picture=_picture(row),
+    )
+
+
+def _bounds(row: Mapping[str, Any]) -> tuple[Kind, float | None, float | None]:
+    """The kind by the keys that only it has, and what it bounds from below and above."""
+    if "radius" in row and "arithmetic" in row:
+        radius = _number(row, "radius")
+        proven = row["arithmetic"] == "rigorous" and row.get("proven") is (radius is not None)
+        return (Kind.CERTIFIED if proven else Kind.UNPROVEN), radius, None
+    if "distance" in row:
+        return Kind.UPPER, None, _number(row, "distance")
+    if "lower" in row and "upper" in row:
+        lower, upper = _number(row, "lower"), _number(row, "upper")
+        return Kind.EXACT, math.inf if row.get("unreachable") is True else lower, upper
+    if "value" in row and "sampled" in row:
+        return Kind.ESTIMATE, _number(row, "value"), None
+    raise ValueError("it is no answer of relucert: no radius, distance, value or exact bounds")
+
+
+def _seconds(row: Mapping[str, Any]) -> float:
+    seconds = _number(row, "seconds")
+    if seconds is None or math.isinf(seconds):
+        raise ValueError(f"seconds is {row.get('seconds')!r}")
+    return seconds
+
+
+def _norm(row: Mapping[str, Any]) -> str:
+    norm = _number(row, "norm")
+    if norm is None or norm < 1:
+        raise ValueError(f"norm is {row.get('norm')!r}")
+    return repr(norm).removesuffix(".0")
+
+
+def _number(row: Mapping[str, Any], key: str) -> float | None:
+    """A number that is not negative, "inf" included, or None."""
+    value = row.get(key)
+    if value is None:
+        return None
+    if value in ("inf", math.inf):
+        return math.inf
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
+        raise ValueError(f"{key} is {value!r}")
+    if value > LARGEST:
+        raise ValueError(f"{key} is too large")
+    return float(value)
+
+
+def _whole(row: Mapping[str, Any], key: str) -> int:
+    value = row.get(key)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**53:
+        raise ValueError(f"{key} is {value!r}")
+    return value
+
+
+def _text(row: Mapping[str, Any], key: str) -> str:
+    value = row.get(key)
+    if not isinstance(value, str):
+        raise ValueError(f"{key} is {value!r}")
+    return value
+
+
+def _neurons(row: Mapping[str, Any]) -> tuple[tuple[float, float, float], ...]:
+    layers = row.get("neurons") or []
+    if not isinstance(layers, list) or not all(isinstance(layer, dict) for layer in layers):
+        raise ValueError("neurons is no list of counts")
+    counts = [[float(_whole(layer, part)) for part in PARTS] for layer in layers]
+    return tuple((dead, undecided, active) for dead, undecided, active in counts)
+
+
+def _picture(row: Mapping[str, Any]) -> Picture | None:
+    picture = row.get("picture")
+    if picture is None:
+        return None
+    shape = picture.get("shape") if isinstance(picture, dict) else None
+    sizes = shape if isinstance(shape, list) else []
+    if len(sizes) not in (2, 3) or not all(type(size) is int and 0 < size < 2**16 for size in sizes):
+        raise ValueError(f"a picture has shape {shape!r}")
+    if sizes[2:] not in ([], [COLOURS]):
+        raise ValueError(f"a picture has {sizes[2]} colours")
+    try:
+        original, adversarial = (
+            base64.b64decode(_text(picture, part), validate=True) for part in ("original", "adversarial")
+        )
+    except binascii.Error:
+        raise ValueError("a picture is not in base64") from None
+    if not len(original) == len(adversarial) == math.prod(sizes):
+        raise ValueError("a picture has not as many pixels as its shape says")
+    return Picture(tuple(sizes), original, adversarial)
+
+
+def _series(version: str) -> list[str]:
+    """Releases that differ only in their last number read each other's files."""
+    return version.split(".")[:2]
+
+
+def _refuse(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number of JSON")

@@ -1,0 +1,77 @@
+"""`relucert report`: from a run to a page, and nothing half-done."""
+
+from __future__ import annotations
+
+import webbrowser
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Command, single_line
+from tests.report import runs
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("certify", "--method", "fast-lip", "--target", "all"),
+        ("certify", "--arithmetic", "float", "--norm", "2"),
+        ("certify", "--target", "7"),
+        ("attack", "--method", "fmn", "--steps", "20", "--norm", "1"),
+        ("exact", "--target", "runner-up"),
+        ("estimate", "--batches", "12", "--samples", "20"),
+    ],
+)
+def test_what_the_commands_record_is_reported(command: Command, tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    recorded, written = tmp_path / "run.json", tmp_path / "page.html"
+    assert command(*arguments, "--images", "2", "--json", str(recorded), "--quiet").code == 0
+    outcome = command("report", str(recorded), "-o", str(written))
+    assert (outcome.code, outcome.err) == (0, "")
+    assert str(written) in outcome.out
+    text = written.read_text()
+    assert text.startswith("<!DOCTYPE html>")
+    assert text.endswith("</html>")
+    certified = arguments[0] in ("certify", "exact") and "float" not in arguments
+    assert ("Certified accuracy" in text) == certified
+
+
+def test_bad_input_is_one_line_and_leaves_nothing(command: Command, tmp_path: Path) -> None:
+    good = runs.write(tmp_path / "run.json", [runs.certified(0, 0.01)])
+    page = tmp_path / "page.html"
+    for content, part in ((b"", "empty"), (good.read_bytes()[:-9], "a part of one"), (b"{}", "no run file")):
+        bad = tmp_path / "bad.json"
+        bad.write_bytes(content)
+        single_line(command("report", str(bad), "-o", str(page)), ["bad.json", part])
+        bad.unlink()
+    single_line(command("report", str(tmp_path), "-o", str(page)), ["can't read"])
+    single_line(command("report", str(tmp_path / "none.json"), "-o", str(page)), ["No such file"])
+    single_line(command("report", str(good), "-o", str(good)), ["overwrite"])
+    single_line(command("report", str(good), "-o", str(tmp_path / "no" / "page.html")), ["there is no folder"])
+    single_line(command("report", str(good), "-o", str(tmp_path)), ["not a regular file"])
+    assert list(tmp_path.iterdir()) == [good]
+
+
+def test_an_old_page_survives_bad_input(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text("{")
+    (tmp_path / "page.html").write_text("old")
+    single_line(command("report", str(tmp_path / "run.json"), "-o", str(tmp_path / "page.html")))
+    assert (tmp_path / "page.html").read_text() == "old"
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_open(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, works: bool) -> None:
+    opened: list[str] = []
+
+    def browse(address: str) -> bool:
+        opened.append(address)
+        return works
+
+    monkeypatch.setattr(webbrowser, "open", browse)
+    good = runs.write(tmp_path / "run.json", [runs.certified(0, 0.01)])
+    outcome = command("report", str(good), "-o", str(tmp_path / "page.html"), "--open")
+    assert opened == [(tmp_path / "page.html").as_uri()]
+    assert (tmp_path / "page.html").exists()
+    if works:
+        assert outcome.code == 0
+    else:
+        single_line(outcome, ["no browser"])

@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import relucert
+from relucert.answers import OWN_LABEL
+from relucert.errors import LoadError
+from relucert.report.reading import Kind, read
+from relucert.report.series import Sandwich, best_proven, sandwiches, series, tightness
+from tests.report import runs
+
+GOOD = [runs.certified(0, 0.01), runs.attacked(0, 0.02)]
+
+
+def test_kinds_are_told_by_keys(tmp_path: Path) -> None:
+    run = read(runs.write(tmp_path / "run.json", runs.invented(1)))
+    assert [own.kind for own in run.results] == [Kind.CERTIFIED, Kind.CERTIFIED, Kind.EXACT, Kind.ESTIMATE, Kind.UPPER]
+    assert run.complete
+    assert not run.every_rival
+
+
+@pytest.mark.parametrize(
+    "change", [{"arithmetic": "float", "proven": False}, {"proven": False}, {"proven": 1}, {"arithmetic": "float"}]
+)
+def test_nothing_unproven_counts_as_certified(tmp_path: Path, change: dict[str, Any]) -> None:
+    run = read(runs.write(tmp_path / "run.json", [{**runs.certified(0, 0.01), **change, "kind": "certified"}]))
+    assert run.results[0].kind is Kind.UNPROVEN
+    assert "rounding ignored" in run.results[0].name
+
+
+def _change(**changes: Any) -> Callable[[dict[str, Any]], Any]:
+    return lambda record: {**record, **changes}
+
+
+def _row(**changes: Any) -> Callable[[dict[str, Any]], Any]:
+    return lambda record: {**record, "results": [{**runs.certified(0, 0.01), **changes}]}
+
+
+GUESS = runs.answer(0, "clever", value=1.0, sampled=1.0, kind="certified")
+PICTURE = {"shape": [2, 2], "original": "AAAAAA==", "adversarial": "AAAA"}
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda record: [], "no run file of relucert"),
+        (lambda record: {"results": []}, "no run file of relucert"),
+        (_change(relucert=1), "no run file of relucert"),
+        (_change(relucert="99.1.0"), "written by relucert 99.1.0"),
+        (_change(results={}), "no list of results"),
+        (_change(results=[]), "no results yet"),
+        (_change(results=[*GOOD, 3]), "result 2: it is no object"),
+        (_change(results=[{"image": 1}]), "no answer of relucert"),
+        (_change(results=[GUESS]), "its kind is 'certified'"),
+        (_row(image=-1), "image is -1"),
+        (_row(image=True), "image is True"),
+        (_row(label="7"), "label is '7'"),
+        (_row(radius=-0.1), "radius is -0.1"),
+        (_row(radius="0.1"), "radius is '0.1'"),
+        (_row(radius=10**400), "radius is too large"),
+        (_row(seconds=None), "seconds is None"),
+        (_row(seconds="inf"), "seconds is 'inf'"),
+        (_row(norm=0.5), "norm is 0.5"),
+        (_row(norm=None), "norm is None"),
+        (_row(method=None), "method is None"),
+        (_row(reason=5), "reason is 5"),
+        (_row(neurons=[3]), "neurons"),
+        (_row(neurons=[{"dead": 1}]), "undecided is None"),
+        (_row(picture={"shape": [2]}), "shape"),
+        (_row(picture={**PICTURE, "shape": [2, 2, 4]}), "4 colours"),
+        (_row(picture=PICTURE), "pixels"),
+        (_row(picture={**PICTURE, "original": "?"}), "base64"),
+    ],
+)
+def test_anything_else_is_one_line(tmp_path: Path, spoil: Callable[[dict[str, Any]], Any], message: str) -> None:
+    path = runs.write(tmp_path / "run.json", GOOD)
+    path.write_text(json.dumps(spoil(json.loads(path.read_text()))))
+    with pytest.raises(LoadError, match=r"run\.json") as raised:
+        read(path)
+    assert message in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_every_part_of_a_file_is_refused(tmp_path: Path) -> None:
+    path = runs.write(tmp_path / "run.json", GOOD)
+    whole = path.read_bytes().rstrip()
+    for end in range(len(whole)):
+        path.write_bytes(whole[:end])
+        with pytest.raises(LoadError, match=r"empty|a part of one"):
+            read(path)
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe", b'{"relucert": NaN}', b"[" * 100_000, b"\x00"])
+def test_no_json(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "run.json").write_bytes(content)
+    with pytest.raises(LoadError):
+        read(tmp_path / "run.json")
+
+
+def test_a_release_of_the_same_series_is_read(tmp_path: Path) -> None:
+    first, second = relucert.__version__.split(".")[:2]
+    assert len(read(runs.write(tmp_path / "run.json", GOOD, relucert=f"{first}.{second}.99")).results) == 2
+
+
+def test_curves(tmp_path: Path) -> None:
+    rows = [
+        runs.certified(0, 0.01),
+        runs.certified(1, None),
+        runs.certified(2, 0.03),
+        {**runs.certified(3, None), "reason": OWN_LABEL},
+        runs.attacked(0, 0.02),
+        runs.attacked(1, 0.0),
+        runs.attacked(2, None),
+    ]
+    certified, attacked = series(read(runs.write(tmp_path / "run.json", rows)).results, 1)
+    assert (certified.asked, certified.radii) == (3, (0.01, 0.03))
+    assert certified.steps() == ([0.0, 0.01, 0.03], [2 / 3, 1 / 3, 0])
+    assert certified.median == 0.01
+    assert (attacked.asked, attacked.radii) == (3, (0.02, math.inf))
+    assert attacked.steps() == ([0.0, 0.02], [2 / 3, 1 / 3])
+
+
+def test_each_rival_is_a_question_of_its_own(tmp_path: Path) -> None:
+    rows = [{**runs.certified(0, radius), "target": rival} for rival, radius in ((1, 0.02), (2, 0.01))]
+    rows += [{**runs.attacked(0, 0.03), "target": rival} for rival in (1, 2)]
+    network = {"name": "toy", "classes": 3}
+    run = read(runs.write(tmp_path / "run.json", rows, options={"target": "all"}, network=network))
+    assert series(run.results, run.rivals)[0].radii == (0.01,)
+    assert [own.gap for own in sandwiches(run.results, run.every_rival)] == [pytest.approx(1.5), pytest.approx(3)]
+
+
+@pytest.mark.parametrize("classes", [4, None])
+def test_an_image_without_all_its_rivals_is_not_counted(tmp_path: Path, classes: int | None) -> None:
+    """An interrupted run may have proven the easy rivals alone."""
+    rows = [{**runs.certified(0, 0.02), "target": rival} for rival in (1, 2, 3)]
+    rows += [{**runs.certified(1, 0.05), "target": rival} for rival in (0, 2)]
+    rows.append({**runs.certified(2, None), "target": None, "reason": "misclassified"})
+    run = read(
+        runs.write(tmp_path / "run.json", rows, options={"target": "all"}, network={"name": "toy", "classes": classes})
+    )
+    (found,) = series(run.results, run.rivals)
+    assert (found.asked, found.radii) == (2, (0.02,))
+    together = best_proven(sandwiches(run.results, run.every_rival), run.rivals)
+    assert together is not None
+    assert (together.asked, together.radii) == (2, (0.02,))
+
+
+def test_the_best_of_all_methods(tmp_path: Path) -> None:
+    rows = [runs.certified(0, 0.01), runs.certified(0, 0.02, "lp"), runs.certified(1, 0.03), runs.attacked(2, 0.5)]
+    rows += [runs.certified(1, None, "lp"), runs.answer(1, "clever", value=9.0, sampled=9.0)]
+    run = read(runs.write(tmp_path / "run.json", rows))
+    found = best_proven(sandwiches(run.results, False), 1)
+    assert found is not None
+    assert (found.asked, found.radii) == (2, (0.02, 0.03))
+    assert best_proven(sandwiches(run.results[3:4], False), 1) is None
+
+
+def test_best_of_each_side(tmp_path: Path) -> None:
+    run = read(runs.write(tmp_path / "run.json", runs.invented(3)))
+    for question in sandwiches(run.results, False):
+        assert question.lower is question.exact is question.upper
+        assert question.gap == 1
+        assert not question.violated
+    assert tightness("lp", sandwiches(run.results, False)) == pytest.approx(0.8)
+    assert Sandwich((run.results[3],)).lower is None  # an estimate is no bound
