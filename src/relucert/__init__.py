@@ -13,6 +13,8 @@ _HOMES = {
     "Ball": "ball",
     "Certificate": "answers",
     "Certified": "training.recipe",
+    "Comparison": "comparison.compare",
+    "ContradictionError": "errors",
     "Distillation": "training.recipe",
     "Estimate": "answers",
     "LipschitzBound": "answers",
@@ -25,6 +27,7 @@ _HOMES = {
     "bounds": "api",
     "certify": "api",
     "certify_each": "api",
+    "compare": "comparison.compare",
     "estimate": "clever.estimate",
     "estimate_each": "clever.estimate",
     "lipschitz": "steepness",
@@ -49,6 +52,9 @@ if TYPE_CHECKING:
     from relucert.ball import Ball as Ball
     from relucert.clever.estimate import estimate as estimate
     from relucert.clever.estimate import estimate_each as estimate_each
+    from relucert.comparison.compare import Comparison as Comparison
+    from relucert.comparison.compare import compare as compare
+    from relucert.errors import ContradictionError as ContradictionError
     from relucert.errors import RelucertError as RelucertError
     from relucert.loading import load as load
     from relucert.loading import save as save

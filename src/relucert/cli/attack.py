@@ -42,16 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_question(group: argparse._ArgumentGroup) -> None:
     runs.add_question(group)
-    box = group.add_mutually_exclusive_group()
-    box.add_argument(
-        "--box",
-        type=options.number,
-        nargs=2,
-        default=(-0.5, 0.5),
-        metavar=("LOW", "HIGH"),
-        help="the least and the largest valid pixel (default: -0.5 0.5)",
-    )
-    box.add_argument("--no-box", dest="box", action="store_const", const=None, help="every input is valid")
+    runs.add_box(group)
 
 
 def _add_effort(group: argparse._ArgumentGroup) -> None:
@@ -106,8 +97,10 @@ def run(arguments: argparse.Namespace) -> int:
     if work.answers:
         screen.attacks(work.answers)
         screen.line("network", f"{network.name} ({network.describe()}, {network.parameters:,} parameters)")
-        valid = "every input valid" if chosen["box"] is None else "pixels from {:g} to {:g}".format(*chosen["box"])
-        screen.line("question", f"norm {arguments.norm}, {arguments.method}, target {arguments.target}, {valid}")
+        screen.line(
+            "question",
+            f"norm {arguments.norm}, {arguments.method}, target {arguments.target}, {runs.valid(chosen['box'])}",
+        )
         _summarise(work.answers, screen)
         if album is not None:
             screen.line("pictures", f"{album.count} in {arguments.save}")

@@ -94,12 +94,17 @@ class RunFile:
         return f'{head.removesuffix("}").rstrip()},\n  "results": {results}\n}}\n'
 
     def _csv(self, count: int) -> str:
+        """A column for every key of any answer; pictures are left out."""
         text = io.StringIO()
-        rows = self._rows[:count]
+        rows = [
+            {name: _cell(value) for name, value in row.items() if not isinstance(value, dict)}
+            for row in self._rows[:count]
+        ]
         if rows:
-            writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
+            names = list(dict.fromkeys(name for row in rows for name in row))
+            writer = csv.DictWriter(text, fieldnames=names, lineterminator="\n")
             writer.writeheader()
-            writer.writerows({name: _cell(value) for name, value in row.items()} for row in rows)
+            writer.writerows(rows)
         return text.getvalue()
 
 
@@ -110,5 +115,5 @@ def _plain(value: Any) -> Any:
 
 
 def _cell(value: Any) -> Any:
-    """A CSV cell: the JSON spelling of truth values and numbers; absence is empty."""
-    return json.dumps(value) if isinstance(value, (bool, float)) else value
+    """A CSV cell: the JSON spelling of truth values, numbers and lists; absence is empty."""
+    return json.dumps(value) if isinstance(value, (bool, float, list)) else value

@@ -1,0 +1,51 @@
+"""Answers made by hand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from relucert.answers import Certificate, Estimate, Rounding, UpperBound
+from relucert.comparison.methods import Entry, Kind
+
+INF = float("inf")
+
+
+@dataclass(frozen=True)
+class Interval:
+    """An exact answer's shape."""
+
+    image: int
+    target: int | None
+    lower: float | None
+    upper: float | None
+    closed: bool
+    reason: str | None = None
+    seconds: float = 1.0
+
+    def to_json(self) -> dict[str, Any]:
+        return dict(vars(self))
+
+
+def certified(method: str, radius: float | None, image: int = 0, target: int | None = 3, proven: bool = True) -> Entry:
+    arithmetic = Rounding.RIGOROUS if proven else Rounding.FLOAT
+    answer = Certificate(image, 7, target, INF, method, arithmetic, radius, None, 0.5, 2)
+    return Entry(method, Kind.CERTIFIED, answer)
+
+
+def attacked(distance: float | None, image: int = 0, target: int | None = 3) -> Entry:
+    answer = UpperBound(image, 7, target, INF, "best", distance, None, None, None, None, 0.25)
+    return Entry("attack", Kind.UPPER, answer)
+
+
+def estimated(value: float | None, image: int = 0, sampled: float | None = None) -> Entry:
+    absent = dict.fromkeys(("reason", "shape", "location", "scale", "statistic", "p_value"))
+    answer = Estimate(
+        image=image, label=7, target=3, norm=INF, method="clever", value=value, sampled=sampled, seconds=1.0,
+        radius=0.1, batches=20, samples=10, **absent,
+    )  # fmt: skip
+    return Entry("clever", Kind.ESTIMATE, answer)
+
+
+def exact(lower: float | None, upper: float | None, closed: bool, image: int = 0, target: int | None = 3) -> Entry:
+    return Entry("exact", Kind.EXACT, Interval(image, target, lower, upper, closed))
