@@ -124,7 +124,9 @@ def outputs(arguments: argparse.Namespace, names: Sequence[str]) -> dict[str, Pa
     from relucert.report import files
 
     found = {name: path for name in names if (path := getattr(arguments, name)) is not None}
-    inputs = {name: Path(given) for name in ("network", "data") if (given := getattr(arguments, name)) is not None}
+    inputs = {
+        name: Path(given) for name in ("network", "data") if (given := getattr(arguments, name, None)) is not None
+    }
     for (_, first), (name, second) in combinations([*inputs.items(), *found.items()], 2):
         if name in found and first.resolve() == second.resolve():
             raise InputError(f"--{name} {second} would overwrite another file of this command")
@@ -133,17 +135,24 @@ def outputs(arguments: argparse.Namespace, names: Sequence[str]) -> dict[str, Pa
     return found
 
 
-def head(arguments: argparse.Namespace, network: Network, images: Dataset, chosen: dict[str, Any]) -> dict[str, Any]:
-    """What a record says of the run before its answers."""
+def circumstances(arguments: argparse.Namespace) -> dict[str, Any]:
+    """What ran, and on what."""
     import relucert
 
-    given = {"network": arguments.network, "data": arguments.data, **chosen, "threads": arguments.threads}
-    given |= {"data_dir": arguments.data_dir and str(arguments.data_dir), "images": len(images)}
     return {
         "command": arguments.command,
         "relucert": relucert.__version__,
         "versions": {name: metadata.version(name) for name in PACKAGES} | {"python": platform.python_version()},
         "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+    }
+
+
+def head(arguments: argparse.Namespace, network: Network, images: Dataset, chosen: dict[str, Any]) -> dict[str, Any]:
+    """What a record says of the run before its answers."""
+    given = {"network": arguments.network, "data": arguments.data, **chosen, "threads": arguments.threads}
+    given |= {"data_dir": arguments.data_dir and str(arguments.data_dir), "images": len(images)}
+    return {
+        **circumstances(arguments),
         "network": {
             "name": network.name,
             "layers": network.describe(),

@@ -11,7 +11,6 @@ from typing import Any, Protocol
 from torch import Tensor
 
 import relucert
-from relucert.answers import Certificate
 from relucert.api import certify_each
 from relucert.attacks.attack import attack_each
 from relucert.ball import Norm
@@ -101,8 +100,7 @@ class Entry:
         """The proven lower bound in it, if there is one."""
         if self.kind is Kind.EXACT:
             return self.answer.lower  # type: ignore[no-any-return]
-        own = self.answer
-        return own.radius if isinstance(own, Certificate) and own.proven else None
+        return self.answer.radius if self.kind is Kind.CERTIFIED and self.answer.proven else None
 
     @property
     def upper(self) -> float | None:
