@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +28,6 @@ DESCRIPTION = (
 )
 EFFORT = {"steps": 40, "batches": 20, "samples": 256, "budget": 60.0}
 OUTPUTS = ("json", "csv", "markdown", "latex")
-BUNDLED = 100
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -86,28 +84,21 @@ def run(arguments: argparse.Namespace) -> int:
     present = [line for line in asked if line.network in images]
     if not present:
         raise InputError(f"there is no network of the table {arguments.table!r}: {'; '.join(missing.values())}")
-    store = Store(
-        arguments.table, {name: value for name, value in asdict(setting).items() if name in effort}, screen.complain
-    )
+    store = Store(arguments.table, effort, screen.complain)
     rerun = Rerun(subjects, images, contenders, setting, store)
     started = time.perf_counter()
     interrupted = False
     try:
-        with screen.progress(
-            f"the table {arguments.table}", sum(len(images[line.network]) for line in present)
-        ) as advance:
+        total = sum(len(images[line.network]) for line in present)
+        with screen.progress(f"the table {arguments.table}", total) as advance:
             rerun.run(present, advance)
     except KeyboardInterrupt:
         interrupted = True
     finally:
         store.close()
-    _export(arguments, outputs, rerun, contenders, {**missing, **rerun.skipped}, not interrupted)
-    _show(rerun, contenders, screen)
-    for what, reason in rerun.skipped.items():
-        screen.complain(f"{what} is left out: {reason}")
-    effort_line = f"{setting.steps} attack steps, CLEVER {setting.batches} x {setting.samples}, seed {setting.seed}"
-    screen.line("effort", f"{effort_line}, {arguments.threads} thread{'s' if arguments.threads > 1 else ''}")
-    screen.line("stored in", str(store.path))
+    _export(arguments, outputs, rerun, missing, not interrupted)
+    _show(rerun, screen)
+    screen.line("threads", str(arguments.threads))
     screen.line("time", f"{time.perf_counter() - started:.1f} s")
     if interrupted:
         screen.complain("stopped; the same command goes on from here")
@@ -151,17 +142,16 @@ def _images(
     """The first test images for every network; where there are none, why is noted as missing."""
     from relucert import data
 
+    bundled = data.bundled()
     loaded: dict[str, Dataset | LoadError] = {}
     found: dict[str, Dataset] = {}
     for name in subjects:
         kind = "cifar10" if name.startswith("cifar") else "mnist"
         if kind not in loaded:
             try:
-                if kind == "mnist" and arguments.images <= BUNDLED:
-                    loaded[kind] = data.bundled()
-                else:
-                    with screen.downloads() as progress:
-                        loaded[kind] = data.load(kind, "test", arguments.data_dir, progress=progress)
+                with screen.downloads() as progress:
+                    enough = kind == "mnist" and arguments.images <= len(bundled)
+                    loaded[kind] = bundled if enough else data.load(kind, "test", arguments.data_dir, progress=progress)
             except LoadError as error:
                 loaded[kind] = error
         images = loaded[kind]
@@ -172,40 +162,46 @@ def _images(
     return found
 
 
-def _show(rerun: Rerun, contenders: list[Contender], screen: Screen) -> None:
+def _show(rerun: Rerun, screen: Screen) -> None:
     from relucert.paper import export
 
-    methods = [own.name for own in contenders]
-    results = rerun.results()
+    methods, results, setting = rerun.methods, rerun.results(), rerun.setting
     for titles, rows in (export.radii(results, methods), export.seconds(results, methods)):
         screen.columns(titles, rows)
-    screen.line("legend", export.LEGEND)
+    for what, reason in rerun.skipped.items():
+        screen.complain(f"{what} is left out: {reason}")
+    screen.line("cells", export.LEGEND)
+    screen.line(
+        "effort", f"{setting.steps} attack steps, CLEVER {setting.batches} x {setting.samples}, seed {setting.seed}"
+    )
+    screen.line("stored in", str(rerun.store.path))
 
 
 def _export(
     arguments: argparse.Namespace,
     outputs: dict[str, Path],
     rerun: Rerun,
-    contenders: list[Contender],
-    skipped: dict[str, str],
+    missing: dict[str, str],
     complete: bool,
 ) -> None:
     from relucert.paper import export
     from relucert.report import files
+    from relucert.report.runfile import table
 
-    methods, results = [own.name for own in contenders], rerun.results()
+    methods, results = rerun.methods, rerun.results()
     found = export.cells(results, methods)
     names = ("table", "images", "methods", "norms", "targets", "networks", "threads", "memory", "seed", *EFFORT)
+    given = {name: getattr(arguments, name) for name in names}
     record: dict[str, Any] = {
         **runs.circumstances(arguments),
-        "options": {name: getattr(arguments, name) for name in names},
-        "skipped": skipped,
+        "options": given | {"network_file": [str(path) for path in arguments.network_file]},
+        "skipped": missing | rerun.skipped,
         "complete": complete,
         "cells": found,
     }
     texts = {
         "json": lambda: json.dumps(record, indent=2, allow_nan=False) + "\n",
-        "csv": lambda: export.table(found),
+        "csv": lambda: table(found),
         "markdown": lambda: export.markdown(results, methods),
         "latex": lambda: export.latex(results, methods),
     }

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 from typing import Any
 
@@ -109,12 +107,3 @@ def cells(results: Sequence[Result], methods: Sequence[str]) -> list[dict[str, A
                 }
             )  # fmt: skip
     return found
-
-
-def table(found: Sequence[dict[str, Any]]) -> str:
-    """The same as CSV; absence is an empty cell."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, fieldnames=list(found[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(found)
-    return text.getvalue()

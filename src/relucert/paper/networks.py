@@ -61,7 +61,7 @@ def digest(network: Network) -> str:
 
 def _from_arrays(path: Path) -> Network:
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             arrays = {name: np.asarray(file[name]) for name in file.files}
     except (OSError, ValueError, EOFError, BadZipFile) as error:
         raise LoadError(f"{path} can't be read as an .npz file of weights: {one_line(error)}") from error

@@ -69,6 +69,10 @@ class Rerun:
                 done += 1
                 advance(done)
 
+    @property
+    def methods(self) -> list[str]:
+        return [own.name for own in self.contenders]
+
     def results(self) -> list[Result]:
         """What there is so far."""
         found = []

@@ -67,7 +67,9 @@ class Store:
         if rest:
             tell(f"{self.path}: the last line was cut off; that answer is found again")
             os.truncate(self.path, len(whole) + len(ended))
-        first, *others = whole.split(b"\n") if ended else [b""]
+        if not ended:
+            return
+        first, *others = whole.split(b"\n")
         head = _object(first)
         if head != self._head:
             version = head.get("relucert") if head else None

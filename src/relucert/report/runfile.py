@@ -7,7 +7,7 @@ import io
 import json
 import math
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -70,7 +70,7 @@ class RunFile:
             if self._json_path is not None:
                 files.write(self._json_path, self._json(count).encode())
             if self._csv_path is not None:
-                files.write(self._csv_path, self._csv(count).encode())
+                files.write(self._csv_path, table(self._rows[:count]).encode())
             self._saved = count
 
     def __exit__(
@@ -93,19 +93,17 @@ class RunFile:
         results = f"[\n{lines}\n  ]" if count else "[]"
         return f'{head.removesuffix("}").rstrip()},\n  "results": {results}\n}}\n'
 
-    def _csv(self, count: int) -> str:
-        """A column for every key of any answer; pictures are left out."""
-        text = io.StringIO()
-        rows = [
-            {name: _cell(value) for name, value in row.items() if not isinstance(value, dict)}
-            for row in self._rows[:count]
-        ]
-        if rows:
-            names = list(dict.fromkeys(name for row in rows for name in row))
-            writer = csv.DictWriter(text, fieldnames=names, lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
-        return text.getvalue()
+
+def table(rows: Sequence[Row]) -> str:
+    """Rows as CSV, with a column for every key of any of them; nested objects, such as pictures, are left out."""
+    flat = [{name: _cell(value) for name, value in row.items() if not isinstance(value, dict)} for row in rows]
+    text = io.StringIO()
+    if flat:
+        names = list(dict.fromkeys(name for row in flat for name in row))
+        writer = csv.DictWriter(text, fieldnames=names, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(flat)
+    return text.getvalue()
 
 
 def _plain(value: Any) -> Any:
