@@ -17,6 +17,7 @@ _HOMES = {
     "ContradictionError": "errors",
     "Distillation": "training.recipe",
     "Estimate": "answers",
+    "Exact": "answers",
     "LipschitzBound": "answers",
     "Network": "network",
     "Property": "property",
@@ -30,6 +31,8 @@ _HOMES = {
     "compare": "comparison.compare",
     "estimate": "clever.estimate",
     "estimate_each": "clever.estimate",
+    "exact": "distortion.exact",
+    "exact_each": "distortion.exact",
     "lipschitz": "steepness",
     "live_network": "loading.torch_module",
     "load": "loading",
@@ -37,11 +40,15 @@ _HOMES = {
     "save": "loading",
     "train": "training.own",
 }
-__all__ = ["__version__", *_HOMES]
+_MODULES = ("data", "hardness")
+__all__ = ["__version__", *_HOMES, *_MODULES]
 
 if TYPE_CHECKING:
+    from relucert import data as data
+    from relucert import hardness as hardness
     from relucert.answers import Certificate as Certificate
     from relucert.answers import Estimate as Estimate
+    from relucert.answers import Exact as Exact
     from relucert.answers import LipschitzBound as LipschitzBound
     from relucert.answers import UpperBound as UpperBound
     from relucert.api import bounds as bounds
@@ -54,6 +61,8 @@ if TYPE_CHECKING:
     from relucert.clever.estimate import estimate_each as estimate_each
     from relucert.comparison.compare import Comparison as Comparison
     from relucert.comparison.compare import compare as compare
+    from relucert.distortion.exact import exact as exact
+    from relucert.distortion.exact import exact_each as exact_each
     from relucert.errors import ContradictionError as ContradictionError
     from relucert.errors import RelucertError as RelucertError
     from relucert.loading import load as load
@@ -70,6 +79,8 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"relucert.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'relucert' has no attribute {name!r}")
     value = getattr(import_module(f"relucert.{_HOMES[name]}"), name)

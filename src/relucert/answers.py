@@ -155,3 +155,48 @@ class UpperBound:
         row["norm"] = "inf" if math.isinf(self.norm) else self.norm
         row["box"] = None if self.box is None else list(self.box)
         return row
+
+
+@dataclass(frozen=True, eq=False)
+class Exact:
+    """The minimum distortion, between two ends: no adversarial example is within `lower`, and `witness` is at `upper`.
+
+    closed: whether the ends are as near as was asked for. lower is proven: it holds in real arithmetic with the stored
+    weights, rounding included. witness: re-checked as an `UpperBound`'s is. Where time ended or a step failed the
+    interval is what was known by then, and the reason says so: upper and witness are None where no adversarial
+    example is known. Where it is proven that no valid input is one, both ends are None, and the answer is closed.
+    Where the image itself is misclassified both ends are 0. nodes: how many parts of the ball were bounded.
+    """
+
+    image: int
+    label: int
+    target: int | None
+    norm: float
+    method: str
+    lower: float | None
+    upper: float | None
+    closed: bool
+    witness: Tensor | None
+    box: tuple[float, float] | None
+    reason: str | None
+    seconds: float
+    nodes: int
+
+    @property
+    def unreachable(self) -> bool:
+        """Whether it is proven that there is no adversarial example among the valid inputs."""
+        return self.closed and self.upper is None
+
+    @property
+    def proven(self) -> bool:
+        """Whether the lower end, or that nothing adversarial can be reached, is proven."""
+        return self.lower is not None or self.unreachable
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for JSON, without the witness; absence is null, the norm a number or "inf"."""
+        row: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
+        del row["witness"]
+        row["norm"] = "inf" if math.isinf(self.norm) else self.norm
+        row["box"] = None if self.box is None else list(self.box)
+        row["unreachable"], row["proven"] = self.unreachable, self.proven
+        return row

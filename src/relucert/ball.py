@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 Amount = TypeVar("Amount", float, Tensor)
 Kind = TypeVar("Kind")
+WALLS = 8  # rounds after which no more coordinates are looked for that meet the box
 SQUARED_TINY = 2.0**-500  # above the root of a million squares that underflow
 
 
@@ -166,6 +167,31 @@ class Norm:
         even = self.offsets(count, size, generator, dtype)
         return even if math.isinf(self.p) else even * torch.rand(count, 1, generator=generator, dtype=dtype)
 
+    def unconfined(self, sizes: Tensor, room: Tensor, radius: Tensor) -> Tensor:
+        """Of the sizes of a form's coefficients, the part whose coordinates the ball should hold, not the room.
+
+        sizes, room: (..., size), the room at most the radius; radius: (...). The best split for p = 1, 2 and infinity.
+        """
+        if math.isinf(self.p):
+            return torch.zeros_like(sizes)
+        with torch.no_grad():
+            if self.p == 1:  # the ball's level: the least size that it still pays to move
+                order = sizes.argsort(-1, descending=True)
+                spent = room.expand_as(sizes).gather(-1, order).cumsum(-1)
+                last = (spent < radius[..., None]).sum(-1, keepdim=True)
+                level = sizes.gather(-1, order.gather(-1, last.clamp(max=sizes.shape[-1] - 1)))
+                limit = torch.where(last < sizes.shape[-1], level, 0).expand_as(sizes)
+            elif self.p == 2:  # coordinates move in proportion to their sizes until they meet the wall
+                walled = torch.zeros_like(sizes, dtype=torch.bool)
+                for _ in range(WALLS):
+                    left = (radius.square() - (room.square() * walled).sum(-1)).clamp(min=0).sqrt()
+                    level = torch.where(left > 0, _length(sizes * ~walled, 2, -1) / left, 0)
+                    walled = walled | (sizes > level[..., None] * room)
+                limit = level[..., None] * room
+            else:
+                return sizes
+        return torch.minimum(sizes, limit)
+
     def __str__(self) -> str:
         return f"{self.p:g}"
 
@@ -174,13 +200,15 @@ class Norm:
 class Ball:
     """A batch of balls of one norm: radius (batch,), and points (batch, size) they are centred at.
 
-    With `which` (batch,) the balls share fewer points: the centre of ball b is points[which[b]].
+    With `which` (batch,) the balls share fewer points: the centre of ball b is points[which[b]]. With a `box`, the
+    least and the largest valid number, only the points whose coordinates all lie in it belong to the ball.
     """
 
     points: Tensor
     radius: Tensor
     norm: Norm
     which: Tensor | None = None
+    box: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         count = len(self.points) if self.which is None else len(self.which)
@@ -217,14 +245,30 @@ class Ball:
     def select(self, chosen: Tensor) -> Ball:
         """Some of the balls."""
         which = chosen if self.which is None else self.which[chosen]
-        return Ball(self.points, self.radius[chosen], self.norm, which)
+        return replace(self, radius=self.radius[chosen], which=which)
 
     def cast(self, dtype: torch.dtype) -> Ball:
-        return Ball(self.points.to(dtype), self.radius.to(dtype), self.norm, self.which)
+        return replace(self, points=self.points.to(dtype), radius=self.radius.to(dtype))
 
     def gain(self, forms: Tensor, dim: int, arithmetic: Arithmetic) -> Tensor:
         """How much linear forms on the input, (batch or 1, ...) with coordinates along `dim`, can gain in the ball."""
         return self.gain_of(self.norm.dual_length(forms, dim), forms.shape[dim], arithmetic)
+
+    def fall(self, forms: Tensor, arithmetic: Arithmetic) -> Tensor:
+        """How far linear forms on the input, (batch or 1, forms, size), can fall below their values at the centre.
+
+        With a box every form is split in two: one part falls by its dual norm times the radius, the other by its
+        sizes times the room that the coordinates have. Any split is sound; the norm knows the best one.
+        """
+        if self.box is None:
+            return self.gain(forms, -1, arithmetic)
+        below = arithmetic.ceil(self.centre - self.box[0]).clamp(min=0)[:, None]
+        above = arithmetic.ceil(self.box[1] - self.centre).clamp(min=0)[:, None]
+        sizes, count = forms.abs(), forms.shape[-1]
+        room = torch.minimum(torch.where(forms > 0, below, above), self.radius[:, None, None])
+        free = self.norm.unconfined(sizes, room, self.radius[:, None])
+        confined = arithmetic.above((arithmetic.ceil(sizes - free) * room).sum(-1), count + 2)
+        return arithmetic.above(self.gain(free, -1, arithmetic) + confined, 1)
 
     def gain_of(self, lengths: Tensor, size: int, arithmetic: Arithmetic) -> Tensor:
         """The same from the forms' dual lengths over so many coordinates, (batch or 1, ...)."""

@@ -88,8 +88,8 @@ def test_colours_are_drawn_and_vectors_are_not(command: Command, tmp_path: Path)
     ("arguments", "message"),
     [
         (("--steps", "0"), "whole number >= 1"),
-        (("--time-limit", "0"), "seconds > 0"),
-        (("--time-limit", "inf"), "seconds > 0"),
+        (("--time-limit", "-1"), "seconds >= 0"),
+        (("--time-limit", "inf"), "seconds >= 0"),
         (("--box", "1", "0"), "a box"),
         (("--box", "0", "0.5"), "--no-box"),
         (("--box", "0", "1", "--no-box"), "not allowed"),

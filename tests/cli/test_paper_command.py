@@ -191,7 +191,7 @@ def test_a_slow_method_is_left_out_and_said_to_be(command: Command, tmp_path: Pa
         (("toy", "--networks", "mnist-9x20"), "no network 'mnist-9x20'"),
         (("toy", "--methods", "quick"), "unknown method 'quick'"),
         (("toy", "--images", "0"), "whole number >= 1"),
-        (("toy", "--budget", "-1"), "seconds > 0"),
+        (("toy", "--budget", "0"), "> 0"),
         (("toy", "--network-file", "/nowhere/net.npz"), "/nowhere/net.npz"),
         (("defences", "--network-file", "/nowhere/net.onnx"), "/nowhere/net.onnx"),
         (("toy", "--markdown", "/nowhere/t.md"), "/nowhere"),

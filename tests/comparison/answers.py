@@ -2,29 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
-
-from relucert.answers import Certificate, Estimate, Rounding, UpperBound
+from relucert.answers import Certificate, Estimate, Exact, Rounding, UpperBound
 from relucert.comparison.methods import Entry, Kind
 
 INF = float("inf")
-
-
-@dataclass(frozen=True)
-class Interval:
-    """An exact answer's shape."""
-
-    image: int
-    target: int | None
-    lower: float | None
-    upper: float | None
-    closed: bool
-    reason: str | None = None
-    seconds: float = 1.0
-
-    def to_json(self) -> dict[str, Any]:
-        return dict(vars(self))
 
 
 def certified(method: str, radius: float | None, image: int = 0, target: int | None = 3, proven: bool = True) -> Entry:
@@ -48,4 +29,5 @@ def estimated(value: float | None, image: int = 0, sampled: float | None = None)
 
 
 def exact(lower: float | None, upper: float | None, closed: bool, image: int = 0, target: int | None = 3) -> Entry:
-    return Entry("exact", Kind.EXACT, Interval(image, target, lower, upper, closed))
+    answer = Exact(image, 7, target, INF, "branch-and-bound", lower, upper, closed, None, None, None, 1.0, 3)
+    return Entry("exact", Kind.EXACT, answer)

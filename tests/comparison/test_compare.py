@@ -17,13 +17,14 @@ import relucert
 from relucert.ball import Norm
 from relucert.comparison.compare import Contest
 from relucert.comparison.deadline import OutOfTime, deadline
-from relucert.comparison.methods import Answer, Contender, Entry, Kind, Setting, find_contenders
+from relucert.comparison.methods import CONTENDERS, Answer, Contender, Entry, Kind, Setting, find_contenders
 from relucert.comparison.rows import neurons
 from relucert.errors import InputError
 from relucert.network import Network
 from tests.comparison.answers import certified
 from tests.nets import NETWORKS, centres, mlp, rectified_input
 
+QUICK = [name for name in CONTENDERS if name != "exact"]
 FEW: dict[str, Any] = {"box": None, "steps": 10, "batches": 3, "samples": 16}
 
 
@@ -34,7 +35,7 @@ FEW: dict[str, Any] = {"box": None, "steps": 10, "batches": 3, "samples": 16}
 def test_every_answer_is_the_library_s_own(norm: str, target: str | int) -> None:
     network = mlp(6, 8, 6, 4, seed=1)
     images = centres(network, 3)
-    compared = relucert.compare(network, images, norm=norm, target=target, seed=5, **FEW)
+    compared = relucert.compare(network, images, methods=QUICK, norm=norm, target=target, seed=5, **FEW)
     assert compared.skipped == {}
     for method in ("fast-lin", "lp-full", "op-norm"):
         alone = relucert.certify(network, images, norm=norm, target=target, method=method, seed=5)
@@ -49,14 +50,25 @@ def test_every_answer_is_the_library_s_own(norm: str, target: str | int) -> None
 @pytest.mark.parametrize("name", NETWORKS)
 def test_the_order_holds_on_every_shape(name: str) -> None:
     network = NETWORKS[name]()
-    compared = relucert.compare(network, centres(network, 2), norm="2", **FEW)
+    compared = relucert.compare(network, centres(network, 2), methods=QUICK, norm="2", **FEW)
     assert len(compared.questions) == 2
+
+
+@pytest.mark.parametrize("norm", ["inf", "2", "1"])
+def test_exact_stands_between_the_others(norm: str) -> None:
+    network = mlp(4, 5, 3)
+    compared = relucert.compare(network, centres(network, 2), norm=norm, budget=5.0, **FEW)
+    assert compared.skipped == {}
+    for own in compared.questions:
+        exact = own.answers["exact"]
+        assert exact.lower is not None
+        assert own.answers["fast-lin"].radius <= exact.upper <= own.answers["attack"].distance * 1.01
 
 
 def test_methods_that_do_not_suit_are_told() -> None:
     network = mlp(6, 10, 4)
     compared = relucert.compare(network, centres(network, 2), norm=3, **FEW)
-    assert {"lp", "lp-full"} <= set(compared.skipped)
+    assert set(compared.skipped) == {"lp", "lp-full", "exact"}
     assert all("skipped: " in reason for reason in compared.skipped.values())
     assert "fast-lin" in compared.questions[0].answers
     with pytest.raises(InputError, match="lp"):

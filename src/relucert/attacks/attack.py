@@ -86,7 +86,7 @@ def attack_each(
     known = load(network)
     options = _Options(Norm.parse(norm), method, box, polish, steps, time_limit, memory, seed)
     asked = pose(known, images, labels, parse_target(target, known.classes), seed)
-    options.check_inside(asked.images)
+    check_inside(asked.images, options.box)
     step = attack_size(known, options.memory)
     return _Attacker(known, options, progress).run(asked.images, asked.scores, asked.questions, step)
 
@@ -115,15 +115,17 @@ class _Options:
         if self.time_limit is not None:
             check_number("time limit", self.time_limit, 0, 1e9)
 
-    def check_inside(self, images: Tensor) -> None:
-        if self.box is None:
-            return
-        outside = ((images < self.box[0]) | (images > self.box[1])).any(1)
-        if bool(outside.any()):
-            raise InputError(
-                f"image {int(outside.int().argmax())} has pixels outside the box from {self.box[0]:g} to "
-                f"{self.box[1]:g}: pass box=(low, high) for the valid inputs, or box=None (--box, --no-box)"
-            )
+
+def check_inside(images: Tensor, box: Box | None) -> None:
+    """Refuses images (batch, size) that are no valid inputs themselves."""
+    if box is None:
+        return
+    outside = ((images < box[0]) | (images > box[1])).any(1)
+    if bool(outside.any()):
+        raise InputError(
+            f"image {int(outside.int().argmax())} has pixels outside the box from {box[0]:g} to {box[1]:g}: "
+            "pass box=(low, high) for the valid inputs, or box=None (--box, --no-box)"
+        )
 
 
 class _Attacker:

@@ -69,6 +69,10 @@ class Judge:
                 return Witness(points[place], float(distances[place]))
         return None
 
+    def farthest(self, point: Tensor, centre: Tensor) -> float:
+        """How far a point is from a centre, both (size,), in float64: never understated."""
+        return float(self.norm.distance_bound(point, centre, RIGOROUS))
+
     def beyond(self, centre: Tensor, point: Tensor, label: int, rivals: list[int]) -> Witness | None:
         """The point, or one slightly farther along the way from the centre that passes."""
         stretch = 1 + torch.tensor(STRETCHES, dtype=torch.float64)[:, None]

@@ -23,18 +23,24 @@ ROW_BYTES = 2**26  # how large one chunk of forms may get while every neuron of 
 
 Slopes = dict[int, Tensor]
 """For the values that ReLUs make, the slopes of the lower lines: (batch, forms, size), any numbers in [0, 1]."""
+Multipliers = dict[int, Tensor]
+"""For the values that ReLUs make, how many times the neurons before are taken off: (batch, forms, size)."""
 
 
 def minimise(
     network: Network, ball: Ball, forms: Tensor, value: int, bounds: Bounds, relaxer: Relaxer, arithmetic: Arithmetic,
-    slopes: Slopes | None = None,
+    slopes: Slopes | None = None, multipliers: Multipliers | None = None, met: dict[int, Tensor] | None = None,
 ) -> Tensor:  # fmt: skip
     """Lower bounds of linear forms, (batch or 1, forms, size), on a value over the ball: (batch, forms).
 
     `bounds` holds every neuron before the value. Network, ball and forms are in the arithmetic's dtype. With `slopes`
-    the lower lines of undecided neurons pass through the origin with slopes of each form's own.
+    the lower lines of undecided neurons pass through the origin with slopes of each form's own. With `multipliers`
+    that many times a neuron is taken off: what is known to be positive can only be missed, never gained.
+
+    The result holds at every point of the ball at which the bounds do.
     """
-    return _Pull(network, ball, bounds, relaxer, arithmetic, slopes or {}).run(forms, value)
+    pull = _Pull(network, ball, bounds, relaxer, arithmetic, slopes or {}, multipliers or {}, met)
+    return pull.run(forms, value)
 
 
 def backward(network: Network, ball: Ball, relaxer: Relaxer, arithmetic: Arithmetic, wanted: tuple[int, ...]) -> Bounds:
@@ -42,16 +48,23 @@ def backward(network: Network, ball: Ball, relaxer: Relaxer, arithmetic: Arithme
     bounds: Bounds = {}
     needed = network.ancestors(wanted)
     for value in sorted(set(network.rectified) & needed | set(wanted)):
-        size = network.sizes[value]
-        step = max(1, ROW_BYTES // (16 * max(network.sizes) * len(ball.radius)))
-        lower, upper = [], []
-        for first in range(0, size, step):
-            forms = ball.radius.new_zeros(1, min(step, size - first), size)
-            forms[0].diagonal(first).fill_(1)
-            lower.append(minimise(network, ball, forms, value, bounds, relaxer, arithmetic))
-            upper.append(-minimise(network, ball, -forms, value, bounds, relaxer, arithmetic))
-        bounds[value] = Interval(torch.cat(lower, 1), torch.cat(upper, 1))
+        bounds[value] = enclose(network, ball, value, bounds, relaxer, arithmetic)
     return bounds
+
+
+def enclose(
+    network: Network, ball: Ball, value: int, bounds: Bounds, relaxer: Relaxer, arithmetic: Arithmetic
+) -> Interval:
+    """Bounds of all neurons of one value, from those of every neuron before it; they hold where those do."""
+    size = network.sizes[value]
+    step = max(1, ROW_BYTES // (16 * max(network.sizes) * len(ball.radius)))
+    lower, upper = [], []
+    for first in range(0, size, step):
+        forms = ball.radius.new_zeros(1, min(step, size - first), size)
+        forms[0].diagonal(first).fill_(1)
+        lower.append(minimise(network, ball, forms, value, bounds, relaxer, arithmetic))
+        upper.append(-minimise(network, ball, -forms, value, bounds, relaxer, arithmetic))
+    return Interval(torch.cat(lower, 1), torch.cat(upper, 1))
 
 
 @dataclass(eq=False)
@@ -64,6 +77,8 @@ class _Pull:
     relaxer: Relaxer
     arithmetic: Arithmetic
     slopes: Slopes
+    multipliers: Multipliers
+    met: dict[int, Tensor] | None  # takes the forms on what ReLUs make, where they are wanted
 
     def run(self, forms: Tensor, value: int) -> Tensor:
         self.constant = forms.new_zeros(len(self.ball.radius), forms.shape[1])
@@ -88,8 +103,8 @@ class _Pull:
                 pending[source] = part
         loss = self.slack
         for last, form in pending.items():  # what it is worth at the centre is in the constant, or will be
-            gain = self._enter(last, form) if last != INPUT else self.ball.gain(form, -1, self.arithmetic)
-            loss = self.arithmetic.above(gain + self.slack, 1)
+            fall = self._enter(last, form) if last != INPUT else self.ball.fall(form, self.arithmetic)
+            loss = self.arithmetic.above(fall + self.slack, 1)
         return self.arithmetic.floor(self.constant - loss)
 
     def _only_entrance(self, value: int) -> int:
@@ -101,7 +116,7 @@ class _Pull:
         return entrances[0] if self.network.nodes[entrances[0] - 1].inputs == (INPUT,) else INPUT
 
     def _enter(self, value: int, form: Tensor) -> Tensor:
-        """Takes a form on the only entrance at the centre, and returns what it gains in the ball.
+        """Takes a form on the only entrance at the centre, and returns how far it falls in the ball.
 
         The forms on the input are larger than those before it: they are made and measured in slices of a cache's size.
         """
@@ -110,6 +125,9 @@ class _Pull:
         at_points = operation.apply(self.ball.points.unflatten(-1, self.network.input_shape)).flatten(1)
         self._gather((form @ self.ball.shared(at_points)[..., None]).squeeze(-1))
         self._lose(form, self.reach.get(-value), 3 * (max(operation.terms, form.shape[-1]) + 2))
+        if self.ball.box is not None:
+            (rows,) = operation.transpose(form.unflatten(-1, shape))
+            return self.ball.fall(rows.reshape(*rows.shape[:2], -1), self.arithmetic)
         step = max(1, SLICE_BYTES // (form.shape[1] * self.network.sizes[INPUT] * form.element_size()))
         lengths = []
         for part in form.split(step):
@@ -137,6 +155,8 @@ class _Pull:
 
     def _through_relu(self, value: int, source: int, form: Tensor) -> Tensor:
         lines = self.relaxer(self.bounds[source], self.arithmetic)
+        if self.met is not None:
+            self.met[value] = form
         if value in self.slopes:
             lines = free_below(lines, self.bounds[source], self.slopes[value])
         below, above = (form.clamp(min=0), lines.low), (form.clamp(max=0), lines.high)
@@ -150,6 +170,9 @@ class _Pull:
             slope = lines.slope_below if lines.slope_below.ndim == 3 else lines.slope_below[:, None]
             pulled = below[0] * slope + above[0] * lines.slope_above[:, None]
         self._lose(pulled, self.reach.get(source), 2)
+        if value in self.multipliers:
+            pulled = pulled - allowed(self.multipliers[value], self.bounds[source])
+            self._lose(pulled, self.reach.get(source), 1)
         if source == INPUT:
             self._at_centre(pulled)
         return pulled
@@ -196,3 +219,9 @@ class _Pull:
                 lower, upper = self.bounds[value]
                 reach[value] = torch.minimum(reach[value], torch.maximum(-lower, upper))
         return reach
+
+
+def allowed(multipliers: Tensor, bounds: Interval) -> Tensor:
+    """Those that take off nothing negative: positive ones of positive neurons, negative ones of negative neurons."""
+    positive, negative = (bounds.lower >= 0)[:, None], (bounds.upper <= 0)[:, None]
+    return multipliers.clamp(min=0) * positive + multipliers.clamp(max=0) * (negative & ~positive)

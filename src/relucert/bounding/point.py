@@ -17,7 +17,8 @@ def margins_at(network: Network, points: Tensor, arithmetic: Arithmetic) -> tupl
         operands, before = ([kept[source] for source in node.inputs] for kept in (values, errors))
         values.append(node.operation.apply(*operands))
         if not isinstance(node.operation, Affine):
-            errors.append(before[0])  # a ReLU never moves two numbers apart
+            dead = operands[0] + before[0] <= 0  # an exact zero; elsewhere a ReLU never moves two numbers apart
+            errors.append(torch.where(dead, 0, before[0]))
         elif arithmetic.rigorous:
             errors.append(_error(node.operation, operands, before, arithmetic))
         else:

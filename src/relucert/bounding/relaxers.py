@@ -1,5 +1,7 @@
 """How a ReLU is enclosed between two lines. A method of the linear family is a relaxer and nothing more."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -15,6 +17,10 @@ class Interval(NamedTuple):
 
     lower: Tensor
     upper: Tensor
+
+    def meet(self, other: Interval) -> Interval:
+        """What lies in both; a lower bound above its upper one: nothing."""
+        return Interval(torch.maximum(self.lower, other.lower), torch.minimum(self.upper, other.upper))
 
 
 class Relaxation(NamedTuple):

@@ -26,7 +26,9 @@ LIBRARY_OPTIONS = ("norm", "method", "target", "box", "polish", "steps", "time_l
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     runs.add_network(parser)
-    _add_question(parser.add_argument_group("the question"))
+    question = parser.add_argument_group("the question")
+    runs.add_question(question)
+    runs.add_box(question)
     _add_effort(parser.add_argument_group("the effort"))
     answers = parser.add_argument_group("the answers")
     runs.add_json(answers)
@@ -38,11 +40,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="draw every pair into this folder: the image, the perturbation magnified, the adversarial example",
     )
     runs.add_quiet(answers)
-
-
-def _add_question(group: argparse._ArgumentGroup) -> None:
-    runs.add_question(group)
-    runs.add_box(group)
 
 
 def _add_effort(group: argparse._ArgumentGroup) -> None:
@@ -97,10 +94,8 @@ def run(arguments: argparse.Namespace) -> int:
     if work.answers:
         screen.attacks(work.answers)
         screen.line("network", f"{network.name} ({network.describe()}, {network.parameters:,} parameters)")
-        screen.line(
-            "question",
-            f"norm {arguments.norm}, {arguments.method}, target {arguments.target}, {runs.valid(chosen['box'])}",
-        )
+        valid = runs.valid(chosen["box"])
+        screen.line("question", f"norm {arguments.norm}, {arguments.method}, target {arguments.target}, {valid}")
         _summarise(work.answers, screen)
         if album is not None:
             screen.line("pictures", f"{album.count} in {arguments.save}")

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 import relucert
-from relucert.cli import attack, certify, compare, estimate, paper, train, zoo
+from relucert.cli import attack, certify, check, compare, estimate, exact, paper, train, zoo
 from relucert.errors import ContradictionError, RelucertError
 
-COMMANDS = (certify, attack, estimate, compare, paper, train, zoo)
+COMMANDS = (certify, attack, exact, check, estimate, compare, paper, train, zoo)
 WRONG, BROKEN_PIPE, CONTRADICTION, INTERRUPTED = 2, 1, 3, 130
 
 OUT_OF_MEMORY = "allocate memory"  # in the RuntimeError that PyTorch raises

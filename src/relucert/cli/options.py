@@ -49,10 +49,10 @@ def radius(text: str) -> float:
 
 
 def seconds(text: str) -> float:
-    """A finite number > 0."""
+    """A finite number >= 0."""
     value = number(text)
-    if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"a time is a finite number of seconds > 0, not {text!r}")
+    if not 0 <= value < math.inf:
+        raise argparse.ArgumentTypeError(f"a time is a finite number of seconds >= 0, not {text!r}")
     return value
 
 

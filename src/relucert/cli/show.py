@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Protocol
 
 from rich import box
 from rich.console import Console
@@ -20,11 +21,15 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from relucert.answers import Certificate, Estimate, UpperBound
+from relucert.answers import Certificate, Estimate, Exact, UpperBound
 from relucert.report.summary import Summary, rounded_down, rounded_up
 
 PLAIN_WIDTH = 1000  # where no terminal says how wide a line may be
 NAME_WIDTH = 20
+
+
+class Advance(Protocol):
+    def __call__(self, done: int, whole: int = ..., /) -> None: ...
 
 
 class Screen:
@@ -36,11 +41,18 @@ class Screen:
         self._err = _console(stderr=True)
 
     @contextmanager
-    def progress(self, title: str, total: int) -> Iterator[Callable[[int], None]]:
-        """A bar that vanishes at the end; yields how to say how many are done."""
+    def progress(self, title: str, total: int) -> Iterator[Advance]:
+        """A bar that vanishes at the end; yields how to say how many are done, and if need be of how many."""
         with self._bar(MofNCompleteColumn(), TimeElapsedColumn()) as bar:
             task = bar.add_task(title, total=total)
-            yield lambda done: bar.update(task, completed=done)
+            yield lambda done, whole=total: bar.update(task, completed=done, total=whole)
+
+    @contextmanager
+    def status(self, title: str, total: int) -> Iterator[Callable[[int, str], None]]:
+        """The same with a few words that change; yields how to say how many are done, and the words."""
+        with self._bar(MofNCompleteColumn(), TimeElapsedColumn()) as bar:
+            task = bar.add_task(title, total=total)
+            yield lambda done, words: bar.update(task, completed=done, description=f"{title} {words}".rstrip())
 
     @contextmanager
     def training(self, epochs: int) -> Iterator[Callable[[str, int], None]]:
@@ -100,6 +112,19 @@ class Screen:
             rival = "-" if own.target is None else str(own.target)
             rows.append((str(own.image), str(own.label), rival, distance, own.reason or ""))
         self._rows("distance", rows)
+
+    def intervals(self, found: Sequence[Exact]) -> None:
+        """A row a minimum distortion: image, label, rival, both ends, and a remark."""
+        if self._quiet:
+            return
+        rows = []
+        for own in found:
+            lower = "-" if own.lower is None else rounded_down(own.lower)
+            upper = "-" if own.upper is None else rounded_up(own.upper)
+            rival = "-" if own.target is None else str(own.target)
+            ends = "unreachable" if own.unreachable else f"{lower} to {upper}"
+            rows.append((str(own.image), str(own.label), rival, ends, own.reason or ""))
+        self._rows("minimum distortion", rows)
 
     def _rows(self, answer: str, rows: Sequence[tuple[str, str, str, str, str]]) -> None:
         """A table of image, label, rival, answer and, if there are any, remarks."""

@@ -10,12 +10,12 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-import relucert
 from relucert.api import certify_each
 from relucert.attacks.attack import attack_each
 from relucert.ball import Norm
 from relucert.bounding.method import METHODS, find_method
 from relucert.clever.estimate import estimate_each
+from relucert.distortion.exact import exact_each
 from relucert.errors import InputError
 from relucert.inputs import check_box, check_positive, check_whole
 from relucert.network import Network
@@ -130,10 +130,7 @@ def _certified(method: str, network: Network, images: Tensor, labels: Tensor, se
 
 
 def _exact(network: Network, images: Tensor, labels: Tensor, setting: Setting) -> Iterator[Answer]:
-    ask: Callable[..., Iterator[Answer]] | None = getattr(relucert, "exact_each", None)
-    if ask is None:
-        raise InputError("this relucert has no exact method")
-    return ask(
+    return exact_each(
         network, images, labels, norm=setting.norm, target=setting.target, box=setting.box, seed=setting.seed,
         time_limit=SOFT * setting.budget,
     )  # fmt: skip
@@ -167,7 +164,7 @@ CONTENDERS = {
 def find_contenders(names: Sequence[str] | None) -> list[Contender]:
     """The methods named, in the table's order; all of them without names."""
     if names is None:
-        return [own for own in CONTENDERS.values() if own.name != "exact" or hasattr(relucert, "exact_each")]
+        return list(CONTENDERS.values())
     if isinstance(names, str) or not names:
         raise InputError(f"methods are a list of names out of {', '.join(CONTENDERS)}")
     for name in names:

@@ -38,7 +38,7 @@ def _compare(below: Entry, above: Entry) -> None:
     lower, upper = below.lower, above.upper
     if lower is not None and upper is not None and not lower <= upper:
         _contradict(below, lower, above, upper, "is proven beyond the adversarial example at")
-    if below.kind is Kind.EXACT and below.answer.closed and below.upper is None and above.upper:
+    if below.kind is Kind.EXACT and below.answer.unreachable and above.upper:
         _contradict(below, None, above, above.upper, "is proven to have no adversarial example, and there is one at")
     if lower is None or above.lower is None or above.lower >= lower * (1 - SLACK):
         return

@@ -1,0 +1,18 @@
+"""What tells two networks apart."""
+
+import hashlib
+import json
+
+from relucert.network.graph import Network
+
+
+def fingerprint(network: Network) -> str:
+    """The SHA-256 of everything stored: operations, what they take, settings and the bytes of every number."""
+    digest = hashlib.sha256(json.dumps(network.input_shape).encode())
+    for node in network.nodes:
+        operation = node.operation
+        digest.update(json.dumps([operation.name, node.inputs, operation.settings()], sort_keys=True).encode())
+        for name, tensor in sorted(operation.tensors().items()):
+            digest.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
+            digest.update(tensor.contiguous().numpy().tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,86 @@
+"""Bounds on the part of a ball in a box where some neurons' signs are known, with any slopes and multipliers."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from relucert.ball import Ball, Norm
+from relucert.bounding.backward import enclose, minimise
+from relucert.bounding.forward import Bounds
+from relucert.bounding.relaxers import Interval, parallel
+from relucert.network import Network, Relu
+from relucert.rigor import RIGOROUS
+from tests.nets import NETWORKS, NORMS, centres
+
+BOX = (-0.4, 0.5)
+RADIUS = 0.6
+
+
+def _inside(network: Network, centre: Tensor, norm: float, box: tuple[float, float] | None) -> Tensor:
+    points = Norm(norm).sample(centre, RADIUS, 4000, torch.Generator().manual_seed(1))
+    return points if box is None else points[((points >= box[0]) & (points <= box[1])).all(1)]
+
+
+@pytest.mark.parametrize("box", [None, BOX])
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("name", NETWORKS)
+def test_bounds_hold_where_the_signs_do(name: str, norm: float, box: tuple[float, float] | None) -> None:
+    network = NETWORKS[name]().cast(torch.float64)
+    centre = centres(network, 1)[0].clamp(-0.3, 0.4)
+    points = torch.cat([centre[None], _inside(network, centre, norm, box)])
+    values = network.values(points)
+    known, alike = {}, torch.ones(len(points), dtype=torch.bool)
+    for value in network.rectified:
+        signs = torch.zeros(network.sizes[value], dtype=torch.float64)
+        signs[::2] = values[value][0, ::2].sign()  # every second neuron stays as it is at the centre
+        known[value] = Interval(torch.where(signs > 0, 0, -math.inf)[None], torch.where(signs < 0, 0, math.inf)[None])
+        alike &= (values[value] * signs >= 0).all(1)
+    ball = Ball(centre[None], torch.tensor([RADIUS], dtype=torch.float64), Norm(norm), None, box)
+    bounds: Bounds = {}
+    for value in network.rectified:
+        bounds[value] = enclose(network, ball, value, bounds, parallel, RIGOROUS).meet(known[value])
+    for value, (lower, upper) in bounds.items():
+        assert ((values[value][alike] >= lower) & (values[value][alike] <= upper)).all()
+    generator = torch.Generator().manual_seed(2)
+    shapes = {made: (1, 3, network.sizes[made]) for made, node in network.steps() if isinstance(node.operation, Relu)}
+    slopes, multipliers = (
+        {made: scale * torch.randn(shape, generator=generator, dtype=torch.float64) for made, shape in shapes.items()}
+        for scale in (0.7, 2.0)
+    )
+    forms = torch.randn(1, 3, network.classes, generator=generator, dtype=torch.float64)
+    least = minimise(network, ball, forms, network.output, bounds, parallel, RIGOROUS, slopes, multipliers)
+    assert ((values[-1][alike] @ forms[0].T).amin(0) >= least[0]).all()
+
+
+@pytest.mark.parametrize("norm", [1.0, 2.0, math.inf])
+@pytest.mark.parametrize("radius", [0.05, 0.7, 3.0])
+def test_forms_fall_as_far_as_the_box_lets_them(radius: float, norm: float) -> None:
+    generator = torch.Generator().manual_seed(3)
+    centre = torch.rand(1, 8, generator=generator, dtype=torch.float64) - 0.5
+    centre[0, :2] = torch.tensor([-0.5, 0.5])
+    forms = torch.randn(1, 20, 8, generator=generator, dtype=torch.float64)
+    ball = Ball(centre, torch.tensor([radius], dtype=torch.float64), Norm(norm), None, (-0.5, 0.5))
+    room = torch.where(forms > 0, centre + 0.5, 0.5 - centre)
+    wanted = torch.stack([_farthest(row, own, radius, norm) for row, own in zip(forms[0].abs(), room[0], strict=True)])
+    found = ball.fall(forms, RIGOROUS)[0]
+    assert (found >= wanted * (1 - 1e-12)).all()
+    torch.testing.assert_close(found, wanted, rtol=1e-6, atol=0)
+
+
+def _farthest(sizes: Tensor, room: Tensor, radius: float, norm: float) -> Tensor:
+    """The largest `sizes @ way` with 0 <= way <= room in the ball: by hand for each norm."""
+    if math.isinf(norm):
+        return sizes @ room.clamp(max=radius)
+    if norm == 1:
+        left, total = radius, torch.zeros((), dtype=torch.float64)
+        for place in sizes.argsort(descending=True):
+            way = min(left, float(room[place]))
+            left, total = left - way, total + way * sizes[place]
+        return total
+    low, high = 1e-9, 1e9  # of the pace at which coordinates move
+    for _ in range(200):
+        pace = math.sqrt(low * high)
+        low, high = (pace, high) if float(torch.minimum(room, pace * sizes).norm()) < radius else (low, pace)
+    return sizes @ torch.minimum(room, low * sizes)
