@@ -56,9 +56,9 @@ def _cells(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def test_the_means_are_the_library_s(command: Command, tmp_path: Path) -> None:
-    outcome = command(*QUICK, "--images", "6", "--seed", "3", "--json", str(tmp_path / "t.json"))
+    outcome = command(*QUICK, "--images", "4", "--seed", "3", "--json", str(tmp_path / "t.json"))
     assert (outcome.code, outcome.err) == (0, "")
-    images = data.bundled().first(6)
+    images = data.bundled().first(4)
     question: dict[str, Any] = {"norm": "inf", "target": "random", "seed": 3}
     radii = relucert.certify("mnist-2x20", images.images, images.labels, **question)
     attacks = relucert.attack("mnist-2x20", images.images, images.labels, steps=5, **question)
@@ -86,6 +86,9 @@ def test_a_second_run_asks_only_for_what_is_new(command: Command, tmp_path: Path
     assert _cells(first) == _cells(second)
     command(*QUICK, "--images", "4")
     assert asked == [("fast-lin", 1), ("attack", 1)]
+    asked.clear()
+    command(*QUICK, "--images", "4", "--budget", "70")
+    assert asked == [("attack", 1)] * 4  # what does not depend on the budget stays
     asked.clear()
     command(*QUICK, "--images", "1", "--steps", "6")
     assert len(asked) == 2  # another effort has results of its own

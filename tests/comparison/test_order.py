@@ -89,3 +89,9 @@ def test_standings_by_hand() -> None:
     assert found["fast-lin"].to_witness == pytest.approx((0.1 / 0.25 - 1 + 0.3 / 0.6 - 1) / 2)
     assert found["attack"].seconds == pytest.approx(0.25)
     assert found["exact"].closed == 0
+
+
+def test_a_misclassified_image_is_not_closed() -> None:
+    ledger = _ledger([exact(0.2, 0.2, True), exact(0.0, 0.0, True, image=1)])
+    (standing,) = standings(ledger.entries.values())
+    assert (standing.count, standing.closed) == (1, 1)

@@ -12,7 +12,7 @@ from relucert.paper.store import Key, Store
 from tests.comparison.answers import attacked, certified, estimated
 
 SETTINGS = {"seed": 0}
-KEYS: list[Key] = [("mnist-2x20", "d", "inf", "random", name, 4) for name in ("fast-lin", "attack", "clever")]
+KEYS: list[Key] = [("mnist-2x20", "d", "inf", "random", name, None, 4) for name in ("fast-lin", "attack", "clever")]
 
 
 @pytest.fixture(autouse=True)
@@ -74,9 +74,9 @@ def test_a_file_cut_off_anywhere_keeps_its_whole_lines() -> None:
     "line",
     [
         b"\xff\xfe", b"null", b"[]", b"{}", b"12", b'{"network": "a"}', b"",
-        b'{"network":"n","digest":"d","norm":"inf","target":"t","method":"m","image":0,"row":{"kind":"certified"}}',
-        b'{"network":"n","digest":"d","norm":"inf","target":"t","method":"m","image":0,"row":{"kind":"proof"}}',
-        b'{"network":["n"],"digest":"d","norm":"inf","target":"t","method":"m","image":0,"row":{"kind":"upper",'
+        b'{"network":"n","digest":"d","norm":"inf","target":"t","method":"m","limit":null,"image":0,"row":{"kind":"certified"}}',
+        b'{"network":"n","digest":"d","norm":"inf","target":"t","method":"m","limit":null,"image":0,"row":{"kind":"proof"}}',
+        b'{"network":["n"],"digest":"d","norm":"inf","target":"t","method":"m","limit":null,"image":0,"row":{"kind":"upper",'
         b'"distance":"near","image":0,"seconds":1,"target":null}}',
     ],
 )  # fmt: skip

@@ -27,6 +27,7 @@ DESCRIPTION = (
     "interrupted one stopped."
 )
 EFFORT = {"steps": 40, "batches": 20, "samples": 256, "budget": 60.0}
+STORED = ("steps", "batches", "samples", "seed")  # what any answer may depend on
 OUTPUTS = ("json", "csv", "markdown", "latex")
 
 
@@ -84,7 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
     present = [line for line in asked if line.network in images]
     if not present:
         raise InputError(f"there is no network of the table {arguments.table!r}: {'; '.join(missing.values())}")
-    store = Store(arguments.table, effort, screen.complain)
+    store = Store(arguments.table, {name: effort[name] for name in STORED}, screen.complain)
     rerun = Rerun(subjects, images, contenders, setting, store)
     started = time.perf_counter()
     interrupted = False

@@ -14,7 +14,7 @@ from relucert.ball import Norm
 from relucert.comparison.deadline import OutOfTime, deadline
 from relucert.comparison.methods import Answer, Contender, Entry, Setting, find_contenders
 from relucert.comparison.order import Ledger
-from relucert.errors import InputError
+from relucert.errors import InputError, RelucertError
 from relucert.loading import load
 from relucert.network import Network
 from relucert.property import parse_target
@@ -115,12 +115,7 @@ class Contest:
     def _within(self, contender: Contender, count: int, too_slow: str) -> Iterator[Answer]:
         """The answers about the first images within the budget; a refusal is noted like a lack of time."""
         left = self.setting.budget * count
-        try:
-            with deadline(left):
-                answers = contender.ask(self.network, self.images[:count], self.labels[:count], self.setting)
-        except (InputError, OutOfTime) as error:
-            self.skipped[contender.name] = too_slow if isinstance(error, OutOfTime) else f"skipped: {error}"
-            return
+        answers = self._asked(contender, count)
         while left > 0:
             started = time.perf_counter()
             try:
@@ -128,8 +123,15 @@ class Contest:
                     answer = next(answers, None)
             except OutOfTime:
                 break
+            except RelucertError as error:
+                self.skipped[contender.name] = f"skipped: {error}"
+                return
             if answer is None:
                 return
             left -= time.perf_counter() - started
             yield answer
         self.skipped[contender.name] = too_slow
+
+    def _asked(self, contender: Contender, count: int) -> Iterator[Answer]:
+        """The method is asked when its first answer is."""
+        yield from contender.ask(self.network, self.images[:count], self.labels[:count], self.setting)

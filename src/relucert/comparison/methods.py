@@ -79,11 +79,12 @@ Ask = Callable[[Network, Tensor, Tensor, Setting], Iterator[Answer]]
 
 @dataclass(frozen=True)
 class Contender:
-    """A method that can be compared; patient: it minds the time by itself."""
+    """A method that can be compared; timed: its answers depend on the budget; patient: it always ends within it."""
 
     name: str
     kind: Kind
     ask: Ask
+    timed: bool = False
     patient: bool = False
 
 
@@ -122,11 +123,14 @@ class Entry:
 
 
 def _certified(method: str, network: Network, images: Tensor, labels: Tensor, setting: Setting) -> Iterator[Answer]:
-    limited = isinstance(find_method(method), ProgramMethod)
     return certify_each(
         network, images, labels, method=method, norm=setting.norm, target=setting.target, memory=setting.memory,
-        seed=setting.seed, time_limit=setting.budget if limited else None,
+        seed=setting.seed, time_limit=setting.budget if _has_programs(method) else None,
     )  # fmt: skip
+
+
+def _has_programs(method: str) -> bool:
+    return isinstance(find_method(method), ProgramMethod)
 
 
 def _exact(network: Network, images: Tensor, labels: Tensor, setting: Setting) -> Iterator[Answer]:
@@ -153,10 +157,10 @@ def _attack(network: Network, images: Tensor, labels: Tensor, setting: Setting) 
 CONTENDERS = {
     own.name: own
     for own in (
-        *(Contender(name, Kind.CERTIFIED, partial(_certified, name)) for name in METHODS),
-        Contender("exact", Kind.EXACT, _exact, patient=True),
+        *(Contender(name, Kind.CERTIFIED, partial(_certified, name), timed=_has_programs(name)) for name in METHODS),
+        Contender("exact", Kind.EXACT, _exact, timed=True, patient=True),
         Contender("clever", Kind.ESTIMATE, _clever),
-        Contender("attack", Kind.UPPER, _attack, patient=True),
+        Contender("attack", Kind.UPPER, _attack, timed=True, patient=True),
     )
 }
 

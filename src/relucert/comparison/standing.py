@@ -49,7 +49,7 @@ def _standing(name: str, found: list[tuple[Entry, float | None, float | None]]) 
         to_best=_mean(figure / best - 1 for figure, best, _ in known if best),
         to_witness=_mean(figure / witness - 1 for figure, _, witness in known if witness),
         seconds=_mean(entry.answer.seconds for entry, _, _ in found if entry.answer.seconds),
-        closed=sum(entry.answer.closed for entry, _, _ in found) if kind is Kind.EXACT else None,
+        closed=sum(entry.answer.closed for entry, _, _ in found if entry.figure) if kind is Kind.EXACT else None,
     )
 
 

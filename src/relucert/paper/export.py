@@ -37,9 +37,13 @@ def _table(results: Sequence[Result], methods: Sequence[str], cell: Any) -> Tabl
     rows = []
     for result in results:
         line = result.line
-        count = str(max((own.count for own in result.standings.values()), default=0))
-        cells = [cell(line, name, result.standings.get(name), result.authors) for name in methods]
-        rows.append([result.label, line.norm, line.target, count, *cells])
+        count = max((own.count for own in result.standings.values()), default=0)
+        cells = []
+        for name in methods:
+            standing = result.standings.get(name)
+            fewer = f", {standing.count} images" if standing is not None and standing.count < count else ""
+            cells.append(cell(line, name, standing, result.authors) + fewer)
+        rows.append([result.label, line.norm, line.target, str(count), *cells])
     return ["network", "p", "target", "images", *(TITLES.get(name, name) for name in methods)], rows
 
 

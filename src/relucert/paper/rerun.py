@@ -13,7 +13,7 @@ from relucert.comparison.methods import Contender, Entry, Setting
 from relucert.comparison.order import Ledger
 from relucert.comparison.standing import Standing, standings
 from relucert.data import Dataset
-from relucert.errors import ContradictionError, InputError
+from relucert.errors import ContradictionError, RelucertError
 from relucert.network import Network
 from relucert.paper.networks import Subject
 from relucert.paper.published import Line
@@ -87,7 +87,8 @@ class Rerun:
     ) -> None:
         """Every method's answer about one image."""
         for contender in self.contenders:
-            key = (line.network, subject.digest, line.norm, line.target, contender.name, question.image)
+            limit = setting.budget if contender.timed else None
+            key = (line.network, subject.digest, line.norm, line.target, contender.name, limit, question.image)
             entry = self.store.get(key)
             if entry is None:
                 what = f"{contender.name} on {line.network}, p = {line.norm}"
@@ -96,7 +97,7 @@ class Rerun:
                 try:
                     with deadline(setting.budget):
                         entry = _ask(contender, subject.network, images, question, setting)
-                except (InputError, OutOfTime) as error:
+                except (RelucertError, OutOfTime) as error:
                     late = f"image {question.image} took more than the budget of {setting.budget:g} s"
                     self.skipped[what] = late if isinstance(error, OutOfTime) else str(error)
                     continue

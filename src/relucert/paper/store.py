@@ -14,8 +14,8 @@ from relucert.cache import cache_directory
 from relucert.comparison.methods import Entry, Kind
 from relucert.errors import InputError
 
-Key = tuple[str, str, str, str, str, int]  # network, digest, norm, target, method, image
-NAMES = ("network", "digest", "norm", "target", "method", "image")
+Key = tuple[str, str, str, str, str, float | None, int]  # limit: the budget, for methods whose answers depend on it
+NAMES = ("network", "digest", "norm", "target", "method", "limit", "image")
 Tell = Callable[[str], None]
 
 
