@@ -21,7 +21,7 @@ from relucert.comparison.methods import CONTENDERS, Answer, Contender, Entry, Ki
 from relucert.comparison.rows import neurons
 from relucert.errors import InputError
 from relucert.network import Network
-from tests.comparison.answers import certified
+from tests.comparison.answers import certified, exact
 from tests.nets import NETWORKS, centres, mlp, rectified_input
 
 QUICK = [name for name in CONTENDERS if name != "exact"]
@@ -60,9 +60,9 @@ def test_exact_stands_between_the_others(norm: str) -> None:
     compared = relucert.compare(network, centres(network, 2), norm=norm, budget=5.0, **FEW)
     assert compared.skipped == {}
     for own in compared.questions:
-        exact = own.answers["exact"]
-        assert exact.lower is not None
-        assert own.answers["fast-lin"].radius <= exact.upper <= own.answers["attack"].distance * 1.01
+        found = own.answers["exact"]
+        assert found.lower is not None
+        assert own.answers["fast-lin"].radius <= found.upper <= own.answers["attack"].distance * 1.01
 
 
 def test_methods_that_do_not_suit_are_told() -> None:
@@ -107,6 +107,26 @@ def test_a_method_that_becomes_slow_keeps_what_it_has() -> None:
     contest, entries = _contest(_slow(0.0, 60.0), 0.5)
     assert len(entries) == 1
     assert contest.skipped["slow"].startswith("stopped: ")
+
+
+@pytest.mark.parametrize(
+    ("ends", "expected"),
+    [
+        ([(0.1, 0.2, False), (0.1, 0.1, True)], 1),
+        ([(0.0, 0.0, True), (0.1, None, False), (0.1, 0.1, True)], 2),
+        ([(0.1, 0.1, True), (0.1, 0.2, False), (0.1, 0.1, True)], 3),
+    ],
+)
+def test_exact_goes_on_only_where_it_closes(ends: list[tuple[float, float | None, bool]], expected: int) -> None:
+    def ask(network: Network, images: Tensor, labels: Tensor, setting: Setting) -> Iterator[Answer]:
+        for image, own in enumerate(ends):
+            yield exact(*own, image=image).answer
+
+    network = mlp(6, 10, 4)
+    contender = Contender("exact", Kind.EXACT, ask, patient=True)
+    contest = Contest(network, centres(network, len(ends)), None, [contender], Setting(Norm(2.0), box=None))
+    assert len(list(contest.run())) == expected
+    assert ("exact" in contest.skipped) == (expected < len(ends))
 
 
 def test_the_alarm_is_put_away() -> None:

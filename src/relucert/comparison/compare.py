@@ -12,7 +12,7 @@ from torch import Tensor
 
 from relucert.ball import Norm
 from relucert.comparison.deadline import OutOfTime, deadline
-from relucert.comparison.methods import Answer, Contender, Entry, Setting, find_contenders
+from relucert.comparison.methods import Answer, Contender, Entry, Kind, Setting, find_contenders
 from relucert.comparison.order import Ledger
 from relucert.errors import InputError, RelucertError
 from relucert.loading import load
@@ -100,8 +100,8 @@ class Contest:
         if not self.ledger.entries:
             raise InputError("; ".join(f"{name}: {reason}" for name, reason in self.skipped.items()))
 
-    def _answers(self, contender: Contender) -> Iterator[Answer]:
-        """One method's answers; a first image that is timed tells whether the others are worth starting."""
+    def _answers(self, contender: Contender) -> Iterator[Any]:
+        """One method's answers; a first image, timed or not closed, tells whether the others are worth starting."""
         budget, count = self.setting.budget, len(self.images)
         if not contender.patient and count > 1:
             started = time.perf_counter()
@@ -110,9 +110,16 @@ class Contest:
             if contender.name not in self.skipped and time.perf_counter() - started > budget:
                 self.skipped[contender.name] = f"skipped: the first image took more than the budget of {budget:g} s"
         if contender.name not in self.skipped:
-            yield from self._within(contender, count, f"stopped: {count} images took more than {budget:g} s each")
+            late = f"stopped: {count} images took more than {budget:g} s each"
+            hopeful = contender.kind is not Kind.EXACT
+            for answer in self._within(contender, count, late):
+                yield answer
+                hopeful = hopeful or (answer.closed and bool(answer.upper))
+                if not hopeful and answer.lower:  # an interval that time left open, before any was closed
+                    self.skipped[contender.name] = f"stopped: image {answer.image} did not close within {budget:g} s"
+                    return
 
-    def _within(self, contender: Contender, count: int, too_slow: str) -> Iterator[Answer]:
+    def _within(self, contender: Contender, count: int, too_slow: str) -> Iterator[Any]:
         """The answers about the first images within the budget; a refusal is noted like a lack of time."""
         left = self.setting.budget * count
         answers = self._asked(contender, count)
