@@ -14,6 +14,8 @@ _HOMES = {
     "Ball": "ball",
     "Certificate": "answers",
     "Certified": "training.recipe",
+    "Comparison": "comparison.compare",
+    "ContradictionError": "errors",
     "Distillation": "training.recipe",
     "Estimate": "answers",
     "Exact": "answers",
@@ -27,6 +29,7 @@ _HOMES = {
     "bounds": "api",
     "certify": "api",
     "certify_each": "api",
+    "compare": "comparison.compare",
     "estimate": "clever.estimate",
     "estimate_each": "clever.estimate",
     "exact": "distortion.exact",
@@ -58,8 +61,11 @@ if TYPE_CHECKING:
     from relucert.ball import Ball as Ball
     from relucert.clever.estimate import estimate as estimate
     from relucert.clever.estimate import estimate_each as estimate_each
+    from relucert.comparison.compare import Comparison as Comparison
+    from relucert.comparison.compare import compare as compare
     from relucert.distortion.exact import exact as exact
     from relucert.distortion.exact import exact_each as exact_each
+    from relucert.errors import ContradictionError as ContradictionError
     from relucert.errors import RelucertError as RelucertError
     from relucert.loading import load as load
     from relucert.loading import save as save

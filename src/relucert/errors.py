@@ -1,4 +1,4 @@
-"""The errors a user can cause: one clear line each, all under `RelucertError`."""
+"""The errors a user can cause: one clear line each, all under `RelucertError`. And the one that nobody should see."""
 
 
 class RelucertError(Exception):
@@ -31,3 +31,7 @@ class MismatchError(LoadError):
 
 class BudgetError(RelucertError, MemoryError):
     """Work on a single image that does not fit the memory budget."""
+
+
+class ContradictionError(Exception):
+    """Two answers that can't both be true: a fault of relucert's own, whatever was asked."""

@@ -70,7 +70,10 @@ def test_json(command: Command, stand_in: StandIn, tmp_path: Path) -> None:
     path = tmp_path / "run.json"
     assert command("certify", "--images", "5", "--norm", "2", "--json", str(path)).code == 0
     record = _strict(path)
-    assert set(record) == {"relucert", "complete", "network", "options", "results"}
+    assert set(record) == {
+        "command", "relucert", "versions", "machine", "complete", "network", "options", "results",
+    }  # fmt: skip
+    assert record["command"] == "certify"
     assert record["complete"] is True
     assert record["network"] == {"name": "toy", "layers": "784-4-10", "parameters": 3190, "classes": 10}
     assert record["options"] == {

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 import relucert
-from relucert.cli import attack, certify, check, estimate, exact, report, train, zoo
-from relucert.errors import RelucertError
+from relucert.cli import attack, certify, check, compare, estimate, exact, paper, report, train, zoo
+from relucert.errors import ContradictionError, RelucertError
 
-COMMANDS = (certify, attack, exact, check, estimate, report, train, zoo)
-WRONG, BROKEN_PIPE, INTERRUPTED = 2, 1, 130
+COMMANDS = (certify, attack, exact, check, estimate, compare, paper, report, train, zoo)
+WRONG, BROKEN_PIPE, CONTRADICTION, INTERRUPTED = 2, 1, 3, 130
 
 OUT_OF_MEMORY = "allocate memory"  # in the RuntimeError that PyTorch raises
 
@@ -38,7 +38,7 @@ def build_parser() -> Parser:
             command.NAME, help=command.HELP, description=command.DESCRIPTION, allow_abbrev=False
         )
         command.add_arguments(added)
-        added.set_defaults(run=command.run)
+        added.set_defaults(run=command.run, command=command.NAME)
     return parser
 
 
@@ -54,6 +54,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output left: nobody to tell
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
+    except ContradictionError as error:
+        sys.stderr.write(f"relucert: CONTRADICTION, one of these answers is wrong: {error}. Please report it.\n")
+        return CONTRADICTION
     except (RelucertError, OSError, MemoryError, RuntimeError) as error:
         if isinstance(error, RuntimeError) and OUT_OF_MEMORY not in str(error):
             raise  # a fault of ours, not of the user

@@ -56,6 +56,14 @@ def seconds(text: str) -> float:
     return value
 
 
+def names(text: str) -> list[str]:
+    """Names with commas between them."""
+    found = [name.strip() for name in text.split(",")]
+    if not all(found):
+        raise argparse.ArgumentTypeError(f"names with commas between them are needed, not {text!r}")
+    return found
+
+
 def number(text: str) -> float:
     try:
         return float(text)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable, Sequence
+import os
+import platform
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import metadata
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -12,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from relucert.answers import Answer
 from relucert.cli import images as image_options
 from relucert.cli import options
-from relucert.errors import InputError, RelucertError
+from relucert.errors import ContradictionError, InputError, RelucertError
 
 if TYPE_CHECKING:
     from relucert import Network
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
 
 NETWORK = "mnist-2x20"
 INTERRUPTED = 130
+PACKAGES = ("torch", "numpy", "scipy", "highspy", "clarabel")  # whose versions a record names
 
 
 Kind = TypeVar("Kind", bound=Answer)
@@ -50,6 +54,7 @@ def add_question(group: argparse._ArgumentGroup) -> None:
 
 
 def add_box(group: argparse._ArgumentGroup) -> None:
+    """Which inputs are valid, where attacks search."""
     box = group.add_mutually_exclusive_group()
     box.add_argument(
         "--box",
@@ -62,8 +67,23 @@ def add_box(group: argparse._ArgumentGroup) -> None:
     box.add_argument("--no-box", dest="box", action="store_const", const=None, help="every input is valid")
 
 
+def add_contest(group: argparse._ArgumentGroup, defaults: Mapping[str, int | float]) -> None:
+    """How hard methods that could go on for ever try."""
+    for name, kind, what in (
+        ("steps", options.count, "of each attack"),
+        ("batches", options.count, "of CLEVER's samples"),
+        ("samples", options.count, "of a batch of CLEVER's"),
+        ("budget", options.seconds, "seconds a method may take an image; one too slow is left out, and said to be"),
+    ):
+        group.add_argument(
+            f"--{name}", type=kind, default=defaults[name], metavar="S" if name == "budget" else "N",
+            help=f"{what} (default: %(default)s)",
+        )  # fmt: skip
+
+
 def valid(box: tuple[float, float] | None) -> str:
-    return "every input valid" if box is None else f"pixels from {box[0]:g} to {box[1]:g}"
+    """Which inputs are valid, in words."""
+    return "every input valid" if box is None else "pixels from {:g} to {:g}".format(*box)
 
 
 def add_seed(group: argparse._ArgumentGroup, of: str) -> None:
@@ -101,7 +121,9 @@ def outputs(arguments: argparse.Namespace, names: Sequence[str]) -> dict[str, Pa
     from relucert.report import files
 
     found = {name: path for name in names if (path := getattr(arguments, name)) is not None}
-    inputs = {name: Path(given) for name in ("network", "data") if (given := getattr(arguments, name)) is not None}
+    inputs = {
+        name: Path(given) for name in ("network", "data") if (given := getattr(arguments, name, None)) is not None
+    }
     for (_, first), (name, second) in combinations([*inputs.items(), *found.items()], 2):
         if name in found and first.resolve() == second.resolve():
             raise InputError(f"--{name} {second} would overwrite another file of this command")
@@ -110,14 +132,24 @@ def outputs(arguments: argparse.Namespace, names: Sequence[str]) -> dict[str, Pa
     return found
 
 
-def head(arguments: argparse.Namespace, network: Network, images: Dataset, chosen: dict[str, Any]) -> dict[str, Any]:
-    """What a record says of the run before its answers."""
+def circumstances(arguments: argparse.Namespace) -> dict[str, Any]:
+    """What ran, and on what."""
     import relucert
 
+    return {
+        "command": arguments.command,
+        "relucert": relucert.__version__,
+        "versions": {name: metadata.version(name) for name in PACKAGES} | {"python": platform.python_version()},
+        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+    }
+
+
+def head(arguments: argparse.Namespace, network: Network, images: Dataset, chosen: dict[str, Any]) -> dict[str, Any]:
+    """What a record says of the run before its answers."""
     given = {"network": arguments.network, "data": arguments.data, **chosen, "threads": arguments.threads}
     given |= {"data_dir": arguments.data_dir and str(arguments.data_dir), "images": len(images)}
     return {
-        "relucert": relucert.__version__,
+        **circumstances(arguments),
         "network": {
             "name": network.name,
             "layers": network.describe(),
@@ -133,20 +165,25 @@ class Work(Generic[Kind]):
     """What was found, and what stopped it before the end."""
 
     answers: list[Kind]
-    stopped: KeyboardInterrupt | RelucertError | None
+    stopped: KeyboardInterrupt | RelucertError | ContradictionError | None
 
 
-def collect(answers: Iterable[Kind], record: RunFile, came: Callable[[Kind], None]) -> Work[Kind]:
-    """Takes the answers as they come; what came is recorded whatever happens."""
+def collect(
+    answers: Iterable[Kind],
+    record: RunFile,
+    came: Callable[[Kind], None],
+    row: Callable[[Kind], dict[str, Any]] = lambda answer: answer.to_json(),
+) -> Work[Kind]:
+    """Takes the answers as they come; what came is recorded, as its row, whatever happens."""
     found: list[Kind] = []
     try:
         with record:
             for answer in answers:
                 found.append(answer)
-                record.add(answer.to_json())
+                record.add(row(answer))
                 came(answer)
             record.finish()
-    except (KeyboardInterrupt, RelucertError) as stopped:
+    except (KeyboardInterrupt, RelucertError, ContradictionError) as stopped:
         return Work(found, stopped)
     return Work(found, None)
 
@@ -156,6 +193,6 @@ def end(work: Work[Kind], screen: Screen, done: str) -> int:
     if work.stopped is None:
         return 0
     screen.complain(f"stopped after {done}")
-    if isinstance(work.stopped, RelucertError):
+    if not isinstance(work.stopped, KeyboardInterrupt):
         raise work.stopped
     return INTERRUPTED

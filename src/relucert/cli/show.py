@@ -129,14 +129,19 @@ class Screen:
     def _rows(self, answer: str, rows: Sequence[tuple[str, str, str, str, str]]) -> None:
         """A table of image, label, rival, answer and, if there are any, remarks."""
         remarks = any(row[-1] for row in rows)
+        titles = ["image", "label", "rival", answer, *(["remark"] if remarks else [])]
+        self.columns(titles, [row if remarks else row[:-1] for row in rows], right=3)
+
+    def columns(self, titles: Sequence[str], rows: Sequence[Sequence[str]], right: int = 0) -> None:
+        """Any table; the first `right` columns are set to the right, a column of remarks may be folded."""
         table = Table(box=box.SIMPLE_HEAD if self._out.is_terminal else None, pad_edge=False, header_style="bold")
-        for title in ("image", "label", "rival"):
-            table.add_column(title, justify="right", no_wrap=True)
-        table.add_column(answer, justify="left", no_wrap=True)
-        if remarks:
-            table.add_column("remark", overflow="fold")
+        for place, title in enumerate(titles):
+            folded = title == "remark"
+            table.add_column(
+                title, justify="right" if place < right else "left", no_wrap=not folded, overflow="fold"
+            )  # fmt: skip
         for row in rows:
-            table.add_row(*(row if remarks else row[:-1]))
+            table.add_row(*row)
         with self._out.capture() as captured:
             self._out.print(table)
         for line in captured.get().rstrip().splitlines():

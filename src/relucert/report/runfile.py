@@ -7,7 +7,7 @@ import io
 import json
 import math
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -70,7 +70,7 @@ class RunFile:
             if self._json_path is not None:
                 files.write(self._json_path, self._json(count).encode())
             if self._csv_path is not None:
-                files.write(self._csv_path, self._csv(count).encode())
+                files.write(self._csv_path, table(self._rows[:count]).encode())
             self._saved = count
 
     def __exit__(
@@ -93,14 +93,17 @@ class RunFile:
         results = f"[\n{lines}\n  ]" if count else "[]"
         return f'{head.removesuffix("}").rstrip()},\n  "results": {results}\n}}\n'
 
-    def _csv(self, count: int) -> str:
-        text = io.StringIO()
-        rows = self._rows[:count]
-        if rows:
-            writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
-            writer.writeheader()
-            writer.writerows({name: _cell(value) for name, value in row.items()} for row in rows)
-        return text.getvalue()
+
+def table(rows: Sequence[Row]) -> str:
+    """Rows as CSV, with a column for every key of any of them; nested objects, such as pictures, are left out."""
+    flat = [{name: _cell(value) for name, value in row.items() if not isinstance(value, dict)} for row in rows]
+    text = io.StringIO()
+    if flat:
+        names = list(dict.fromkeys(name for row in flat for name in row))
+        writer = csv.DictWriter(text, fieldnames=names, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(flat)
+    return text.getvalue()
 
 
 def _plain(value: Any) -> Any:
@@ -110,5 +113,5 @@ def _plain(value: Any) -> Any:
 
 
 def _cell(value: Any) -> Any:
-    """A CSV cell: the JSON spelling of truth values and numbers; absence is empty."""
-    return json.dumps(value) if isinstance(value, (bool, float)) else value
+    """A CSV cell: the JSON spelling of truth values, numbers and lists; absence is empty."""
+    return json.dumps(value) if isinstance(value, (bool, float, list)) else value

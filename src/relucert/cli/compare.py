@@ -1,0 +1,120 @@
+"""`relucert compare`: all methods side by side on the same images."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import TYPE_CHECKING, Any
+
+from relucert.cli import images as image_options
+from relucert.cli import options, runs
+from relucert.errors import RelucertError
+
+if TYPE_CHECKING:
+    from relucert.cli.show import Screen
+    from relucert.comparison.compare import Contest
+    from relucert.comparison.standing import Standing
+
+NAME = "compare"
+HELP = "all methods side by side on the same images"
+DESCRIPTION = (
+    "Asks every method about the same images: certified radii, exact distances where they close in time, estimates and "
+    "attacks. The order that is provable is checked on every image; a violation ends with exit code 3. Without "
+    "arguments: the bundled network on the bundled images."
+)
+EFFORT = {"steps": 100, "batches": 50, "samples": 256, "budget": 60.0}
+SETTING_OPTIONS = ("target", "box", "memory", "seed", *EFFORT)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    runs.add_network(parser)
+    question = parser.add_argument_group("the question")
+    runs.add_question(question)
+    runs.add_box(question)
+    question.add_argument(
+        "--methods",
+        type=options.names,
+        metavar="NAMES",
+        help="which methods, with commas between them: any of certify's, exact, clever, attack (default: all)",
+    )
+    runs.add_seed(question, "for random starts, samples and targets")
+    effort = parser.add_argument_group("the effort")
+    runs.add_contest(effort, EFFORT)
+    runs.add_memory(effort, "the work")
+    runs.add_threads(effort)
+    answers = parser.add_argument_group("the answers")
+    runs.add_json(answers)
+    runs.add_csv(answers)
+    runs.add_quiet(answers)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Checks everything that can be checked, then asks one method after the other, records and shows."""
+    outputs = runs.outputs(arguments, ("json", "csv"))
+    import torch
+
+    import relucert
+    from relucert.ball import Norm
+    from relucert.cli.show import Screen
+    from relucert.comparison.compare import Contest
+    from relucert.comparison.methods import Entry, Setting, find_contenders
+    from relucert.comparison.rows import row
+    from relucert.report.runfile import RunFile
+
+    if arguments.threads is not None:
+        torch.set_num_threads(arguments.threads)
+    contenders = find_contenders(arguments.methods)
+    network = relucert.load(arguments.network)
+    screen = Screen(quiet=arguments.quiet)
+    images = image_options.load(arguments, network, screen)
+    chosen: dict[str, Any] = {name: getattr(arguments, name) for name in SETTING_OPTIONS}
+    chosen["box"] = None if arguments.box is None else tuple(arguments.box)
+    setting = Setting(Norm.parse(arguments.norm), **chosen)
+    contest = Contest(network, images.images, images.labels, contenders, setting)
+    given = {"norm": arguments.norm, "methods": [own.name for own in contenders], **chosen}
+    head = {**runs.head(arguments, network, images, given), "skipped": contest.skipped}
+    record = RunFile(head, outputs.get("json"), outputs.get("csv"))
+    started = time.perf_counter()
+    with screen.progress("comparing", len(contenders) * len(images)) as advance:
+
+        def came(entry: Entry) -> None:
+            advance(contenders.index(by_name[entry.method]) * len(images) + entry.answer.image + 1)
+
+        by_name = {own.name: own for own in contenders}
+        work = runs.collect(contest.run(), record, came, lambda entry: row(entry, network, contest.images))
+    if not work.answers and isinstance(work.stopped, RelucertError):
+        raise work.stopped
+    if work.answers:
+        _show(contest, screen)
+        screen.line("network", f"{network.name} ({network.describe()}, {network.parameters:,} parameters)")
+        screen.line("images", f"{len(images)} of {images.name}")
+        screen.line("question", f"norm {arguments.norm}, target {arguments.target}, {runs.valid(setting.box)}")
+        screen.line("time", f"{time.perf_counter() - started:.2f} s")
+    return runs.end(work, screen, f"{len(work.answers)} answers")
+
+
+def _show(contest: Contest, screen: Screen) -> None:
+    from relucert.comparison.standing import standings
+
+    found = {own.method: own for own in standings(contest.ledger.entries.values())}
+    titles = ("method", "kind", "images", "mean", "to best certified", "to nearest witness", "s an image", "remark")
+    rows = [_cells(own, contest.skipped.get(name, "")) for name, own in found.items()]
+    rows += [(name, *["-"] * 6, reason) for name, reason in contest.skipped.items() if name not in found]
+    screen.columns(titles, rows)
+
+
+def _cells(standing: Standing, remark: str) -> tuple[str, ...]:
+    from relucert.comparison.methods import Kind
+    from relucert.report.summary import rounded_down, rounded_up
+
+    mean = "-"
+    if standing.mean is not None:
+        way = rounded_up if standing.kind is Kind.UPPER else rounded_down
+        mean = way(standing.mean)
+    if standing.closed is not None:
+        remark = f"{standing.closed} closed; the mean is of the lower ends{'; ' if remark else ''}{remark}"
+    if standing.kind is Kind.ESTIMATE:
+        remark = f"not certified{'; ' if remark else ''}{remark}"
+    gaps = ("-" if gap is None else f"{100 * gap:+.1f} %" for gap in (standing.to_best, standing.to_witness))
+    seconds = "-" if standing.seconds is None else f"{standing.seconds:.3g}"
+    return standing.method, standing.kind.value, str(standing.count), mean, *gaps, seconds, remark

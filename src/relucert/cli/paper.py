@@ -1,0 +1,210 @@
+"""`relucert paper`: the paper's tables, computed anew beside the published numbers."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from relucert.cli import options, runs
+from relucert.errors import InputError, LoadError
+
+if TYPE_CHECKING:
+    from relucert.cli.show import Screen
+    from relucert.comparison.methods import Contender
+    from relucert.data import Dataset
+    from relucert.paper.networks import Subject
+    from relucert.paper.published import Line
+    from relucert.paper.rerun import Rerun
+
+NAME = "paper"
+HELP = "the paper's tables, computed anew beside the published numbers"
+DESCRIPTION = (
+    "Reruns a table of the paper: toy (networks of 20 neurons a layer), large (1024 or 2048), defences (distillation "
+    "and adversarial training). Answers are kept in the cache as they come, and the same command goes on where an "
+    "interrupted one stopped."
+)
+EFFORT = {"steps": 40, "batches": 20, "samples": 256, "budget": 60.0}
+STORED = ("steps", "batches", "samples", "seed")  # what any answer may depend on
+OUTPUTS = ("json", "csv", "markdown", "latex")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("table", choices=("toy", "large", "defences"), metavar="TABLE", help="toy, large or defences")
+    part = parser.add_argument_group("which part of the table")
+    part.add_argument("--images", type=options.count, default=100, metavar="N", help="the first N (default: 100)")
+    for name in ("methods", "norms", "targets", "networks"):
+        part.add_argument(f"--{name}", type=options.names, metavar="NAMES", help=f"only these {name}, with commas")
+    part.add_argument(
+        "--network-file",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="a network to take for that of its size: .onnx, .safetensors, or .npz with W1, b1, W2, b2 and so on",
+    )
+    part.add_argument("--data-dir", type=Path, metavar="DIR", help="the folder that has mnist or cifar10")
+    runs.add_seed(part, "for random targets, starts and samples")
+    effort = parser.add_argument_group("the effort")
+    runs.add_contest(effort, EFFORT)
+    runs.add_memory(effort, "the work")
+    effort.add_argument(
+        "--threads", type=options.threads, default=1, metavar="N",
+        help="how many threads to compute with; the paper has 1 (default: %(default)s)",
+    )  # fmt: skip
+    answers = parser.add_argument_group("the answers")
+    for name, what in (("json", "all numbers"), ("csv", "all numbers"), ("markdown", "tables"), ("latex", "tables")):
+        answers.add_argument(f"--{name}", type=Path, metavar="FILE", help=f"{what}, as {name}")
+    runs.add_quiet(answers)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Checks everything that can be checked, then finds what is not stored yet, shows and exports."""
+    outputs = runs.outputs(arguments, OUTPUTS)
+    import torch
+
+    from relucert.ball import Norm
+    from relucert.cli.show import Screen
+    from relucert.comparison.methods import Setting
+    from relucert.paper.published import lines
+    from relucert.paper.rerun import Rerun
+    from relucert.paper.store import Store
+
+    torch.set_num_threads(arguments.threads)
+    screen = Screen(quiet=arguments.quiet)
+    contenders = _contenders(arguments)
+    asked = lines(arguments.table, arguments.networks, arguments.norms, arguments.targets)
+    effort = {name: getattr(arguments, name) for name in (*EFFORT, "seed")}
+    setting = Setting(Norm.parse("inf"), **effort, memory=arguments.memory)
+    subjects, missing = _subjects(arguments.network_file, asked)
+    images = _images(arguments, subjects, missing, screen)
+    for name, reason in missing.items():
+        screen.complain(f"{name} is left out: {reason}")
+    present = [line for line in asked if line.network in images]
+    if not present:
+        raise InputError(f"there is no network of the table {arguments.table!r}: {'; '.join(missing.values())}")
+    store = Store(arguments.table, {name: effort[name] for name in STORED}, screen.complain)
+    rerun = Rerun(subjects, images, contenders, setting, store)
+    started = time.perf_counter()
+    interrupted = False
+    try:
+        total = sum(len(images[line.network]) for line in present)
+        with screen.progress(f"the table {arguments.table}", total) as advance:
+            rerun.run(present, advance)
+    except KeyboardInterrupt:
+        interrupted = True
+    finally:
+        store.close()
+    _export(arguments, outputs, rerun, missing, not interrupted)
+    _show(rerun, screen)
+    screen.line("threads", str(arguments.threads))
+    screen.line("time", f"{time.perf_counter() - started:.1f} s")
+    if interrupted:
+        screen.complain("stopped; the same command goes on from here")
+    return runs.INTERRUPTED if interrupted else 0
+
+
+def _contenders(arguments: argparse.Namespace) -> list[Contender]:
+    """The methods asked for, else those of the table that there are."""
+    from relucert.comparison.methods import find_contenders
+    from relucert.paper.published import METHODS
+
+    if arguments.methods is not None:
+        return find_contenders(arguments.methods)
+    return [own for own in find_contenders(None) if own.name in METHODS[arguments.table]]
+
+
+def _subjects(files: list[Path], asked: list[Line]) -> tuple[dict[str, Subject], dict[str, str]]:
+    """The networks by their names in the table, and why some are missing."""
+    from relucert.loading import zoo
+    from relucert.paper.networks import Subject, check_known, from_file
+
+    names = list(dict.fromkeys(line.network for line in asked))
+    subjects: dict[str, Subject] = {}
+    for path in files:
+        given = from_file(path)
+        check_known(given, names, path)
+        subjects[given.name] = given
+    missing: dict[str, str] = {}
+    for name in names:
+        if name not in subjects:
+            try:
+                subjects[name] = Subject.of(name, zoo.load(name))
+            except LoadError as error:
+                missing[name] = str(error)
+    return subjects, missing
+
+
+def _images(
+    arguments: argparse.Namespace, subjects: dict[str, Subject], missing: dict[str, str], screen: Screen
+) -> dict[str, Dataset]:
+    """The first test images for every network; where there are none, why is noted as missing."""
+    from relucert import data
+
+    bundled = data.bundled()
+    loaded: dict[str, Dataset | LoadError] = {}
+    found: dict[str, Dataset] = {}
+    for name in subjects:
+        kind = "cifar10" if name.startswith("cifar") else "mnist"
+        if kind not in loaded:
+            try:
+                with screen.downloads() as progress:
+                    enough = kind == "mnist" and arguments.images <= len(bundled)
+                    loaded[kind] = bundled if enough else data.load(kind, "test", arguments.data_dir, progress=progress)
+            except LoadError as error:
+                loaded[kind] = error
+        images = loaded[kind]
+        if isinstance(images, LoadError):
+            missing[name] = str(images)
+        else:
+            found[name] = images.first(arguments.images)
+    return found
+
+
+def _show(rerun: Rerun, screen: Screen) -> None:
+    from relucert.paper import export
+
+    methods, results, setting = rerun.methods, rerun.results(), rerun.setting
+    for titles, rows in (export.radii(results, methods), export.seconds(results, methods)):
+        screen.columns(titles, rows)
+    for what, reason in rerun.skipped.items():
+        screen.complain(f"{what} is left out: {reason}")
+    screen.line("cells", export.LEGEND)
+    screen.line(
+        "effort", f"{setting.steps} attack steps, CLEVER {setting.batches} x {setting.samples}, seed {setting.seed}"
+    )
+    screen.line("stored in", str(rerun.store.path))
+
+
+def _export(
+    arguments: argparse.Namespace,
+    outputs: dict[str, Path],
+    rerun: Rerun,
+    missing: dict[str, str],
+    complete: bool,
+) -> None:
+    from relucert.paper import export
+    from relucert.report import files
+    from relucert.report.runfile import table
+
+    methods, results = rerun.methods, rerun.results()
+    found = export.cells(results, methods)
+    names = ("table", "images", "methods", "norms", "targets", "networks", "threads", "memory", "seed", *EFFORT)
+    given = {name: getattr(arguments, name) for name in names}
+    record: dict[str, Any] = {
+        **runs.circumstances(arguments),
+        "options": given | {"network_file": [str(path) for path in arguments.network_file]},
+        "skipped": missing | rerun.skipped,
+        "complete": complete,
+        "cells": found,
+    }
+    texts = {
+        "json": lambda: json.dumps(record, indent=2, allow_nan=False) + "\n",
+        "csv": lambda: table(found),
+        "markdown": lambda: export.markdown(results, methods),
+        "latex": lambda: export.latex(results, methods),
+    }
+    for name, path in outputs.items():
+        files.write(path, texts[name]().encode())

@@ -1,0 +1,144 @@
+"""`relucert.compare`: every method's answer to the same questions, in the order that was proven."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from relucert.ball import Norm
+from relucert.comparison.deadline import OutOfTime, deadline
+from relucert.comparison.methods import Answer, Contender, Entry, Kind, Setting, find_contenders
+from relucert.comparison.order import Ledger
+from relucert.errors import InputError, RelucertError
+from relucert.loading import load
+from relucert.network import Network
+from relucert.property import parse_target
+from relucert.questions import pose
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+
+@dataclass(frozen=True, eq=False)
+class Compared:
+    """One question and what every method answered, by the method's name.
+
+    rival: the class the question is about where each has a question of its own; otherwise None.
+    """
+
+    image: int
+    rival: int | None
+    answers: dict[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """All questions in order, and why methods, by their names, were left out or stopped."""
+
+    questions: list[Compared]
+    skipped: dict[str, str]
+
+
+def compare(
+    network: Network | torch.nn.Module | str,
+    images: ArrayLike | Tensor,
+    labels: Sequence[int] | ArrayLike | Tensor | None = None,
+    *,
+    methods: Sequence[str] | None = None,
+    norm: str | float | Norm = "inf",
+    **options: Any,
+) -> Comparison:
+    """What all methods say about the same images; the provable order is checked on every one.
+
+    network, images, labels, norm: as for `certify_each`; methods: names such as "fast-lin", "exact", "clever" or
+    "attack", all by default. The options are the fields of `Setting`: target, box, steps, batches, samples, budget,
+    memory and seed. Raises ContradictionError where two answers can't both be true.
+    """
+    contest = Contest(load(network), images, labels, find_contenders(methods), Setting(Norm.parse(norm), **options))
+    for _ in contest.run():
+        pass
+    found = [
+        Compared(image, rival, {name: entry.answer for name, entry in own.items()})
+        for (image, rival), own in contest.ledger.entries.items()
+    ]
+    return Comparison(sorted(found, key=lambda own: (own.image, own.rival or 0)), contest.skipped)
+
+
+class Contest:
+    """Puts the same questions to one method after the other; everything that can be checked is checked at once.
+
+    skipped: by a method's name, why it was left out or where it was stopped; it grows during the run.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        images: ArrayLike | Tensor,
+        labels: Sequence[int] | ArrayLike | Tensor | None,
+        contenders: Sequence[Contender],
+        setting: Setting,
+    ) -> None:
+        target = parse_target(setting.target, network.classes)
+        asked = pose(network, images, labels, target, setting.seed)
+        self.network, self.images, self.contenders, self.setting = network, asked.images, contenders, setting
+        self.labels = torch.tensor(list({own.image: own.label for own in asked.questions}.values()))
+        self.ledger = Ledger(each_rival=target == "all")
+        self.skipped: dict[str, str] = {}
+
+    def run(self) -> Iterator[Entry]:
+        """The answers, method by method, each checked against all others about its question."""
+        for contender in self.contenders:
+            for answer in self._answers(contender):
+                entry = Entry(contender.name, contender.kind, answer)
+                self.ledger.add(entry)
+                yield entry
+        if not self.ledger.entries:
+            raise InputError("; ".join(f"{name}: {reason}" for name, reason in self.skipped.items()))
+
+    def _answers(self, contender: Contender) -> Iterator[Any]:
+        """One method's answers; a first image, timed or not closed, tells whether the others are worth starting."""
+        budget, count = self.setting.budget, len(self.images)
+        if not contender.patient and count > 1:
+            started = time.perf_counter()
+            for _ in self._within(contender, 1, f"skipped: the first image took more than the budget of {budget:g} s"):
+                pass
+            if contender.name not in self.skipped and time.perf_counter() - started > budget:
+                self.skipped[contender.name] = f"skipped: the first image took more than the budget of {budget:g} s"
+        if contender.name not in self.skipped:
+            late = f"stopped: {count} images took more than {budget:g} s each"
+            hopeful = contender.kind is not Kind.EXACT
+            for answer in self._within(contender, count, late):
+                yield answer
+                hopeful = hopeful or (answer.closed and bool(answer.upper))
+                if not hopeful and answer.lower:  # an interval that time left open, before any was closed
+                    self.skipped[contender.name] = f"stopped: image {answer.image} did not close within {budget:g} s"
+                    return
+
+    def _within(self, contender: Contender, count: int, too_slow: str) -> Iterator[Any]:
+        """The answers about the first images within the budget; a refusal is noted like a lack of time."""
+        left = self.setting.budget * count
+        answers = self._asked(contender, count)
+        while left > 0:
+            started = time.perf_counter()
+            try:
+                with deadline(left):
+                    answer = next(answers, None)
+            except OutOfTime:
+                break
+            except RelucertError as error:
+                self.skipped[contender.name] = f"skipped: {error}"
+                return
+            if answer is None:
+                return
+            left -= time.perf_counter() - started
+            yield answer
+        self.skipped[contender.name] = too_slow
+
+    def _asked(self, contender: Contender, count: int) -> Iterator[Answer]:
+        """The method is asked when its first answer is."""
+        yield from contender.ask(self.network, self.images[:count], self.labels[:count], self.setting)

@@ -1,0 +1,177 @@
+"""The table of everything that can be compared: each method's name, its kind of answer, and how it is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from relucert.api import certify_each
+from relucert.attacks.attack import attack_each
+from relucert.ball import Norm
+from relucert.bounding.method import METHODS, find_method
+from relucert.clever.estimate import estimate_each
+from relucert.distortion.exact import exact_each
+from relucert.errors import InputError
+from relucert.inputs import check_box, check_positive, check_whole
+from relucert.network import Network
+from relucert.solvers.lp import ProgramMethod
+
+Box = tuple[float, float]
+SOFT = 0.9  # the share of a budget after which methods that mind the time are to end by themselves
+PIXELS = (-0.5, 0.5)
+
+
+class Kind(str, Enum):
+    """What an answer is."""
+
+    CERTIFIED = "certified"  # a proven lower bound
+    EXACT = "exact"  # a proven lower and a witnessed upper bound
+    UPPER = "upper"  # a witness
+    ESTIMATE = "estimate"  # no bound of anything
+
+
+class Answer(Protocol):
+    """What all answers have."""
+
+    @property
+    def image(self) -> int: ...
+    @property
+    def target(self) -> int | None: ...
+    @property
+    def reason(self) -> str | None: ...
+    @property
+    def seconds(self) -> float: ...
+    def to_json(self) -> dict[str, Any]: ...
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The question put to every method, and the effort; checked when built.
+
+    steps: of each attack; batches, samples: of CLEVER; budget: seconds a method and image.
+    """
+
+    norm: Norm
+    target: str | int = "untargeted"
+    box: Box | None = PIXELS
+    steps: int = 100
+    batches: int = 50
+    samples: int = 256
+    budget: float = 60.0
+    memory: int = 2**30
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_box(self.box)
+        for name in ("steps", "batches", "samples"):
+            check_whole(f"number of {name}", getattr(self, name), 1, 10**6)
+        check_positive("budget", self.budget)
+        check_whole("seed", self.seed, 0, 2**63 - 1)
+
+
+Ask = Callable[[Network, Tensor, Tensor, Setting], Iterator[Answer]]
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A method that can be compared; timed: its answers depend on the budget; patient: it always ends within it."""
+
+    name: str
+    kind: Kind
+    ask: Ask
+    timed: bool = False
+    patient: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Entry:
+    """One method's answer to one question, by the name the method is compared under."""
+
+    method: str
+    kind: Kind
+    answer: Any
+
+    @property
+    def lower(self) -> float | None:
+        """The proven lower bound in it, if there is one."""
+        if self.kind is Kind.EXACT:
+            return self.answer.lower  # type: ignore[no-any-return]
+        return self.answer.radius if self.kind is Kind.CERTIFIED and self.answer.proven else None
+
+    @property
+    def upper(self) -> float | None:
+        """The witnessed upper bound in it, if there is one."""
+        if self.kind is Kind.EXACT:
+            return self.answer.upper  # type: ignore[no-any-return]
+        return self.answer.distance if self.kind is Kind.UPPER else None
+
+    @property
+    def figure(self) -> float | None:
+        """The number that stands for the method in tables; CLEVER's is the original's: unfitted, what was sampled."""
+        if self.kind is Kind.ESTIMATE:
+            value = self.answer.value
+            return self.answer.sampled if value is None else value  # type: ignore[no-any-return]
+        return self.upper if self.kind is Kind.UPPER else self.lower
+
+    def to_json(self) -> dict[str, Any]:
+        return {**self.answer.to_json(), "kind": self.kind.value}
+
+
+def _certified(method: str, network: Network, images: Tensor, labels: Tensor, setting: Setting) -> Iterator[Answer]:
+    return certify_each(
+        network, images, labels, method=method, norm=setting.norm, target=setting.target, memory=setting.memory,
+        seed=setting.seed, time_limit=setting.budget if _has_programs(method) else None,
+    )  # fmt: skip
+
+
+def _has_programs(method: str) -> bool:
+    return isinstance(find_method(method), ProgramMethod)
+
+
+def _exact(network: Network, images: Tensor, labels: Tensor, setting: Setting) -> Iterator[Answer]:
+    return exact_each(
+        network, images, labels, norm=setting.norm, target=setting.target, box=setting.box, seed=setting.seed,
+        time_limit=SOFT * setting.budget,
+    )  # fmt: skip
+
+
+def _clever(network: Network, images: Tensor, labels: Tensor, setting: Setting) -> Iterator[Answer]:
+    return estimate_each(
+        network, images, labels, norm=setting.norm, target=setting.target, box=setting.box, seed=setting.seed,
+        batches=setting.batches, samples=setting.samples,
+    )  # fmt: skip
+
+
+def _attack(network: Network, images: Tensor, labels: Tensor, setting: Setting) -> Iterator[Answer]:
+    return attack_each(
+        network, images, labels, norm=setting.norm, target=setting.target, box=setting.box, seed=setting.seed,
+        memory=setting.memory, steps=setting.steps, time_limit=SOFT * setting.budget * len(images),
+    )  # fmt: skip
+
+
+CONTENDERS = {
+    own.name: own
+    for own in (
+        *(Contender(name, Kind.CERTIFIED, partial(_certified, name), timed=_has_programs(name)) for name in METHODS),
+        Contender("exact", Kind.EXACT, _exact, timed=True, patient=True),
+        Contender("clever", Kind.ESTIMATE, _clever),
+        Contender("attack", Kind.UPPER, _attack, timed=True, patient=True),
+    )
+}
+
+
+def find_contenders(names: Sequence[str] | None) -> list[Contender]:
+    """The methods named, in the table's order; all of them without names."""
+    if names is None:
+        return list(CONTENDERS.values())
+    if isinstance(names, str) or not names:
+        raise InputError(f"methods are a list of names out of {', '.join(CONTENDERS)}")
+    for name in names:
+        if name not in list(CONTENDERS):
+            raise InputError(f"unknown method {name!r}; known are {', '.join(CONTENDERS)}")
+    return [own for own in CONTENDERS.values() if own.name in names]

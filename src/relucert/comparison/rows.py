@@ -1,0 +1,50 @@
+"""What a comparison's record says beyond the answers: the neurons' states, and pictures of what attacks found."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+from torch import Tensor
+
+from relucert.api import bounds
+from relucert.ball import Ball
+from relucert.comparison.methods import Entry, Kind
+from relucert.errors import InputError
+from relucert.network import Network
+from relucert.report import pictures
+
+
+def row(entry: Entry, network: Network, images: Tensor) -> dict[str, Any]:
+    """An answer for the record; images: (batch, size), those that were asked about."""
+    found = entry.to_json()
+    image, answer = images[entry.answer.image], entry.answer
+    if entry.method == "fast-lin" and entry.lower:
+        found["neurons"] = neurons(network, image, entry.lower, answer.norm)
+    if entry.kind is Kind.UPPER and answer.distance:
+        found |= _picture(network, image, answer.witness, answer.box)
+    return found
+
+
+def neurons(network: Network, image: Tensor, radius: float, norm: float) -> list[dict[str, int]]:
+    """How many neurons of each ReLU layer Fast-Lin finds dead, undecided and active within the radius."""
+    found = bounds(network, Ball.around(image[None], radius, norm), arithmetic="float")
+    states = []
+    for interval in found[: len(network.rectified)]:
+        dead = int((interval.upper <= 0).sum())
+        active = int(((interval.lower >= 0) & (interval.upper > 0)).sum())
+        states.append({"dead": dead, "undecided": interval.lower.numel() - dead - active, "active": active})
+    return states
+
+
+def _picture(network: Network, image: Tensor, witness: Tensor, box: tuple[float, float] | None) -> dict[str, Any]:
+    """The image and the example as bytes to be drawn; nothing where inputs are no pictures."""
+    try:
+        shape = pictures.shape_of(network.input_shape)
+    except InputError:
+        return {}
+    flat = witness.double().flatten()
+    low, high = pictures.limits(image, flat, box)
+    drawn = [pictures.arranged((own - low) / (high - low), shape) for own in (image, flat)]
+    original, adversarial = (base64.b64encode((255 * own).round().astype("uint8").tobytes()).decode() for own in drawn)
+    return {"picture": {"shape": list(drawn[0].shape), "original": original, "adversarial": adversarial}}

@@ -1,0 +1,58 @@
+"""How the methods of a comparison stand: means, and how far each is from the best."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from statistics import fmean
+
+from relucert.comparison.methods import Entry, Kind
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One method over its answers: how many it gave, their mean, and the mean time.
+
+    to_best, to_witness: by how much, on average and relatively, its answers differ from the largest proven lower
+    bound and from the smallest distance of a witness for the same question. A misclassified image counts nowhere.
+    """
+
+    method: str
+    kind: Kind
+    count: int
+    mean: float | None
+    to_best: float | None
+    to_witness: float | None
+    seconds: float | None
+    closed: int | None
+
+
+def standings(questions: Iterable[Mapping[str, Entry]]) -> list[Standing]:
+    """One a method, in the order of their first answers."""
+    grouped: dict[str, list[tuple[Entry, float | None, float | None]]] = {}
+    for own in questions:
+        best = max((entry.lower for entry in own.values() if entry.lower), default=None)
+        witness = min((entry.upper for entry in own.values() if entry.upper), default=None)
+        for name, entry in own.items():
+            grouped.setdefault(name, []).append((entry, best, witness))
+    return [_standing(name, found) for name, found in grouped.items()]
+
+
+def _standing(name: str, found: list[tuple[Entry, float | None, float | None]]) -> Standing:
+    known = [(entry.figure, best, witness) for entry, best, witness in found if entry.figure]
+    kind = found[0][0].kind
+    return Standing(
+        method=name,
+        kind=kind,
+        count=len(known),
+        mean=_mean(figure for figure, _, _ in known),
+        to_best=_mean(figure / best - 1 for figure, best, _ in known if best),
+        to_witness=_mean(figure / witness - 1 for figure, _, witness in known if witness),
+        seconds=_mean(entry.answer.seconds for entry, _, _ in found if entry.answer.seconds),
+        closed=sum(entry.answer.closed for entry, _, _ in found if entry.figure) if kind is Kind.EXACT else None,
+    )
+
+
+def _mean(numbers: Iterable[float]) -> float | None:
+    listed = list(numbers)
+    return fmean(listed) if listed else None

@@ -1,0 +1,1 @@
+"""The paper's tables, computed anew, each number beside the published one."""

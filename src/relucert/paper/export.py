@@ -1,0 +1,113 @@
+"""A table for readers and programs: our number, and the published one beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from relucert.comparison.methods import CONTENDERS, Kind
+from relucert.comparison.standing import Standing
+from relucert.paper.published import Line
+from relucert.paper.rerun import Result
+from relucert.report.summary import rounded_down, rounded_up
+
+LEGEND = (
+    "Each cell: ours, then the published number; in square brackets for the same network, the authors' own; in "
+    "round ones, as context, for another network of the same size. A dagger: published, but no bound (see docs/lp.md)."
+)
+TITLES = {
+    "fast-lin": "Fast-Lin", "fast-lip": "Fast-Lip", "op-norm": "Op-norm", "lp": "LP", "lp-full": "LP-Full",
+    "exact": "Exact", "clever": "CLEVER (no bound)", "attack": "Attacks",
+}  # fmt: skip
+NORMS = {"inf": r"$\infty$", "2": "$2$", "1": "$1$"}
+Table = tuple[list[str], list[list[str]]]
+
+
+def radii(results: Sequence[Result], methods: Sequence[str]) -> Table:
+    """Titles and rows: the question, then a column a method."""
+    return _table(results, methods, _radius)
+
+
+def seconds(results: Sequence[Result], methods: Sequence[str]) -> Table:
+    """The same for the mean time an image."""
+    return _table(results, methods, _time)
+
+
+def _table(results: Sequence[Result], methods: Sequence[str], cell: Any) -> Table:
+    rows = []
+    for result in results:
+        line = result.line
+        count = max((own.count for own in result.standings.values()), default=0)
+        cells = []
+        for name in methods:
+            standing = result.standings.get(name)
+            fewer = f", {standing.count} images" if standing is not None and standing.count < count else ""
+            cells.append(cell(line, name, standing, result.authors) + fewer)
+        rows.append([result.label, line.norm, line.target, str(count), *cells])
+    return ["network", "p", "target", "images", *(TITLES.get(name, name) for name in methods)], rows
+
+
+def _radius(line: Line, method: str, standing: Standing | None, authors: bool) -> str:
+    published = line.radii.get(method)
+    if published is not None and not line.sound(method):
+        published += "†"
+    ours = "-"
+    if standing is not None and standing.mean is not None:
+        ours = (rounded_up if standing.kind is Kind.UPPER else rounded_down)(standing.mean, 4)
+    return _beside(ours, published, authors)
+
+
+def _time(line: Line, method: str, standing: Standing | None, authors: bool) -> str:
+    published = line.seconds.get(method)
+    ours = "-" if standing is None or standing.seconds is None else f"{standing.seconds:.2g} s"
+    return _beside(ours, None if published is None else f"{published:g} s", authors)
+
+
+def _beside(ours: str, published: str | None, authors: bool) -> str:
+    if published is None:
+        return ours
+    return f"{ours} [{published}]" if authors else f"{ours} ({published})"
+
+
+def markdown(results: Sequence[Result], methods: Sequence[str]) -> str:
+    parts = []
+    for title, (titles, rows) in _both(results, methods):
+        lines = [titles, ["---"] * len(titles), *rows]
+        parts.append(f"{title}:\n\n" + "\n".join(f"| {' | '.join(cells)} |" for cells in lines))
+    return "\n\n".join([*parts, LEGEND]) + "\n"
+
+
+def latex(results: Sequence[Result], methods: Sequence[str]) -> str:
+    parts = []
+    for title, (titles, rows) in _both(results, methods):
+        head = " & ".join(titles)
+        body = "\n".join(
+            " & ".join([row[0], NORMS[row[1]], *(cell.replace("†", r"$^\dagger$") for cell in row[2:])]) + r" \\"
+            for row in rows
+        )
+        begin, end = rf"\begin{{tabular}}{{lll{'r' * (len(titles) - 3)}}}", r"\end{tabular}"
+        parts.append("\n".join([f"% {title}", begin, r"\hline", rf"{head} \\ \hline", body, r"\hline", end]))
+    return "\n\n".join([*parts, f"% {LEGEND}"]) + "\n"
+
+
+def _both(results: Sequence[Result], methods: Sequence[str]) -> list[tuple[str, Table]]:
+    return [("mean radius", radii(results, methods)), ("mean seconds an image", seconds(results, methods))]
+
+
+def cells(results: Sequence[Result], methods: Sequence[str]) -> list[dict[str, Any]]:
+    """One a line and method, with every number in full; absence is None."""
+    found = []
+    for result in results:
+        line = result.line
+        for name in methods:
+            own = result.standings.get(name)
+            found.append(
+                {
+                    "network": line.network, "same_network": result.authors, "norm": line.norm, "target": line.target,
+                    "method": name, "kind": CONTENDERS[name].kind.value, "images": 0 if own is None else own.count,
+                    "mean": own and own.mean, "seconds": own and own.seconds, "closed": own and own.closed,
+                    "published": line.radii.get(name), "published_is_a_bound": line.sound(name),
+                    "published_seconds": line.seconds.get(name),
+                }
+            )  # fmt: skip
+    return found

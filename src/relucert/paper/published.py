@@ -1,0 +1,66 @@
+"""The numbers of the paper's tables, as published: what is asked, and what the authors found."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from relucert.errors import InputError
+
+FILE = "published.json"
+TABLES = ("toy", "large", "defences")
+METHODS = {
+    "toy": ("fast-lin", "fast-lip", "op-norm", "lp", "lp-full", "exact", "clever", "attack"),
+    "large": ("fast-lin", "fast-lip", "op-norm", "lp", "clever", "attack"),
+    "defences": ("fast-lin", "fast-lip"),
+}
+PROGRAMS = ("lp", "lp-full")
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of a table: the question, and for each method the mean radius, as printed, and the seconds an image."""
+
+    network: str
+    norm: str
+    target: str
+    radii: dict[str, str]
+    seconds: dict[str, float]
+
+    def sound(self, method: str) -> bool:
+        """Whether the published number is what it is called: the LPs for p = 2 and 1 searched one side only."""
+        return method not in PROGRAMS or self.norm == "inf"
+
+
+def lines(
+    table: str, networks: Sequence[str] | None, norms: Sequence[str] | None, targets: Sequence[str] | None
+) -> list[Line]:
+    """The lines of a table, or those of some networks, norms and targets."""
+    found = [Line(**row) for row in _content()[table]]
+    for name, chosen in (("network", networks), ("norm", norms), ("target", targets)):
+        known = list(dict.fromkeys(getattr(line, name) for line in found))
+        for own in chosen or ():
+            if own not in known:
+                raise InputError(f"the table {table!r} has no {name} {own!r}; it has {', '.join(known)}")
+    return [
+        line
+        for line in found
+        if all(
+            chosen is None or own in chosen
+            for own, chosen in ((line.network, networks), (line.norm, norms), (line.target, targets))
+        )
+    ]
+
+
+def is_authors(name: str, digest: str) -> bool:
+    """Whether a network's weights are those of the authors' own."""
+    return _content()["authors"].get(name) == digest  # type: ignore[no-any-return]
+
+
+@cache
+def _content() -> dict[str, Any]:
+    return json.loads((resources.files(__package__) / FILE).read_text())  # type: ignore[no-any-return]

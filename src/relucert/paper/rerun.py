@@ -1,0 +1,115 @@
+"""Runs a table with the paper's protocol: image after image, each on its own, misclassified ones skipped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+
+from relucert.ball import Norm
+from relucert.comparison.deadline import OutOfTime, deadline
+from relucert.comparison.methods import Contender, Entry, Setting
+from relucert.comparison.order import Ledger
+from relucert.comparison.standing import Standing, standings
+from relucert.data import Dataset
+from relucert.errors import ContradictionError, RelucertError
+from relucert.network import Network
+from relucert.paper.networks import Subject
+from relucert.paper.published import Line
+from relucert.paper.store import Store
+from relucert.questions import SEED_STEP, Question, pose
+
+
+@dataclass(frozen=True)
+class Result:
+    """A line of the table as it came out: how each method stands, by its name."""
+
+    line: Line
+    label: str
+    authors: bool
+    standings: dict[str, Standing]
+
+
+class Rerun:
+    """The answers of a table, from the store where it has them.
+
+    subjects, images: by the network's name in the table. skipped: what was left out, and why; it grows.
+    """
+
+    def __init__(
+        self,
+        subjects: Mapping[str, Subject],
+        images: Mapping[str, Dataset],
+        contenders: Sequence[Contender],
+        setting: Setting,
+        store: Store,
+    ) -> None:
+        self.subjects, self.images, self.contenders = subjects, images, contenders
+        self.setting, self.store = setting, store
+        self.skipped: dict[str, str] = {}
+        self._ledgers: list[tuple[Line, Ledger]] = []
+
+    def run(self, lines: Sequence[Line], advance: Callable[[int], None]) -> None:
+        """Finds what is missing, line by line; `advance` is told how many images are done."""
+        done = 0
+        for line in lines:
+            ledger = Ledger(each_rival=False)
+            self._ledgers.append((line, ledger))
+            subject, images = self.subjects[line.network], self.images[line.network]
+            setting = replace(self.setting, norm=Norm.parse(line.norm), target=line.target)
+            asked = pose(subject.network, images.images, images.labels, line.target, setting.seed)
+            for question in asked.questions:
+                if not question.misclassified:
+                    try:
+                        self._image(line, subject, images, question, setting, ledger)
+                    except ContradictionError as error:
+                        where = f"{line.network}, p = {line.norm}, {line.target}, stored in {self.store.path}"
+                        raise ContradictionError(f"{where}: {error}") from error
+                done += 1
+                advance(done)
+
+    @property
+    def methods(self) -> list[str]:
+        return [own.name for own in self.contenders]
+
+    def results(self) -> list[Result]:
+        """What there is so far."""
+        found = []
+        for line, ledger in self._ledgers:
+            subject = self.subjects[line.network]
+            by_method = {own.method: own for own in standings(ledger.entries.values())}
+            found.append(Result(line, subject.label, subject.authors, by_method))
+        return found
+
+    def _image(
+        self, line: Line, subject: Subject, images: Dataset, question: Question, setting: Setting, ledger: Ledger
+    ) -> None:
+        """Every method's answer about one image."""
+        for contender in self.contenders:
+            limit = setting.budget if contender.timed else None
+            key = (line.network, subject.digest, line.norm, line.target, contender.name, limit, question.image)
+            entry = self.store.get(key)
+            if entry is None:
+                what = f"{contender.name} on {line.network}, p = {line.norm}"
+                if what in self.skipped:
+                    continue
+                try:
+                    with deadline(setting.budget):
+                        entry = _ask(contender, subject.network, images, question, setting)
+                except (RelucertError, OutOfTime) as error:
+                    late = f"image {question.image} took more than the budget of {setting.budget:g} s"
+                    self.skipped[what] = late if isinstance(error, OutOfTime) else str(error)
+                    continue
+                self.store.add(key, entry)
+            ledger.add(entry)
+
+
+def _ask(contender: Contender, network: Network, images: Dataset, question: Question, setting: Setting) -> Entry:
+    """One answer, the same as if all images had been asked about at once."""
+    place = question.image
+    own = replace(setting, seed=(setting.seed + SEED_STEP * place) % 2**63)
+    if len(question.rivals) == 1:
+        own = replace(own, target=question.rivals[0])
+    (answer,) = contender.ask(network, images.images[place : place + 1], torch.tensor([question.label]), own)
+    return Entry(contender.name, contender.kind, replace(answer, image=place))  # type: ignore[type-var]

@@ -1,0 +1,106 @@
+"""Results on disk, a line an answer, written as they come: what stops a run loses at most the image in work."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import relucert
+from relucert.cache import cache_directory
+from relucert.comparison.methods import Entry, Kind
+from relucert.errors import InputError
+
+Key = tuple[str, str, str, str, str, float | None, int]  # limit: the budget, for methods whose answers depend on it
+NAMES = ("network", "digest", "norm", "target", "method", "limit", "image")
+Tell = Callable[[str], None]
+
+
+class Store:
+    """The answers of one table with one effort, from this run and earlier ones.
+
+    The first line says what the file is. A line that was cut off, or that is not ours, is told and left out; a file
+    of another version is told and set aside.
+    """
+
+    def __init__(self, table: str, settings: Mapping[str, Any], tell: Tell) -> None:
+        self._head = {"relucert": relucert.__version__, "table": table, "settings": dict(settings)}
+        mark = hashlib.sha256(json.dumps(self._head["settings"], sort_keys=True).encode()).hexdigest()[:12]
+        self.path = cache_directory("paper") / f"{table}-{mark}.jsonl"
+        self._entries: dict[Key, Entry] = {}
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._read(tell)
+            self._file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+            if not self.path.stat().st_size:
+                self._write(self._head)
+        except OSError as error:
+            raise InputError(f"can't keep results in {self.path}: {error.strerror or error}") from error
+
+    def get(self, key: Key) -> Entry | None:
+        return self._entries.get(key)
+
+    def add(self, key: Key, entry: Entry) -> None:
+        """Keeps an answer; when this returns it is safe from whatever happens to the process."""
+        self._entries[key] = entry
+        try:
+            self._write({**dict(zip(NAMES, key, strict=True)), "row": entry.to_json()})
+        except OSError as error:
+            raise InputError(f"can't keep results in {self.path}: {error.strerror or error}") from error
+
+    def close(self) -> None:
+        os.close(self._file)
+
+    def _write(self, content: Mapping[str, Any]) -> None:
+        line = (json.dumps(content, allow_nan=False) + "\n").encode()
+        while line:
+            line = line[os.write(self._file, line) :]
+
+    def _read(self, tell: Tell) -> None:
+        if not self.path.exists():
+            return
+        content = self.path.read_bytes()
+        whole, ended, rest = content.rpartition(b"\n")
+        if rest:
+            tell(f"{self.path}: the last line was cut off; that answer is found again")
+            os.truncate(self.path, len(whole) + len(ended))
+        if not ended:
+            return
+        first, *others = whole.split(b"\n")
+        head = _object(first)
+        if head != self._head:
+            version = head.get("relucert") if head else None
+            whose = f"of relucert {version}" if isinstance(version, str) else "not of ours"
+            aside = self.path.with_suffix(".old")
+            os.replace(self.path, aside)
+            tell(f"the stored results are {whose}: set aside as {aside}, starting anew")
+            return
+        damaged = sum(not self._take(_object(line)) for line in others)
+        if damaged:
+            tell(f"{self.path}: {damaged} lines are damaged and left out; those answers are found again")
+
+    def _take(self, line: dict[str, Any] | None) -> bool:
+        """Whether a line was an answer of ours."""
+        try:
+            assert line is not None
+            key = tuple(line[name] for name in NAMES)
+            entry = Entry(line["method"], Kind(line["row"]["kind"]), SimpleNamespace(**line["row"]))
+            amounts = (entry.lower, entry.upper, entry.figure, entry.answer.seconds)
+            sound = all(own is None or isinstance(own, (int, float)) for own in amounts)
+            if not sound or entry.answer.image != line["image"]:
+                return False
+        except (AssertionError, AttributeError, KeyError, TypeError, ValueError):
+            return False
+        self._entries[key] = entry
+        return True
+
+
+def _object(line: bytes) -> dict[str, Any] | None:
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None

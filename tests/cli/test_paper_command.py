@@ -1,0 +1,212 @@
+"""`relucert paper`: the protocol, the store behind it, what it exports."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from torch import Tensor
+
+import relucert
+from relucert import data
+from relucert.comparison import methods
+from relucert.comparison.methods import Answer, Setting
+from relucert.network import Network
+from tests.cli.conftest import Command, single_line
+
+TOY = ("paper", "toy", "--networks", "mnist-2x20", "--norms", "inf", "--targets", "random")
+QUICK = (*TOY, "--methods", "fast-lin,attack", "--steps", "5")
+
+
+@pytest.fixture(autouse=True)
+def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
+    """Every question put to fast-lin and attack: the method, and how many images it was about."""
+    found: list[tuple[str, int]] = []
+    for name in ("fast-lin", "attack"):
+        own = methods.CONTENDERS[name]
+
+        def ask(
+            network: Network, images: Tensor, labels: Tensor, setting: Setting, own: methods.Contender = own
+        ) -> Iterator[Answer]:
+            found.append((own.name, len(images)))
+            return own.ask(network, images, labels, setting)
+
+        monkeypatch.setitem(methods.CONTENDERS, name, replace(own, ask=ask))
+    return found
+
+
+def _cells(path: Path) -> dict[str, dict[str, Any]]:
+    return {cell["method"]: cell for cell in json.loads(path.read_text())["cells"]}
+
+
+def test_the_means_are_the_library_s(command: Command, tmp_path: Path) -> None:
+    outcome = command(*QUICK, "--images", "4", "--seed", "3", "--json", str(tmp_path / "t.json"))
+    assert (outcome.code, outcome.err) == (0, "")
+    images = data.bundled().first(4)
+    question: dict[str, Any] = {"norm": "inf", "target": "random", "seed": 3}
+    radii = relucert.certify("mnist-2x20", images.images, images.labels, **question)
+    attacks = relucert.attack("mnist-2x20", images.images, images.labels, steps=5, **question)
+    cells = _cells(tmp_path / "t.json")
+    assert cells["fast-lin"]["mean"] == pytest.approx(np.mean([own.radius for own in radii if own.radius]), rel=2e-4)
+    assert cells["attack"]["mean"] == pytest.approx(np.mean([own.distance for own in attacks if own.distance]))
+    assert (cells["fast-lin"]["published"], cells["fast-lin"]["same_network"]) == ("0.0309", False)
+
+
+def test_misclassified_images_are_skipped(command: Command, tmp_path: Path) -> None:
+    images = data.bundled()
+    wrong = sum(own.radius is None for own in relucert.certify("mnist-2x20", images.images, images.labels))
+    assert wrong
+    command(*TOY, "--methods", "op-norm", "--json", str(tmp_path / "t.json"))
+    assert _cells(tmp_path / "t.json")["op-norm"]["images"] == 100 - wrong
+
+
+def test_a_second_run_asks_only_for_what_is_new(command: Command, tmp_path: Path, asked: list[tuple[str, int]]) -> None:
+    first, second = tmp_path / "1.json", tmp_path / "2.json"
+    command(*QUICK, "--images", "3", "--json", str(first))
+    assert asked == [("fast-lin", 1), ("attack", 1)] * 3  # one image at a time
+    asked.clear()
+    command(*QUICK, "--images", "3", "--json", str(second))
+    assert asked == []
+    assert _cells(first) == _cells(second)
+    command(*QUICK, "--images", "4")
+    assert asked == [("fast-lin", 1), ("attack", 1)]
+    asked.clear()
+    command(*QUICK, "--images", "4", "--budget", "70")
+    assert asked == [("attack", 1)] * 4  # what does not depend on the budget stays
+    asked.clear()
+    command(*QUICK, "--images", "1", "--steps", "6")
+    assert len(asked) == 2  # another effort has results of its own
+
+
+def test_kill_loses_at_most_the_image_in_work(command: Command, tmp_path: Path, asked: list[tuple[str, int]]) -> None:
+    process = subprocess.Popen([sys.executable, "-m", "relucert", *QUICK, "--images", "7"], stdout=subprocess.DEVNULL)
+    try:
+        while (lines := sum(path.read_bytes().count(b"\n") for path in tmp_path.rglob("*.jsonl"))) < 5:
+            assert process.poll() is None
+            time.sleep(0.005)
+    finally:
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    outcome = command(*QUICK, "--images", "7", "--json", str(tmp_path / "t.json"))
+    assert outcome.code == 0
+    assert len(asked) <= 2 * 7 - (lines - 1)
+    cells = _cells(tmp_path / "t.json")
+    assert (cells["fast-lin"]["images"], cells["attack"]["images"]) == (7, 7)
+
+
+def test_an_interruption_shows_what_is_done(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = iter([False, False, True])
+
+    def ask(network: Network, images: Tensor, labels: Tensor, setting: Setting) -> Iterator[Answer]:
+        if next(calls):
+            raise KeyboardInterrupt
+        return own.ask(network, images, labels, setting)
+
+    own = methods.CONTENDERS["fast-lin"]
+    monkeypatch.setitem(methods.CONTENDERS, "fast-lin", replace(own, ask=ask))
+    outcome = command(*TOY, "--methods", "fast-lin", "--images", "5", "--json", str(tmp_path / "t.json"))
+    assert outcome.code == 130
+    assert "the same command goes on from here" in outcome.err
+    assert _cells(tmp_path / "t.json")["fast-lin"]["images"] == 2
+    assert not json.loads((tmp_path / "t.json").read_text())["complete"]
+
+
+def test_a_stored_contradiction_is_loud(command: Command, tmp_path: Path) -> None:
+    command(*QUICK, "--images", "1")
+    (path,) = tmp_path.rglob("*.jsonl")
+    head, *lines = path.read_text().splitlines()
+    changed = [json.loads(line) for line in lines]
+    changed[0]["row"]["radius"] = 7.5
+    path.write_text("\n".join([head, *map(json.dumps, changed), ""]))
+    outcome = command(*QUICK, "--images", "1")
+    assert outcome.code == 3
+    for part in ("CONTRADICTION", "mnist-2x20, p = inf, random", "image 0", "fast-lin 7.5", "attack"):
+        assert part in outcome.err
+
+
+def test_every_form_has_every_line(command: Command, tmp_path: Path) -> None:
+    paths = {name: tmp_path / f"t.{name}" for name in ("json", "csv", "markdown", "latex")}
+    options = [word for name, path in paths.items() for word in (f"--{name}", str(path))]
+    outcome = command("paper", "toy", "--images", "1", "--methods", "fast-lin,op-norm,lp", "--norms", "2,inf", *options)
+    assert outcome.code == 0
+    with paths["csv"].open() as file:
+        rows = list(csv.DictReader(file))
+    cells = json.loads(paths["json"].read_text())["cells"]
+    assert len(rows) == len(cells) == 2 * 2 * 3 * 3
+    assert [float(row["mean"]) for row in rows] == [cell["mean"] for cell in cells]
+    markdown, latex = paths["markdown"].read_text(), paths["latex"].read_text()
+    table = [line for line in markdown.splitlines() if line.startswith("|")]
+    assert len(table) == 2 * (2 + 12)
+    assert {line.count("|") for line in table} == {4 + 3 + 1}
+    assert latex.count(r" \\") == 2 * (1 + 12)
+    assert latex.count(r"\begin{tabular}") == latex.count(r"\end{tabular}") == 2
+    assert "†" not in latex
+    for text in (outcome.out, markdown):
+        assert "(0.0191)" in text  # another network: context
+        assert "[0.0191]" not in text
+        assert "(0.4811†)" in text
+
+
+def test_networks_that_are_not_there_are_told(command: Command) -> None:
+    arguments = ("--images", "1", "--norms", "2", "--targets", "random", "--methods", "op-norm")
+    outcome = command("paper", "large", "--networks", "mnist-2x1024,mnist-3x1024", *arguments)
+    assert outcome.code == 0
+    assert "mnist-2x1024 is left out" in outcome.err
+    assert "relucert zoo train mnist-2x1024" in outcome.err
+    assert "mnist-3x1024" in outcome.out
+    lonely = command("paper", "large", "--networks", "mnist-2x1024", *arguments)
+    assert lonely.code == 2
+    assert "has not been built yet" in lonely.err
+
+
+def test_a_slow_method_is_left_out_and_said_to_be(command: Command, tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    effort = ("--images", "2", "--methods", "fast-lin,clever", "--batches", "100000", "--budget", "1")
+    outcome = command(*TOY, *effort, "--json", str(path))
+    assert outcome.code == 0
+    assert "clever on mnist-2x20, p = inf is left out: image 0 took more than the budget of 1 s" in outcome.err
+    assert list(json.loads(path.read_text())["skipped"]) == ["clever on mnist-2x20, p = inf"]
+    assert _cells(path)["fast-lin"]["images"] == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("huge",), "invalid choice"),
+        (("toy", "--norms", "3"), "no norm '3'"),
+        (("toy", "--targets", "worst"), "no target 'worst'"),
+        (("toy", "--networks", "mnist-9x20"), "no network 'mnist-9x20'"),
+        (("toy", "--methods", "quick"), "unknown method 'quick'"),
+        (("toy", "--images", "0"), "whole number >= 1"),
+        (("toy", "--budget", "0"), "> 0"),
+        (("toy", "--network-file", "/nowhere/net.npz"), "/nowhere/net.npz"),
+        (("defences", "--network-file", "/nowhere/net.onnx"), "/nowhere/net.onnx"),
+        (("toy", "--markdown", "/nowhere/t.md"), "/nowhere"),
+    ],
+)
+def test_bad_options_are_one_line(command: Command, arguments: tuple[str, ...], message: str) -> None:
+    single_line(command("paper", *arguments), [message])
+
+
+def test_a_network_of_another_size_is_refused(command: Command, tmp_path: Path) -> None:
+    from tests.nets import mlp
+
+    path = tmp_path / "odd.safetensors"
+    relucert.save(mlp(784, 7, 10), str(path))
+    single_line(command("paper", "toy", "--network-file", str(path)), ["mnist-2x7", "mnist-2x20, mnist-3x20"])

@@ -1,0 +1,33 @@
+"""Answers made by hand."""
+
+from __future__ import annotations
+
+from relucert.answers import Certificate, Estimate, Exact, Rounding, UpperBound
+from relucert.comparison.methods import Entry, Kind
+
+INF = float("inf")
+
+
+def certified(method: str, radius: float | None, image: int = 0, target: int | None = 3, proven: bool = True) -> Entry:
+    arithmetic = Rounding.RIGOROUS if proven else Rounding.FLOAT
+    answer = Certificate(image, 7, target, INF, method, arithmetic, radius, None, 0.5, 2)
+    return Entry(method, Kind.CERTIFIED, answer)
+
+
+def attacked(distance: float | None, image: int = 0, target: int | None = 3) -> Entry:
+    answer = UpperBound(image, 7, target, INF, "best", distance, None, None, None, None, 0.25)
+    return Entry("attack", Kind.UPPER, answer)
+
+
+def estimated(value: float | None, image: int = 0, sampled: float | None = None) -> Entry:
+    absent = dict.fromkeys(("reason", "shape", "location", "scale", "statistic", "p_value"))
+    answer = Estimate(
+        image=image, label=7, target=3, norm=INF, method="clever", value=value, sampled=sampled, seconds=1.0,
+        radius=0.1, batches=20, samples=10, **absent,
+    )  # fmt: skip
+    return Entry("clever", Kind.ESTIMATE, answer)
+
+
+def exact(lower: float | None, upper: float | None, closed: bool, image: int = 0, target: int | None = 3) -> Entry:
+    answer = Exact(image, 7, target, INF, "branch-and-bound", lower, upper, closed, None, None, None, 1.0, 3)
+    return Entry("exact", Kind.EXACT, answer)

@@ -1,0 +1,179 @@
+"""Comparisons: the library's own answers, side by side; slow and unsuitable methods are left out and said to be."""
+
+from __future__ import annotations
+
+import itertools
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import relucert
+from relucert.ball import Norm
+from relucert.comparison.compare import Contest
+from relucert.comparison.deadline import OutOfTime, deadline
+from relucert.comparison.methods import CONTENDERS, Answer, Contender, Entry, Kind, Setting, find_contenders
+from relucert.comparison.rows import neurons
+from relucert.errors import InputError
+from relucert.network import Network
+from tests.comparison.answers import certified, exact
+from tests.nets import NETWORKS, centres, mlp, rectified_input
+
+QUICK = [name for name in CONTENDERS if name != "exact"]
+FEW: dict[str, Any] = {"box": None, "steps": 5, "batches": 2, "samples": 16}
+
+
+@pytest.mark.parametrize(
+    ("norm", "target"),
+    [("inf", "untargeted"), ("2", "runner-up"), ("1", "least-likely"), ("inf", "random"), ("2", "all"), ("1", 1)],
+)
+def test_every_answer_is_the_library_s_own(norm: str, target: str | int) -> None:
+    network = mlp(5, 6, 4, 3, seed=1)
+    images = centres(network, 3)
+    compared = relucert.compare(network, images, methods=QUICK, norm=norm, target=target, seed=5, **FEW)
+    assert compared.skipped == {}
+    for method in ("fast-lin", "lp-full", "op-norm"):
+        alone = relucert.certify(network, images, norm=norm, target=target, method=method, seed=5)
+        assert [own.answers[method].radius for own in compared.questions] == [answer.radius for answer in alone]
+        assert [own.answers[method].target for own in compared.questions] == [answer.target for answer in alone]
+    attacks = relucert.attack(network, images, norm=norm, target=target, seed=5, box=None, steps=5)
+    assert [own.answers["attack"].distance for own in compared.questions] == [answer.distance for answer in attacks]
+    estimates = relucert.estimate(network, images, norm=norm, target=target, seed=5, batches=2, samples=16)
+    assert [own.answers["clever"].sampled for own in compared.questions] == [answer.sampled for answer in estimates]
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_the_order_holds_on_every_shape(name: str) -> None:
+    network = NETWORKS[name]()
+    compared = relucert.compare(network, centres(network, 1), methods=QUICK, norm="2", **FEW)
+    assert len(compared.questions) == 1
+
+
+@pytest.mark.parametrize("norm", ["inf", "2", "1"])
+def test_exact_stands_between_the_others(norm: str) -> None:
+    network = mlp(4, 5, 3)
+    compared = relucert.compare(network, centres(network, 2), norm=norm, budget=5.0, **FEW)
+    assert compared.skipped == {}
+    for own in compared.questions:
+        found = own.answers["exact"]
+        assert found.lower is not None
+        assert own.answers["fast-lin"].radius <= found.upper <= own.answers["attack"].distance * 1.01
+
+
+def test_methods_that_do_not_suit_are_told() -> None:
+    network = mlp(6, 10, 4)
+    compared = relucert.compare(network, centres(network, 2), norm=3, **FEW)
+    assert set(compared.skipped) == {"lp", "lp-full", "exact"}
+    assert all("skipped: " in reason for reason in compared.skipped.values())
+    assert "fast-lin" in compared.questions[0].answers
+    with pytest.raises(InputError, match="lp"):
+        relucert.compare(network, centres(network, 2), norm=3, methods=["lp"], **FEW)
+
+
+def _slow(before: float, after: float) -> Contender:
+    """Answers the first image after one time, all others after another."""
+
+    def ask(network: Network, images: Tensor, labels: Tensor, setting: Setting) -> Iterator[Answer]:
+        for image in range(len(images)):
+            ends = time.monotonic() + (after if image else before)
+            while time.monotonic() < ends:
+                with suppress(Exception):  # as a solver that falls back whatever happens
+                    time.sleep(0.01)
+            yield certified("slow", 1e-6, image).answer
+
+    return Contender("slow", Kind.CERTIFIED, ask)
+
+
+def _contest(contender: Contender, budget: float) -> tuple[Contest, list[Entry]]:
+    network = mlp(6, 10, 4)
+    setting = Setting(Norm(2.0), box=None, budget=budget)
+    contest = Contest(network, centres(network, 4), None, [contender, *find_contenders(["op-norm"])], setting)
+    return contest, [entry for entry in contest.run() if entry.method == "slow"]
+
+
+def test_a_method_too_slow_for_its_first_image_is_skipped() -> None:
+    contest, entries = _contest(_slow(60.0, 0.0), 0.5)
+    assert entries == []
+    assert contest.skipped == {"slow": "skipped: the first image took more than the budget of 0.5 s"}
+    assert len(contest.ledger.entries) == 4
+
+
+def test_a_method_that_becomes_slow_keeps_what_it_has() -> None:
+    contest, entries = _contest(_slow(0.0, 60.0), 0.5)
+    assert len(entries) == 1
+    assert contest.skipped["slow"].startswith("stopped: ")
+
+
+@pytest.mark.parametrize(
+    ("ends", "expected"),
+    [
+        ([(0.1, 0.2, False), (0.1, 0.1, True)], 1),
+        ([(0.0, 0.0, True), (0.1, None, False), (0.1, 0.1, True)], 2),
+        ([(0.1, 0.1, True), (0.1, 0.2, False), (0.1, 0.1, True)], 3),
+    ],
+)
+def test_exact_goes_on_only_where_it_closes(ends: list[tuple[float, float | None, bool]], expected: int) -> None:
+    def ask(network: Network, images: Tensor, labels: Tensor, setting: Setting) -> Iterator[Answer]:
+        for image, own in enumerate(ends):
+            yield exact(*own, image=image).answer
+
+    network = mlp(6, 10, 4)
+    contender = Contender("exact", Kind.EXACT, ask, patient=True)
+    contest = Contest(network, centres(network, len(ends)), None, [contender], Setting(Norm(2.0), box=None))
+    assert len(list(contest.run())) == expected
+    assert ("exact" in contest.skipped) == (expected < len(ends))
+
+
+def test_the_alarm_is_put_away() -> None:
+    before = signal.getsignal(signal.SIGALRM)
+    with pytest.raises(OutOfTime), deadline(0.05):
+        time.sleep(30)
+    assert signal.getsignal(signal.SIGALRM) is before
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"methods": ["fast-lin", "slow-lin"]}, "unknown method 'slow-lin'"),
+        ({"methods": []}, "list of names"),
+        ({"methods": "fast-lin"}, "list of names"),
+        ({"budget": 0.0}, "budget"),
+        ({"steps": 0}, "steps"),
+        ({"target": "nobody"}, "unknown target"),
+        ({"box": (1, 0)}, "a box"),
+        ({"norm": 0.5}, "p >= 1"),
+    ],
+)
+def test_bad_options_are_named(options: dict[str, object], message: str) -> None:
+    network = mlp(6, 10, 4)
+    with pytest.raises(InputError, match=message):
+        relucert.compare(network, centres(network, 1), **options)  # type: ignore[arg-type]
+
+
+def test_neurons_are_counted_as_samples_show_them() -> None:
+    for network in (mlp(6, 10, 8, 4, seed=1), rectified_input()):
+        image = centres(network, 1)[0]
+        radius = 0.3
+        counted = neurons(network, image, radius, 2.0)
+        assert [sum(layer.values()) for layer in counted] == [network.sizes[value] for value in network.rectified]
+        samples = Norm(2.0).sample(image, radius, 500, torch.Generator().manual_seed(0))
+        values = network.cast(torch.float64).values(samples)
+        for layer, value in zip(counted, network.rectified, strict=True):
+            own = values[value].flatten(1)
+            assert layer["dead"] <= int((own <= 0).all(0).sum())
+            assert layer["active"] <= int((own >= 0).all(0).sum())
+        assert counted[0] != {"dead": 0, "undecided": 0, "active": 0}
+    tiny = neurons(network, image, 1e-9, 2.0)
+    assert sum(layer["undecided"] for layer in tiny) == 0
+
+
+def test_methods_keep_the_table_s_order() -> None:
+    chosen = ["attack", "lp", "fast-lin"]
+    orders = {tuple(own.name for own in find_contenders(list(order))) for order in itertools.permutations(chosen)}
+    assert orders == {("fast-lin", "lp", "attack")}

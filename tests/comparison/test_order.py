@@ -1,0 +1,97 @@
+"""The provable order: every violation is loud, and nothing else is one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import permutations
+
+import pytest
+
+from relucert.comparison.methods import Entry
+from relucert.comparison.order import Ledger
+from relucert.comparison.standing import standings
+from relucert.errors import ContradictionError, RelucertError
+from tests.comparison.answers import attacked, certified, estimated, exact
+
+WRONG: dict[str, list[Entry]] = {
+    "certified beyond a witness": [certified("op-norm", 0.2), attacked(0.1)],
+    "certified beyond a witness by a hair": [certified("interval", 0.1000001), attacked(0.1)],
+    "certified beyond the exact upper end": [certified("fast-lip", 0.2), exact(0.05, 0.1, False)],
+    "exact beyond a witness": [exact(0.2, 0.3, False), attacked(0.1)],
+    "exact ends crossed by others": [exact(0.1, 0.1, True), attacked(0.0999)],
+    "lp below fast-lin": [certified("fast-lin", 0.1), certified("lp", 0.09)],
+    "lp-full below fast-lin": [certified("fast-lin", 0.1), certified("lp-full", 0.09)],
+    "lp-full below lp": [certified("lp", 0.1), certified("lp-full", 0.09)],
+    "closed below certified": [certified("lp", 0.1), exact(0.09, 0.1, True)],
+    "proven unreachable, yet reached": [exact(None, None, True), attacked(0.4)],
+}
+RIGHT: dict[str, list[Entry]] = {
+    "the order": [
+        certified("fast-lin", 0.1), certified("lp", 0.11), certified("lp-full", 0.12), exact(0.15, 0.15, True),
+        attacked(0.16), certified("fast-lip", 0.09), certified("interval", 0.13), estimated(0.5),
+    ],
+    "level": [certified("fast-lin", 0.1), certified("lp", 0.1), exact(0.1, 0.1, True), attacked(0.1)],
+    "within the search's tolerance": [certified("fast-lin", 0.1), certified("lp", 0.09999)],
+    "an open interval may be below": [certified("lp", 0.1), exact(0.05, 0.2, False)],
+    "unproven": [certified("fast-lin", 0.2, proven=False), attacked(0.1)],
+    "absent": [certified("lp", None), certified("fast-lin", 0.1), attacked(None), exact(None, None, False)],
+    "estimates have no order": [estimated(5.0), attacked(0.1), certified("fast-lin", 0.05)],
+    "other images": [certified("fast-lin", 0.2, image=1), attacked(0.1, image=2)],
+}  # fmt: skip
+
+
+def _ledger(entries: Iterable[Entry], each_rival: bool = False) -> Ledger:
+    ledger = Ledger(each_rival)
+    for entry in entries:
+        ledger.add(entry)
+    return ledger
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_violations_are_loud_whatever_came_first(name: str) -> None:
+    for order in permutations(WRONG[name]):
+        with pytest.raises(ContradictionError) as raised:
+            _ledger(order)
+        message = str(raised.value)
+        assert "image 0" in message
+        assert all(entry.method in message for entry in order)
+        assert not isinstance(raised.value, RelucertError)  # no fault of the user's
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_what_is_possible_is_accepted(name: str) -> None:
+    for order in (RIGHT[name], RIGHT[name][::-1]):
+        _ledger(order)
+
+
+def test_rivals_with_questions_of_their_own_are_not_mixed() -> None:
+    pair = [certified("fast-lin", 0.2, target=3), attacked(0.1, target=4)]
+    assert len(_ledger(pair, each_rival=True).entries) == 2
+    with pytest.raises(ContradictionError):  # untargeted: the weakest rival may differ from method to method
+        _ledger(pair)
+
+
+def test_standings_by_hand() -> None:
+    ledger = _ledger(
+        [
+            certified("fast-lin", 0.1), certified("fast-lin", 0.3, image=1), certified("fast-lin", None, image=2),
+            certified("lp", 0.2), certified("lp", 0.3, image=1), estimated(None, sampled=0.3), exact(0.2, 0.25, False),
+            attacked(0.4), attacked(0.6, image=1), attacked(0.0, image=2),
+        ]
+    )  # fmt: skip
+    found = {own.method: own for own in standings(ledger.entries.values())}
+    assert {name: own.count for name, own in found.items()} == {
+        "fast-lin": 2, "lp": 2, "clever": 1, "exact": 1, "attack": 2,
+    }  # fmt: skip
+    means = {"fast-lin": 0.2, "lp": 0.25, "clever": 0.3, "exact": 0.2, "attack": 0.5}  # the misclassified is in none
+    assert {name: own.mean for name, own in found.items()} == pytest.approx(means)
+    assert found["fast-lin"].to_best == pytest.approx((-0.5 + 0) / 2)
+    assert found["fast-lin"].to_witness == pytest.approx((0.1 / 0.25 - 1 + 0.3 / 0.6 - 1) / 2)
+    assert found["attack"].seconds == pytest.approx(0.25)
+    assert found["exact"].closed == 0
+
+
+def test_a_misclassified_image_is_not_closed() -> None:
+    ledger = _ledger([exact(0.2, 0.2, True), exact(0.0, 0.0, True, image=1)])
+    (standing,) = standings(ledger.entries.values())
+    assert (standing.count, standing.closed) == (1, 1)
