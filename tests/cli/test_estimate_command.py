@@ -54,8 +54,8 @@ def test_nothing_is_called_certified(command: Command) -> None:
     ("arguments", "message"),
     [
         (("--samples", "0"), "whole number >= 1"),
-        (("--radius", "0"), "finite radius > 0"),
-        (("--radius", "inf"), "finite radius > 0"),
+        (("--radius", "0"), "finite number > 0"),
+        (("--radius", "inf"), "finite number > 0"),
         (("--box", "1", "0"), "a box"),
         (("--norm", "0.5"), "p >= 1"),
         (("--json", "/nowhere/run.json"), "/nowhere"),
