@@ -96,7 +96,9 @@ def _show(rows: list[dict[str, Any]]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table("name", "state", "layers", "parameters", "defence", "test accuracy", "file's SHA-256", box=None)
+    table = Table(box=None)
+    for title in ("name", "state", "layers", "parameters", "defence", "test accuracy", "file's SHA-256"):
+        table.add_column(title, no_wrap=True)
     for row in rows:
         parameters, accuracy = row["parameters"], row["test_accuracy"]
         table.add_row(
@@ -109,5 +111,5 @@ def _show(rows: list[dict[str, Any]]) -> None:
             (row["sha256"] or "")[:12],
         )
     console = Console()
-    console.width = max(console.width, 120)
+    console.width = max(console.width, 160)  # a name cut short is no name
     console.print(table)
