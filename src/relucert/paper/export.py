@@ -41,7 +41,7 @@ def _table(results: Sequence[Result], methods: Sequence[str], cell: Any) -> Tabl
         cells = []
         for name in methods:
             standing = result.standings.get(name)
-            fewer = f", {standing.count} images" if standing is not None and standing.count < count else ""
+            fewer = f", {standing.count} of the images" if standing is not None and standing.count < count else ""
             cells.append(cell(line, name, standing, result.authors) + fewer)
         rows.append([result.label, line.norm, line.target, str(count), *cells])
     return ["network", "p", "target", "images", *(TITLES.get(name, name) for name in methods)], rows
@@ -59,7 +59,7 @@ def _radius(line: Line, method: str, standing: Standing | None, authors: bool) -
 
 def _time(line: Line, method: str, standing: Standing | None, authors: bool) -> str:
     published = line.seconds.get(method)
-    ours = "-" if standing is None or standing.seconds is None else f"{standing.seconds:.2g} s"
+    ours = "-" if standing is None or standing.seconds is None else f"{standing.seconds:.3g} s"
     return _beside(ours, None if published is None else f"{published:g} s", authors)
 
 
