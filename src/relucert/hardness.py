@@ -28,7 +28,7 @@ class Reduction:
 
     centre: (1, sets), all zero. The network takes it for `label`, and covers for `target`.
     depth: how far the input of a set has to move to make up for the label's score; sets with inputs above `threshold`
-    count as chosen. The points nearest to the centre at which `target` catches up are, in every p-norm, those that
+    count as chosen. The points nearest to the centre at which `target` catches up are, for p < inf, those that
     `point` makes of minimum covers: for p = 1 their distance is `depth` times the size of the cover. With boolean
     inputs this holds among the points of zeros and ones.
     """

@@ -23,6 +23,7 @@ from relucert import data
 from relucert.comparison import methods
 from relucert.comparison.methods import Answer, Setting
 from relucert.network import Network
+from relucert.paper.store import _checksum
 from tests.cli.conftest import Command, single_line
 
 TOY = ("paper", "toy", "--networks", "mnist-2x20", "--norms", "inf", "--targets", "random")
@@ -133,6 +134,7 @@ def test_a_stored_contradiction_is_loud(command: Command, tmp_path: Path) -> Non
     head, *lines = path.read_text().splitlines()
     changed = [json.loads(line) for line in lines]
     changed[0]["row"]["radius"] = 7.5
+    changed[0]["sum"] = _checksum(changed[0]["row"])
     path.write_text("\n".join([head, *map(json.dumps, changed), ""]))
     outcome = command(*QUICK, "--images", "1")
     assert outcome.code == 3

@@ -16,7 +16,8 @@ import torch
 import relucert
 from relucert.distortion.check import Claim, Rejected, check
 from relucert.errors import LoadError, UnsupportedError
-from relucert.network import Linear, Network, Node
+from relucert.network import Add, Linear, Network, Node, Relu
+from relucert.network.operation import Operation
 from tests.nets import NETWORKS, centres, mlp
 
 BOX = (-1.5, 1.5)
@@ -304,3 +305,36 @@ def test_the_check_shares_no_code_with_the_search() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("norm", [1, 2, "inf"])
+def test_numbers_that_cancel_beyond_the_precision_prove_nothing(norm: object, tmp_path: Path) -> None:
+    """Scores 0.5 and relu(x), by terms of 2^100 x that cancel: what a coefficient's ball leaves open is charged."""
+    from relucert.network.fingerprint import fingerprint
+
+    nodes: list[Node] = []
+
+    def put(operation: Operation, *sources: int) -> int:
+        nodes.append(Node(operation, sources))
+        return len(nodes)
+
+    def times(factor: float) -> Linear:
+        return Linear(torch.tensor([[factor]], dtype=torch.float64), torch.zeros(1, dtype=torch.float64))
+
+    def cancelled(source: int, factor: float) -> int:
+        parts = [put(times(own), source) for own in (2.0**100, factor, -(2.0**100))]
+        return put(Add(), put(Add(), parts[0], parts[1]), parts[2])
+
+    made = put(Relu(), cancelled(0, 1.0))
+    last = torch.tensor([[0.0], [-1.0]], dtype=torch.float64), torch.tensor([0.5, 0.0], dtype=torch.float64)
+    put(Linear(*last), cancelled(made, -1.0))
+    network = Network((1,), tuple(nodes), "cancelling")
+    leaf = {"radius": 10.0, "slopes": {str(made): [0.0]}, "multipliers": {}}
+    document = {
+        "format": "relucert proof 1", "network": {"name": "cancelling", "sha256": fingerprint(network)},
+        "image": [0.0], "label": 0, "rivals": [1], "norm": norm, "box": None, "radius": 10.0, "nodes": [leaf],
+    }  # fmt: skip
+    path = tmp_path / "proof.json"
+    path.write_text(json.dumps(document))
+    with pytest.raises(Rejected):
+        check(path, network)

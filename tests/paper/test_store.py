@@ -12,7 +12,9 @@ from relucert.paper.store import Key, Store
 from tests.comparison.answers import attacked, certified, estimated
 
 SETTINGS = {"seed": 0}
-KEYS: list[Key] = [("mnist-2x20", "d", "inf", "random", name, None, 4) for name in ("fast-lin", "attack", "clever")]
+KEYS: list[Key] = [
+    ("mnist-2x20", "d", "inf", "random", name, None, "p", 4) for name in ("fast-lin", "attack", "clever")
+]
 
 
 @pytest.fixture(autouse=True)

@@ -85,7 +85,8 @@ def run(arguments: argparse.Namespace) -> int:
     present = [line for line in asked if line.network in images]
     if not present:
         raise InputError(f"there is no network of the table {arguments.table!r}: {'; '.join(missing.values())}")
-    store = Store(arguments.table, {name: effort[name] for name in STORED}, screen.complain)
+    settings = {**{name: effort[name] for name in STORED}, "threads": arguments.threads}
+    store = Store(arguments.table, settings, screen.complain)
     rerun = Rerun(subjects, images, contenders, setting, store)
     started = time.perf_counter()
     interrupted = False
@@ -151,7 +152,7 @@ def _images(
         if kind not in loaded:
             try:
                 with screen.downloads() as progress:
-                    enough = kind == "mnist" and arguments.images <= len(bundled)
+                    enough = kind == "mnist" and arguments.data_dir is None and arguments.images <= len(bundled)
                     loaded[kind] = bundled if enough else data.load(kind, "test", arguments.data_dir, progress=progress)
             except LoadError as error:
                 loaded[kind] = error

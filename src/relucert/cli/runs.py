@@ -121,10 +121,9 @@ def outputs(arguments: argparse.Namespace, names: Sequence[str]) -> dict[str, Pa
     from relucert.report import files
 
     found = {name: path for name in names if (path := getattr(arguments, name)) is not None}
-    inputs = {
-        name: Path(given) for name in ("network", "data") if (given := getattr(arguments, name, None)) is not None
-    }
-    for (_, first), (name, second) in combinations([*inputs.items(), *found.items()], 2):
+    single = [given for name in ("network", "data") if (given := getattr(arguments, name, None)) is not None]
+    inputs = [("", Path(given)) for given in (*single, *(getattr(arguments, "network_file", None) or ()))]
+    for (_, first), (name, second) in combinations([*inputs, *found.items()], 2):
         if name in found and first.resolve() == second.resolve():
             raise InputError(f"--{name} {second} would overwrite another file of this command")
     for path in found.values():

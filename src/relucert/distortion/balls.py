@@ -141,7 +141,7 @@ class Bounder:
         if self.norm == math.inf:
             return sum(sizes, ZERO)
         if self.norm == 2:
-            return sum((own * own for own in sizes), ZERO).sqrt()
+            return sum((own.abs_upper() ** 2 for own in sizes), ZERO).sqrt()
         return reduce(_most, sizes, ZERO)
 
     def _free(self, sizes: Row, rooms: Row) -> Row:
@@ -159,7 +159,7 @@ class Bounder:
             walled = torch.zeros_like(size, dtype=torch.bool)
             level = 0.0
             for _ in range(WALLS):
-                left = math.sqrt(max(0.0, radius**2 - float((room.square() * walled).sum())))
+                left = math.sqrt(max(0.0, radius * radius - float((room.square() * walled).sum())))
                 level = float((size * ~walled).norm()) / left if left > 0 else 0.0
                 walled |= size > level * room
             limit = level * room
@@ -177,7 +177,7 @@ def _through(
     found = []
     for neuron, (given, below, above) in enumerate(zip(row, low, high, strict=True)):
         own = given.mid()
-        if above > 0 and not given.is_exact():
+        if not (above <= 0 or given.is_exact()):  # also where `above` is no number: then nothing is proven
             total[place] -= given.rad() * above
         if above <= 0:
             pulled = ZERO

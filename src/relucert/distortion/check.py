@@ -43,7 +43,7 @@ class Claim:
     def __str__(self) -> str:
         rivals = f"class {self.rivals[0]}" if len(self.rivals) == 1 else f"none of the classes {list(self.rivals)}"
         catches = "does not catch up" if len(self.rivals) == 1 else "catches up"
-        valid = "" if self.box is None else f", pixels from {self.box[0]:g} to {self.box[1]:g}"
+        valid = "" if self.box is None else f", pixels from {self.box[0]!r} to {self.box[1]!r}"
         return (
             f"{rivals} {catches} with class {self.label} within {self.radius!r} of the image, norm {self.norm:g}{valid}"
         )

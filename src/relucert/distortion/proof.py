@@ -48,6 +48,8 @@ class Tree:
 
     def close(self, nodes: Nodes, radius: float, empty: bool) -> None:
         for place, name in enumerate(nodes.names.tolist()):
+            if name in self.closed and self.closed[name].radius >= radius:
+                continue  # what it proves of a larger ball may be needed still
             lines = None if empty else (nodes.slopes[place], nodes.multipliers[place])
             self.closed[name] = Certificate(radius, lines)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import zlib
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,8 @@ def from_file(path: Path) -> Subject:
     """A network from an .onnx or .safetensors file, or an .npz file with W1, b1, W2, b2 and so on, by its size."""
     network = _from_arrays(path) if path.suffix.lower() == ".npz" else load(path)
     sizes = network.describe().split("-")
+    if len(set(sizes[1:-1])) != 1 or sizes[-1] != "10":
+        raise InputError(f"{path} is a network {network.describe()}; the tables' have layers of one width, 10 classes")
     return Subject.of(f"{SETS.get(sizes[0], sizes[0])}-{len(sizes) - 1}x{sizes[1]}", network)
 
 
@@ -63,7 +66,16 @@ def _from_arrays(path: Path) -> Network:
     try:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             arrays = {name: np.asarray(file[name]) for name in file.files}
-    except (OSError, ValueError, EOFError, BadZipFile) as error:
+    except (
+        OSError,
+        ValueError,
+        TypeError,
+        AttributeError,
+        EOFError,
+        NotImplementedError,
+        BadZipFile,
+        zlib.error,
+    ) as error:
         raise LoadError(f"{path} can't be read as an .npz file of weights: {one_line(error)}") from error
     count = len(arrays) // 2
     names = [f"{kind}{layer}" for layer in range(1, count + 1) for kind in "Wb"]

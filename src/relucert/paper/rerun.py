@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -88,7 +89,10 @@ class Rerun:
         """Every method's answer about one image."""
         for contender in self.contenders:
             limit = setting.budget if contender.timed else None
-            key = (line.network, subject.digest, line.norm, line.target, contender.name, limit, question.image)
+            key = (
+                line.network, subject.digest, line.norm, line.target, contender.name, limit,
+                _mark(images, question), question.image,
+            )  # fmt: skip
             entry = self.store.get(key)
             if entry is None:
                 what = f"{contender.name} on {line.network}, p = {line.norm}"
@@ -103,6 +107,12 @@ class Rerun:
                     continue
                 self.store.add(key, entry)
             ledger.add(entry)
+
+
+def _mark(images: Dataset, question: Question) -> str:
+    """By which an image and its label are known again."""
+    pixels = images.images[question.image].double().contiguous().numpy().tobytes()
+    return hashlib.sha256(pixels + str(question.label).encode()).hexdigest()[:16]
 
 
 def _ask(contender: Contender, network: Network, images: Dataset, question: Question, setting: Setting) -> Entry:

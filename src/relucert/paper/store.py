@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 from collections.abc import Callable, Mapping
 from types import SimpleNamespace
@@ -14,8 +15,10 @@ from relucert.cache import cache_directory
 from relucert.comparison.methods import Entry, Kind
 from relucert.errors import InputError
 
-Key = tuple[str, str, str, str, str, float | None, int]  # limit: the budget, for methods whose answers depend on it
-NAMES = ("network", "digest", "norm", "target", "method", "limit", "image")
+Key = tuple[
+    str, str, str, str, str, float | None, str, int
+]  # limit: the budget, for methods whose answers depend on it
+NAMES = ("network", "digest", "norm", "target", "method", "limit", "pixels", "image")
 Tell = Callable[[str], None]
 
 
@@ -47,7 +50,8 @@ class Store:
         """Keeps an answer; when this returns it is safe from whatever happens to the process."""
         self._entries[key] = entry
         try:
-            self._write({**dict(zip(NAMES, key, strict=True)), "row": entry.to_json()})
+            row = entry.to_json()
+            self._write({**dict(zip(NAMES, key, strict=True)), "row": row, "sum": _checksum(row)})
         except OSError as error:
             raise InputError(f"can't keep results in {self.path}: {error.strerror or error}") from error
 
@@ -89,18 +93,22 @@ class Store:
             key = tuple(line[name] for name in NAMES)
             entry = Entry(line["method"], Kind(line["row"]["kind"]), SimpleNamespace(**line["row"]))
             amounts = (entry.lower, entry.upper, entry.figure, entry.answer.seconds)
-            sound = all(own is None or isinstance(own, (int, float)) for own in amounts)
-            if not sound or entry.answer.image != line["image"]:
+            sound = all(own is None or (isinstance(own, (int, float)) and 0 <= own < math.inf) for own in amounts)
+            if not sound or entry.answer.image != line["image"] or line["sum"] != _checksum(line["row"]):
                 return False
+            self._entries[key] = entry
         except (AssertionError, AttributeError, KeyError, TypeError, ValueError):
             return False
-        self._entries[key] = entry
         return True
 
 
 def _object(line: bytes) -> dict[str, Any] | None:
     try:
         found = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
+
+
+def _checksum(row: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(row, sort_keys=True).encode()).hexdigest()[:12]

@@ -139,7 +139,7 @@ def result(row: Any) -> Result:
     if not isinstance(row, dict):
         raise ValueError("it is no object")
     kind, lower, upper = _bounds(row)
-    if row.get("kind", kind.value) not in {kind.value, "certified" if kind is Kind.UNPROVEN else kind.value}:
+    if row.get("kind", kind.value) not in (kind.value, "certified" if kind is Kind.UNPROVEN else kind.value):
         raise ValueError(f"its kind is {row['kind']!r} and its keys are those of {kind.value!r}")
     reason = _text(row, "reason") if row.get("reason") is not None else None
     unfitted = kind is Kind.ESTIMATE and lower is None and row.get("sampled") is not None

@@ -175,7 +175,7 @@ def _exactly(value: float | None) -> str | None:
 
 MEANING = {
     Kind.CERTIFIED: "certified lower bound",
-    Kind.EXACT: "proven minimum distance",
+    Kind.EXACT: "proven lower end of the exact interval",
     Kind.UNPROVEN: "not certified: rounding ignored",
     Kind.ESTIMATE: "not certified: an estimate",
     Kind.UPPER: "upper bound: an adversarial example",
