@@ -46,12 +46,14 @@ def residual(seed: int = 0) -> Network:
     )
 
 
-def skipping(seed: int = 0) -> Network:
+def skipping(size: int = 6, classes: int = 4, seed: int = 0) -> Network:
     """`x + relu(a x)`: the skip comes from before any ReLU and stands first in the sum, then last."""
     generator = torch.Generator().manual_seed(seed)
-    first, second, last = (_linear(*size, generator, torch.float32) for size in [(6, 6), (6, 6), (6, 4)])
+    first, second, last = (
+        _linear(*own, generator, torch.float32) for own in [(size, size), (size, size), (size, classes)]
+    )
     return Network(
-        (6,),
+        (size,),
         (
             Node(first, (0,)),
             Node(Relu(), (1,)),

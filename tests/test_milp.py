@@ -12,30 +12,12 @@ from torch import Tensor
 
 import relucert
 from relucert.ball import Norm
-from relucert.network import Add, Affine, Linear, Network, Node, Relu, Reshape, Scale, Shift
+from relucert.network import Affine, Linear, Network, Relu, Reshape, Scale, Shift
 from tests.milp import nearest
-from tests.nets import centres, chain, mlp
+from tests.nets import centres, chain, mlp, skipping
 
 ENDS = (1.0, math.inf)
 RADIUS = 4.0
-
-
-def skipping() -> Network:
-    """`x + relu(a x)`, twice: every second sum has an input that met no ReLU."""
-    weights = [node.operation for node in mlp(3, 3, 3, 2, seed=5).nodes[::2]]
-    first, second, last = weights
-    return Network(
-        (3,),
-        (
-            Node(first, (0,)),
-            Node(Relu(), (1,)),
-            Node(Add(), (0, 2)),
-            Node(second, (3,)),
-            Node(Relu(), (4,)),
-            Node(Add(), (5, 0)),
-            Node(last, (6,)),
-        ),
-    )
 
 
 def normalised() -> Network:
@@ -51,7 +33,7 @@ TINY: dict[str, Callable[[], Network]] = {
     "two layers": lambda: mlp(3, 6, 3, seed=1),
     "three layers": lambda: mlp(3, 4, 3, 3, seed=4),
     "four layers": lambda: mlp(2, 3, 2, 2, 2, seed=1),
-    "skipping": skipping,
+    "skipping": lambda: skipping(3, 2, seed=5),
     "normalised": normalised,
 }
 

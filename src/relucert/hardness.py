@@ -43,16 +43,22 @@ class Reduction:
     def point(self, cover: Collection[int]) -> Tensor:
         """The point nearest to the centre at which the sets at these positions are chosen: (1, sets)."""
         places = range(self.centre.shape[1])
-        if not set(cover) <= set(places):
-            raise InputError(f"a cover has positions of sets, 0 to {len(places) - 1}, not {list(cover)}")
-        return self.centre + self.depth * torch.tensor([[float(place in cover) for place in places]]).double()
+        try:
+            chosen = set(cover)
+        except TypeError:
+            chosen = {-1}
+        if not chosen <= set(places):
+            raise InputError(f"a cover has positions of sets, 0 to {len(places) - 1}, not {cover!r}")
+        return self.centre + self.depth * torch.tensor([[float(place in chosen) for place in places]]).double()
 
     def distance(self, cover: Collection[int], norm: str | float | Norm = "1") -> float:
         """How far from the centre that point is: for a minimum cover, the minimum distortion."""
         return float(Norm.parse(norm).distance(self.point(cover), self.centre))
 
-    def cover(self, point: Tensor) -> list[int]:
+    def cover(self, point: object) -> list[int]:
         """Positions of the sets that are chosen at a point: a cover, if the network takes the point for `target`."""
+        if not isinstance(point, Tensor) or point.numel() != self.centre.numel():
+            raise InputError(f"a point is a tensor of {self.centre.numel()} numbers, one a set")
         return [place for place, number in enumerate(point.flatten().tolist()) if number > self.threshold]
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from relucert.cli import images as image_options
 from relucert.cli import options, runs
 
 if TYPE_CHECKING:
@@ -63,20 +62,12 @@ def _add_effort(group: argparse._ArgumentGroup) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Checks everything that can be checked, then attacks, records, draws and shows."""
     outputs = runs.outputs(arguments, ("json", "csv"))
-    import torch
-
     import relucert
-    from relucert.cli.show import Screen
     from relucert.report.pairs import Album
     from relucert.report.runfile import RunFile
 
-    if arguments.threads is not None:
-        torch.set_num_threads(arguments.threads)
-    network = relucert.load(arguments.network)
-    screen = Screen(quiet=arguments.quiet)
-    images = image_options.load(arguments, network, screen)
-    chosen: dict[str, Any] = {name: getattr(arguments, name) for name in LIBRARY_OPTIONS}
-    chosen["box"] = None if arguments.box is None else tuple(arguments.box)
+    setup = runs.set_up(arguments, LIBRARY_OPTIONS)
+    network, screen, images, chosen = setup.network, setup.screen, setup.images, setup.chosen
     album = None if arguments.save is None else Album(arguments.save, network.input_shape)
     started = time.perf_counter()
     with screen.progress("attacking", len(images)) as advance:
@@ -87,13 +78,13 @@ def run(arguments: argparse.Namespace) -> int:
             **chosen,
             progress=lambda done, total: advance(done * len(images) // total),
         )
-        record = RunFile(runs.head(arguments, network, images, chosen), outputs.get("json"), outputs.get("csv"))
+        record = RunFile(runs.head(arguments, setup, chosen), outputs.get("json"), outputs.get("csv"))
         work = runs.collect(
             answers, record, lambda answer: None if album is None else album.add(images.images[answer.image], answer)
         )
     if work.answers:
         screen.attacks(work.answers)
-        screen.line("network", f"{network.name} ({network.describe()}, {network.parameters:,} parameters)")
+        screen.line("network", setup.about)
         valid = runs.valid(chosen["box"])
         screen.line("question", f"norm {arguments.norm}, {arguments.method}, target {arguments.target}, {valid}")
         _summarise(work.answers, screen)

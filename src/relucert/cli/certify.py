@@ -7,12 +7,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from relucert.cli import images as image_options
 from relucert.cli import options, runs
 
 if TYPE_CHECKING:
     from relucert import Certificate, Network
-    from relucert.cli.show import Screen
     from relucert.data import Dataset
 
 NAME = "certify"
@@ -35,26 +33,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Checks everything that can be checked, then certifies, records and shows."""
     outputs = _outputs(arguments)
-    import torch
-
     import relucert
-    from relucert.cli.show import Screen
     from relucert.report.runfile import RunFile
 
-    if arguments.threads is not None:
-        torch.set_num_threads(arguments.threads)
-    network = relucert.load(arguments.network)
-    screen = Screen(quiet=arguments.quiet)
-    images = image_options.load(arguments, network, screen)
-    chosen = {name: getattr(arguments, name) for name in LIBRARY_OPTIONS}
+    setup = runs.set_up(arguments, LIBRARY_OPTIONS)
+    network, screen, images, chosen = setup.network, setup.screen, setup.images, setup.chosen
     started = time.perf_counter()
     answers = relucert.certify_each(network, images.images, images.labels, **chosen)
-    record = RunFile(runs.head(arguments, network, images, chosen), outputs.get("json"), outputs.get("csv"))
+    record = RunFile(runs.head(arguments, setup, chosen), outputs.get("json"), outputs.get("csv"))
     with screen.progress("certifying", len(images)) as advance:
         work = runs.collect(answers, record, lambda certificate: advance(certificate.image + 1))
     seconds = time.perf_counter() - started
     if work.answers:
-        _show(arguments, network, images, work.answers, screen)
+        _show(arguments, setup, work.answers)
         screen.line("time", f"{seconds:.2f} s")
     done = len({certificate.image for certificate in work.answers})
     return runs.end(work, screen, f"{done} of {len(images)} images")
@@ -126,13 +117,12 @@ def _outputs(arguments: argparse.Namespace) -> dict[str, Path]:
 
 def _show(
     arguments: argparse.Namespace,
-    network: Network,
-    images: Dataset,
+    setup: runs.Setup,
     certificates: list[Certificate],
-    screen: Screen,
 ) -> None:
     from relucert.report.summary import summarise
 
+    network, images, screen = setup.network, setup.images, setup.screen
     index = options.whole(arguments.target)
     target = arguments.target if index is None else index
     summary = summarise(certificates, _correct(network, images), target, network.classes - 1)
@@ -142,7 +132,7 @@ def _show(
 
         accuracy.draw(arguments.plot, summary, f"{network.name} ({network.describe()})", question)
     screen.table(certificates, proven=summary.proven)
-    screen.line("network", f"{network.name} ({network.describe()}, {network.parameters:,} parameters)")
+    screen.line("network", setup.about)
     screen.line("images", f"{summary.images} of {images.name}")
     screen.line("question", question)
     screen.summary(summary, sorted(set(arguments.at)) if arguments.at else summary.grid())

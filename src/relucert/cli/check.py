@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "network",
         nargs="?",
         metavar="NETWORK",
-        help="what it is about: a bundled network's name, an .onnx or a .safetensors file (default: the name it gives)",
+        help="what it is about: a network's name, an .onnx or a .safetensors file (default: the name it gives)",
     )
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
 
@@ -38,5 +38,6 @@ def run(arguments: argparse.Namespace) -> int:
             return REJECTED
     screen.line("proven", str(claim))
     screen.line("network", f"{claim.network}, SHA-256 {claim.sha256}")
+    screen.line("image", f"SHA-256 {claim.image}, of its numbers as little-endian float64")
     screen.line("nodes", f"{claim.nodes}, {claim.leaves} of them leaves")
     return 0

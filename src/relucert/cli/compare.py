@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from relucert.cli import images as image_options
 from relucert.cli import options, runs
 from relucert.errors import RelucertError
 
@@ -51,28 +50,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Checks everything that can be checked, then asks one method after the other, records and shows."""
     outputs = runs.outputs(arguments, ("json", "csv"))
-    import torch
-
-    import relucert
     from relucert.ball import Norm
-    from relucert.cli.show import Screen
     from relucert.comparison.compare import Contest
     from relucert.comparison.methods import Entry, Setting, find_contenders
     from relucert.comparison.rows import row
     from relucert.report.runfile import RunFile
 
-    if arguments.threads is not None:
-        torch.set_num_threads(arguments.threads)
     contenders = find_contenders(arguments.methods)
-    network = relucert.load(arguments.network)
-    screen = Screen(quiet=arguments.quiet)
-    images = image_options.load(arguments, network, screen)
-    chosen: dict[str, Any] = {name: getattr(arguments, name) for name in SETTING_OPTIONS}
-    chosen["box"] = None if arguments.box is None else tuple(arguments.box)
+    setup = runs.set_up(arguments, SETTING_OPTIONS)
+    network, screen, images, chosen = setup.network, setup.screen, setup.images, setup.chosen
     setting = Setting(Norm.parse(arguments.norm), **chosen)
     contest = Contest(network, images.images, images.labels, contenders, setting)
     given = {"norm": arguments.norm, "methods": [own.name for own in contenders], **chosen}
-    head = {**runs.head(arguments, network, images, given), "skipped": contest.skipped}
+    head = {**runs.head(arguments, setup, given), "skipped": contest.skipped}
     record = RunFile(head, outputs.get("json"), outputs.get("csv"))
     started = time.perf_counter()
     with screen.progress("comparing", len(contenders) * len(images)) as advance:
@@ -86,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise work.stopped
     if work.answers:
         _show(contest, screen)
-        screen.line("network", f"{network.name} ({network.describe()}, {network.parameters:,} parameters)")
+        screen.line("network", setup.about)
         screen.line("images", f"{len(images)} of {images.name}")
         screen.line("question", f"norm {arguments.norm}, target {arguments.target}, {runs.valid(setting.box)}")
         screen.line("time", f"{time.perf_counter() - started:.2f} s")
@@ -97,7 +87,8 @@ def _show(contest: Contest, screen: Screen) -> None:
     from relucert.comparison.standing import standings
 
     found = {own.method: own for own in standings(contest.ledger.entries.values())}
-    titles = ("method", "kind", "images", "mean", "to best certified", "to nearest witness", "s an image", "remark")
+    what = ("questions", "s a question") if contest.ledger.each_rival else ("images", "s an image")
+    titles = ("method", "kind", what[0], "mean", "to best certified", "to nearest witness", what[1], "remark")
     rows = [_cells(own, contest.skipped.get(name, "")) for name, own in found.items()]
     rows += [(name, *["-"] * 6, reason) for name, reason in contest.skipped.items() if name not in found]
     screen.columns(titles, rows)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from typing import Any
 
-from relucert.cli import images as image_options
 from relucert.cli import options, runs
 
 NAME = "estimate"
@@ -55,21 +53,13 @@ def _add_question(group: argparse._ArgumentGroup) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Checks everything that can be checked, then estimates, records and shows."""
     outputs = runs.outputs(arguments, ("json",))
-    import torch
-
     import relucert
-    from relucert.cli.show import Screen
     from relucert.report.runfile import RunFile
 
-    if arguments.threads is not None:
-        torch.set_num_threads(arguments.threads)
-    network = relucert.load(arguments.network)
-    screen = Screen(quiet=arguments.quiet)
-    images = image_options.load(arguments, network, screen)
-    chosen: dict[str, Any] = {name: getattr(arguments, name) for name in LIBRARY_OPTIONS}
-    chosen["box"] = None if arguments.box is None else tuple(arguments.box)
+    setup = runs.set_up(arguments, LIBRARY_OPTIONS)
+    network, screen, images, chosen = setup.network, setup.screen, setup.images, setup.chosen
     started = time.perf_counter()
-    record = RunFile(runs.head(arguments, network, images, chosen), outputs.get("json"), None)
+    record = RunFile(runs.head(arguments, setup, chosen), outputs.get("json"), None)
     with screen.progress("sampling", arguments.batches * len(images)) as advance:
         answers = relucert.estimate_each(
             network, images.images, images.labels, **chosen, progress=lambda done, total: advance(done)
@@ -77,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
         work = runs.collect(answers, record, lambda answer: None)
     if work.answers:
         screen.estimates(work.answers)
-        screen.line("network", f"{network.name} ({network.describe()}, {network.parameters:,} parameters)")
+        screen.line("network", setup.about)
         screen.line("question", f"norm {arguments.norm}, target {arguments.target}, CLEVER: not certified")
         values = [answer.value for answer in work.answers if answer.value is not None]
         if values:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from relucert.cli import images as image_options
 from relucert.cli import options, runs
 
 if TYPE_CHECKING:
@@ -59,30 +58,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Checks everything that can be checked, then searches, records and shows."""
     outputs = runs.outputs(arguments, ("json", "csv", "proof"))
-    import torch
-
     import relucert
-    from relucert.cli.show import Screen
     from relucert.report.runfile import RunFile
 
-    if arguments.threads is not None:
-        torch.set_num_threads(arguments.threads)
-    network = relucert.load(arguments.network)
-    screen = Screen(quiet=arguments.quiet)
-    images = image_options.load(arguments, network, screen)
-    chosen: dict[str, Any] = {name: getattr(arguments, name) for name in LIBRARY_OPTIONS}
-    chosen["box"] = None if arguments.box is None else tuple(arguments.box)
+    setup = runs.set_up(arguments, LIBRARY_OPTIONS)
+    network, screen, images, chosen = setup.network, setup.screen, setup.images, setup.chosen
     started = time.perf_counter()
     with screen.status("searching", len(images)) as show:
         answers = relucert.exact_each(
             network, images.images, images.labels, **chosen, progress=lambda own: show(own.image, _describe(own))
         )
         chosen["proof"] = arguments.proof and str(arguments.proof)
-        record = RunFile(runs.head(arguments, network, images, chosen), outputs.get("json"), outputs.get("csv"))
+        record = RunFile(runs.head(arguments, setup, chosen), outputs.get("json"), outputs.get("csv"))
         work = runs.collect(answers, record, lambda answer: show(answer.image + 1, ""))
     if work.answers:
         screen.intervals(work.answers)
-        screen.line("network", f"{network.name} ({network.describe()}, {network.parameters:,} parameters)")
+        screen.line("network", setup.about)
         screen.line("question", f"norm {arguments.norm}, target {arguments.target}, {runs.valid(chosen['box'])}")
         _summarise(work.answers, screen)
         if arguments.proof is not None and arguments.proof.exists():

@@ -116,6 +116,39 @@ def add_quiet(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--quiet", action="store_true", help="no progress bar and no table, only the summary")
 
 
+@dataclass(frozen=True)
+class Setup:
+    """What a command is about, and `chosen`, the options of the library's call that it was given."""
+
+    network: Network
+    screen: Screen
+    images: Dataset
+    chosen: dict[str, Any]
+
+    @property
+    def about(self) -> str:
+        """The network in a line."""
+        return f"{self.network.name} ({self.network.describe()}, {self.network.parameters:,} parameters)"
+
+
+def set_up(arguments: argparse.Namespace, names: Sequence[str]) -> Setup:
+    """Sets the threads and loads the network and the images."""
+    import torch
+
+    import relucert
+    from relucert.cli.show import Screen
+
+    if arguments.threads is not None:
+        torch.set_num_threads(arguments.threads)
+    network = relucert.load(arguments.network)
+    screen = Screen(quiet=arguments.quiet)
+    images = image_options.load(arguments, network, screen)
+    chosen = {name: getattr(arguments, name) for name in names}
+    if chosen.get("box") is not None:
+        chosen["box"] = tuple(chosen["box"])
+    return Setup(network, screen, images, chosen)
+
+
 def outputs(arguments: argparse.Namespace, names: Sequence[str]) -> dict[str, Path]:
     """The files to write, checked before any long work."""
     from relucert.report import files
@@ -143,10 +176,11 @@ def circumstances(arguments: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def head(arguments: argparse.Namespace, network: Network, images: Dataset, chosen: dict[str, Any]) -> dict[str, Any]:
+def head(arguments: argparse.Namespace, setup: Setup, chosen: Mapping[str, Any]) -> dict[str, Any]:
     """What a record says of the run before its answers."""
+    network = setup.network
     given = {"network": arguments.network, "data": arguments.data, **chosen, "threads": arguments.threads}
-    given |= {"data_dir": arguments.data_dir and str(arguments.data_dir), "images": len(images)}
+    given |= {"data_dir": arguments.data_dir and str(arguments.data_dir), "images": len(setup.images)}
     return {
         **circumstances(arguments),
         "network": {

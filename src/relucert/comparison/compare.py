@@ -91,12 +91,12 @@ class Contest:
         self.skipped: dict[str, str] = {}
 
     def run(self) -> Iterator[Entry]:
-        """The answers, method by method, each checked against all others about its question."""
+        """The answers, method by method, each checked against all others about its question once it is handed over."""
         for contender in self.contenders:
             for answer in self._answers(contender):
                 entry = Entry(contender.name, contender.kind, answer)
+                yield entry  # first, so that one that contradicts another is on record
                 self.ledger.add(entry)
-                yield entry
         if not self.ledger.entries:
             raise InputError("; ".join(f"{name}: {reason}" for name, reason in self.skipped.items()))
 

@@ -21,12 +21,12 @@ class Ledger:
 
     def __init__(self, each_rival: bool) -> None:
         self.entries: defaultdict[Key, dict[str, Entry]] = defaultdict(dict)
-        self._each_rival = each_rival
+        self.each_rival = each_rival
 
     def add(self, entry: Entry) -> None:
         """Raises ContradictionError where the answer can't be true together with an earlier one."""
         answer = entry.answer
-        own = self.entries[answer.image, answer.target if self._each_rival else None]
+        own = self.entries[answer.image, answer.target if self.each_rival else None]
         for other in own.values():
             _compare(entry, other)
             _compare(other, entry)

@@ -8,6 +8,8 @@ then the margin, with the leaf's own slopes and multipliers: any numbers would d
 
 from __future__ import annotations
 
+import hashlib
+import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +34,7 @@ class Claim:
 
     network: str
     sha256: str
+    image: str  # the SHA-256 of its numbers, as float64 in little-endian order
     label: int
     rivals: tuple[int, ...]
     norm: float
@@ -67,8 +70,13 @@ def check(
     finally:
         ctx.prec = before
     return Claim(
-        known.name, sha256, proof.label, proof.rivals, proof.norm, proof.radius, proof.box, len(proof.nodes), leaves
-    )
+        known.name, sha256, _digest(proof.image), proof.label, proof.rivals, proof.norm, proof.radius, proof.box,
+        len(proof.nodes), leaves,
+    )  # fmt: skip
+
+
+def _digest(image: list[float]) -> str:
+    return hashlib.sha256(struct.pack(f"<{len(image)}d", *image)).hexdigest()
 
 
 class _Walk:
