@@ -12,10 +12,11 @@ from torch import Tensor
 
 import relucert
 from bench.networks import images, trained
-from relucert.ball import Ball, Norm
-from relucert.bounding.method import find_method
+from relucert.methods.table import find_method
 from relucert.network import Linear, Network
-from relucert.property import Property, rivals
+from relucert.norm import Norm
+from relucert.query.property import Property, rivals
+from relucert.region import Ball
 from relucert.rigor import FLOAT, RIGOROUS, Arithmetic
 
 HEADER = ["network", "norm", "arithmetic", "evaluation, ms", "products alone, ms", "ratio"]

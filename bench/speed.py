@@ -12,7 +12,7 @@ import relucert
 from bench.algorithm1 import certified_radius
 from bench.networks import images, layers, trained
 from relucert.network import Network
-from relucert.property import Property, rivals
+from relucert.query.property import Property, rivals
 
 STARTS = {"inf": 0.03, "2": 0.6, "1": 3.0}  # where the bisection starts: the right order of magnitude, for free
 ROUNDS = 3

@@ -13,8 +13,8 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from torch import Tensor
 
 import relucert
-from relucert.ball import Ball
 from relucert.network import Affine, Network
+from relucert.region import Ball
 
 Array = NDArray[np.float64]
 INFEASIBLE = 2  # the status of scipy.optimize.milp

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 import relucert
-from relucert.bounding.method import LinearMethod
 from relucert.errors import BudgetError, InputError, RelucertError
+from relucert.methods.table import LinearMethod
 from relucert.network import Network
 from tests.nets import NORMS, centres, chain, mlp, normalised
 
@@ -50,7 +50,7 @@ def test_no_sample_within_a_certified_radius_changes_the_decision() -> None:
     for norm in NORMS:
         for answer in relucert.certify(NETWORK, IMAGES, norm=norm):
             assert answer.radius is not None
-            points = relucert.ball.Norm(norm).sample(IMAGES[answer.image], answer.radius, 2000, generator)
+            points = relucert.norm.Norm(norm).sample(IMAGES[answer.image], answer.radius, 2000, generator)
             assert (NETWORK.cast(torch.float64)(points).argmax(1) == answer.label).all()
 
 

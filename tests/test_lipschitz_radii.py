@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import relucert
-from relucert.ball import Norm
+from relucert.norm import Norm
 from tests.adversaries import nearest_distance
 from tests.nets import NETWORKS, NORMS, centres
 

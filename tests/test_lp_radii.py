@@ -10,8 +10,8 @@ import torch
 
 import relucert
 from relucert.answers import Certificate
-from relucert.ball import Norm
 from relucert.errors import InputError
+from relucert.norm import Norm
 from relucert.solvers.highs import Highs
 from tests.adversaries import nearest_distance
 from tests.nets import NETWORKS, centres

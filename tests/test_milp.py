@@ -11,8 +11,8 @@ from scipy.optimize import linprog
 from torch import Tensor
 
 import relucert
-from relucert.ball import Norm
 from relucert.network import Affine, Linear, Network, Relu, Reshape, Scale, Shift
+from relucert.norm import Norm
 from tests.milp import nearest
 from tests.nets import centres, chain, mlp, skipping
 

@@ -9,11 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import relucert
-from relucert.ball import Ball, Norm
-from relucert.bounding.method import find_method
 from relucert.bounding.relaxers import Interval
+from relucert.methods.table import find_method
 from relucert.network import Linear, Network, Relu
-from relucert.property import Property
+from relucert.norm import Norm
+from relucert.query.property import Property
+from relucert.region import Ball
 from relucert.rigor import DOUBLE, FLOAT, RIGOROUS, Arithmetic
 from tests.nets import centres, chain, mlp
 from tests.rational import evaluate, exact, fast_lin

@@ -15,12 +15,13 @@ import torch
 from torch import Tensor
 
 import relucert
-from relucert.ball import Ball, Norm
 from relucert.bounding.backward import minimise
-from relucert.bounding.method import find_method
 from relucert.bounding.relaxers import parallel
+from relucert.methods.table import find_method
 from relucert.network import Add, Linear, Network, Node, Operation, Relu, Scale, Shift
-from relucert.property import Property
+from relucert.norm import Norm
+from relucert.query.property import Property
+from relucert.region import Ball
 from relucert.rigor import RIGOROUS
 from tests.nets import chain
 from tests.rational import evaluate_graph, exact

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Adversarial": "training.recipe",
-    "Answers": "answers",
-    "Ball": "ball",
+    "Adversarial": "recipes.recipe",
+    "Answers": "report.answer_list",
+    "Ball": "region",
     "Certificate": "answers",
-    "Certified": "training.recipe",
+    "Certified": "recipes.recipe",
     "Comparison": "comparison.compare",
     "ContradictionError": "errors",
-    "Distillation": "training.recipe",
+    "Distillation": "recipes.recipe",
     "Estimate": "answers",
     "Exact": "answers",
     "LipschitzBound": "answers",
     "Network": "network",
-    "Property": "property",
+    "Property": "query.property",
     "RelucertError": "errors",
     "UpperBound": "answers",
     "attack": "attacks.attack",
@@ -32,9 +32,9 @@ _HOMES = {
     "compare": "comparison.compare",
     "estimate": "clever.estimate",
     "estimate_each": "clever.estimate",
-    "exact": "distortion.exact",
-    "exact_each": "distortion.exact",
-    "lipschitz": "steepness",
+    "exact": "branch_and_bound.exact",
+    "exact_each": "branch_and_bound.exact",
+    "lipschitz": "lipschitz_constants",
     "live_network": "loading.torch_module",
     "load": "loading",
     "robust_loss": "training.losses",
@@ -47,7 +47,6 @@ __all__ = ["__version__", *_HOMES, *_MODULES]
 if TYPE_CHECKING:
     from relucert import data as data
     from relucert import hardness as hardness
-    from relucert.answers import Answers as Answers
     from relucert.answers import Certificate as Certificate
     from relucert.answers import Estimate as Estimate
     from relucert.answers import Exact as Exact
@@ -58,26 +57,27 @@ if TYPE_CHECKING:
     from relucert.api import certify_each as certify_each
     from relucert.attacks.attack import attack as attack
     from relucert.attacks.attack import attack_each as attack_each
-    from relucert.ball import Ball as Ball
+    from relucert.branch_and_bound.exact import exact as exact
+    from relucert.branch_and_bound.exact import exact_each as exact_each
     from relucert.clever.estimate import estimate as estimate
     from relucert.clever.estimate import estimate_each as estimate_each
     from relucert.comparison.compare import Comparison as Comparison
     from relucert.comparison.compare import compare as compare
-    from relucert.distortion.exact import exact as exact
-    from relucert.distortion.exact import exact_each as exact_each
     from relucert.errors import ContradictionError as ContradictionError
     from relucert.errors import RelucertError as RelucertError
+    from relucert.lipschitz_constants import lipschitz as lipschitz
     from relucert.loading import load as load
     from relucert.loading import save as save
     from relucert.loading.torch_module import live_network as live_network
     from relucert.network import Network as Network
-    from relucert.property import Property as Property
-    from relucert.steepness import lipschitz as lipschitz
+    from relucert.query.property import Property as Property
+    from relucert.recipes.recipe import Adversarial as Adversarial
+    from relucert.recipes.recipe import Certified as Certified
+    from relucert.recipes.recipe import Distillation as Distillation
+    from relucert.region import Ball as Ball
+    from relucert.report.answer_list import Answers as Answers
     from relucert.training.losses import robust_loss as robust_loss
     from relucert.training.own import train as train
-    from relucert.training.recipe import Adversarial as Adversarial
-    from relucert.training.recipe import Certified as Certified
-    from relucert.training.recipe import Distillation as Distillation
 
 
 def __getattr__(name: str) -> Any:

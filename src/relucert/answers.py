@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, fields
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Protocol
 
 from relucert.errors import InputError
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from torch import Tensor
 
 OWN_LABEL = "the target is the image's own label"  # the reason where there was no question
@@ -209,28 +208,3 @@ class Answer(Protocol):
     """What every kind of answer can do."""
 
     def to_json(self) -> dict[str, Any]: ...
-
-
-Own = TypeVar("Own", bound=Answer)
-
-
-class Answers(list[Own]):
-    """A list of answers that notebooks show as a table and that can be drawn; in all else a list like any other."""
-
-    @overload
-    def __getitem__(self, place: SupportsIndex, /) -> Own: ...
-    @overload
-    def __getitem__(self, place: slice, /) -> Answers[Own]: ...
-    def __getitem__(self, place: SupportsIndex | slice, /) -> Own | Answers[Own]:
-        return Answers(super().__getitem__(place)) if isinstance(place, slice) else super().__getitem__(place)
-
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """Draws the share of images that keep their class against the radius, into `ax` or a figure of its own."""
-        from relucert.report import notebook
-
-        return notebook.plot(self, ax)
-
-    def _repr_html_(self) -> str:
-        from relucert.report import notebook
-
-        return notebook.table(self)

@@ -10,22 +10,25 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from relucert.answers import Answers, Certificate, Rounding, parse_rounding
-from relucert.ball import Ball, Norm
+from relucert.answers import Certificate, Rounding, parse_rounding
+from relucert.batching import batch_size
 from relucert.bounding.backward import backward
 from relucert.bounding.forward import forward
-from relucert.bounding.method import Method, find_method
 from relucert.bounding.relaxers import Interval, find_relaxer
+from relucert.checks import check_number, check_whole
 from relucert.errors import InputError
-from relucert.inputs import check_ball, check_number, check_whole
 from relucert.loading import load
-from relucert.memory import batch_size
+from relucert.methods.programs import ProgramMethod
+from relucert.methods.table import Method, find_method
 from relucert.network import Network
-from relucert.property import Property, parse_target
-from relucert.questions import Question, pose
-from relucert.radius import Found, Searcher
+from relucert.norm import Norm
+from relucert.query.inputs import check_ball
+from relucert.query.property import Property, parse_target
+from relucert.query.questions import Question, pose
+from relucert.region import Ball
+from relucert.report.answer_list import Answers
 from relucert.rigor import DOUBLE, RIGOROUS, check_subnormals
-from relucert.solvers.lp import ProgramMethod
+from relucert.search.radius import Found, Searcher
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike

@@ -14,9 +14,9 @@ from itertools import combinations, zip_longest
 import torch
 from torch import Tensor
 
-from relucert.ball import Norm
 from relucert.errors import InputError
 from relucert.network import Add, Linear, Network, Node, Operation, Relu
+from relucert.norm import Norm
 
 INPUTS = ("real", "boolean")
 HALF = 0.5  # the label's score: halfway between what the rival scores at a cover, 1, and at best elsewhere, 0

@@ -13,9 +13,9 @@ import torch
 import relucert
 from relucert.attacks.methods import METHODS, find_attacks
 from relucert.attacks.pursuit import Pursuit
-from relucert.ball import Norm
 from relucert.errors import BudgetError, InputError
 from relucert.network import Linear, Network, Relu
+from relucert.norm import Norm
 from tests.nets import NETWORKS, NORMS, centres, chain, mlp
 from tests.rational import evaluate, exact
 

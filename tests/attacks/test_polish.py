@@ -12,9 +12,9 @@ from scipy import optimize
 
 import relucert
 from relucert.attacks.nearest import program
-from relucert.ball import Norm
+from relucert.linear_regions import pattern_at, piece_values, pull_back
 from relucert.network import Linear, Network
-from relucert.pieces import pattern_at, piece_values, pull_back
+from relucert.norm import Norm
 from tests.nets import NETWORKS, centres, mlp
 
 Array = NDArray[np.float64]

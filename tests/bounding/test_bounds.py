@@ -5,10 +5,11 @@ import pytest
 import torch
 
 import relucert
-from relucert.ball import Ball, Norm
 from relucert.bounding.relaxers import Interval, interval, parallel
 from relucert.errors import InputError
 from relucert.network import Linear, Network
+from relucert.norm import Norm
+from relucert.region import Ball
 from relucert.rigor import DOUBLE, RIGOROUS
 from tests.literal import two_side_bounds
 from tests.nets import NETWORKS, NORMS, centres, mlp

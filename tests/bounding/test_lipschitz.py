@@ -9,16 +9,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from relucert.ball import Ball, Norm
 from relucert.bounding.forward import Bounds
 from relucert.bounding.gradient import gradient_sizes
-from relucert.bounding.lipschitz import Constant, fast_lip
-from relucert.bounding.lipschitz_norm import LipschitzNorm
-from relucert.bounding.method import find_method
-from relucert.bounding.operator_norm import OperatorNorm, induced_norms, spectral_norm
 from relucert.errors import InputError
+from relucert.methods.lipschitz import Constant, fast_lip
+from relucert.methods.lipschitz_norm import LipschitzNorm
+from relucert.methods.operator_norm import OperatorNorm, induced_norms, spectral_norm
+from relucert.methods.table import find_method
 from relucert.network import Linear, Network, Relu, Scale
-from relucert.property import Property, rivals
+from relucert.norm import Norm
+from relucert.query.property import Property, rivals
+from relucert.region import Ball
 from relucert.rigor import DOUBLE, FLOAT, RIGOROUS, Arithmetic
 from tests.literal import gradient_bounds
 from tests.nets import NETWORKS, NORMS, centres, chain, mlp
@@ -157,8 +158,8 @@ def test_one_pass_over_many_shells_equals_one_by_one(monkeypatch: pytest.MonkeyP
         return chosen.margins(network, ball, prop, chosen.hidden(network, ball, DOUBLE), DOUBLE)
 
     together = margins()
-    monkeypatch.setattr("relucert.bounding.lipschitz.FORM_BYTES", 1)
-    monkeypatch.setattr("relucert.bounding.lipschitz.COSY", 1)
+    monkeypatch.setattr("relucert.methods.lipschitz.FORM_BYTES", 1)
+    monkeypatch.setattr("relucert.methods.lipschitz.COSY", 1)
     torch.testing.assert_close(margins(), together, rtol=0, atol=1e-12)
 
 
@@ -246,7 +247,7 @@ def test_op_norm_needs_no_hidden_bounds_and_measures_once(monkeypatch: pytest.Mo
     prop = margins_of(network, ball.points)
     assert chosen.hidden(network, ball, RIGOROUS) == {}
     first = chosen.margins(network, ball, prop, {}, RIGOROUS)
-    monkeypatch.setattr("relucert.bounding.operator_norm.induced_norms", None)
+    monkeypatch.setattr("relucert.methods.operator_norm.induced_norms", None)
     assert torch.equal(chosen.margins(network, ball, prop, {}, RIGOROUS), first)
 
 

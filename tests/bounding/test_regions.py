@@ -6,11 +6,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from relucert.ball import Ball, Norm
 from relucert.bounding.backward import enclose, minimise
 from relucert.bounding.forward import Bounds
 from relucert.bounding.relaxers import Interval, parallel
 from relucert.network import Network, Relu
+from relucert.norm import Norm
+from relucert.region import Ball
 from relucert.rigor import RIGOROUS
 from tests.nets import NETWORKS, NORMS, centres
 

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 import relucert
-from relucert.ball import Norm
 from relucert.clever.gradients import gradients, largest_gradients
 from relucert.errors import InputError
 from relucert.network import Network
+from relucert.norm import Norm
 from tests.nets import NETWORKS, NORMS, centres, mlp
 
 NETWORK = mlp(6, 12, 10, 4, seed=9)

@@ -149,9 +149,9 @@ def test_the_zoo_lists_what_is_there_and_what_could_be(tmp_path: Path, capsys: p
 def test_the_zoo_builds_by_plan(
     data: str, cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from relucert.training import zoo as plans
-    from relucert.training.architectures import Architecture
-    from relucert.training.recipe import Recipe
+    from relucert.recipes import plans
+    from relucert.recipes.architectures import Architecture
+    from relucert.recipes.recipe import Recipe
 
     monkeypatch.setitem(plans.PLANS, "tiny", plans.Plan(Architecture("mnist", 2, 8), Recipe(epochs=2), half=True))
     with pytest.raises(relucert.RelucertError, match="relucert zoo train tiny"):
@@ -218,7 +218,7 @@ def test_nothing_half_written_is_left_when_the_disk_is_full(
     def full(path: Path, content: bytes) -> None:
         raise OSError(28, "No space left on device", str(path))
 
-    monkeypatch.setattr("relucert.report.files.write", full)
+    monkeypatch.setattr("relucert.storage.files.write", full)
     assert main(["train", "mnist-2x8", "--data-dir", data, "--epochs", "1", "--quiet"]) == 2
     assert "No space left" in capsys.readouterr().err
     assert list(cache.iterdir()) == []

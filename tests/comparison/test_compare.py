@@ -14,13 +14,13 @@ import torch
 from torch import Tensor
 
 import relucert
-from relucert.ball import Norm
 from relucert.comparison.compare import Contest
 from relucert.comparison.deadline import OutOfTime, deadline
 from relucert.comparison.methods import CONTENDERS, Answer, Contender, Entry, Kind, Setting, find_contenders
 from relucert.comparison.rows import neurons
 from relucert.errors import InputError
 from relucert.network import Network
+from relucert.norm import Norm
 from tests.comparison.answers import certified, exact
 from tests.nets import NETWORKS, centres, mlp, rectified_input
 

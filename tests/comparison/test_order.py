@@ -9,7 +9,7 @@ import pytest
 
 from relucert.comparison.methods import Entry
 from relucert.comparison.order import Ledger
-from relucert.comparison.standing import standings
+from relucert.comparison.ranking import standings
 from relucert.errors import ContradictionError, RelucertError
 from tests.comparison.answers import attacked, certified, estimated, exact
 

@@ -16,7 +16,7 @@ from torch import nn
 from relucert.errors import InputError, LoadError
 from relucert.loading import load, save, zoo
 from relucert.network import Network, Node, Relu
-from relucert.training.zoo import find_plan
+from relucert.recipes.plans import find_plan
 from tests.loading.onnx_models import model, node, write
 
 NETWORK = Network((4,), (Node(Relu(), (0,)),), "given")

@@ -13,7 +13,7 @@ from relucert.comparison.methods import CONTENDERS
 from relucert.errors import InputError, LoadError
 from relucert.paper.networks import Subject, from_file
 from relucert.paper.published import METHODS, TABLES, lines
-from relucert.training.zoo import PLANS
+from relucert.recipes.plans import PLANS
 
 MODEL = Path(__file__).parents[3] / "shared" / "models" / "paper-mnist-2x20.npz"
 

@@ -12,7 +12,8 @@ from matplotlib.lines import Line2D
 
 import relucert
 from relucert import Certificate, data
-from relucert.answers import Answers, Rounding
+from relucert.answers import Rounding
+from relucert.report.answer_list import Answers
 from tests.report.test_page import EVIL, Outline
 
 IMAGES = data.bundled().first(3)

@@ -14,17 +14,17 @@ import torch
 
 import relucert
 from relucert.answers import Certificate
-from relucert.ball import Norm
-from relucert.bounding.method import LinearMethod
 from relucert.bounding.relaxers import parallel
 from relucert.errors import InputError
-from relucert.property import Property
-from relucert.radius import Found, Searcher
+from relucert.methods.programs import ProgramMethod
+from relucert.methods.table import LinearMethod
+from relucert.norm import Norm
+from relucert.query.property import Property
 from relucert.rigor import RIGOROUS
+from relucert.search.radius import Found, Searcher
 from relucert.solvers import proposer
 from relucert.solvers.conic import Conic
 from relucert.solvers.highs import Highs
-from relucert.solvers.lp import ProgramMethod
 from relucert.solvers.program import Array, Program, Sides, build
 from relucert.solvers.solver import Multipliers, Unsolved
 from tests.adversaries import nearest_distance

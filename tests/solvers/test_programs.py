@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from relucert.ball import Ball, Norm
 from relucert.bounding.forward import Bounds
-from relucert.bounding.method import find_method
+from relucert.methods.table import find_method
 from relucert.network import Network
-from relucert.property import Property
+from relucert.norm import Norm
+from relucert.query.property import Property
+from relucert.region import Ball
 from relucert.rigor import RIGOROUS
 from relucert.solvers import proposer
 from relucert.solvers.dual import lower_slopes

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from relucert.errors import InputError
-from relucert.training.architectures import parse_architecture
-from relucert.training.recipe import Certified, Recipe
-from relucert.training.zoo import PLANS, find_plan
+from relucert.recipes.architectures import parse_architecture
+from relucert.recipes.plans import PLANS, find_plan
+from relucert.recipes.recipe import Certified, Recipe
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from relucert.errors import InputError, RelucertError
+from relucert.recipes.recipe import Recipe
 from relucert.training.checkpoint import KEY
 from relucert.training.loop import Shuffled, fit
-from relucert.training.recipe import Recipe
 from tests.training.problems import clusters, small_module
 
 RECIPE = Recipe(epochs=2)

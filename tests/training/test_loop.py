@@ -10,9 +10,9 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import relucert
 from relucert.errors import InputError, LoadError
+from relucert.recipes.recipe import Adversarial, Certified, Defence, Distillation, Recipe
 from relucert.training.checkpoint import EpochReport
 from relucert.training.loop import Shuffled, accuracy, fit
-from relucert.training.recipe import Adversarial, Certified, Defence, Distillation, Recipe
 from tests.training.problems import clusters, small_module
 
 DEFENCES: dict[str, Defence | None] = {

@@ -5,11 +5,11 @@ import torch
 from torch.nn import functional
 
 import relucert
-from relucert.ball import Norm
 from relucert.errors import InputError
-from relucert.training.architectures import BOX
+from relucert.norm import Norm
+from relucert.recipes.architectures import BOX
+from relucert.recipes.recipe import Adversarial
 from relucert.training.losses import attacked, worst_margins
-from relucert.training.recipe import Adversarial
 from tests.training.problems import clusters, small_module
 
 NORMS = ("inf", "2", "1", "1.5")

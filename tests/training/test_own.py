@@ -11,8 +11,8 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import relucert
 from relucert.errors import InputError, RelucertError, UnsupportedError
+from relucert.recipes.recipe import Defence
 from relucert.training.losses import attacked
-from relucert.training.recipe import Defence
 from tests.training.problems import clusters, small_module
 
 DEFENCES: dict[str, Defence | None] = {

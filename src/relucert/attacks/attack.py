@@ -14,19 +14,22 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from relucert.answers import Answers, UpperBound
+from relucert.answers import UpperBound
 from relucert.attacks.methods import find_attacks
+from relucert.attacks.minimum_norm import STARTS
 from relucert.attacks.polish import Polisher
 from relucert.attacks.pursuit import Box, Pursuit, TimeUp
 from relucert.attacks.witness import Judge, Witness
-from relucert.ball import Norm
+from relucert.batching import attack_size
+from relucert.checks import check_number, check_whole
 from relucert.errors import InputError
-from relucert.inputs import check_box, check_number, check_whole
 from relucert.loading import load
-from relucert.memory import attack_size
 from relucert.network import Network
-from relucert.property import Property, parse_target
-from relucert.questions import Question, pose
+from relucert.norm import Norm
+from relucert.query.inputs import check_box
+from relucert.query.property import Property, parse_target
+from relucert.query.questions import Question, pose
+from relucert.report.answer_list import Answers
 from relucert.rigor import check_subnormals
 
 if TYPE_CHECKING:
@@ -88,7 +91,7 @@ def attack_each(
     options = _Options(Norm.parse(norm), method, box, polish, steps, time_limit, memory, seed)
     asked = pose(known, images, labels, parse_target(target, known.classes), seed)
     check_inside(asked.images, options.box)
-    step = attack_size(known, options.memory)
+    step = attack_size(known, STARTS, options.memory)
     return _Attacker(known, options, progress).run(asked.images, asked.scores, asked.questions, step)
 
 

@@ -11,8 +11,8 @@ from relucert.attacks.minimum_norm import decoupled_direction, fast_minimum_norm
 from relucert.attacks.penalised import carlini_wagner_inf, carlini_wagner_two, elastic_net
 from relucert.attacks.pursuit import Pursuit
 from relucert.attacks.radius_search import projected_gradient
-from relucert.ball import Norm
 from relucert.errors import InputError
+from relucert.norm import Norm
 
 Attack = Callable[[Pursuit, int, list[torch.Generator]], None]  # with so many steps, and an image's own random numbers
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from relucert.attacks.pursuit import Pursuit, Slope, annealed, unit
-from relucert.ball import Norm
+from relucert.norm import Norm
 
 GAMMA = 0.05  # how fast the ball grows and shrinks
 STARTS = 10  # random ones

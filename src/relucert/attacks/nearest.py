@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from relucert.ball import Norm
+from relucert.norm import Norm
 from relucert.solvers.conic import panics
 from relucert.solvers.solver import Unsolved, require
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from relucert.attacks.pursuit import Pursuit, annealed
-from relucert.ball import Norm
+from relucert.norm import Norm
 
 SHRINK = 0.97  # of Carlini and Wagner's threshold for p = infinity
 SPARSITY = 4.0  # of EAD: the weight of the 1-norm beside the squared 2-norm

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from relucert.attacks.nearest import Array, Nearest, Program, program
 from relucert.attacks.witness import Judge, Witness
-from relucert.pieces import Pattern, pattern_at, piece_values, pull_back
+from relucert.linear_regions import Pattern, pattern_at, piece_values, pull_back
 
 WAY = (1.0, 0.0, 0.5)  # where on the way from the image to the witness to start from
 REGIONS = 40  # to look into at most

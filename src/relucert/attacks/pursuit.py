@@ -11,9 +11,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from relucert.ball import Norm
 from relucert.network import Network
-from relucert.property import Property
+from relucert.norm import Norm
+from relucert.query.property import Property
 
 FAR = 1e6  # times an image's span: where to stop looking if every input is valid
 Box = tuple[float, float]

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from relucert.attacks.pursuit import Box
-from relucert.ball import Norm
 from relucert.bounding.point import lower_margins
 from relucert.network import Network
-from relucert.property import Property
+from relucert.norm import Norm
+from relucert.query.property import Property
 from relucert.rigor import RIGOROUS
 
 STRETCHES = (0.0, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1)  # how far beyond a point to look where it is too near

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from relucert.ball import Ball
 from relucert.bounding.forward import INPUT, Bounds
 from relucert.bounding.relaxers import Interval, Relaxer, free_below
 from relucert.network import Affine, Network, Node
+from relucert.region import Ball
 from relucert.rigor import SLICE_BYTES, Arithmetic
 
 LOST = 2.0**-960  # gamma times it is above what underflow takes from one sum of a million products

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from relucert.ball import Ball
 from relucert.bounding.relaxers import Interval, Relaxation, Relaxer
 from relucert.errors import InputError
 from relucert.network import Affine, Network, Units
+from relucert.region import Ball
 from relucert.rigor import TINY, Arithmetic, absolute_sum
 
 Bounds = dict[int, Interval]

@@ -16,16 +16,18 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from relucert.answers import Answers, Estimate
-from relucert.ball import Norm
+from relucert.answers import Estimate
+from relucert.checks import check_positive, check_whole
 from relucert.clever.gradients import largest_gradients
 from relucert.clever.weibull import FitError, WeibullFit, fit
 from relucert.errors import InputError
-from relucert.inputs import check_box, check_positive, check_whole
 from relucert.loading import load
 from relucert.network import Network
-from relucert.property import Property, parse_target
-from relucert.questions import Question, pose
+from relucert.norm import Norm
+from relucert.query.inputs import check_box
+from relucert.query.property import Property, parse_target
+from relucert.query.questions import Question, pose
+from relucert.report.answer_list import Answers
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from relucert.ball import Norm
+from relucert.linear_regions import pattern_at, pull_back
 from relucert.network import Network
-from relucert.pieces import pattern_at, pull_back
+from relucert.norm import Norm
 
 FORM_BYTES = 2**25  # what the forms of some samples may take at once
 

@@ -26,8 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from relucert.checker.check import Rejected, check
     from relucert.cli.show import Screen
-    from relucert.distortion.check import Rejected, check
 
     screen = Screen(quiet=arguments.quiet)
     with screen.progress("checking", 1) as advance:

@@ -12,7 +12,7 @@ from relucert.errors import RelucertError
 if TYPE_CHECKING:
     from relucert.cli.show import Screen
     from relucert.comparison.compare import Contest
-    from relucert.comparison.standing import Standing
+    from relucert.comparison.ranking import Standing
 
 NAME = "compare"
 HELP = "all methods side by side on the same images"
@@ -50,10 +50,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Checks everything that can be checked, then asks one method after the other, records and shows."""
     outputs = runs.outputs(arguments, ("json", "csv"))
-    from relucert.ball import Norm
     from relucert.comparison.compare import Contest
     from relucert.comparison.methods import Entry, Setting, find_contenders
     from relucert.comparison.rows import row
+    from relucert.norm import Norm
     from relucert.report.runfile import RunFile
 
     contenders = find_contenders(arguments.methods)
@@ -84,7 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _show(contest: Contest, screen: Screen) -> None:
-    from relucert.comparison.standing import standings
+    from relucert.comparison.ranking import standings
 
     found = {own.method: own for own in standings(contest.ledger.entries.values())}
     what = ("questions", "s a question") if contest.ledger.each_rival else ("images", "s an image")

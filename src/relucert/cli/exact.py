@@ -11,8 +11,8 @@ from relucert.cli import options, runs
 
 if TYPE_CHECKING:
     from relucert import Exact
+    from relucert.branch_and_bound.exact import Progress
     from relucert.cli.show import Screen
-    from relucert.distortion.exact import Progress
 
 NAME = "exact"
 HELP = "the exact minimum distortion, with a proof that can be checked"

@@ -65,9 +65,9 @@ def run(arguments: argparse.Namespace) -> int:
     outputs = runs.outputs(arguments, OUTPUTS)
     import torch
 
-    from relucert.ball import Norm
     from relucert.cli.show import Screen
     from relucert.comparison.methods import Setting
+    from relucert.norm import Norm
     from relucert.paper.published import lines
     from relucert.paper.rerun import Rerun
     from relucert.paper.store import Store
@@ -187,8 +187,8 @@ def _export(
     complete: bool,
 ) -> None:
     from relucert.paper import export
-    from relucert.report import files
     from relucert.report.runfile import table
+    from relucert.storage import files
 
     methods, results = rerun.methods, rerun.results()
     found = export.cells(results, methods)

@@ -26,9 +26,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Reads everything before anything is written."""
-    from relucert.report import files
     from relucert.report.page import page
     from relucert.report.reading import read
+    from relucert.storage import files
 
     source, output = arguments.run_file, arguments.output
     if source.resolve() == output.resolve():

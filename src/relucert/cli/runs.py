@@ -151,7 +151,7 @@ def set_up(arguments: argparse.Namespace, names: Sequence[str]) -> Setup:
 
 def outputs(arguments: argparse.Namespace, names: Sequence[str]) -> dict[str, Path]:
     """The files to write, checked before any long work."""
-    from relucert.report import files
+    from relucert.storage import files
 
     found = {name: path for name in names if (path := getattr(arguments, name)) is not None}
     single = [given for name in ("network", "data") if (given := getattr(arguments, name, None)) is not None]

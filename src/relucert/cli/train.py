@@ -9,7 +9,7 @@ from relucert.cli import options
 from relucert.cli.training import build_network, training_options
 
 if TYPE_CHECKING:
-    from relucert.training.recipe import Defence, Recipe
+    from relucert.recipes.recipe import Defence, Recipe
 
 NAME = "train"
 HELP = "train a network, defended or not"
@@ -41,8 +41,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from relucert.training.architectures import parse_architecture
-    from relucert.training.zoo import Plan
+    from relucert.recipes.architectures import parse_architecture
+    from relucert.recipes.plans import Plan
 
     architecture = parse_architecture(arguments.architecture)
     name = "-".join(filter(None, [architecture.name, arguments.defence]))
@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _recipe(arguments: argparse.Namespace) -> Recipe:
     from relucert.errors import InputError
-    from relucert.training.recipe import Recipe
+    from relucert.recipes.recipe import Recipe
 
     searched = _given(arguments, "learning_rate", "weight_decay")
     if arguments.grid and searched:
@@ -64,8 +64,8 @@ def _recipe(arguments: argparse.Namespace) -> Recipe:
 
 def _defence(arguments: argparse.Namespace) -> Defence | None:
     from relucert.errors import InputError
-    from relucert.training.architectures import BOX
-    from relucert.training.recipe import DEFENCES
+    from relucert.recipes.architectures import BOX
+    from relucert.recipes.recipe import DEFENCES
 
     given = _given(arguments, "temperature", "epsilon", "steps", "norm", "warm_up")
     if arguments.defence is None:

@@ -13,11 +13,11 @@ from relucert.cli import options
 
 if TYPE_CHECKING:
     from relucert.cli.show import Screen
-    from relucert.training.architectures import Architecture
+    from relucert.recipes.architectures import Architecture
+    from relucert.recipes.plans import Plan
+    from relucert.recipes.recipe import Recipe
     from relucert.training.build import Task, Trained
     from relucert.training.checkpoint import EpochReport
-    from relucert.training.recipe import Recipe
-    from relucert.training.zoo import Plan
 
 
 def training_options(parser: argparse.ArgumentParser) -> None:
@@ -92,7 +92,7 @@ class Board:
 
     def finish(self) -> None:
         """Removes the unfinished work, now that it is finished, and nothing else."""
-        from relucert.report import files
+        from relucert.storage import files
 
         for path in map(self.keep, self._recipes):
             files.sweep(path)
@@ -115,7 +115,7 @@ def _output(name: str, arguments: argparse.Namespace) -> Path:
     from relucert.errors import InputError
     from relucert.loading import zoo
     from relucert.loading.safetensors_file import check_suffix
-    from relucert.report.files import check_writable
+    from relucert.storage.files import check_writable
 
     if arguments.output is None and name in zoo.bundled():
         raise InputError(f"{name} comes with the package; to build another one, name a file with --output")
@@ -148,6 +148,6 @@ def _row(trained: Trained) -> tuple[str, str, str, str]:
 
 
 def write_json(path: Path, content: Any) -> None:
-    from relucert.report import files
+    from relucert.storage import files
 
     files.write(path, (json.dumps(content, indent=2, allow_nan=False) + "\n").encode())

@@ -30,7 +30,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _train(arguments: argparse.Namespace) -> int:
     from relucert.errors import InputError
-    from relucert.training.zoo import find_plan
+    from relucert.recipes.plans import find_plan
 
     if arguments.list is not None:
         raise InputError("--json before train is about the list; name it after train NAME")
@@ -38,7 +38,7 @@ def _train(arguments: argparse.Namespace) -> int:
 
 
 def _list(arguments: argparse.Namespace) -> int:
-    from relucert.report.files import check_writable
+    from relucert.storage.files import check_writable
 
     if arguments.list is not None:
         check_writable(arguments.list)
@@ -53,7 +53,7 @@ def _rows() -> list[dict[str, Any]]:
     """Every network that is there, then those that could be built."""
     from relucert.errors import RelucertError
     from relucert.loading import zoo
-    from relucert.training.zoo import PLANS
+    from relucert.recipes.plans import PLANS
 
     rows = []
     for name in (names := zoo.names()):

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from relucert.ball import Norm
 from relucert.comparison.deadline import OutOfTime, deadline
 from relucert.comparison.methods import Answer, Contender, Entry, Kind, Setting, find_contenders
 from relucert.comparison.order import Ledger
 from relucert.errors import InputError, RelucertError
 from relucert.loading import load
 from relucert.network import Network
-from relucert.property import parse_target
-from relucert.questions import pose
+from relucert.norm import Norm
+from relucert.query.property import parse_target
+from relucert.query.questions import pose
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike

@@ -12,14 +12,15 @@ from torch import Tensor
 
 from relucert.api import certify_each
 from relucert.attacks.attack import attack_each
-from relucert.ball import Norm
-from relucert.bounding.method import METHODS, find_method
+from relucert.branch_and_bound.exact import exact_each
+from relucert.checks import check_positive, check_whole
 from relucert.clever.estimate import estimate_each
-from relucert.distortion.exact import exact_each
 from relucert.errors import InputError
-from relucert.inputs import check_box, check_positive, check_whole
+from relucert.methods.programs import ProgramMethod
+from relucert.methods.table import METHODS, find_method
 from relucert.network import Network
-from relucert.solvers.lp import ProgramMethod
+from relucert.norm import Norm
+from relucert.query.inputs import check_box
 
 Box = tuple[float, float]
 SOFT = 0.9  # the share of a budget after which methods that mind the time are to end by themselves

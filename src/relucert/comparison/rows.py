@@ -8,10 +8,10 @@ from typing import Any
 from torch import Tensor
 
 from relucert.api import bounds
-from relucert.ball import Ball
 from relucert.comparison.methods import Entry, Kind
 from relucert.errors import InputError
 from relucert.network import Network
+from relucert.region import Ball
 from relucert.report import pictures
 
 

@@ -16,7 +16,7 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 import relucert
 from relucert.data.catalogue import Original
 from relucert.errors import LoadError
-from relucert.report import files
+from relucert.storage import files
 
 Progress = Callable[[str, int, int], None]  # told a file's name, how many of its bytes are here, and of how many
 

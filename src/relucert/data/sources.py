@@ -6,13 +6,13 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from relucert.cache import cache_directory
 from relucert.data import download
 from relucert.data.catalogue import SPLITS, Collection, Form, Split, find
 from relucert.data.dataset import Dataset, scaled
 from relucert.data.download import Progress
 from relucert.data.formats import Pixels
 from relucert.errors import InputError, LoadError
+from relucert.storage.cache import cache_directory
 
 VARIABLE = "RELUCERT_DATA"
 

@@ -22,7 +22,7 @@ from relucert.errors import InputError, LoadError
 from relucert.loading.assembly import PRECISIONS
 from relucert.loading.paths import check_file, one_line
 from relucert.network import Network, Node, Operation, find
-from relucert.report import files
+from relucert.storage import files
 
 FORMAT = 1
 ENTRY = "relucert"

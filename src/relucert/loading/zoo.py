@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from importlib.resources import as_file, files
 from pathlib import Path
 
-from relucert.cache import cache_directory
 from relucert.errors import LoadError
 from relucert.loading import safetensors_file
 from relucert.network import Network
+from relucert.storage.cache import cache_directory
 
 SUFFIX = ".safetensors"
 
@@ -67,7 +67,7 @@ def _file(name: str) -> Iterator[Path]:
 
 
 def _missing(name: str) -> str:
-    from relucert.training.zoo import PLANS
+    from relucert.recipes.plans import PLANS
 
     if name in PLANS:
         return f"the network {name!r} has not been built yet: relucert zoo train {name}"

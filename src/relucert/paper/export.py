@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from relucert.comparison.methods import CONTENDERS, Kind
-from relucert.comparison.standing import Standing
+from relucert.comparison.ranking import Standing
 from relucert.paper.published import Line
 from relucert.paper.rerun import Result
 from relucert.report.summary import rounded_down, rounded_up

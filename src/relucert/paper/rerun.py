@@ -8,18 +8,18 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from relucert.ball import Norm
 from relucert.comparison.deadline import OutOfTime, deadline
 from relucert.comparison.methods import Contender, Entry, Setting
 from relucert.comparison.order import Ledger
-from relucert.comparison.standing import Standing, standings
+from relucert.comparison.ranking import Standing, standings
 from relucert.data import Dataset
 from relucert.errors import ContradictionError, RelucertError
 from relucert.network import Network
+from relucert.norm import Norm
 from relucert.paper.networks import Subject
 from relucert.paper.published import Line
 from relucert.paper.store import Store
-from relucert.questions import SEED_STEP, Question, pose
+from relucert.query.questions import SEED_STEP, Question, pose
 
 
 @dataclass(frozen=True)

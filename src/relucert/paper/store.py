@@ -11,9 +11,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import relucert
-from relucert.cache import cache_directory
 from relucert.comparison.methods import Entry, Kind
 from relucert.errors import InputError
+from relucert.storage.cache import cache_directory
 
 Key = tuple[
     str, str, str, str, str, float | None, str, int

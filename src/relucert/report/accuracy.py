@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
 from relucert.errors import InputError
-from relucert.report import files
 from relucert.report.summary import Summary, rounded_down
+from relucert.storage import files
 
 UNDATED = {".png": {}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
 CURVE, GUIDE, QUIET = "#1f5fa8", "#c2571a", "#667788"

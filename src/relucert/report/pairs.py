@@ -13,9 +13,10 @@ from torch import Tensor
 
 from relucert.answers import UpperBound
 from relucert.errors import InputError
-from relucert.report import files, pictures
+from relucert.report import pictures
 from relucert.report.png import magnification
 from relucert.report.summary import rounded_up
+from relucert.storage import files
 
 
 class Album:

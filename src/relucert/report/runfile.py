@@ -16,7 +16,7 @@ from typing import Any
 from typing_extensions import Self
 
 from relucert.errors import InputError
-from relucert.report import files
+from relucert.storage import files
 
 INTERVAL = 1.0  # seconds between savings
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from relucert.ball import Ball
 from relucert.bounding.backward import Multipliers, Slopes, allowed, minimise
 from relucert.bounding.forward import Bounds
 from relucert.bounding.relaxers import Interval, parallel
 from relucert.network import Network
+from relucert.region import Ball
 from relucert.rigor import DOUBLE, FLOAT
 from relucert.solvers.solver import Unsolved
 

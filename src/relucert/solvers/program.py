@@ -16,10 +16,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from relucert.ball import Norm
 from relucert.bounding.forward import INPUT, Bounds
 from relucert.bounding.relaxers import parallel
 from relucert.network import Affine, Network, Relu
+from relucert.norm import Norm
 from relucert.rigor import DOUBLE
 
 Array = NDArray[np.float64]

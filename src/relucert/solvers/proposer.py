@@ -11,12 +11,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from relucert.ball import Ball, Norm
 from relucert.bounding.backward import Slopes
 from relucert.bounding.forward import Bounds
 from relucert.bounding.relaxers import parallel
 from relucert.errors import RelucertError
 from relucert.network import Network, Relu
+from relucert.norm import Norm
+from relucert.region import Ball
 from relucert.rigor import DOUBLE
 from relucert.solvers.ascent import ascend
 from relucert.solvers.dual import lower_slopes

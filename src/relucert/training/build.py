@@ -18,10 +18,10 @@ import relucert
 from relucert.data import Dataset
 from relucert.errors import DivergedError, InputError
 from relucert.loading import load, save
-from relucert.training.architectures import Architecture
+from relucert.recipes.architectures import Architecture
+from relucert.recipes.recipe import Recipe
 from relucert.training.checkpoint import EpochReport
 from relucert.training.loop import Shuffled, accuracy, fit
-from relucert.training.recipe import Recipe
 
 LEARNING_RATES = (0.1, 0.05, 0.02, 0.01, 0.005)
 WEIGHT_DECAYS = (1e-4, 1e-5, 1e-6, 1e-7, 1e-8)

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from torch.optim import SGD
 
 from relucert.errors import InputError, LoadError
-from relucert.report import files
-from relucert.training.recipe import Recipe
+from relucert.recipes.recipe import Recipe
+from relucert.storage import files
 
 KEY = "relucert-training"
 

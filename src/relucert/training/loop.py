@@ -18,10 +18,10 @@ from torch.optim import SGD
 from relucert.errors import DivergedError, InputError, NetworkError
 from relucert.loading.torch_module import live_network
 from relucert.network import Network, Shape
+from relucert.recipes.recipe import Adversarial, Certified, Distillation, Recipe
 from relucert.training import checkpoint
 from relucert.training.checkpoint import EpochReport
 from relucert.training.losses import attacked, distilled, robust_loss
-from relucert.training.recipe import Adversarial, Certified, Distillation, Recipe
 
 
 class Batches(Protocol):

@@ -9,15 +9,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from relucert.ball import Ball, Norm
-from relucert.bounding.method import find_method
+from relucert.checks import check_number
 from relucert.errors import InputError
-from relucert.inputs import check_batch, check_number, check_pixels
 from relucert.loading import torch_module
+from relucert.methods.table import find_method
 from relucert.network import Network, Shape
-from relucert.property import Property, rivals
+from relucert.norm import Norm
+from relucert.query.inputs import check_batch, check_pixels
+from relucert.query.property import Property, rivals
+from relucert.recipes.recipe import Adversarial
+from relucert.region import Ball
 from relucert.rigor import DOUBLE, FLOAT
-from relucert.training.recipe import Adversarial
 
 
 def robust_loss(

@@ -11,12 +11,12 @@ import torch
 from torch import Tensor, nn
 
 from relucert.errors import InputError
-from relucert.inputs import check_batch, check_pixels
 from relucert.loading.torch_module import run_module
-from relucert.report.files import check_writable
+from relucert.query.inputs import check_batch, check_pixels
+from relucert.recipes.recipe import DEFENCES, Defence, Recipe
+from relucert.storage.files import check_writable
 from relucert.training.checkpoint import EpochReport
 from relucert.training.loop import fit
-from relucert.training.recipe import DEFENCES, Defence, Recipe
 
 
 class _Loader:

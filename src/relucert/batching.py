@@ -1,0 +1,47 @@
+"""How many questions to work on at once: by memory, not by a flag."""
+
+from __future__ import annotations
+
+from relucert.errors import BudgetError
+from relucert.network import Affine, Network
+
+COSY = 2**24  # bytes of coefficients beyond which a larger batch no longer speeds up the products
+COMPANY = 32  # images to attack at once: more would gain little, and lose more to an interruption
+CROWD = 512  # questions beyond which a larger batch no longer saves overhead
+
+
+def batch_size(network: Network, rows: int, budget: int) -> int:
+    """The most questions of `rows` margins each that fit the budget, or that are worth putting in one batch."""
+    blocks, forms = coefficient_bytes(network), 32 * rows * max(network.sizes)
+    return max(1, min(_fitting(blocks + forms, "bounds", budget), COSY // max(1, blocks), CROWD))
+
+
+def attack_size(network: Network, starts: int, budget: int) -> int:
+    """The most questions to attack at once, each from so many starts with a few points, and all values, in float64."""
+    need = 8 * starts * (16 * network.sizes[0] + 2 * sum(network.sizes))
+    return max(1, min(_fitting(need, "attack", budget), COMPANY))
+
+
+def _fitting(need: int, what: str, budget: int) -> int:
+    """How often the bytes needed for one image fit."""
+    if need > budget:
+        raise BudgetError(
+            f"one image needs about {need:,} bytes for its {what}, the memory budget is {budget:,} bytes: raise it"
+        )
+    return budget // need
+
+
+def coefficient_bytes(network: Network) -> int:
+    """An estimate of what the forward driver's coefficients take for one question in float64, all undecided."""
+    symbols = [0]  # coefficients per neuron, at each value, that differ from image to image
+    largest = 0
+    needed = network.ancestors(network.rectified)
+    for value, node in network.steps():
+        incoming = max(symbols[source] for source in node.inputs)
+        if isinstance(node.operation, Affine):
+            symbols.append(incoming)
+            inside = sum(network.sizes[source] for source in node.inputs) + network.sizes[value]
+            largest = max(largest, incoming * inside * (value in needed))
+        else:
+            symbols.append((incoming or network.sizes[0]) + network.sizes[value])
+    return 8 * largest

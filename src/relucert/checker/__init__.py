@@ -1,0 +1,1 @@
+"""The check of proofs, in arithmetic and code of its own."""

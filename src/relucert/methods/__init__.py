@@ -1,0 +1,1 @@
+"""Methods, as the radius search sees them, and the table of all of them."""

@@ -1,0 +1,77 @@
+"""Which answers a call has to give: an image, its label and its rivals, or why there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from relucert.answers import OWN_LABEL
+from relucert.errors import InputError
+from relucert.network import Network
+from relucert.query.inputs import check_images, check_labels
+from relucert.query.property import rivals
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+SEED_STEP = 1_000_003
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """One answer to give: about an image, its label and some rivals, or the reason why there is none."""
+
+    image: int
+    label: int
+    rivals: list[int]
+    refusal: str | None
+    misclassified: bool = False
+
+    def generator(self, seed: int) -> torch.Generator:
+        """Random numbers of the image's own, whatever else is asked about."""
+        return torch.Generator().manual_seed((seed + SEED_STEP * self.image) % 2**63)
+
+
+@dataclass(frozen=True, eq=False)
+class Inquiry:
+    """Checked images (batch, size) and their scores (batch, classes), in float64, and the answers to give, in order."""
+
+    images: Tensor
+    scores: Tensor
+    questions: list[Question]
+
+
+def pose(
+    network: Network,
+    images: ArrayLike | Tensor,
+    labels: Sequence[int] | ArrayLike | Tensor | None,
+    target: str | int,
+    seed: int,
+) -> Inquiry:
+    """Checks images and labels and plans the answers; the target is a parsed one."""
+    rows = check_images(images, network)
+    with torch.inference_mode():
+        scores = network.cast(torch.float64)(rows)
+    if not bool(torch.isfinite(scores).all()):
+        raise InputError("the network's scores overflow at these images")
+    return Inquiry(rows, scores, plan(scores, check_labels(labels, scores), target, seed))
+
+
+def plan(scores: Tensor, labels: Tensor, target: str | int, seed: int) -> list[Question]:
+    """Every answer to give, in order."""
+    questions = []
+    against = rivals(target, scores, labels, seed).tolist()
+    columns = zip(labels.tolist(), scores.argmax(1).tolist(), against, strict=True)
+    for image, (label, predicted, classes) in enumerate(columns):
+        groups = [[rival] for rival in classes] if target == "all" else [classes]
+        refusal = None
+        if predicted != label:
+            groups, refusal = groups[:1], f"misclassified: the network takes it for class {predicted}"
+        elif -1 in classes:
+            refusal = OWN_LABEL
+        questions += [Question(image, label, group, refusal, predicted != label) for group in groups]
+    return questions

@@ -1,0 +1,1 @@
+"""What determines a training: architectures, recipes, and the plans of the zoo."""

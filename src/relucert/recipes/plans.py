@@ -1,0 +1,48 @@
+"""The paper's networks, each with the recipe it is built by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from relucert.errors import InputError
+from relucert.recipes.architectures import BOX, Architecture
+from relucert.recipes.recipe import Adversarial, Certified, Distillation, Recipe
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How to build one network of the zoo; half: stored in float16."""
+
+    architecture: Architecture
+    recipe: Recipe
+    half: bool = False
+
+
+_SMALL = Recipe(epochs=80, learning_rate=0.02, weight_decay=3e-4)
+_LARGE = Recipe(epochs=20, learning_rate=0.05, weight_decay=1e-4)
+_SOFT = Recipe(epochs=20, learning_rate=0.01, weight_decay=1e-4, defence=Distillation())
+_ATTACKED = Recipe(epochs=25, learning_rate=0.05, weight_decay=1e-3, defence=Adversarial(box=BOX))
+_CIFAR = Recipe(epochs=15, learning_rate=0.02, weight_decay=1e-4)
+_CERTIFIED = Recipe(epochs=40, learning_rate=0.05, weight_decay=0.0, defence=Certified(epsilon=0.11))
+
+PLANS: dict[str, Plan] = {
+    "mnist-2x20": Plan(Architecture("mnist", 2, 20), replace(_SMALL, seed=2)),
+    "mnist-3x20": Plan(Architecture("mnist", 3, 20), _SMALL),
+    "mnist-2x1024": Plan(Architecture("mnist", 2, 1024), _LARGE),
+    "mnist-3x1024": Plan(Architecture("mnist", 3, 1024), _LARGE, half=True),
+    "mnist-4x1024": Plan(Architecture("mnist", 4, 1024), _LARGE),
+    "cifar-5x2048": Plan(Architecture("cifar", 5, 2048), _CIFAR),
+    "cifar-6x2048": Plan(Architecture("cifar", 6, 2048), _CIFAR),
+    "cifar-7x1024": Plan(Architecture("cifar", 7, 1024), _CIFAR),
+    "mnist-3x1024-distillation": Plan(Architecture("mnist", 3, 1024), _SOFT),
+    "mnist-4x1024-distillation": Plan(Architecture("mnist", 4, 1024), _SOFT),
+    "mnist-3x1024-adversarial": Plan(Architecture("mnist", 3, 1024), _ATTACKED),
+    "mnist-4x1024-adversarial": Plan(Architecture("mnist", 4, 1024), _ATTACKED),
+    "mnist-2x500-certified": Plan(Architecture("mnist", 2, 500), _CERTIFIED),
+}
+
+
+def find_plan(name: str) -> Plan:
+    if name not in PLANS:
+        raise InputError(f"there is no plan for a network {name!r}; there are plans for {', '.join(PLANS)}")
+    return PLANS[name]

@@ -1,0 +1,1 @@
+"""The radius search and its predictions."""

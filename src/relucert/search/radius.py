@@ -1,0 +1,313 @@
+"""The one radius search: the largest radius at which a method proves every margin of a property positive.
+
+Evaluating a method is costly, so few evaluations are spent. Each yields the bounds of every hidden neuron at one
+radius; between radii they are interpolated neuron by neuron, and the method's cheap last step turns them into
+a predicted margin, whose root is the radius to try next. Predictions only choose where to look: the answer is a
+radius that passed, checked in the arithmetic asked for, and the search closes even where predictions are wrong.
+
+A method whose last step is costly, too, names a weaker one. The search then starts from the weaker method's radius,
+and predicts with the weaker margins plus a lead: by how much the method's own were ahead, interpolated as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from relucert.bounding.forward import Bounds
+from relucert.bounding.relaxers import Interval
+from relucert.methods.table import Method
+from relucert.network import Network
+from relucert.norm import Norm
+from relucert.query.property import Property
+from relucert.region import Ball
+from relucert.rigor import DOUBLE, FLOAT, Arithmetic, check_subnormals
+from relucert.search.prediction import Curve, Knots, Lead
+
+MAX_ROUNDS = 60
+PATIENCE = 12  # rounds after which every evaluation proves, as margins may jump where predictions look for a root
+TRUST = 20  # rounds after which predictions are no longer asked: halving the bracket always ends
+STRIDE_GROWTH = 4.0
+LIMIT = 1e12  # no radius above is looked for, nor one below its inverse
+SECTIONINGS = 3  # at the most, to bring out a predicted root
+SHARPNESS = 0.05  # of the bracket around it: more is wasted on a guess
+ROWS = 3  # margins that a prediction looks at
+FIRST_SHARES = (0.7, 0.45)  # of the first-order radius, with one layer of ReLUs and for each further: where to start
+GROWTH = 0.4  # how much faster than linearly the bounds are guessed to grow, for each layer of ReLUs before
+FLOAT_NOISE = 2e-6  # relative radius that float32's rounding may move
+
+
+@dataclass(frozen=True)
+class Found:
+    """The end of one search. radius: the largest that passed (None: none did); weakest: its least margin's row."""
+
+    question: int
+    radius: float | None
+    weakest: int
+    evaluations: int
+    closed: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Questions:
+    """A batch of searches, each a property around one of some points; the points are held in every dtype needed."""
+
+    points: dict[torch.dtype, Tensor]
+    which: Tensor
+    prop: Property
+
+    def __len__(self) -> int:
+        return len(self.which)
+
+    def select(self, chosen: Tensor) -> Questions:
+        return replace(self, which=self.which[chosen], prop=self.prop.select(chosen))
+
+    def ball(self, radii: Tensor, norm: Norm, dtype: torch.dtype) -> Ball:
+        return Ball(self.points[dtype], radii.to(dtype), norm, self.which)
+
+
+class Searcher:
+    """Searches for one network, norm and method, proving in the given arithmetic to a relative tolerance."""
+
+    def __init__(self, network: Network, norm: Norm, method: Method, proof: Arithmetic, tolerance: float) -> None:
+        scout = FLOAT if tolerance >= 10 * FLOAT_NOISE and network.cast(torch.float32).finite else DOUBLE
+        self.norm, self.method, self.tolerance = norm, method, tolerance
+        self.proof = proof if proof.rigorous else scout
+        self.scout = scout
+        self.noise = FLOAT_NOISE if scout is FLOAT else 1e-12
+        self._networks = {dtype: network.cast(dtype) for dtype in {self.proof.dtype, scout.dtype}}
+        self.guide = method  # whose margins are cheap
+        while self.guide.weaker is not None:
+            self.guide = self.guide.weaker
+        depth = network.relu_depths[-1]
+        # bounds before the first ReLUs are linear in the radius
+        self.exact_prediction = depth <= 1 and self.guide is method
+        self.first_share = FIRST_SHARES[0] * FIRST_SHARES[1] ** max(0, depth - 1)
+
+    def network(self, arithmetic: Arithmetic) -> Network:
+        return self._networks[arithmetic.dtype]
+
+    def evaluate(self, questions: Questions, radii: Tensor, arithmetic: Arithmetic) -> tuple[Tensor, Bounds, Tensor]:
+        """Margins (batch, rows), hidden bounds, and the lead of the least margin over the guide's (batch,)."""
+        network, ball = self.network(arithmetic), questions.ball(radii, self.norm, arithmetic.dtype)
+        hidden = self.method.hidden(network, ball, arithmetic)
+        margins = self.method.margins(network, ball, questions.prop, hidden, arithmetic)
+        if self.guide is self.method:
+            return margins, hidden, torch.zeros_like(margins[:, 0])
+        guess = self.guide.margins(network, ball, questions.prop, hidden, arithmetic)
+        return margins, hidden, margins.amin(1) - guess.amin(1)
+
+    def predict(self, questions: Questions, radii: Tensor, knots: Knots) -> Tensor:
+        """Predicted margins at candidate radii, (batch, candidates, rows), from interpolated hidden bounds."""
+        count, candidates = radii.shape
+        repeated = questions.select(torch.arange(count).repeat_interleave(candidates))
+        ball = repeated.ball(radii.flatten(), self.norm, self.scout.dtype)
+        margins = self.guide.margins(
+            self.network(self.scout), ball, repeated.prop, knots.interpolate(radii), self.scout
+        )
+        return margins.double().view(count, candidates, -1) + knots.lead.at(radii)[..., None]
+
+    def run(self, points: Tensor, which: Tensor, prop: Property) -> Iterator[Found]:
+        """Searches a batch, a property each around points[which], yielding each question's end as it is reached."""
+        if self.proof.rigorous:
+            check_subnormals()
+        state = _State.start(self, Questions({dtype: points.to(dtype) for dtype in self._networks}, which, prop))
+        if self.method.weaker is not None:
+            weaker = Searcher(self.network(self.proof), self.norm, self.method.weaker, self.proof, self.tolerance)
+            state.resume(weaker.run(points, which, prop))
+        for _ in range(MAX_ROUNDS):
+            state.evaluate()
+            yield from state.close()
+            if not len(state.index):
+                return
+            state.aim()
+        yield from state.give_up()
+
+
+@dataclass(eq=False)
+class _State:
+    """Where a batch of searches stands; every tensor has a row a question still open."""
+
+    searcher: Searcher
+    questions: Questions
+    knots: Knots
+    index: Tensor
+    radii: Tensor  # to evaluate next, or evaluated last
+    proving: Tensor  # whether that evaluation is the proving one
+    root: Tensor  # the predicted radius
+    slope: Tensor  # the margin's change with the radius there
+    drift: Tensor  # how far, relatively, the last evaluation moved the prediction
+    best: Tensor  # the largest radius proven, 0: none yet
+    ceiling: Tensor  # the smallest radius that failed to prove
+    weakest: Tensor  # the row of the least margin at the best radius
+    failures: Tensor
+    margin: Tensor  # the least of the last evaluation
+    heights: Tensor  # every margin at the centre, (open, rows)
+    steepness: Tensor  # every margin's slope there, (open, rows)
+    focus: Tensor  # the rows that predictions look at, (open, a few): those that look like reaching zero first
+    stride: Tensor  # in tolerances, from the best radius to the next where predictions lead nowhere
+    rounds: int = 0
+
+    @classmethod
+    def start(cls, searcher: Searcher, questions: Questions) -> _State:
+        network = searcher.network(searcher.scout)
+        values = network.values(questions.points[searcher.scout.dtype])
+        growth = {value: 1 + GROWTH * network.relu_depths[value] for value in network.rectified}
+        count = len(questions)
+        centre = {value: values[value][questions.which] for value in network.rectified}
+        knots = Knots(centre, growth, torch.zeros(count, 0, dtype=torch.float64), {}, Lead.none(count))
+        zeros, none = torch.zeros(count, dtype=torch.float64), torch.zeros(count, dtype=torch.long)
+        rows = questions.prop.rows(network.classes, searcher.scout.dtype)
+        margins = (rows @ values[-1][questions.which, :, None]).squeeze(-1).double()
+        slopes = (searcher.predict(questions, zeros[:, None] + 1, knots)[:, 0] - margins).clamp(max=-1e-30)
+        reached = margins / -slopes  # by every row alone, to first order
+        first, weakest = reached.clamp(1 / LIMIT, LIMIT).min(1)
+        drift = zeros if searcher.exact_prediction else zeros + torch.inf
+        return cls(
+            searcher, questions, knots, torch.arange(count), first * searcher.first_share, zeros > 0,
+            first, slopes.gather(1, weakest[:, None]).squeeze(1), drift, zeros, zeros + torch.inf, none, none,
+            margins.amin(1), margins, slopes, _least(reached), zeros + 1,
+        )  # fmt: skip
+
+    def resume(self, ends: Iterable[Found]) -> None:
+        """Starts from where a weaker method ended: what it proved is proven."""
+        self.best, self.weakest = self.best.clone(), self.weakest.clone()
+        for end in ends:
+            if end.radius is not None:
+                self.best[end.question], self.weakest[end.question] = end.radius, end.weakest
+        self.radii = torch.where(self.best > 0, self.best, self.radii)
+
+    def evaluate(self) -> None:
+        """One evaluation of every open question, each in the arithmetic its step calls for."""
+        scouting, proving = (~self.proving).nonzero().squeeze(1), self.proving.nonzero().squeeze(1)
+        parts = [
+            self.searcher.evaluate(self.questions.select(chosen), self.radii[chosen], arithmetic)
+            for chosen, arithmetic in ((scouting, self.searcher.scout), (proving, self.searcher.proof))
+            if len(chosen)
+        ]
+        order = torch.cat([scouting, proving]).argsort()
+        margins = torch.cat([margins.double() for margins, _, _ in parts])[order]
+        leads = torch.cat([lead.double() for _, _, lead in parts])[order]
+        self.margin, weakest = margins.min(1)
+        self.focus = _least(margins / -self.steepness)
+        hidden = _join([hidden for _, hidden, _ in parts], order, self.searcher.scout)
+        self.knots = self.knots.add(self.radii, hidden, leads)
+        if not self.rounds:
+            self._fit_parabola(weakest[:, None])
+        self.rounds += 1
+        passed = self.proving & (self.margin > 0) & (self.radii > self.best)
+        failed = self.proving & ~(self.margin > 0)
+        self.best = torch.where(passed, self.radii, self.best)
+        self.weakest = torch.where(passed, weakest, self.weakest)
+        self.ceiling = torch.where(failed, torch.minimum(self.ceiling, self.radii), self.ceiling)
+        self.failures = self.failures + failed
+
+    def _fit_parabola(self, row: Tensor) -> None:
+        """The first guess of the slope: on the parabola through the first evaluation that starts as at the centre."""
+        height, steepness = self.heights.gather(1, row)[:, 0], self.steepness.gather(1, row)[:, 0]
+        bend = ((self.margin - height) / self.radii - steepness) / self.radii
+        root = 2 * height / (-steepness + (steepness.square() - 4 * bend * height).clamp(min=0).sqrt())
+        self.slope = (self.margin / (self.radii - root)).nan_to_num(-1.0).clamp(max=-1e-30)
+
+    @property
+    def focused(self) -> Questions:
+        """The open questions with their few rows of interest."""
+        return replace(self.questions, prop=self.questions.prop.narrow(self.focus))
+
+    def close(self) -> Iterator[Found]:
+        """Yields and drops the questions whose proven radius is within the tolerance of what can be reached."""
+        endless = self.best > LIMIT
+        beyond = self.best * (1 + self.searcher.tolerance)
+        done = (self.best > 0) & (self.ceiling <= beyond) & ~endless
+        fresh = (self.radii == self.best) & ~done & ~endless
+        if bool(fresh.any()):
+            chosen = fresh.nonzero().squeeze(1)
+            asked, knots = self.focused.select(chosen), self.knots.select(chosen)
+            done[chosen] = (self.searcher.predict(asked, beyond[chosen, None], knots) <= 0).any(2).squeeze(1)
+        lost = self.ceiling < 1 / LIMIT
+        yield from self._report(done | lost, closed=True)
+        yield from self._report(endless, closed=False)
+        self._keep(~(done | lost | endless))
+
+    def give_up(self) -> Iterator[Found]:
+        yield from self._report(torch.ones_like(self.proving), closed=False)
+
+    def aim(self) -> None:
+        """Predicts every root anew and chooses the next radius and how to check it."""
+        searcher, previous = self.searcher, self.root
+        self._predict_root()
+        if not searcher.exact_prediction:
+            self.drift = ((self.root - previous) / self.root).abs()
+        doubt = (4 * self.drift.square()).clamp(min=max(searcher.noise, searcher.tolerance / 3))
+        self.proving = (doubt <= searcher.tolerance / 2) | (self.rounds >= PATIENCE)
+        aim = self.root * (1 - torch.where(self.proving, doubt * 2.0 ** self.failures.clamp(max=30), 0).clamp(max=0.5))
+        inside = (aim > self.best) & (aim < self.ceiling) & (self.rounds < TRUST)
+        self.radii = torch.where(inside, aim, self._fallback()).clamp(max=2 * LIMIT)
+        self.stride = torch.where(inside, 1.0, STRIDE_GROWTH * self.stride)
+        self.proving |= ~inside | (self.radii > LIMIT)
+
+    def _fallback(self) -> Tensor:
+        """Where to look when predictions lead nowhere, as before a jump: just above the best radius, then ever farther.
+
+        One step of the tolerance that fails ends the search. The middle of the bracket is never passed.
+        """
+        middle = torch.where(self.ceiling.isinf(), 2 * self.radii, (self.best + self.ceiling) / 2)
+        near = self.best * (1 + self.searcher.tolerance * self.stride)
+        return torch.where(self.best > 0, torch.where(self.ceiling.isinf(), near, torch.minimum(near, middle)), middle)
+
+    def _predict_root(self) -> None:
+        """The root of the predicted least margin and the slope there, by sectioning ever more closely."""
+        asked, last = self.focused, Curve(self.radii[:, None], self.margin[:, None])
+        step = -last.margins / self.slope[:, None]
+        near = last.radii + step * torch.tensor([0.7, 0.95, 1.05, 1.4], dtype=torch.float64)
+        away = torch.tensor([0.06, 0.25, 0.56, 0.999], dtype=torch.float64)
+        far = last.radii * torch.where(last.margins > 0, 1 + 3 * away, 1 - away)
+        curve = self._section(asked, torch.where(step.abs() < 0.7 * last.radii, near, far), last)
+        if not bool(curve.crossed.all()):
+            curve = self._section(asked, far, last)
+        for _ in range(SECTIONINGS):
+            low, high = curve.bracket()
+            width = high.radii - low.radii
+            if bool((width.abs() < SHARPNESS * low.radii).all()):
+                break
+            share = (curve.root()[:, None] - low.radii) / width
+            inner = (share + torch.tensor([-0.1, -0.01, 0.01, 0.1], dtype=torch.float64)).clamp(0.001, 0.999)
+            curve = self._section(asked, low.radii + width * inner.sort(1).values, low, high)
+        self.root, self.slope = curve.root(), curve.slope()
+
+    def _section(self, asked: Questions, grid: Tensor, before: Curve, *after: Curve) -> Curve:
+        """The predicted margins on a grid, between known ones."""
+        middle = Curve(grid, self.searcher.predict(asked, grid, self.knots).amin(2))
+        parts = [before, middle, *after]
+        return Curve(torch.cat([part.radii for part in parts], 1), torch.cat([part.margins for part in parts], 1))
+
+    def _report(self, mask: Tensor, closed: bool) -> Iterator[Found]:
+        columns = (self.index[mask].tolist(), self.best[mask].tolist(), self.weakest[mask].tolist())
+        for index, radius, weakest in zip(*columns, strict=True):
+            yield Found(index, radius or None, weakest, self.rounds, closed)
+
+    def _keep(self, mask: Tensor) -> None:
+        if bool(mask.all()):
+            return
+        chosen = mask.nonzero().squeeze(1)
+        self.questions, self.knots = self.questions.select(chosen), self.knots.select(chosen)
+        for name, value in vars(self).items():
+            if isinstance(value, Tensor):
+                setattr(self, name, value[chosen])
+
+
+def _least(amounts: Tensor) -> Tensor:
+    """The rows of the few least amounts: (batch, few)."""
+    return amounts.topk(min(ROWS, amounts.shape[1]), largest=False).indices
+
+
+def _join(parts: list[Bounds], order: Tensor, arithmetic: Arithmetic) -> Bounds:
+    """The bounds of all questions from those of its parts, in another order."""
+
+    def sides(value: int, side: int) -> Tensor:
+        return torch.cat([part[value][side].to(arithmetic.dtype) for part in parts])[order]
+
+    return {value: Interval(sides(value, 0), sides(value, 1)) for value in parts[0]}

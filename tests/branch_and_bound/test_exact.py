@@ -1,0 +1,283 @@
+"""Exact answers against another's arithmetic, against every other method, and at the edges of what can be asked."""
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import LinearConstraint, minimize
+from torch import Tensor
+
+import relucert
+from relucert import Exact, Network
+from relucert.branch_and_bound.exact import Progress
+from relucert.errors import InputError
+from relucert.linear_regions import piece_values, pull_back
+from relucert.network import Linear, Relu
+from relucert.norm import Norm
+from tests.milp import nearest
+from tests.nets import NETWORKS, centres, chain, mlp, residual
+
+BOX = (-1.5, 1.5)
+ENDS = ["inf", "2", "1"]
+
+
+def asked(network: Network, count: int = 2) -> Tensor:
+    return centres(network, count).clamp(*BOX)
+
+
+def single(network: Network, image: Tensor, **options: Any) -> Exact:
+    (found,) = relucert.exact(network, image[None], **options)
+    return found
+
+
+def check_interval(network: Network, image: Tensor, found: Exact, box: tuple[float, float] | None = BOX) -> None:
+    """Closed, and the witness is what it is said to be."""
+    assert found.closed
+    assert found.proven
+    assert found.reason is None
+    assert found.lower is not None
+    assert found.upper is not None
+    assert found.witness is not None
+    assert found.upper * (1 - 1e-3) <= found.lower <= found.upper
+    point = found.witness.double().flatten()
+    assert float(Norm(found.norm).distance(point, image)) <= found.upper
+    assert box is None or bool(((point >= box[0]) & (point <= box[1])).all())
+    scores = network.cast(torch.float64)(point[None])[0]
+    assert scores[found.target] >= scores[found.label] - 1e-9
+
+
+@pytest.mark.parametrize("box", [BOX, None])
+@pytest.mark.parametrize("norm", ["inf", "1"])
+@pytest.mark.parametrize("network", [mlp(4, 6, 3), mlp(3, 4, 3, 3, seed=4), residual()], ids=["two", "three", "skips"])
+def test_agrees_with_a_mixed_integer_program(network: Network, norm: str, box: tuple[float, float] | None) -> None:
+    for image in asked(network, 1):
+        found = single(network, image, norm=norm, target="runner-up", box=box)
+        assert found.target is not None
+        radius = 20.0 if found.upper is None else 2 * found.upper
+        other = nearest(network, image, found.label, found.target, float(norm), radius, box)
+        assert found.unreachable == (other is None)
+        if other is None:
+            continue
+        check_interval(network, image, found, box)
+        assert other[0] == pytest.approx(found.upper, rel=1.1e-3)
+
+
+def nearest_of_all_pieces(network: Network, image: Tensor, label: int, rival: int, box: tuple[float, float]) -> float:
+    """p = 2 by brute force: a quadratic program in every linear region of a network with one hidden layer."""
+    (value,) = network.rectified
+    exact, least = network.cast(torch.float64), math.inf
+    lead = torch.zeros(1, 1, network.classes, dtype=torch.float64)
+    lead[..., rival], lead[..., label] = 1, -1
+    for active in itertools.product([False, True], repeat=network.sizes[value]):
+        pattern = {value: torch.tensor([active])}
+        at_image = piece_values(exact, pattern, image[None])
+        signs = torch.where(pattern[value], 1.0, -1.0).double()
+        rows = torch.cat(
+            [
+                pull_back(exact, pattern, exact.output, lead)[0],
+                pull_back(exact, pattern, value, torch.diag(signs[0])[None])[0],
+            ]
+        )
+        behind = torch.cat([(lead[0] @ at_image[-1][0]), signs[0] * at_image[value][0]])
+        sides = LinearConstraint(rows.numpy(), -behind.numpy(), np.inf)
+        bounds = [(box[0] - float(pixel), box[1] - float(pixel)) for pixel in image]
+        found = minimize(
+            lambda offset: (float(offset @ offset), 2 * offset), np.zeros(len(image)), jac=True, method="SLSQP",
+            bounds=bounds, constraints=[sides], options={"ftol": 1e-14, "maxiter": 200},
+        )  # fmt: skip
+        if found.success and (rows.numpy() @ found.x >= -behind.numpy() - 1e-7).all():
+            least = min(least, math.sqrt(found.fun))
+    return least
+
+
+def test_agrees_with_every_piece_for_the_euclidean_norm() -> None:
+    network = mlp(3, 5, 3, seed=7)
+    for image in asked(network, 3):
+        found = single(network, image, norm="2", target="runner-up", box=BOX)
+        check_interval(network, image, found)
+        assert found.target is not None
+        least = nearest_of_all_pieces(network, image, found.label, found.target, BOX)
+        assert least == pytest.approx(found.upper, rel=1.1e-3)
+
+
+@pytest.mark.parametrize("norm", ENDS)
+@pytest.mark.parametrize("name", NETWORKS)
+def test_lies_between_certificates_and_attacks(name: str, norm: str) -> None:
+    network = NETWORKS[name]()
+    image = asked(network, 1)[0]
+    limit = 2.0 if name == "rectified input" else 60.0  # its scores tie at 0 on whole regions: many pieces, no closing
+    found = single(network, image, norm=norm, target="runner-up", box=None, time_limit=limit)
+    (attacked,) = relucert.attack(network, image[None], norm=norm, target="runner-up", box=None)
+    radii = [
+        relucert.certify(network, image[None], norm=norm, target="runner-up", method=method)[0].radius
+        for method in ("fast-lin", "lp", "lp-full")
+    ]
+    if limit == 60.0:
+        check_interval(network, image, found, None)
+        assert found.lower is not None
+        assert max(radius or 0.0 for radius in radii) <= found.lower * (1 + 1e-3)
+    assert found.lower is not None
+    assert found.upper is not None
+    assert attacked.distance is not None
+    assert (radii[0] or 0.0) <= (radii[1] or 0.0) * (1 + 1e-4) <= (radii[2] or 0.0) * (1 + 2e-4)
+    assert found.lower <= attacked.distance
+    assert (radii[2] or 0.0) <= found.upper
+
+
+@pytest.mark.parametrize("norm", ENDS)
+def test_untargeted_is_the_least_of_all_rivals(norm: str) -> None:
+    network = mlp(5, 8, 4, seed=5)
+    image = asked(network, 1)[0]
+    whole = single(network, image, norm=norm, box=BOX)
+    each = relucert.exact(network, image[None], norm=norm, target="all", box=BOX)
+    uppers = {own.target: own.upper for own in each if own.upper is not None}
+    assert whole.upper == pytest.approx(min(uppers.values()), rel=1.1e-3)
+    assert uppers[whole.target] == pytest.approx(whole.upper, rel=1.1e-3)
+
+
+@pytest.mark.parametrize("norm", ENDS)
+def test_a_box_only_takes_adversarial_points_away(norm: str) -> None:
+    network = mlp(5, 8, 4, seed=6)
+    image = asked(network, 1)[0]
+    inside, anywhere = (single(network, image, norm=norm, target=rival(network, image), box=own) for own in (BOX, None))
+    assert anywhere.lower is not None
+    assert inside.unreachable or (inside.upper is not None and inside.upper >= anywhere.lower)
+
+
+def rival(network: Network, image: Tensor) -> int:
+    return int(network.cast(torch.float64)(image[None])[0].argsort()[-2])
+
+
+def constant(lead: float) -> Network:
+    """Two scores that differ by `lead`, or by a little less."""
+    hidden = Linear(torch.tensor([[1.0, -1.0], [0.5, 1.0]]), torch.tensor([0.1, -0.2]))
+    last = Linear(torch.tensor([[0.0, 0.0], [0.1, 0.1]]), torch.tensor([lead, 0.0]))
+    return chain((2,), hidden, Relu(), last)
+
+
+@pytest.mark.parametrize("norm", ENDS)
+def test_what_cannot_be_reached_is_said_to_be_so(norm: str) -> None:
+    image = torch.tensor([0.2, -0.1], dtype=torch.float64)
+    found = single(constant(5.0), image, norm=norm, box=(-0.5, 0.5))
+    assert found.unreachable
+    assert found.closed
+    assert found.proven
+    assert found.lower is None
+    assert found.upper is None
+    assert found.witness is None
+    assert found.reason is not None
+    assert "no valid input" in found.reason
+    within_reach = single(constant(0.05), image, norm=norm, box=(-0.5, 0.5))
+    assert within_reach.closed
+    assert not within_reach.unreachable
+
+
+@pytest.mark.parametrize("norm", ENDS)
+def test_time_limits(norm: str) -> None:
+    network = mlp(6, 40, 40, 40, 4, seed=8)
+    image = asked(network, 1)[0]
+    found = single(network, image, norm=norm, box=BOX, time_limit=0)
+    (certified,) = relucert.certify(network, image[None], norm=norm)
+    assert not found.closed
+    assert found.upper is None
+    assert found.lower == certified.radius
+    assert found.reason is not None
+    assert "time limit" in found.reason
+    later = single(network, image, norm=norm, box=BOX, time_limit=1.0)
+    assert later.lower is not None
+    assert certified.radius is not None
+    assert later.lower >= certified.radius
+    assert later.upper is None or later.upper >= later.lower
+    assert later.closed or later.reason is not None
+
+
+def test_misclassified_and_pointless_questions() -> None:
+    network = mlp(4, 6, 3)
+    image = asked(network, 1)
+    predicted = int(network.cast(torch.float64)(image)[0].argmax())
+    (wrong,) = relucert.exact(network, image, [(predicted + 1) % 3], box=BOX)
+    assert (wrong.lower, wrong.upper, wrong.closed) == (0.0, 0.0, True)
+    assert wrong.reason is not None
+    assert "misclassified" in wrong.reason
+    (own,) = relucert.exact(network, image, target=predicted, box=BOX)
+    assert own.lower is None
+    assert not own.closed
+    assert not own.proven
+    assert own.reason is not None
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"norm": "3"}, "norm 1, 2 or inf"),
+        ({"box": (1.0, 0.0)}, "box"),
+        ({"box": (-0.01, 0.01)}, "outside the box"),
+        ({"tolerance": 0.0}, "tolerance"),
+        ({"time_limit": -1}, "time limit"),
+        ({"time_limit": math.nan}, "time limit"),
+        ({"target": 7}, "7"),
+        ({"seed": -1}, "seed"),
+        ({"proof": "no/such/folder/proof.json"}, "folder"),
+        ({"proof": "proof.json", "target": "all"}, "one question"),
+    ],
+)
+def test_bad_options_are_named(options: dict[str, Any], named: str) -> None:
+    network = mlp(4, 6, 3)
+    with pytest.raises(InputError, match=named) as raised:
+        relucert.exact_each(network, asked(network, 1), **({"box": BOX} | options))
+    assert "\n" not in str(raised.value)
+
+
+def test_progress_and_interruption() -> None:
+    network = mlp(6, 20, 20, 4, seed=9)
+    seen: list[Progress] = []
+
+    def watch(progress: Progress) -> None:
+        seen.append(progress)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        relucert.exact(network, asked(network, 1), box=BOX, progress=watch)
+    assert seen[0].nodes > 0
+    assert seen[0].rate > 0
+
+
+def test_a_broken_search_keeps_what_is_certified(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever fails, no answer is closed by it, and the interval so far stands."""
+    network = mlp(4, 6, 3)
+
+    def fail(*given: object) -> None:
+        raise RuntimeError("no memory\nat all")
+
+    monkeypatch.setattr("relucert.branch_and_bound.nodes.Region.enclosed", fail)
+    (found,) = relucert.exact(network, asked(network, 1), box=BOX)
+    (certified,) = relucert.certify(network, asked(network, 1))
+    assert not found.closed
+    assert found.lower == certified.radius
+    assert found.reason is not None
+    assert "no memory at all" in found.reason
+
+
+def test_bounds_that_are_no_numbers_prove_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    network = mlp(4, 6, 3)
+    monkeypatch.setattr(
+        "relucert.branch_and_bound.nodes.Region.least",
+        lambda self, held, nodes, radius: torch.full((len(nodes),), torch.nan),
+    )
+    (found,) = relucert.exact(network, asked(network, 1), box=BOX)
+    (certified,) = relucert.certify(network, asked(network, 1))
+    assert not found.closed
+    assert found.reason is not None
+    assert found.lower == certified.radius
+
+
+def test_answers_are_the_same_twice_and_leave_the_network_alone() -> None:
+    network = mlp(5, 8, 4, seed=5)
+    before = [tensor.clone() for node in network.nodes for tensor in node.operation.tensors().values()]
+    first, second = (relucert.exact(network, asked(network), box=BOX) for _ in range(2))
+    assert [(own.lower, own.upper) for own in first] == [(own.lower, own.upper) for own in second]
+    after = [tensor for node in network.nodes for tensor in node.operation.tensors().values()]
+    assert all(torch.equal(one, two) for one, two in zip(before, after, strict=True))

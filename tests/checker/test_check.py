@@ -1,0 +1,340 @@
+"""Proofs pass their check; mutated ones are rejected, or were mutated into something that is still true."""
+
+import copy
+import gzip
+import json
+import math
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import relucert
+from relucert.checker.check import Claim, Rejected, check
+from relucert.errors import LoadError, UnsupportedError
+from relucert.network import Add, Linear, Network, Node, Relu
+from relucert.network.operation import Operation
+from tests.nets import NETWORKS, centres, mlp
+
+BOX = (-1.5, 1.5)
+NETWORK = mlp(5, 8, 6, 4, seed=5)
+
+
+def prove(network: Network, path: Path, **options: Any) -> relucert.Exact:
+    image = centres(network, 1).clamp(*BOX)
+    chosen: dict[str, Any] = {"box": BOX, "time_limit": 10, **options}
+    (found,) = relucert.exact(network, image, **chosen, proof=path)
+    return found
+
+
+@pytest.fixture(scope="module")
+def proof(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """A proof with splits, multipliers and several rivals."""
+    path = tmp_path_factory.mktemp("proof") / "proof.json"
+    assert prove(NETWORK, path).closed
+    document: dict[str, Any] = json.loads(path.read_text())
+    assert any("split" in node for node in document["nodes"])
+    return document
+
+
+def verify(document: dict[str, Any], path: Path, network: Network = NETWORK) -> Claim:
+    file = path / "mutated.json"
+    file.write_text(json.dumps(document))
+    return check(file, network)
+
+
+@pytest.mark.parametrize("box", [BOX, None])
+@pytest.mark.parametrize("norm", ["inf", "2", "1"])
+@pytest.mark.parametrize("name", ["three layers", "residual", "normalised"])
+def test_what_the_search_proves_passes(name: str, norm: str, box: tuple[float, float] | None, tmp_path: Path) -> None:
+    network, path = NETWORKS[name](), tmp_path / "proof.json.gz"
+    found = prove(network, path, norm=norm, box=box, target="runner-up")
+    if not path.exists():
+        assert not found.lower
+        return
+    claim = check(path, network)
+    assert claim.norm == float(norm)
+    assert claim.box == box
+    assert claim.label == found.label
+    assert claim.radius == found.lower or (found.unreachable and claim.radius > 0)
+    assert str(claim.radius) in str(claim)
+
+
+def test_an_unfinished_search_proves_what_it_says(tmp_path: Path) -> None:
+    network, path = mlp(6, 40, 40, 40, 4, seed=8), tmp_path / "proof.json"
+    found = prove(network, path, time_limit=3.0)
+    if path.exists():
+        assert found.lower is not None
+        assert check(path, network).radius <= found.lower
+
+
+Mutation = Callable[[dict[str, Any]], None]
+
+
+def first(document: dict[str, Any], key: str) -> dict[str, Any]:
+    found: dict[str, Any] = next(node for node in document["nodes"] if key in node)
+    return found
+
+
+def drop_a_leaf(document: dict[str, Any]) -> None:
+    document["nodes"].pop()
+
+
+def cut_a_half_short(document: dict[str, Any]) -> None:
+    node = first(document, "halves")
+    node["halves"][1] = node["halves"][0]
+
+
+def go_round_in_circles(document: dict[str, Any]) -> None:
+    first(document, "halves")["halves"][0] = 0
+
+
+def leave_a_tree_out(document: dict[str, Any]) -> None:
+    document["nodes"] = document["nodes"][: len(document["rivals"])]
+
+
+def swap_halves(document: dict[str, Any]) -> None:
+    for node in document["nodes"]:
+        if "halves" in node:
+            node["halves"].reverse()
+
+
+def raise_the_radius(document: dict[str, Any]) -> None:
+    document["radius"] *= 1.01
+
+
+def raise_every_radius(document: dict[str, Any]) -> None:
+    document["radius"] *= 1.01
+    for node in document["nodes"]:
+        if "radius" in node:
+            node["radius"] *= 1.01
+
+
+def lower_a_leaf(document: dict[str, Any]) -> None:
+    first(document, "slopes")["radius"] *= 0.9
+
+
+def change_the_label(document: dict[str, Any]) -> None:
+    label = document["label"]
+    document["label"], document["rivals"][0] = document["rivals"][0], label
+
+
+def own_rival(document: dict[str, Any]) -> None:
+    document["rivals"][0] = document["label"]
+
+
+def same_rival_twice(document: dict[str, Any]) -> None:
+    document["rivals"][0] = document["rivals"][1]
+
+
+def a_stronger_norm(document: dict[str, Any]) -> None:
+    assert document["norm"] == "inf"
+    document["image"] = [pixel + 0.3 for pixel in document["image"]]
+    document["box"] = None
+
+
+def unknown_norm(document: dict[str, Any]) -> None:
+    document["norm"] = 3.0
+
+
+def truth_for_a_norm(document: dict[str, Any]) -> None:
+    document["norm"] = True
+
+
+def image_outside(document: dict[str, Any]) -> None:
+    document["image"][0] = 99.0
+
+
+def short_image(document: dict[str, Any]) -> None:
+    document["image"].pop()
+
+
+def all_empty(document: dict[str, Any]) -> None:
+    document["nodes"] = [
+        {"radius": node["radius"], "empty": True} if "radius" in node else node for node in document["nodes"]
+    ]
+
+
+def no_multipliers(document: dict[str, Any]) -> None:
+    for node in document["nodes"]:
+        if "multipliers" in node:
+            node["multipliers"] = {made: [-own for own in numbers] for made, numbers in node["multipliers"].items()}
+
+
+def not_a_number(document: dict[str, Any]) -> None:
+    next(iter(first(document, "slopes")["slopes"].values()))[0] = math.nan
+
+
+def infinite(document: dict[str, Any]) -> None:
+    next(iter(first(document, "slopes")["multipliers"].values()))[0] = math.inf
+
+
+def infinite_radius(document: dict[str, Any]) -> None:
+    document["radius"] = math.inf
+
+
+def another_format(document: dict[str, Any]) -> None:
+    document["format"] = "relucert proof 2"
+
+
+def another_key(document: dict[str, Any]) -> None:
+    document["trust"] = "me"
+
+
+def unknown_relu(document: dict[str, Any]) -> None:
+    first(document, "slopes")["slopes"]["99"] = [0.0]
+
+
+def short_slopes(document: dict[str, Any]) -> None:
+    next(iter(first(document, "slopes")["slopes"].values())).pop()
+
+
+def unknown_neuron(document: dict[str, Any]) -> None:
+    first(document, "split")["split"][1] = 1000
+
+
+def negative_class(document: dict[str, Any]) -> None:
+    document["rivals"][0] = -1
+
+
+@pytest.mark.parametrize(
+    "mutate",
+    [
+        drop_a_leaf, cut_a_half_short, go_round_in_circles, leave_a_tree_out, swap_halves, raise_the_radius,
+        raise_every_radius, lower_a_leaf, change_the_label, own_rival, same_rival_twice, a_stronger_norm,
+        unknown_norm, truth_for_a_norm, image_outside, short_image, all_empty, no_multipliers, not_a_number,
+        infinite, infinite_radius, another_format, another_key, unknown_relu, short_slopes, unknown_neuron,
+        negative_class,
+    ],
+)  # fmt: skip
+def test_mutations_are_rejected(mutate: Mutation, proof: dict[str, Any], tmp_path: Path) -> None:
+    document = copy.deepcopy(proof)
+    mutate(document)
+    with pytest.raises(Rejected) as raised:
+        verify(document, tmp_path)
+    assert "\n" not in str(raised.value)
+
+
+def test_harmless_mutations_claim_what_is_still_true(proof: dict[str, Any], tmp_path: Path) -> None:
+    """None at all, a smaller radius, slopes that are out of range: the same claim, or a weaker one."""
+    document = copy.deepcopy(proof)
+    assert verify(document, tmp_path).radius == proof["radius"]
+    document["radius"] *= 0.5
+    assert verify(document, tmp_path).radius == proof["radius"] * 0.5
+    document = copy.deepcopy(proof)
+    for node in document["nodes"]:
+        for numbers in node.get("slopes", {}).values():
+            numbers[:] = [1.5 if own == 1 else own for own in numbers]
+    assert verify(document, tmp_path).radius == proof["radius"]
+
+
+def test_every_changed_weight_is_noticed(proof: dict[str, Any], tmp_path: Path) -> None:
+    for value, node in NETWORK.steps():
+        for name, tensor in node.operation.tensors().items():
+            changed = tensor.clone()
+            changed.view(-1)[-1] = torch.nextafter(changed.view(-1)[-1], torch.tensor(torch.inf))
+            operation = type(node.operation).restore(
+                {**node.operation.tensors(), name: changed}, node.operation.settings()
+            )
+            nodes = list(NETWORK.nodes)
+            nodes[value - 1] = Node(operation, node.inputs)
+            with pytest.raises(Rejected, match="another network"):
+                verify(proof, tmp_path, Network(NETWORK.input_shape, tuple(nodes)))
+
+
+def test_a_forged_fingerprint_does_not_help(proof: dict[str, Any], tmp_path: Path) -> None:
+    """The bounds are about the network that is given: only its own margins count."""
+    from relucert.network.fingerprint import fingerprint
+
+    last = NETWORK.nodes[-1].operation
+    assert isinstance(last, Linear)
+    label = proof["label"]
+    bias = last.bias.clone()
+    bias[label] -= 0.05
+    nodes = (*NETWORK.nodes[:-1], Node(Linear(last.weight, bias), NETWORK.nodes[-1].inputs))
+    weaker = Network(NETWORK.input_shape, nodes)
+    document = copy.deepcopy(proof)
+    document["network"]["sha256"] = fingerprint(weaker)
+    with pytest.raises(Rejected, match="leaf"):
+        verify(document, tmp_path, weaker)
+
+
+def test_broken_files(proof: dict[str, Any], tmp_path: Path) -> None:
+    whole = json.dumps(proof).encode()
+    packed = gzip.compress(whole)
+    broken = {
+        "truncated": whole[: len(whole) // 2],
+        "packed and truncated": packed[: len(packed) // 2],
+        "empty": b"",
+        "a list": b"[]",
+        "a number": b"1",
+        "deep": b"[" * 100_000,
+        "twice": whole.replace(b'"label":', b'"label": 0, "label":', 1),
+        "too large": whole.replace(b'"radius": ', b'"radius": 1e999, "was": ', 1),
+        "not text": b"\xff\xfe",
+    }
+    for name, content in broken.items():
+        path = tmp_path / name
+        path.write_bytes(content)
+        with pytest.raises(Rejected) as raised:
+            check(path, NETWORK)
+        assert "\n" not in str(raised.value)
+    with pytest.raises(LoadError, match="can't read"):
+        check(tmp_path / "missing", NETWORK)
+
+
+def test_unknown_operations_are_refused(proof: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(Linear, "name", "convolution")
+    from relucert.network.fingerprint import fingerprint
+
+    document = copy.deepcopy(proof)
+    document["network"]["sha256"] = fingerprint(NETWORK)
+    with pytest.raises(UnsupportedError, match="convolution"):
+        verify(document, tmp_path)
+
+
+def test_the_check_shares_no_code_with_the_search() -> None:
+    code = (
+        "import sys, relucert.checker.check\n"
+        "print([name for name in sys.modules if name.startswith(('relucert.bounding', 'relucert.region', "
+        "'relucert.norm', 'relucert.rigor', 'relucert.solvers', 'relucert.methods', 'relucert.branch_and_bound'))])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("norm", [1, 2, "inf"])
+def test_numbers_that_cancel_beyond_the_precision_prove_nothing(norm: object, tmp_path: Path) -> None:
+    """Scores 0.5 and relu(x), by terms of 2^100 x that cancel: what a coefficient's ball leaves open is charged."""
+    from relucert.network.fingerprint import fingerprint
+
+    nodes: list[Node] = []
+
+    def put(operation: Operation, *sources: int) -> int:
+        nodes.append(Node(operation, sources))
+        return len(nodes)
+
+    def times(factor: float) -> Linear:
+        return Linear(torch.tensor([[factor]], dtype=torch.float64), torch.zeros(1, dtype=torch.float64))
+
+    def cancelled(source: int, factor: float) -> int:
+        parts = [put(times(own), source) for own in (2.0**100, factor, -(2.0**100))]
+        return put(Add(), put(Add(), parts[0], parts[1]), parts[2])
+
+    made = put(Relu(), cancelled(0, 1.0))
+    last = torch.tensor([[0.0], [-1.0]], dtype=torch.float64), torch.tensor([0.5, 0.0], dtype=torch.float64)
+    put(Linear(*last), cancelled(made, -1.0))
+    network = Network((1,), tuple(nodes), "cancelling")
+    leaf = {"radius": 10.0, "slopes": {str(made): [0.0]}, "multipliers": {}}
+    document = {
+        "format": "relucert proof 1", "network": {"name": "cancelling", "sha256": fingerprint(network)},
+        "image": [0.0], "label": 0, "rivals": [1], "norm": norm, "box": None, "radius": 10.0, "nodes": [leaf],
+    }  # fmt: skip
+    path = tmp_path / "proof.json"
+    path.write_text(json.dumps(document))
+    with pytest.raises(Rejected):
+        check(path, network)

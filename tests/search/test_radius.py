@@ -1,0 +1,191 @@
+"""The radius search: what it returns passed, is nearly the largest that would, and no liar can break it."""
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import pytest
+import torch
+from torch import Tensor
+
+from relucert.bounding.forward import Bounds
+from relucert.methods.table import Method, find_method
+from relucert.network import Network
+from relucert.norm import Norm
+from relucert.query.property import Property, rivals
+from relucert.region import Ball
+from relucert.rigor import DOUBLE, RIGOROUS, Arithmetic
+from relucert.search.prediction import Lead
+from relucert.search.radius import Found, Searcher
+from tests.nets import NETWORKS, NORMS, centres, mlp
+
+
+class Asked(NamedTuple):
+    """Asked about the predicted class of some points."""
+
+    centres: Tensor
+    prop: Property
+
+
+def ask(network: Network, target: str = "untargeted", count: int = 6) -> Asked:
+    points = centres(network, count, seed=5)
+    scores = network.cast(torch.float64)(points)
+    labels = scores.argmax(1)
+    return Asked(points, Property(labels, rivals(target, scores, labels, 0)))
+
+
+def search(
+    network: Network, questions: Asked, norm: float = 2, method: str | Method = "fast-lin",
+    proof: Arithmetic = RIGOROUS, tolerance: float = 1e-4,
+) -> list[Found]:  # fmt: skip
+    chosen = find_method(method) if isinstance(method, str) else method
+    searcher = Searcher(network, Norm(norm), chosen, proof, tolerance)
+    which = torch.arange(len(questions.centres))
+    return sorted(searcher.run(questions.centres, which, questions.prop), key=lambda found: found.question)
+
+
+def margin(network: Network, questions: Asked, radii: Tensor, norm: float, method: str = "fast-lin") -> Tensor:
+    """The least rigorous margin at given radii."""
+    double = network.cast(torch.float64)
+    ball = Ball.around(questions.centres, radii, norm)
+    chosen = find_method(method)
+    hidden = chosen.hidden(double, ball, RIGOROUS)
+    return chosen.margins(double, ball, questions.prop, hidden, RIGOROUS).amin(1)
+
+
+@pytest.mark.parametrize("tolerance", [1e-2, 1e-4, 1e-7])
+@pytest.mark.parametrize("method", ["fast-lin", "interval", "fast-lip"])
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("name", [name for name in NETWORKS if name != "rectified input"])
+def test_the_radius_passes_and_a_slightly_larger_one_fails(
+    name: str, norm: float, method: str, tolerance: float
+) -> None:
+    network = NETWORKS[name]()
+    questions = ask(network)
+    found = search(network, questions, norm, method, tolerance=tolerance)
+    assert all(end.closed and end.radius is not None for end in found)
+    radii = torch.tensor([end.radius for end in found], dtype=torch.float64)
+    assert (margin(network, questions, radii, norm, method) > 0).all()
+    assert (margin(network, questions, radii * (1 + 3 * tolerance), norm, method) <= 0).all()
+
+
+def test_few_evaluations_are_spent() -> None:
+    for sizes, most in (((20, 30, 10), 4), ((20, 30, 30, 10), 7), ((20, 30, 30, 30, 30, 10), 9)):
+        network = mlp(*sizes, seed=4)
+        found = search(network, ask(network, count=20))
+        assert max(end.evaluations for end in found) <= most
+        assert min(end.evaluations for end in found) >= 2
+
+
+@pytest.mark.parametrize("name", ["two layers", "five layers", "residual"])
+def test_a_batch_equals_its_members(name: str) -> None:
+    network = NETWORKS[name]()
+    questions = ask(network)
+    together = search(network, questions)
+    for number, end in enumerate(together):
+        (alone,) = search(
+            network, Asked(questions.centres[number : number + 1], questions.prop.select(torch.tensor([number])))
+        )
+        assert end.radius == pytest.approx(alone.radius, rel=1e-4)
+        assert end.weakest == alone.weakest
+
+
+def test_a_network_without_relu_is_exact() -> None:
+    network = mlp(6, 4)
+    questions = ask(network)
+    rows = questions.prop.rows(4, torch.float64)
+    forms = rows @ network.cast(torch.float64).nodes[0].operation.tensors()["weight"]
+    margins = (rows @ network.cast(torch.float64)(questions.centres)[..., None]).squeeze(-1)
+    for norm in NORMS:
+        true = (margins / torch.linalg.vector_norm(forms, Norm(norm).dual, 2)).amin(1)
+        for end, radius in zip(search(network, questions, norm), true.tolist(), strict=True):
+            assert end.radius is not None
+            assert radius * (1 - 1e-4) <= end.radius <= radius
+
+
+def test_plain_arithmetic_finds_nearly_the_same() -> None:
+    network = NETWORKS["five layers"]()
+    questions = ask(network)
+    for one, other in zip(search(network, questions), search(network, questions, proof=DOUBLE), strict=True):
+        assert one.radius == pytest.approx(other.radius, rel=2e-4)
+
+
+@dataclass(frozen=True)
+class Liar:
+    """Fast-Lin, with margins that are tampered with whenever the search only predicts or scouts."""
+
+    kind: str
+    name: str = "liar"
+    weaker: ClassVar[None] = None
+
+    def remark(self, point: Tensor) -> None:
+        return None
+
+    def hidden(self, network: Network, ball: Ball, arithmetic: Arithmetic) -> Bounds:
+        return find_method("fast-lin").hidden(network, ball, arithmetic)
+
+    def margins(self, network: Network, ball: Ball, prop: Property, hidden: Bounds, arithmetic: Arithmetic) -> Tensor:
+        honest = find_method("fast-lin").margins(network, ball, prop, hidden, arithmetic)
+        if arithmetic.rigorous:
+            return honest
+        noise = torch.sin(1e6 * ball.radius)[:, None]
+        return {
+            "optimist": honest.abs() + 1,
+            "pessimist": -honest.abs() - 1,
+            "noisy": honest * (1 + noise) + noise,
+            "wrong scale": honest + 3 * ball.radius[:, None],
+            "nan": honest * torch.nan,
+            "infinite": honest * torch.inf,
+        }[self.kind]
+
+
+@pytest.mark.parametrize("kind", ["optimist", "pessimist", "noisy", "wrong scale", "nan", "infinite"])
+def test_wrong_predictions_cost_time_but_not_truth(kind: str) -> None:
+    network = NETWORKS["three layers"]()
+    questions = ask(network)
+    best = torch.tensor([end.radius for end in search(network, questions)], dtype=torch.float64)
+    for end, honest in zip(search(network, questions, method=Liar(kind)), best.tolist(), strict=True):
+        if end.radius is not None:
+            assert end.radius <= honest * (1 + 1.1e-4)
+        if kind == "wrong scale":
+            assert end.radius == pytest.approx(honest, rel=3e-3)
+
+
+def test_a_lead_lies_on_the_chords_between_evaluations() -> None:
+    one, two, four = (torch.tensor([number], dtype=torch.float64) for number in (1, 2, 4))
+    lead = Lead.none(1)
+    asked = torch.tensor([[0.5, 1.0, 1.5, 3.0]], dtype=torch.float64)
+    assert lead.at(asked).tolist() == [[0, 0, 0, 0]]
+    assert lead.add(two, four).at(asked).tolist() == [[1, 2, 3, 6]]
+    assert lead.add(two, four).add(one, one).at(asked).tolist() == [[0.5, 1, 2.5, 7]]
+    assert bool(lead.add(two, four).add(two, one).at(asked).isfinite().all())
+
+
+@dataclass(frozen=True)
+class Constant:
+    """Margins of one value at every radius."""
+
+    value: float
+    name: str = "constant"
+    weaker: ClassVar[None] = None
+
+    def remark(self, point: Tensor) -> None:
+        return None
+
+    def hidden(self, network: Network, ball: Ball, arithmetic: Arithmetic) -> Bounds:
+        return find_method("interval").hidden(network, ball, arithmetic)
+
+    def margins(self, network: Network, ball: Ball, prop: Property, hidden: Bounds, arithmetic: Arithmetic) -> Tensor:
+        return torch.full(prop.rivals.shape, self.value, dtype=arithmetic.dtype)
+
+
+@pytest.mark.parametrize("value", [-1.0, 0.0, float("nan"), float("-inf")])
+def test_nothing_proven_is_no_radius(value: float) -> None:
+    network = NETWORKS["three layers"]()
+    assert all(end.radius is None for end in search(network, ask(network), method=Constant(value)))
+
+
+def test_a_margin_that_never_falls_ends_the_search_unclosed() -> None:
+    network = NETWORKS["three layers"]()
+    for end in search(network, ask(network), method=Constant(1.0)):
+        assert end.radius is not None
+        assert not end.closed
