@@ -15,8 +15,9 @@ from bench.networks import images, trained
 from relucert.methods.table import find_method
 from relucert.network import Linear, Network
 from relucert.norm import Norm
-from relucert.query.property import Property, rivals
-from relucert.region import Ball
+from relucert.query.property import Property
+from relucert.query.targets import rivals
+from relucert.region import Region
 from relucert.rigor import FLOAT, RIGOROUS, Arithmetic
 
 HEADER = ["network", "norm", "arithmetic", "evaluation, ms", "products alone, ms", "ratio"]
@@ -36,14 +37,14 @@ def _row(name: str, network: Network, norm: str, arithmetic: Arithmetic, kind: s
     data = images(network.sizes[0])[:1].double()
     scores = network.cast(torch.float64)(data)
     labels = scores.argmax(1)
-    prop = Property(labels, rivals("untargeted", scores, labels, 0))
+    prop = Property.margins(labels, rivals("untargeted", scores, labels, 0), network.classes)
     radius = relucert.certify(network, data, norm=norm)[0].radius
     cast = network.cast(arithmetic.dtype)
-    ball = Ball(data, torch.tensor([radius], dtype=torch.float64), Norm.parse(norm)).cast(arithmetic.dtype)
+    region = Region(data, torch.tensor([radius], dtype=torch.float64), Norm.parse(norm)).cast(arithmetic.dtype)
     method = find_method("fast-lin")
 
     def evaluate() -> None:
-        method.margins(cast, ball, prop, method.hidden(cast, ball, arithmetic), arithmetic)
+        method.margins(cast, region, prop.cast(arithmetic.dtype), method.hidden(cast, region, arithmetic), arithmetic)
 
     with torch.inference_mode():
         factors = _products(evaluate)

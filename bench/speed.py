@@ -12,7 +12,8 @@ import relucert
 from bench.algorithm1 import certified_radius
 from bench.networks import images, layers, trained
 from relucert.network import Network
-from relucert.query.property import Property, rivals
+from relucert.query.property import Property
+from relucert.query.targets import rivals
 
 STARTS = {"inf": 0.03, "2": 0.6, "1": 3.0}  # where the bisection starts: the right order of magnitude, for free
 ROUNDS = 3
@@ -62,7 +63,8 @@ def _row(name: str, network: Network, norm: str, target: str, count: int) -> Row
     data = images(network.sizes[0])[:count]
     scores = network.cast(torch.float64)(data.double())
     labels = scores.argmax(1)
-    margins = Property(labels, rivals(target, scores, labels, 0)).rows(network.classes, torch.float32).numpy()
+    prop = Property.margins(labels, rivals(target, scores, labels, 0), network.classes)
+    margins = prop.rows.float().numpy()
     chain, points = layers(network), data.numpy()
     seconds: list[list[float]] = [[], [], []]
     for _ in range(ROUNDS):

@@ -14,7 +14,7 @@ from torch import Tensor
 
 import relucert
 from relucert.network import Affine, Network
-from relucert.region import Ball
+from relucert.region import Region
 
 Array = NDArray[np.float64]
 INFEASIBLE = 2  # the status of scipy.optimize.milp
@@ -51,7 +51,7 @@ class _Program:
         self.whole = np.zeros(ends[-1])
         self.rows: list[LinearConstraint] = []
         self._place_input(centre.numpy(), norm, radius, box)
-        self._bound_neurons(Ball.around(centre[None], radius, norm))
+        self._bound_neurons(Region.around(centre[None], radius, norm))
         for value, node in network.steps():
             if isinstance(node.operation, Affine):
                 self._place_affine(value, node.operation, node.inputs)
@@ -106,7 +106,7 @@ class _Program:
         total = np.ones((1, len(centre))) if norm == 1 else unit
         self._row([(self.deviation, total), (self.distance, -np.ones((len(total), 1)))], -np.inf, 0)
 
-    def _bound_neurons(self, ball: Ball) -> None:
+    def _bound_neurons(self, ball: Region) -> None:
         neurons = sorted({*self.network.rectified, self.network.output})
         for value, bounds in zip(neurons, relucert.bounds(self.network, ball), strict=True):
             block = self.values[value]

@@ -10,7 +10,8 @@ from fractions import Fraction
 import torch
 from torch import Tensor
 
-from relucert.bounding.relaxers import Interval, parallel
+from relucert.bounding.interval import Interval
+from relucert.bounding.relaxers import FAST_LIN
 from relucert.network import Add, Linear, Network, Operation, Relu, Scale, Shift
 from relucert.rigor import RIGOROUS
 
@@ -54,7 +55,7 @@ def fast_lin(
             upper.append(at + reach)
         found.append((lower, upper))
         if place + 1 < len(layers):
-            slopes = exact(parallel(Interval(proven[place].lower[0], proven[place].upper[0]), RIGOROUS).slope_below)
+            slopes = exact(FAST_LIN(Interval(proven[place].lower[0], proven[place].upper[0]), RIGOROUS).slope_below)
             offsets = [
                 max(-s * low, (1 - s) * high, Fraction(0)) / 2
                 for s, low, high in zip(slopes, lower, upper, strict=True)

@@ -12,7 +12,7 @@ import torch
 
 import relucert
 from relucert.errors import BudgetError, InputError, RelucertError
-from relucert.methods.table import LinearMethod
+from relucert.methods.linear import LinearMethod
 from relucert.network import Network
 from tests.nets import NORMS, centres, chain, mlp, normalised
 
@@ -159,7 +159,7 @@ def test_an_answer_becomes_json() -> None:
         ({"images": IMAGES.to_sparse()}, "dense"),
         ({"images": IMAGES[:0]}, "empty"),
         ({"images": []}, "empty"),
-        ({"images": IMAGES[0]}, "one row an image"),
+        ({"images": IMAGES[0]}, "one row per image"),
         ({"images": IMAGES[:, :5]}, "shape"),
         ({"images": (IMAGES * 100).int()}, "as floats"),
         ({"images": IMAGES.clone().fill_(math.nan)}, "NaN"),

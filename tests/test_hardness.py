@@ -50,7 +50,7 @@ def real_score(universe: list[int], sets: list[list[int]], point: list[Fraction]
 def boolean_score(universe: list[int], sets: list[list[int]], point: list[Fraction]) -> Fraction:
     """The paper's psi, formula by formula."""
     zero = Fraction(0)
-    seen = [sum((u for u, own in zip(point, sets, strict=True) if element in own), zero) for element in universe]
+    seen = [sum((u for u, family in zip(point, sets, strict=True) if element in family), zero) for element in universe]
     nodes = [1 - max(zero, 1 - total) for total in seen]
     return max(zero, sum(nodes, zero) - len(universe) + 1)
 
@@ -91,19 +91,22 @@ def test_the_minimum_distortion_is_where_the_theorem_puts_it(seed: int, norm: fl
     universe, sets = instance(seed)
     reduction, least = from_set_cover(universe, sets), minimum_cover(universe, sets)
     distance = reduction.distance(least, norm)
-    found = nearest(reduction.network, reduction.centre[0], reduction.label, reduction.target, norm, 1.1 * distance)
-    assert found is not None
-    assert found[0] == pytest.approx(distance, abs=1e-6)
-    assert covers(universe, sets, reduction.cover(found[1]))
+    nearest_point = nearest(
+        reduction.network, reduction.centre[0], reduction.label, reduction.target, norm, 1.1 * distance
+    )
+    assert nearest_point is not None
+    minimum, point = nearest_point
+    assert minimum == pytest.approx(distance, abs=1e-6)
+    assert covers(universe, sets, reduction.cover(point))
     if norm == 1:
-        assert len(reduction.cover(found[1])) == len(least)
-        assert (1 - 1 / len(sets)) * len(least) + 1e-6 < found[0] < len(least) - 1e-6
-        assert math.ceil(found[0]) == len(least)
+        assert len(reduction.cover(point)) == len(least)
+        assert (1 - 1 / len(sets)) * len(least) + 1e-6 < minimum < len(least) - 1e-6
+        assert math.ceil(minimum) == len(least)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_points_of_the_target_are_covers(seed: int) -> None:
-    """Soundness: whatever an attack finds names a cover, of at most as many sets as it is far, over 1 - 1/d."""
+    """Soundness: every point of the target class gives a cover, with at most its 1-norm over 1 - 1/d sets."""
     universe, sets = instance(seed)
     reduction = from_set_cover(universe, sets)
     points = torch.rand(4000, len(sets), dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
@@ -123,10 +126,13 @@ def test_over_the_reals_the_boolean_network_only_knows_fractional_covers(seed: i
     reduction, least = from_set_cover(universe, sets, inputs="boolean"), minimum_cover(universe, sets)
     has = np.array([[float(element in family) for family in sets] for element in universe])
     fractional = linprog(np.ones(len(sets)), -has, -np.ones(len(universe))).fun
-    found = nearest(reduction.network, reduction.centre[0], reduction.label, reduction.target, 1.0, len(least) + 0.5)
-    assert found is not None
-    assert fractional / 2 - 1e-6 <= found[0] <= fractional + 1e-6
-    assert reduction.distance(least) == len(least) > found[0]
+    nearest_point = nearest(
+        reduction.network, reduction.centre[0], reduction.label, reduction.target, 1.0, len(least) + 0.5
+    )
+    assert nearest_point is not None
+    minimum = nearest_point[0]
+    assert fractional / 2 - 1e-6 <= minimum <= fractional + 1e-6
+    assert reduction.distance(least) == len(least) > minimum
 
 
 @pytest.mark.parametrize("norm", NORMS)

@@ -9,7 +9,7 @@ import torch
 
 from relucert.errors import InputError
 from relucert.norm import Norm
-from relucert.region import Ball
+from relucert.region import Region
 from tests.nets import NORMS
 
 
@@ -64,9 +64,9 @@ def test_scattered_points_lie_at_even_distances(p: float) -> None:
 )
 def test_bad_balls_are_refused(centre: Any, radius: Any, message: str) -> None:
     with pytest.raises(InputError, match=re.escape(message)):
-        Ball.around(centre, radius, 2)
+        Region.around(centre, radius, 2)
 
 
 def test_mismatched_batches_are_refused() -> None:
     with pytest.raises(InputError, match="radii"):
-        Ball(torch.zeros(2, 3), torch.zeros(3), Norm(2))
+        Region(torch.zeros(2, 3), torch.zeros(3), Norm(2))

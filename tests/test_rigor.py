@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import relucert
-from relucert.bounding.relaxers import Interval
+from relucert.bounding.interval import Interval
 from relucert.methods.table import find_method
 from relucert.network import Linear, Network, Relu
 from relucert.norm import Norm
 from relucert.query.property import Property
-from relucert.region import Ball
+from relucert.region import Region
 from relucert.rigor import DOUBLE, FLOAT, RIGOROUS, Arithmetic
 from tests.nets import centres, chain, mlp
 from tests.rational import evaluate, exact, fast_lin
@@ -39,14 +39,14 @@ def cancelling(bits: int) -> Network:
 def test_plain_bounds_claim_what_rational_arithmetic_refutes(bits: int, plain: Arithmetic) -> None:
     network, method = cancelling(bits), find_method("fast-lin")
     centre = torch.full((1, 2), 4.0**bits, dtype=torch.float64)
-    prop = Property(torch.tensor([0]), torch.tensor([[1]]))
+    prop = Property.margins(torch.tensor([0]), torch.tensor([[1]]), network.classes)
     radius = 2.0**-8
 
     def margin(arithmetic: Arithmetic) -> float:
         cast = network.cast(arithmetic.dtype)
-        ball = Ball.around(centre, radius, "inf").cast(arithmetic.dtype)
-        hidden = method.hidden(cast, ball, arithmetic)
-        return float(method.margins(cast, ball, prop, hidden, arithmetic))
+        region = Region.around(centre, radius, "inf").cast(arithmetic.dtype)
+        hidden = method.hidden(cast, region, arithmetic)
+        return float(method.margins(cast, region, prop.cast(arithmetic.dtype), hidden, arithmetic))
 
     first, second = evaluate(network, exact(centre[0]))
     assert first - second == Fraction(-1, 2)
@@ -89,9 +89,9 @@ def test_rigorous_bounds_hold_for_hostile_weights(values: list[float], radius: f
 
 
 def _compare(network: Network, point: torch.Tensor, radius: float, p: float, closeness: float | None) -> None:
-    proven = relucert.bounds(network, Ball.around(point, radius, p))
+    proven = relucert.bounds(network, Region.around(point, radius, p))
     for form in ("forward", "backward"):
-        checked = proven if form == "forward" else relucert.bounds(network, Ball.around(point, radius, p), form=form)
+        checked = proven if form == "forward" else relucert.bounds(network, Region.around(point, radius, p), form=form)
         true = fast_lin(network, point[0], radius, p, checked)
         for (lower, upper), found in zip(true, checked, strict=True):
             _contained(lower, upper, found, closeness)
@@ -110,7 +110,7 @@ def _contained(lower: list[Fraction], upper: list[Fraction], found: Interval, cl
 
 @pytest.mark.parametrize("p", [1.0, 1.0001, 1.5, 2.0, 3.0, 50.0, math.inf])
 def test_dual_lengths_are_upper_bounds(p: float) -> None:
-    """Against Hoelder: no point of the unit ball gains more, and one gains almost as much."""
+    """Against Hoelder: no point of the unit region gains more, and one gains almost as much."""
     generator = torch.Generator().manual_seed(0)
     forms = torch.randn(20, 30, generator=generator, dtype=torch.float64)
     length = Norm(p).above_length(Norm(p).dual_length(forms, 1), 30, RIGOROUS)

@@ -1,4 +1,4 @@
-"""One to four operations whose numbers cancel, against exact rational values at the corners of the ball.
+"""One to four operations whose numbers cancel, against exact rational values at the corners of the region.
 
 On networks this small nothing hides a rounding error that was forgotten: where the network is affine, a corner
 attains the bound.
@@ -15,13 +15,12 @@ import torch
 from torch import Tensor
 
 import relucert
-from relucert.bounding.backward import minimise
-from relucert.bounding.relaxers import parallel
+from relucert.bounding.backward import DualVariables, bound_forms
 from relucert.methods.table import find_method
 from relucert.network import Add, Linear, Network, Node, Operation, Relu, Scale, Shift
 from relucert.norm import Norm
 from relucert.query.property import Property
-from relucert.region import Ball
+from relucert.region import Region
 from relucert.rigor import RIGOROUS
 from tests.nets import chain
 from tests.rational import evaluate_graph, exact
@@ -80,7 +79,7 @@ def test_no_corner_of_the_ball_lies_outside_the_bounds(name: str, norm: float, f
         draw = random.Random(seed)
         network = GRAPHS[name](draw)
         centre, radius = numbers(draw, SIZE), abs(draw.choice(AWKWARD)) * draw.choice((0, 2.0**-20, 1))
-        found = relucert.bounds(network, Ball.around(centre[None], radius, norm), form=form)
+        found = relucert.bounds(network, Region.around(centre[None], radius, norm), form=form)
         places = sorted({*network.rectified, network.output})
         for point in corners(centre, radius, norm):
             values = evaluate_graph(network, point)
@@ -97,16 +96,15 @@ def test_no_corner_has_less_than_the_proven_margin(name: str, method: str, norm:
         draw = random.Random(1000 + seed)
         network = GRAPHS[name](draw)
         centre, radius = numbers(draw, SIZE), abs(draw.choice(AWKWARD)) * draw.choice((0, 2.0**-20, 1))
-        ball = Ball(centre[None], torch.tensor([radius], dtype=torch.float64), Norm(norm))
-        prop = Property(torch.tensor([0]), torch.tensor([[1]]))
+        region = Region(centre[None], torch.tensor([radius], dtype=torch.float64), Norm(norm))
+        prop = Property.margins(torch.tensor([0]), torch.tensor([[1]]), network.classes)
         chosen = find_method("fast-lin" if method == "any slopes" else method)
-        hidden = chosen.hidden(network, ball, RIGOROUS)
+        hidden = chosen.hidden(network, region, RIGOROUS)
         if method == "any slopes":
-            rows = prop.rows(network.classes, torch.float64)
-            slopes = {value: numbers(draw, 1, 1, network.sizes[value]) for value, _ in network.steps()}
-            margin = minimise(network, ball, rows, network.output, hidden, parallel, RIGOROUS, slopes)
+            duals = DualVariables({value: numbers(draw, 1, 1, network.sizes[value]) for value, _ in network.steps()})
+            margin = bound_forms(network, region, prop.rows, network.output, hidden, RIGOROUS, duals=duals).lower
         else:
-            margin = chosen.margins(network, ball, prop, hidden, RIGOROUS)
+            margin = chosen.margins(network, region, prop, hidden, RIGOROUS)
         for point in corners(centre, radius, norm):
             scores = evaluate_graph(network, point)[-1]
             assert Fraction(float(margin)) <= scores[0] - scores[1]
@@ -149,12 +147,12 @@ def test_coefficients_that_underflow_prove_nothing(
 def test_bounds_hold_where_coefficients_underflow_or_centres_overflow(form: str) -> None:
     factors = (1e-200, 1e-200, 1e200, 1e200)
     network = chain((1,), *(Scale(torch.tensor([factor], dtype=torch.float64), divide=False) for factor in factors))
-    (both,) = relucert.bounds(network, Ball.around(torch.zeros(1, 1), 1e150, "inf"), form=form)
+    (both,) = relucert.bounds(network, Region.around(torch.zeros(1, 1), 1e150, "inf"), form=form)
     assert not bool(both.upper < 1e150)
     weight = 1e148 * torch.tensor([[0, 0, 1.5, -1, 0, -1, 1.5, -1]]).double()
     network = chain((8,), Linear(weight, torch.zeros(1).double()))
     centre = torch.full((1, 8), 1e160, dtype=torch.float64)
-    (both,) = relucert.bounds(network, Ball.around(centre, 0.0, "inf"), form=form)
+    (both,) = relucert.bounds(network, Region.around(centre, 0.0, "inf"), form=form)
     assert not bool(both.upper < 0)
 
 
@@ -168,7 +166,7 @@ def test_nothing_is_proven_while_subnormal_numbers_are_flushed() -> None:
     try:
         (answer,) = relucert.certify(network, images, [0])
         with pytest.raises(ArithmeticError, match="flush"):
-            relucert.bounds(network, Ball.around(images, 0.1, 2))
+            relucert.bounds(network, Region.around(images, 0.1, 2))
     finally:
         torch.set_flush_denormal(False)
     assert answer.radius is None

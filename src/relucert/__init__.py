@@ -11,7 +11,6 @@ __version__ = "0.1.0"
 _HOMES = {
     "Adversarial": "recipes.recipe",
     "Answers": "report.answer_list",
-    "Ball": "region",
     "Certificate": "answers",
     "Certified": "recipes.recipe",
     "Comparison": "comparison.compare",
@@ -22,6 +21,7 @@ _HOMES = {
     "LipschitzBound": "answers",
     "Network": "network",
     "Property": "query.property",
+    "Region": "region",
     "RelucertError": "errors",
     "UpperBound": "answers",
     "attack": "attacks.attack",
@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     from relucert.recipes.recipe import Adversarial as Adversarial
     from relucert.recipes.recipe import Certified as Certified
     from relucert.recipes.recipe import Distillation as Distillation
-    from relucert.region import Ball as Ball
+    from relucert.region import Region as Region
     from relucert.report.answer_list import Answers as Answers
     from relucert.training.losses import robust_loss as robust_loss
     from relucert.training.own import train as train

@@ -30,11 +30,55 @@ def parse_rounding(arithmetic: str) -> Rounding:
         raise InputError(f"unknown arithmetic {arithmetic!r}; known are {known}") from None
 
 
-@dataclass(frozen=True)
-class Certificate:
-    """A radius within which no perturbation makes `target` (untargeted: any rival) catch up with `label`.
+Box = tuple[float, float] | tuple["Tensor", "Tensor"] | None
+"""The lowest and the highest valid values: two numbers, or where coordinates differ two tensors (size,)."""
 
-    The claim is about the network in real arithmetic with its stored weights. It is proven if `proven`.
+
+class Recordable(Protocol):
+    """What records and tables are made of."""
+
+    def to_json(self) -> dict[str, Any]: ...
+
+
+class Answer(Recordable, Protocol):
+    """What every answer to a question about an image has."""
+
+    @property
+    def image(self) -> int: ...
+    @property
+    def target(self) -> int | None: ...
+    @property
+    def reason(self) -> str | None: ...
+    @property
+    def seconds(self) -> float: ...
+
+
+class _ToJson:
+    """Answers as plain values."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for JSON, without a witness; absence is null, the norm a number or "inf"."""
+        row: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        row.pop("witness", None)
+        row["norm"] = "inf" if math.isinf(row["norm"]) else row["norm"]
+        low, high = row["box"] or (None, None)
+        row["box"] = None if low is None else [_plain(low), _plain(high)]
+        scale = row["input_scale"]
+        row["input_scale"] = None if scale is None else scale.tolist()
+        return row
+
+
+def _plain(end: Any) -> Any:
+    return end if isinstance(end, float) else end.tolist()
+
+
+@dataclass(frozen=True)
+class Certificate(_ToJson):
+    """A radius within which no valid input makes `target` (untargeted: any rival) catch up with `label`.
+
+    The claim is about the network in real arithmetic with its stored weights. It is proven if `proven`. The radius is
+    infinite where it is about all valid inputs. box: the lowest and the highest valid values, None where every input
+    is valid; input_scale: how far each coordinate may move per unit of radius, None: 1.
     """
 
     image: int
@@ -47,6 +91,8 @@ class Certificate:
     reason: str | None
     seconds: float
     evaluations: int
+    box: Box = None
+    input_scale: Tensor | None = None
 
     @property
     def proven(self) -> bool:
@@ -54,24 +100,18 @@ class Certificate:
         return self.radius is not None and self.arithmetic is Rounding.RIGOROUS
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values for JSON; absence is null, the norm a number or "inf"."""
-        row: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
-        row["arithmetic"] = self.arithmetic.value
-        row["norm"] = "inf" if math.isinf(self.norm) else self.norm
-        row["proven"] = self.proven
-        return row
+        radius = "inf" if self.radius == math.inf else self.radius
+        return {**super().to_json(), "radius": radius, "arithmetic": self.arithmetic.value, "proven": self.proven}
 
 
 @dataclass(frozen=True)
 class LipschitzBound:
-    """Upper bounds of how steep the margins of `label` over each rival are within a ball, in the ball's norm.
+    """Upper bounds of how steep the rows of a property are within a region, in the region's norm.
 
-    Within the ball the margin over rivals[i] changes by at most values[i] times the norm of the way. It is about the
-    network in real arithmetic with its stored weights, and proven if `proven`.
+    Within the region row i changes by at most values[i] times the norm of the way, in units of the scale. It is about
+    the network in real arithmetic with its stored weights, and proven if `proven`.
     """
 
-    label: int
-    rivals: tuple[int, ...]
     values: tuple[float, ...]
     radius: float
     norm: float
@@ -84,7 +124,7 @@ class LipschitzBound:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class Estimate(_ToJson):
     """CLEVER's guess of how far an image can move before `target` catches up with `label`: no bound of anything.
 
     value: the least of `radius`, within which gradients were sampled, and the margin over the fitted `location`, the
@@ -111,6 +151,8 @@ class Estimate:
     scale: float | None
     statistic: float | None
     p_value: float | None
+    box: Box = None
+    input_scale: Tensor | None = None
 
     @property
     def proven(self) -> bool:
@@ -118,21 +160,17 @@ class Estimate:
         return False
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values for JSON; absence is null, the norm a number or "inf"."""
-        row: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
-        row["norm"] = "inf" if math.isinf(self.norm) else self.norm
-        row["proven"] = self.proven
-        return row
+        return {**super().to_json(), "proven": self.proven}
 
 
 @dataclass(frozen=True, eq=False)
-class UpperBound:
-    """An adversarial example: at most so far from the image, a rival catches up with its label.
+class UpperBound(_ToJson):
+    """An adversarial example: at this distance from the image, a rival catches up with its label.
 
     witness: the example, in the input's shape and the network's own precision; distance: how far it is from the
     image, never understated; None for both, with a reason, where no attack succeeded. Where the image itself is one,
     being misclassified, the distance is 0 and the reason says so. predicted: the class the network gives the witness.
-    target: the rival that caught up. box: the least and the largest valid pixel, None where every input is valid.
+    target: the rival that caught up. box, input_scale: as of a `Certificate`.
 
     That the rival's score is no less than the label's was checked in the network's own precision, and proven in real
     arithmetic: no such distance lies below a certified radius.
@@ -146,21 +184,14 @@ class UpperBound:
     distance: float | None
     witness: Tensor | None
     predicted: int | None
-    box: tuple[float, float] | None
+    box: Box
     reason: str | None
     seconds: float
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values for JSON, without the witness; absence is null, the norm a number or "inf"."""
-        row: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
-        del row["witness"]
-        row["norm"] = "inf" if math.isinf(self.norm) else self.norm
-        row["box"] = None if self.box is None else list(self.box)
-        return row
+    input_scale: Tensor | None = None
 
 
 @dataclass(frozen=True, eq=False)
-class Exact:
+class Exact(_ToJson):
     """The minimum distortion, between two ends: no adversarial example is within `lower`, and `witness` is at `upper`.
 
     closed: whether the ends are as near as was asked for. lower is proven: it holds in real arithmetic with the stored
@@ -179,10 +210,11 @@ class Exact:
     upper: float | None
     closed: bool
     witness: Tensor | None
-    box: tuple[float, float] | None
+    box: Box
     reason: str | None
     seconds: float
     nodes: int
+    input_scale: Tensor | None = None
 
     @property
     def unreachable(self) -> bool:
@@ -195,16 +227,4 @@ class Exact:
         return self.lower is not None or self.unreachable
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values for JSON, without the witness; absence is null, the norm a number or "inf"."""
-        row: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
-        del row["witness"]
-        row["norm"] = "inf" if math.isinf(self.norm) else self.norm
-        row["box"] = None if self.box is None else list(self.box)
-        row["unreachable"], row["proven"] = self.unreachable, self.proven
-        return row
-
-
-class Answer(Protocol):
-    """What every kind of answer can do."""
-
-    def to_json(self) -> dict[str, Any]: ...
+        return {**super().to_json(), "unreachable": self.unreachable, "proven": self.proven}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,21 +15,22 @@ from relucert.answers import Certificate, Rounding, parse_rounding
 from relucert.batching import batch_size
 from relucert.bounding.backward import backward
 from relucert.bounding.forward import forward
-from relucert.bounding.relaxers import Interval, find_relaxer
+from relucert.bounding.interval import Interval
+from relucert.bounding.relaxers import find_relaxer
 from relucert.checks import check_number, check_whole
 from relucert.errors import InputError
 from relucert.loading import load
+from relucert.methods.method import Method
 from relucert.methods.programs import ProgramMethod
-from relucert.methods.table import Method, find_method
+from relucert.methods.table import find_method
 from relucert.network import Network
 from relucert.norm import Norm
-from relucert.query.inputs import check_ball
-from relucert.query.property import Property, parse_target
-from relucert.query.questions import Question, pose
-from relucert.region import Ball
+from relucert.query.questions import Inquiry, Question, pose
+from relucert.query.targets import parse_target
+from relucert.region import Region, RegionShape, check_inside, check_region
 from relucert.report.answer_list import Answers
 from relucert.rigor import DOUBLE, RIGOROUS, check_subnormals
-from relucert.search.radius import Found, Searcher
+from relucert.search.radius import SearchEnd, Searcher
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -56,6 +58,8 @@ def certify_each(
     norm: str | float | Norm = "inf",
     method: str = "fast-lin",
     target: str | int = "untargeted",
+    box: object = None,
+    scale: object = None,
     arithmetic: str = "rigorous",
     tolerance: float = 1e-4,
     memory: int = 2**30,
@@ -66,10 +70,13 @@ def certify_each(
     """Certificates one by one as they are found, in the images' order (with target "all": an image's rivals in turn).
 
     network: a Network, a torch.nn.Module, a file or a zoo name.
-    images: one row an image, in the network's own input range; labels: the network's predictions by default.
+    images: one row per image, in the network's own input range; labels: the network's predictions by default.
     norm: "inf", "2", "1" or any number >= 1.
     method: "fast-lin", "interval", "fast-lip", "lipschitz-norm", "op-norm", "lp" or "lp-full".
     target: "runner-up", "least-likely", "random" (drawn with `seed`), a class index, "all" or "untargeted".
+    box: the valid inputs: None (every input), two numbers, or two arrays of the input's shape, the lowest and the
+    highest valid value of every coordinate.
+    scale: None, or an array of the input's shape: how far each coordinate may move per unit of radius (0: it stays).
     arithmetic: "rigorous" (proven, rounding included) or "float" (rounding ignored: no proof).
     tolerance: how far, relatively, a radius may stay below the largest the method can prove.
     memory: how many bytes the bounds of one batch may take.
@@ -80,47 +87,51 @@ def certify_each(
     """
     known = load(network)
     options = Options(
-        Norm.parse(norm), method, parse_target(target, known.classes), parse_rounding(arithmetic),
-        tolerance, memory, seed, shells, time_limit,
+        RegionShape.parse(norm, box, scale, known.input_shape), method, parse_target(target, known.classes),
+        parse_rounding(arithmetic), tolerance, memory, seed, shells, time_limit,
     )  # fmt: skip
-    asked = pose(known, images, labels, options.target, seed)
-    step = batch_size(known, max(len(question.rivals) for question in asked.questions), options.memory)
+    inquiry = pose(known, images, labels, options.target, seed)
+    check_inside(inquiry.images, options.shape.box)
+    step = batch_size(known, max(len(question.rivals) for question in inquiry.questions), options.memory)
     if options.find_method().weaker is not None:
         step = min(step, FEW)
-    return _Certifier(known, options).run(asked.images, asked.questions, step)
+    return Certifier(known, options).run(inquiry, step)
 
 
 def bounds(
     network: Network | torch.nn.Module | str,
-    ball: Ball,
+    region: Region,
     *,
     method: str = "fast-lin",
     form: str = "forward",
     arithmetic: str = "rigorous",
+    box: object = None,
+    scale: object = None,
 ) -> list[Interval]:
     """Two-sided bounds of every neuron: one Interval (batch, size) for each value before a ReLU, then the output.
 
+    region: as `relucert.Region.around` makes it, where box and scale may be given as well.
     form: "forward" (a zonotope carried from the input) or "backward" (the paper's recursion).
+    box, scale: as for `certify_each`.
     """
     known = load(network)
-    check_ball(ball)
+    region = check_region(region, box, scale, known.input_shape)
     if form not in FORMS:
         raise InputError(f"unknown form {form!r}; known are {', '.join(FORMS)}")
-    if ball.points.shape[1] != known.sizes[0]:
-        raise InputError(f"the ball has {ball.points.shape[1]} coordinates, the network {known.sizes[0]}")
-    kind = ARITHMETICS[parse_rounding(arithmetic)]
-    if kind.rigorous:
+    rounding = ARITHMETICS[parse_rounding(arithmetic)]
+    if rounding.rigorous:
         check_subnormals()
     with torch.inference_mode():
-        found = FORMS[form](known.cast(kind.dtype), ball.cast(kind.dtype), find_relaxer(method), kind, (known.output,))
-    return [found[value] for value in sorted(found)]
+        cast, relaxer = known.cast(rounding.dtype), find_relaxer(method)
+        intervals = FORMS[form](cast, region.cast(rounding.dtype), relaxer, rounding, (known.output,))
+    return [intervals[value] for value in sorted(intervals)]
 
 
 @dataclass(frozen=True)
 class Options:
     """How to certify, checked when built; the meanings stand at `certify_each`."""
 
-    norm: Norm
+    shape: RegionShape
     method: str
     target: str | int
     arithmetic: Rounding
@@ -133,7 +144,7 @@ class Options:
     def __post_init__(self) -> None:
         method = self.find_method()
         if isinstance(method, ProgramMethod):
-            method.check(self.norm)
+            method.check(self.shape.norm)
         check_number("tolerance", self.tolerance, 1e-9, 0.5)
         check_whole("memory budget", self.memory, 1, 2**63 - 1)
         check_whole("seed", self.seed, 0, 2**63 - 1)
@@ -142,22 +153,22 @@ class Options:
         return find_method(self.method, self.shells, self.time_limit)
 
 
-class _Certifier:
+class Certifier:
     """Answers questions about one network, batch after batch."""
 
     def __init__(self, network: Network, options: Options) -> None:
-        self.network, self.options = network, options
+        self.options = options
         method = options.find_method()
-        self.searcher = Searcher(network, options.norm, method, ARITHMETICS[options.arithmetic], options.tolerance)
+        self.searcher = Searcher(network, method, ARITHMETICS[options.arithmetic], options.tolerance)
 
-    def run(self, images: Tensor, questions: list[Question], step: int) -> Iterator[Certificate]:
-        for first in range(0, len(questions), step):
-            yield from self._batch(images, questions[first : first + step])
+    def run(self, inquiry: Inquiry, step: int) -> Iterator[Certificate]:
+        for first in range(0, len(inquiry.questions), step):
+            yield from self._batch(inquiry, inquiry.questions[first : first + step])
 
-    def _batch(self, images: Tensor, questions: list[Question]) -> list[Certificate]:
+    def _batch(self, inquiry: Inquiry, questions: list[Question]) -> list[Certificate]:
         started = time.perf_counter()
         asked = [question for question in questions if question.refusal is None]
-        ends, failure = self._search(images, asked)
+        ends, failure = self._search(inquiry, asked)
         seconds = (time.perf_counter() - started) / max(1, len(asked))
         answers, numbers = [], iter(range(len(asked)))
         for question in questions:
@@ -165,38 +176,41 @@ class _Certifier:
                 answers.append(self._answer(question, None, question.refusal, 0.0))
             else:
                 end = ends.get(next(numbers))
-                reason = failure if end is None else self.searcher.method.remark(images[question.image])
+                point = inquiry.images[question.image]
+                reason = failure if end is None else self.searcher.method.remark(point)
                 answers.append(self._answer(question, end, reason, seconds))
         return answers
 
-    def _search(self, images: Tensor, asked: list[Question]) -> tuple[dict[int, Found], str | None]:
+    def _search(self, inquiry: Inquiry, asked: list[Question]) -> tuple[dict[int, SearchEnd], str | None]:
         """How each search ended, by its position; where the arithmetic broke down, the reason."""
         if not asked:
             return {}, None
-        labels = torch.tensor([question.label for question in asked])
-        prop = Property(labels, torch.tensor([question.rivals for question in asked]))
-        which = torch.tensor([question.image for question in asked])
         first, last = asked[0].image, asked[-1].image
-        ends: dict[int, Found] = {}
+        which = torch.tensor([question.image - first for question in asked])
+        ends: dict[int, SearchEnd] = {}
         try:
             with torch.inference_mode():
-                for found in self.searcher.run(images[first : last + 1], which - first, prop):
-                    ends[found.question] = found
+                region = self.options.shape.around(inquiry.images[first : last + 1], which=which)
+                for end in self.searcher.run(region, inquiry.property(asked)):
+                    ends[end.question] = end
         except (RuntimeError, ArithmeticError, MemoryError) as error:
             return ends, f"not certified: {type(error).__name__}: {' '.join(str(error).split())}"
         return ends, None
 
-    def _answer(self, question: Question, found: Found | None, reason: str | None, seconds: float) -> Certificate:
+    def _answer(self, question: Question, end: SearchEnd | None, reason: str | None, seconds: float) -> Certificate:
         radius, target = None, None
-        if found is not None:
-            radius = found.radius
+        if end is not None:
+            radius = end.radius
             if radius is None:
                 reason = "not certified: no radius could be proven; the margin may be within rounding error of zero"
-            elif not found.closed:
+            elif radius == math.inf:
+                reason = "proven for every valid input, at any distance"
+            elif not end.closed:
                 reason = "the search ended before it reached its tolerance; a larger radius may hold"
         if question.refusal is None and (len(question.rivals) == 1 or radius is not None):
-            target = question.rivals[found.weakest if found is not None else 0]
+            target = question.rivals[end.weakest if end is not None else 0]
+        shape = self.options.shape
         return Certificate(
-            question.image, question.label, target, self.options.norm.p, self.options.method,
-            self.options.arithmetic, radius, reason, seconds, found.evaluations if found is not None else 0,
+            question.image, question.label, target, shape.norm.p, self.options.method, self.options.arithmetic,
+            radius, reason, seconds, end.evaluations if end is not None else 0, shape.given_box, shape.scale,
         )  # fmt: skip

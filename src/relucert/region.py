@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
@@ -11,88 +13,385 @@ from torch import Tensor
 
 from relucert.errors import InputError
 from relucert.norm import Norm
-from relucert.rigor import Arithmetic
+from relucert.rigor import RIGOROUS, Arithmetic, slices
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
+LEAST_WHOLE = 1e-12  # where all valid inputs are one point
+CONFINED_BYTES = 2**20  # of forms whose coordinates are split between the norm and the box at once
+
+
+class Box(NamedTuple):
+    """The lowest and the highest valid value of every coordinate: (size,) each, in float64; infinite: no limit."""
+
+    low: Tensor
+    high: Tensor
+
+    def cast(self, dtype: torch.dtype) -> Box:
+        return Box(self.low.to(dtype), self.high.to(dtype))
+
+    @property
+    def given(self) -> tuple[float, float] | tuple[Tensor, Tensor]:
+        """As users give it: two numbers, or where coordinates differ two tensors (size,)."""
+        if bool((self.low == self.low[0]).all() and (self.high == self.high[0]).all()):
+            return float(self.low[0]), float(self.high[0])
+        return self.low, self.high
+
+    def contains(self, points: Tensor) -> Tensor:
+        """Whether all coordinates of points (..., size) are valid: (...)."""
+        return ((points >= self.low) & (points <= self.high)).all(-1)
+
+
+class Deviation(NamedTuple):
+    """How far values may lie below and above their reference, none negative; one tensor for both where they agree."""
+
+    below: Tensor
+    above: Tensor
+
+    @property
+    def symmetric(self) -> bool:
+        return self.below is self.above
+
+    @property
+    def largest(self) -> Tensor:
+        return self.below if self.symmetric else torch.maximum(self.below, self.above)
+
+    @property
+    def absolute(self) -> Tensor:
+        """How much the absolute values of the terms may add up to.
+
+        A region contains, with a point, the one whose coordinates are partly set back to the reference. So the terms
+        that are negative together, and those that are positive, are within each side.
+        """
+        return self.below if self.symmetric else self.below + self.above
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> Deviation:
+        """The function of both sides, evaluated once where they agree."""
+        below = function(self.below)
+        return Deviation(below, below if self.symmetric else function(self.above))
+
+    def plus(self, other: Deviation) -> Deviation:
+        below = self.below + other.below
+        return Deviation(below, below if self.symmetric and other.symmetric else self.above + other.above)
+
 
 @dataclass(frozen=True, eq=False)
-class Ball:
-    """A batch of balls of one norm: radius (batch,), and points (batch, size) they are centred at.
+class RegionShape:
+    """What a radius means: the norm, the valid inputs, and how far each coordinate may move per unit of radius."""
 
-    With `which` (batch,) the balls share fewer points: the centre of ball b is points[which[b]]. With a `box`, the
-    least and the largest valid number, only the points whose coordinates all lie in it belong to the ball.
+    norm: Norm
+    box: Box | None = None
+    scale: Tensor | None = None
+
+    @classmethod
+    def parse(cls, norm: str | float | Norm, box: object, scale: object, shape: tuple[int, ...]) -> RegionShape:
+        """Checked; `box` and `scale` as for `Region.around`, about inputs of this shape."""
+        return cls(Norm.parse(norm), parse_box(box, shape), parse_scale(scale, shape))
+
+    @property
+    def given_box(self) -> tuple[float, float] | tuple[Tensor, Tensor] | None:
+        """The box as users give it."""
+        return None if self.box is None else self.box.given
+
+    def around(self, points: Tensor, radius: float | Tensor = 0.0, which: Tensor | None = None) -> Region:
+        """Regions around points (points, size), in their dtype; radius: one for all, or (batch,)."""
+        count = len(points) if which is None else len(which)
+        radii = torch.as_tensor(radius, dtype=points.dtype).expand(count)
+        box = None if self.box is None else self.box.cast(points.dtype)
+        scale = None if self.scale is None else self.scale.to(points.dtype)
+        return Region(points, radii, self.norm, which, box, scale)
+
+    def distance(self, points: Tensor, centre: Tensor) -> Tensor:
+        """The radius of points (..., size) around a centre, as computed; infinite where what stays has moved."""
+        if self.scale is None:
+            return self.norm.distance(points, centre)
+        return self.norm.distance(self._offsets(points - centre), torch.zeros_like(centre))
+
+    def distance_bound(self, points: Tensor, centre: Tensor, arithmetic: Arithmetic) -> Tensor:
+        """An upper bound of the same, rounding included."""
+        if self.scale is None:
+            return self.norm.distance_bound(points, centre, arithmetic)
+        offsets = arithmetic.above(self._offsets(points - centre).abs(), 2)
+        return self.norm.distance_bound(offsets, torch.zeros_like(offsets), arithmetic)
+
+    def _offsets(self, differences: Tensor) -> Tensor:
+        """In units of the scale."""
+        assert self.scale is not None
+        scale = self.scale.to(differences.dtype)
+        moved = torch.where(differences == 0, 0, torch.inf).to(differences.dtype)
+        return torch.where(scale > 0, differences / torch.where(scale > 0, scale, 1), moved)
+
+
+@dataclass(frozen=True, eq=False)
+class Region:
+    """A batch of regions of one norm: the valid x with `||(x - centre) / scale||_p <= radius`.
+
+    Attributes:
+        points: The centres, (batch, size).
+        radius: (batch,).
+        which: Where regions share centres, (batch,): that of region b is points[which[b]].
+        box: The valid inputs; None: every input is valid. The centres are valid.
+        scale: How far each coordinate may move per unit of radius, (size,), none negative, 0: it stays as it is; None:
+            1 for all of them.
     """
 
     points: Tensor
     radius: Tensor
     norm: Norm
     which: Tensor | None = None
-    box: tuple[float, float] | None = None
+    box: Box | None = None
+    scale: Tensor | None = None
 
     def __post_init__(self) -> None:
         count = len(self.points) if self.which is None else len(self.which)
         if self.points.ndim != 2 or self.radius.shape != (count,):
             raise InputError(
-                f"a ball needs centres (batch, size) and radii (batch,), "
+                f"a region needs centres (batch, size) and radii (batch,), "
                 f"not {tuple(self.points.shape)} and {tuple(self.radius.shape)}"
             )
 
     @classmethod
-    def around(cls, centre: ArrayLike | Tensor, radius: float | Tensor, norm: str | float | Norm) -> Ball:
-        """A checked ball around points given as (batch, ...); one radius for all, or one each."""
+    def around(
+        cls,
+        centre: ArrayLike | Tensor,
+        radius: float | Tensor,
+        norm: str | float | Norm,
+        box: object = None,
+        scale: object = None,
+    ) -> Region:
+        """A checked region around centres given as (batch, ...); one radius for all, or one for each.
+
+        box: None, the lowest and the highest valid value as two numbers, or as two arrays of a centre's shape.
+        scale: None, or an array of a centre's shape.
+        """
         try:
             points = centre.detach() if isinstance(centre, Tensor) else torch.as_tensor(np.asarray(centre))
-            flat = points.flatten(1).double().clone()
+            shape, flat = tuple(points.shape[1:]), points.flatten(1).double().clone()
             radii = torch.as_tensor(radius, dtype=torch.float64).expand(len(flat))
         except (TypeError, ValueError, IndexError, RuntimeError):
-            raise InputError("a ball needs centres of numbers, (batch, ...), and one radius or one each") from None
+            raise InputError("a region needs centres of numbers, (batch, ...), and one radius or one each") from None
         if not bool(torch.isfinite(flat).all()):
             raise InputError("the centre has NaN or infinite numbers")
         if not bool((torch.isfinite(radii) & (radii >= 0)).all()):
             raise InputError("a radius must be a finite number >= 0")
-        return cls(flat, radii, Norm.parse(norm))
+        region = RegionShape.parse(norm, box, scale, shape).around(flat, radii)
+        check_inside(flat, region.box)
+        return region
 
     @property
     def centre(self) -> Tensor:
         """(batch, size)"""
-        return self.shared(self.points)
+        return self._shared(self.points)
 
-    def shared(self, values: Tensor) -> Tensor:
-        """What was computed for each point, (points, ...), for each ball: (batch, ...)."""
+    def _shared(self, values: Tensor) -> Tensor:
         return values if self.which is None else values[self.which]
 
-    def select(self, chosen: Tensor) -> Ball:
-        """Some of the balls."""
+    def select(self, chosen: Tensor) -> Region:
+        """Some of the regions."""
         which = chosen if self.which is None else self.which[chosen]
         return replace(self, radius=self.radius[chosen], which=which)
 
-    def cast(self, dtype: torch.dtype) -> Ball:
-        return replace(self, points=self.points.to(dtype), radius=self.radius.to(dtype))
+    def resized(self, radius: Tensor) -> Region:
+        """The same regions with other radii, (batch,)."""
+        return replace(self, radius=radius)
 
-    def gain(self, forms: Tensor, dim: int, arithmetic: Arithmetic) -> Tensor:
-        """How much linear forms on the input, (batch or 1, ...) with coordinates along `dim`, can gain in the ball."""
-        return self.gain_of(self.norm.dual_length(forms, dim), forms.shape[dim], arithmetic)
+    def clone(self) -> Region:
+        """With tensors of its own."""
+        box = None if self.box is None else Box(self.box.low.clone(), self.box.high.clone())
+        which, scale = (None if part is None else part.clone() for part in (self.which, self.scale))
+        return Region(self.points.clone(), self.radius.clone(), self.norm, which, box, scale)
 
-    def fall(self, forms: Tensor, arithmetic: Arithmetic) -> Tensor:
-        """How far linear forms on the input, (batch or 1, forms, size), can fall below their values at the centre.
+    def cast(self, dtype: torch.dtype) -> Region:
+        box = None if self.box is None else self.box.cast(dtype)
+        scale = None if self.scale is None else self.scale.to(dtype)
+        return replace(self, points=self.points.to(dtype), radius=self.radius.to(dtype), box=box, scale=scale)
 
-        With a box every form is split in two: one part falls by its dual norm times the radius, the other by its
-        sizes times the room that the coordinates have. Any split is sound; the norm knows the best one.
-        """
+    @property
+    def _is_box(self) -> bool:
+        """Whether the region is a box whose sides differ: a ball for p = inf, cut or scaled."""
+        return self.norm.body == "box" and not (self.box is None and self.scale is None)
+
+    @cached_property
+    def reference(self) -> Tensor:
+        """The points that deviations count from, (batch, size): the middles of regions that are boxes, else the
+        centres. They need not be in the region, only near it."""
+        if not self._is_box:
+            return self.centre
+        lowest, highest = self._ends
+        return lowest + (highest - lowest) / 2
+
+    def at_reference(self, function: Callable[[Tensor], Tensor]) -> Tensor:
+        """A function of points, (points, size) to (points, ...), at every region's reference: (batch, ...)."""
+        return function(self.reference) if self._is_box else self._shared(function(self.points))
+
+    @cached_property
+    def _ends(self) -> tuple[Tensor, Tensor]:
+        """The ends of a region that is a box, as computed: (batch, size) each."""
+        step = self.radius[:, None] if self.scale is None else self.radius[:, None] * self.scale
+        lowest, highest = self.centre - step, self.centre + step
+        if self.box is not None:
+            lowest, highest = torch.maximum(lowest, self.box.low), torch.minimum(highest, self.box.high)
+        return lowest, highest
+
+    def spans(self, arithmetic: Arithmetic) -> Deviation:
+        """How far every coordinate may lie from the reference: (batch, size), rounding included."""
+        if self._is_box:
+            lowest, highest = self._ends
+            half = torch.maximum(highest - self.reference, self.reference - lowest)
+            if arithmetic.rigorous:  # the ends err by two roundings of numbers no larger than the sum
+                size = torch.maximum(lowest.abs(), highest.abs()) + self.centre.abs()
+                half = arithmetic.above(half + arithmetic.gamma(3) * size, 2)
+            return Deviation(half, half)
+        reach = self.radius[:, None].expand_as(self.centre)
+        if self.scale is not None:
+            reach = arithmetic.above(reach * self.scale, 1)
         if self.box is None:
-            return self.gain(forms, -1, arithmetic)
-        below = arithmetic.ceil(self.centre - self.box[0]).clamp(min=0)[:, None]
-        above = arithmetic.ceil(self.box[1] - self.centre).clamp(min=0)[:, None]
-        sizes, count = forms.abs(), forms.shape[-1]
-        room = torch.minimum(torch.where(forms > 0, below, above), self.radius[:, None, None])
-        free = self.norm.unconfined(sizes, room, self.radius[:, None])
-        confined = arithmetic.above((arithmetic.ceil(sizes - free) * room).sum(-1), count + 2)
-        return arithmetic.above(self.gain(free, -1, arithmetic) + confined, 1)
+            return Deviation(reach, reach)
+        below, above = self._rooms(arithmetic)
+        return Deviation(torch.minimum(reach, below), torch.minimum(reach, above))
 
-    def gain_of(self, lengths: Tensor, size: int, arithmetic: Arithmetic) -> Tensor:
-        """The same from the forms' dual lengths over so many coordinates, (batch or 1, ...)."""
-        above = self.norm.above_length(lengths, size, arithmetic)
-        radius = self.radius.reshape(-1, *[1] * (lengths.ndim - 1))
-        return arithmetic.above(above * radius, 1)
+    @cached_property
+    def whole(self) -> Tensor:
+        """A radius beyond which there are no further valid inputs, (batch,); infinite where they do not end."""
+        if self.box is None:
+            return torch.full_like(self.radius, torch.inf)
+        rooms = self._rooms(RIGOROUS).largest
+        if self.scale is not None:
+            moving = self.scale > 0
+            rooms = torch.where(moving, RIGOROUS.ceil(rooms / torch.where(moving, self.scale, 1)), 0)
+        return self.norm.distance_bound(rooms, torch.zeros_like(rooms), RIGOROUS).clamp(min=LEAST_WHOLE)
+
+    @property
+    def widest(self) -> Tensor:
+        """About how far any coordinate may lie from the centre: (batch, 1)."""
+        return self.radius[:, None] if self.scale is None else self.radius[:, None] * self.scale.max()
+
+    def _rooms(self, arithmetic: Arithmetic) -> Deviation:
+        """How far the walls of the box are from the centre: (batch, size)."""
+        assert self.box is not None
+
+        def room(difference: Tensor) -> Tensor:
+            return torch.where(difference > 0, arithmetic.ceil(difference), 0)  # a difference of 0 is exact
+
+        return Deviation(room(self.centre - self.box.low), room(self.box.high - self.centre))
+
+    def deviation(self, forms: Tensor, arithmetic: Arithmetic) -> Deviation:
+        """How far linear forms on the input may fall below and rise above their values at the reference.
+
+        forms: (batch or 1, forms, size). Returns (batch, forms) for each side, rounding included.
+        """
+        if self._is_box:
+            half = self.spans(arithmetic).below
+            reach = torch.cat([_weighted(part, half) for part in slices(forms, 1)], 1)
+            reach = arithmetic.above(reach, forms.shape[-1] + 1)
+            return Deviation(reach, reach)
+        if self.box is not None:
+            return self._confined(forms, arithmetic)
+        scaled = forms if self.scale is None else forms * self.scale
+        lengths = self.norm.dual_length(scaled, -1)
+        return self.deviation_of(lengths, forms.shape[-1], arithmetic)
+
+    def deviation_of(self, lengths: Tensor, size: int, arithmetic: Arithmetic) -> Deviation:
+        """The same, where every input is valid, from the forms' dual lengths over so many coordinates."""
+        lengths = self.norm.above_length(lengths, size + 1, arithmetic)
+        reach = arithmetic.above(lengths * self.radius.reshape(-1, *[1] * (lengths.ndim - 1)), 1)
+        return Deviation(reach, reach)
+
+    def _confined(self, forms: Tensor, arithmetic: Arithmetic) -> Deviation:
+        """A ball cut by a box: falling, a positive coefficient's coordinate goes down, a negative one's up."""
+        rooms = self._rooms(arithmetic)
+        if self.scale is not None:
+            moving = self.scale > 0
+            units = torch.where(moving, self.scale, 1)
+            rooms = rooms.map(lambda room: torch.where(moving, arithmetic.ceil(room / units), 0))
+        below, above = (room[:, None] for room in rooms)
+        radius = self.radius[:, None]
+        step = max(1, CONFINED_BYTES // (len(self.radius) * forms.shape[-1] * forms.element_size()))
+        falls, rises = [], []
+        for part in forms.split(step, 1):
+            scaled = part if self.scale is None else part * self.scale
+            sizes, positive = scaled.abs().expand(len(radius), -1, -1), scaled > 0
+            both = (torch.where(positive, *ends) for ends in ((below, above), (above, below)))
+            fall, rise = (self.norm.confined_gain(sizes, room, radius, arithmetic) for room in both)
+            falls.append(fall)
+            rises.append(rise)
+        sides = torch.cat(falls, 1), torch.cat(rises, 1)
+        return Deviation(*sides).map(lambda side: side if self.scale is None else arithmetic.above(side, 2))
+
+    def dual_norm(self, forms: Tensor, arithmetic: Arithmetic) -> Tensor:
+        """Upper bounds of the dual norms of forms on the input, (..., size), in units of the scale: (...)."""
+        scaled = forms if self.scale is None else arithmetic.above(forms.abs() * self.scale, 1)
+        return self.norm.dual_bound(scaled, -1, arithmetic)
+
+
+def _weighted(forms: Tensor, weights: Tensor) -> Tensor:
+    """Sums of absolute coefficients, (batch or 1, forms, size), times weights (batch, size): (batch, forms)."""
+    if len(forms) == 1:
+        return weights @ forms[0].abs().T
+    return torch.bmm(forms.abs(), weights[..., None]).squeeze(-1)
+
+
+def parse_box(given: object, shape: tuple[int, ...]) -> Box | None:
+    """None, two numbers, or two arrays of the input's shape, the lowest values first."""
+    if given is None or isinstance(given, Box):
+        return given
+    ends = tuple(given) if isinstance(given, (tuple, list)) else ()
+    if len(ends) != 2:
+        raise InputError(f"a box is a pair, the lowest and the highest valid values, not {given!r}")
+    if all(isinstance(end, (int, float)) and not isinstance(end, bool) for end in ends):
+        if not -np.inf < ends[0] < ends[1] < np.inf:
+            raise InputError(f"a box is a least and a larger largest pixel, both finite, not {given}")
+        return Box(*(torch.full((int(np.prod(shape)),), float(end), dtype=torch.float64) for end in ends))
+    low, high = (_array(end, shape, "a box's end") for end in ends)
+    if not bool((low <= high).all()):
+        raise InputError("a box has a highest value below the lowest, or one that is no number")
+    return Box(low, high)
+
+
+def parse_scale(given: object, shape: tuple[int, ...]) -> Tensor | None:
+    """None, or an array of the input's shape with finite numbers >= 0, not all of them 0."""
+    if given is None:
+        return None
+    scale = _array(given, shape, "a scale")
+    if not bool(((scale >= 0) & scale.isfinite()).all()) or not bool(scale.any()):
+        raise InputError("a scale has finite numbers >= 0, and at least one above 0")
+    return scale
+
+
+def _array(given: object, shape: tuple[int, ...], what: str) -> Tensor:
+    """Numbers of the input's shape, or flat, as float64 (size,)."""
+    try:
+        numbers = given.detach().cpu() if isinstance(given, Tensor) else torch.from_numpy(np.array(given))
+        flat = numbers.double().flatten()
+    except (TypeError, ValueError, RuntimeError):
+        raise InputError(f"{what} is an array of numbers of the input's shape {shape}, not {given!r}") from None
+    if tuple(numbers.shape) not in (shape, (int(np.prod(shape)),)) or numbers.is_complex():
+        raise InputError(f"{what} has the input's shape {shape}, not {tuple(numbers.shape)}")
+    return flat.clone()
+
+
+def check_region(region: object, box: object, scale: object, shape: tuple[int, ...]) -> Region:
+    """A region of inputs of this shape, cut by a box and scaled where one is given here and not by the region."""
+    if not isinstance(region, Region) or not bool(((region.radius >= 0) & region.radius.isfinite()).all()):
+        raise InputError("a region with finite radii >= 0 is needed: relucert.Region.around(centre, radius, norm)")
+    if region.points.shape[1] != int(np.prod(shape)):
+        raise InputError(f"the region has {region.points.shape[1]} coordinates, the network {int(np.prod(shape))}")
+    for name, given, known in (("box", box, region.box), ("scale", scale, region.scale)):
+        if given is not None and known is not None:
+            raise InputError(f"the region has a {name} already: give it once")
+    cut, scaled = parse_box(box, shape) or region.box, parse_scale(scale, shape)
+    check_inside(region.points, cut)
+    return replace(region, box=cut, scale=region.scale if scaled is None else scaled)
+
+
+def check_inside(points: Tensor, box: Box | None) -> None:
+    """Refuses points (batch, size) that are no valid inputs themselves."""
+    if box is None or bool((inside := box.contains(points)).all()):
+        return
+    low, high = box.given
+    ends = "outside the box" if isinstance(low, Tensor) else f"outside the box from {low:g} to {high:g}"
+    raise InputError(
+        f"image {int((~inside).int().argmax())} has pixels {ends}: "
+        "pass box=(low, high) for the valid inputs, or box=None (--box, --no-box)"
+    )

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import relucert
-from relucert.attacks.methods import METHODS, find_attacks
+from relucert.attacks.methods import ATTACKS, find_attacks
 from relucert.attacks.pursuit import Pursuit
 from relucert.errors import BudgetError, InputError
 from relucert.network import Linear, Network, Relu
@@ -26,8 +26,8 @@ FEW: dict[str, Any] = {"steps": 30, "box": BOX}
 BOTH_BOXES = [BOX, None]
 PAIRS = [
     (method, norm)
-    for method, norm in itertools.product(METHODS, (1.0, 2.0, math.inf))
-    if Norm(norm) in METHODS[method] or None in METHODS[method]
+    for method, norm in itertools.product(ATTACKS, (1.0, 2.0, math.inf))
+    if Norm(norm) in ATTACKS[method] or None in ATTACKS[method]
 ]
 
 
@@ -208,10 +208,10 @@ def test_what_can_not_be_found_is_none() -> None:
     dead = chain(
         (2,), Linear(torch.eye(2), torch.full((2,), -9.0)), Relu(), Linear(torch.eye(2), torch.tensor([1.0, 0]))
     )
-    for network, method in itertools.product((constant, far, dead), METHODS):
+    for network, method in itertools.product((constant, far, dead), ATTACKS):
         for norm in [own for name, own in PAIRS if name == method]:
             (answer,) = relucert.attack(
-                network, torch.zeros(1, *network.input_shape), norm=norm, method=method, steps=20
+                network, torch.zeros(1, *network.input_shape), norm=norm, method=method, steps=20, box=(-0.5, 0.5)
             )
             assert (answer.distance, answer.witness, answer.predicted) == (None, None, None)
             assert "no attack found" in str(answer.reason)
@@ -242,11 +242,11 @@ def test_an_attack_that_breaks_down_is_told(monkeypatch: pytest.MonkeyPatch) -> 
         raise RuntimeError("no luck\ntoday")
 
     attacks = find_attacks("fmn", Norm(2.0))
-    monkeypatch.setitem(METHODS, "fmn", {None: (broken, *attacks)})
+    monkeypatch.setitem(ATTACKS, "fmn", {None: (broken, *attacks)})
     for answer in relucert.attack(NETWORK, IMAGES, method="fmn", **FEW):
         assert answer.distance is None
         assert answer.reason == "the attack broke down: RuntimeError: no luck today"
-    monkeypatch.setitem(METHODS, "fmn", {None: (*attacks, broken)})
+    monkeypatch.setitem(ATTACKS, "fmn", {None: (*attacks, broken)})
     for answer in relucert.attack(NETWORK, IMAGES, method="fmn", **FEW):
         check(NETWORK, IMAGES, answer)
         assert answer.distance is not None
@@ -265,7 +265,7 @@ def test_what_an_attack_claims_wrongly_is_not_found(monkeypatch: pytest.MonkeyPa
         pursuit.distances = torch.ones(len(pursuit.points))
 
     for liar in (lying, escaping):
-        monkeypatch.setitem(METHODS, "fmn", {None: (liar,)})
+        monkeypatch.setitem(ATTACKS, "fmn", {None: (liar,)})
         for answer in relucert.attack(NETWORK, IMAGES, method="fmn", **FEW):
             assert (answer.distance, answer.witness) == (None, None)
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from scipy import optimize
 
 import relucert
-from relucert.attacks.nearest import program
-from relucert.linear_regions import pattern_at, piece_values, pull_back
+from relucert.attacks.nearest import nearest_program
+from relucert.linear_regions import affine_values, form_gradients, pattern_at
 from relucert.network import Linear, Network
 from relucert.norm import Norm
 from tests.nets import NETWORKS, centres, mlp
@@ -26,13 +26,13 @@ def test_a_piece_is_the_network_where_its_pattern_holds(name: str) -> None:
     network = NETWORKS[name]().cast(torch.float64)
     points = centres(network, 5)
     pattern = pattern_at(network, points)
-    for own, affine in zip(network.values(points), piece_values(network, pattern, points), strict=True):
+    for own, affine in zip(network.values(points), affine_values(network, pattern, points), strict=True):
         torch.testing.assert_close(own, affine)
     moved = points + 3 * centres(network, 5, seed=1)
-    before, after = piece_values(network, pattern, points), piece_values(network, pattern, moved)
+    before, after = affine_values(network, pattern, points), affine_values(network, pattern, moved)
     for value in (*network.rectified, network.output):
         forms = torch.eye(network.sizes[value]).double().expand(5, -1, -1)
-        slopes = pull_back(network, pattern, value, forms)
+        slopes = form_gradients(network, pattern, value, forms)
         torch.testing.assert_close(after[value], before[value] + (slopes @ (moved - points)[..., None]).squeeze(-1))
 
 
@@ -43,7 +43,7 @@ def test_programs_agree_with_scipy(norm: float, bounded: bool) -> None:
     for _ in range(5):
         rows, least = draw.normal(size=(4, 6)), draw.normal(size=4)
         low, high = (-draw.random(6), draw.random(6)) if bounded else (np.full(6, -np.inf), np.full(6, np.inf))
-        own = program(Norm(norm), low, high)
+        own = nearest_program(Norm(norm), low, high)
         own.add(rows[:2], least[:2])
         first = own.solve(10)
         own.add(rows[2:], least[2:])
@@ -60,10 +60,10 @@ def test_programs_agree_with_scipy(norm: float, bounded: bool) -> None:
 
 @pytest.mark.parametrize("norm", NORMS)
 def test_a_solver_without_a_clean_ending_answers_nothing(norm: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    impossible = program(Norm(norm), np.full(2, -1.0), np.full(2, 1.0))
+    impossible = nearest_program(Norm(norm), np.full(2, -1.0), np.full(2, 1.0))
     impossible.add(np.ones((1, 2)), np.array([5.0]))
     assert impossible.solve(10) is None
-    monkeypatch.setattr("relucert.attacks.polish.program", lambda *_: impossible)
+    monkeypatch.setattr("relucert.attacks.polish.nearest_program", lambda *_: impossible)
     network = mlp(6, 8, 3)
     images = centres(network, 2).clamp(-1, 1)
     rough = relucert.attack(network, images, norm=norm, method="pgd", steps=40, box=(-1, 1), polish=False)

@@ -5,16 +5,17 @@ import pytest
 import torch
 
 import relucert
-from relucert.bounding.relaxers import Interval, interval, parallel
+from relucert.bounding.interval import Interval
+from relucert.bounding.relaxers import FAST_LIN, RELAXERS
 from relucert.errors import InputError
 from relucert.network import Linear, Network
 from relucert.norm import Norm
-from relucert.region import Ball
-from relucert.rigor import DOUBLE, RIGOROUS
+from relucert.region import Region
+from relucert.rigor import DOUBLE, RIGOROUS, Arithmetic
 from tests.literal import two_side_bounds
 from tests.nets import NETWORKS, NORMS, centres, mlp
 
-METHODS = ("fast-lin", "interval")
+METHODS = tuple(RELAXERS)
 RADIUS = 0.3
 
 
@@ -31,7 +32,9 @@ def neurons(network: Network) -> list[int]:
 def test_bounds_enclose_samples(name: str, norm: float, method: str, form: str, arithmetic: str) -> None:
     network = NETWORKS[name]()
     points = centres(network)
-    found = relucert.bounds(network, Ball.around(points, RADIUS, norm), method=method, form=form, arithmetic=arithmetic)
+    found = relucert.bounds(
+        network, Region.around(points, RADIUS, norm), method=method, form=form, arithmetic=arithmetic
+    )
     generator = torch.Generator().manual_seed(7)
     double = network.cast(torch.float64)
     tolerance = 1e-12 if arithmetic == "float" else 0.0
@@ -48,7 +51,7 @@ def test_bounds_enclose_samples(name: str, norm: float, method: str, form: str, 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_forward_and_backward_agree(name: str, norm: float, method: str) -> None:
     network = NETWORKS[name]()
-    ball = Ball.around(centres(network), RADIUS, norm)
+    ball = Region.around(centres(network), RADIUS, norm)
     ahead, back = (
         relucert.bounds(network, ball, method=method, form=form, arithmetic="float") for form in ("forward", "backward")
     )
@@ -64,7 +67,7 @@ def test_fast_lin_is_the_papers_algorithm(depth: int, norm: float, form: str) ->
     network = mlp(9, *[11] * (depth - 1), 6, seed=depth, dtype=torch.float64)
     layers = [node.operation for node in network.nodes if isinstance(node.operation, Linear)]
     points = centres(network, 2, seed=depth)
-    found = relucert.bounds(network, Ball.around(points, 0.2, norm), form=form, arithmetic="float")
+    found = relucert.bounds(network, Region.around(points, 0.2, norm), form=form, arithmetic="float")
     weights, biases = (
         [np.asarray(part) for part in parts] for parts in zip(*[(o.weight, o.bias) for o in layers], strict=True)
     )
@@ -84,7 +87,7 @@ def test_fast_lin_is_the_papers_algorithm(depth: int, norm: float, form: str) ->
 @pytest.mark.parametrize("name", NETWORKS)
 def test_rigorous_bounds_contain_the_plain_ones_closely(name: str, norm: float, method: str, form: str) -> None:
     network = NETWORKS[name]()
-    ball = Ball.around(centres(network), RADIUS, norm)
+    ball = Region.around(centres(network), RADIUS, norm)
     plain = relucert.bounds(network, ball, method=method, form=form, arithmetic="float")
     proven = relucert.bounds(network, ball, method=method, form=form, arithmetic="rigorous")
     for one, other in zip(plain, proven, strict=True):
@@ -99,9 +102,9 @@ def test_a_batch_equals_its_members(name: str, form: str) -> None:
     network = NETWORKS[name]()
     points = centres(network, 4)
     radii = torch.tensor([0.0, 0.05, 0.4, 1.5], dtype=torch.float64)
-    together = relucert.bounds(network, Ball.around(points, radii, 2), form=form)
+    together = relucert.bounds(network, Region.around(points, radii, 2), form=form)
     for row in range(4):
-        alone = relucert.bounds(network, Ball.around(points[row : row + 1], radii[row], 2), form=form)
+        alone = relucert.bounds(network, Region.around(points[row : row + 1], radii[row], 2), form=form)
         for one, other in zip(together, alone, strict=True):
             torch.testing.assert_close(one.lower[row], other.lower[0], rtol=0, atol=1e-10)
             torch.testing.assert_close(one.upper[row], other.upper[0], rtol=0, atol=1e-10)
@@ -112,7 +115,7 @@ def test_a_batch_equals_its_members(name: str, form: str) -> None:
 def test_a_smaller_ball_has_tighter_bounds(name: str, method: str) -> None:
     network = NETWORKS[name]()
     points = centres(network)
-    small, large = (relucert.bounds(network, Ball.around(points, radius, 2), method=method) for radius in (0.1, 0.3))
+    small, large = (relucert.bounds(network, Region.around(points, radius, 2), method=method) for radius in (0.1, 0.3))
     for inner, outer in zip(small, large, strict=True):
         assert (inner.lower >= outer.lower).all()
         assert (inner.upper <= outer.upper).all()
@@ -121,7 +124,7 @@ def test_a_smaller_ball_has_tighter_bounds(name: str, method: str) -> None:
 def test_bounds_at_radius_zero_are_the_values() -> None:
     network = mlp(6, 10, 8, 4)
     points = centres(network)
-    found = relucert.bounds(network, Ball.around(points, 0.0, "inf"))
+    found = relucert.bounds(network, Region.around(points, 0.0, "inf"))
     values = network.cast(torch.float64).values(points)
     for value, both in zip(neurons(network), found, strict=True):
         torch.testing.assert_close(both.lower, values[value], rtol=0, atol=1e-10)
@@ -129,8 +132,8 @@ def test_bounds_at_radius_zero_are_the_values() -> None:
 
 
 @pytest.mark.parametrize("arithmetic", [RIGOROUS, DOUBLE], ids=["rigorous", "plain"])
-@pytest.mark.parametrize("relaxer", [parallel, interval])
-def test_a_relaxation_encloses_relu(relaxer, arithmetic) -> None:  # type: ignore[no-untyped-def]
+@pytest.mark.parametrize("name", RELAXERS)
+def test_a_relaxation_encloses_relu(name: str, arithmetic: Arithmetic) -> None:
     ends = torch.tensor(
         [
             [-1, 2],
@@ -146,7 +149,7 @@ def test_a_relaxation_encloses_relu(relaxer, arithmetic) -> None:  # type: ignor
         ],
         dtype=torch.float64,
     )
-    lines = relaxer(Interval(ends[:, 0], ends[:, 1]), arithmetic)
+    lines = RELAXERS[name](Interval(ends[:, 0], ends[:, 1]), arithmetic)
     for share in torch.linspace(0, 1, 41, dtype=torch.float64):
         z = ends[:, 0] * (1 - share) + ends[:, 1] * share
         slack = 1e-15 * z.abs().clamp(min=1)
@@ -156,7 +159,7 @@ def test_a_relaxation_encloses_relu(relaxer, arithmetic) -> None:  # type: ignor
 
 
 def test_fast_lin_lines_by_hand() -> None:
-    lines = parallel(Interval(torch.tensor([-1.0, 2.0, -3.0]), torch.tensor([3.0, 4.0, -1.0])), DOUBLE)
+    lines = FAST_LIN(Interval(torch.tensor([-1.0, 2.0, -3.0]), torch.tensor([3.0, 4.0, -1.0])), DOUBLE)
     assert lines.slope_below.tolist() == lines.slope_above.tolist() == [0.75, 1.0, 0.0]
     assert lines.low is None
     assert lines.high.tolist() == [0.75, 0.0, 0.0]
@@ -168,12 +171,12 @@ def test_fast_lin_lines_by_hand() -> None:
         ({"form": "sideways"}, "unknown form"),
         ({"method": "magic"}, "'magic'"),
         ({"arithmetic": "exact"}, "unknown arithmetic"),
-        ({"ball": Ball.around(torch.zeros(1, 3), 0.1, 2)}, "3 coordinates"),
-        ({"ball": None}, "Ball.around"),
-        ({"ball": Ball(torch.zeros(1, 6), torch.tensor([-1.0]), Norm(2))}, ">= 0"),
+        ({"region": Region.around(torch.zeros(1, 3), 0.1, 2)}, "3 coordinates"),
+        ({"region": None}, "Region.around"),
+        ({"region": Region(torch.zeros(1, 6), torch.tensor([-1.0]), Norm(2))}, ">= 0"),
     ],
 )
 def test_bad_questions_are_refused(change: dict[str, object], message: str) -> None:
-    question = {"ball": Ball.around(torch.zeros(1, 6), 0.1, 2), **change}
+    question = {"region": Region.around(torch.zeros(1, 6), 0.1, 2), **change}
     with pytest.raises(InputError, match=message):
         relucert.bounds(mlp(6, 4), **question)  # type: ignore[arg-type]

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from relucert.bounding.forward import Bounds
 from relucert.bounding.gradient import gradient_sizes
+from relucert.bounding.interval import Bounds
 from relucert.errors import InputError
 from relucert.methods.lipschitz import Constant, fast_lip
 from relucert.methods.lipschitz_norm import LipschitzNorm
@@ -18,8 +18,9 @@ from relucert.methods.operator_norm import OperatorNorm, induced_norms, spectral
 from relucert.methods.table import find_method
 from relucert.network import Linear, Network, Relu, Scale
 from relucert.norm import Norm
-from relucert.query.property import Property, rivals
-from relucert.region import Ball
+from relucert.query.property import Property
+from relucert.query.targets import rivals
+from relucert.region import Region
 from relucert.rigor import DOUBLE, FLOAT, RIGOROUS, Arithmetic
 from tests.literal import gradient_bounds
 from tests.nets import NETWORKS, NORMS, centres, chain, mlp
@@ -33,7 +34,7 @@ CONSTANTS: dict[str, Constant] = {"fast-lip": fast_lip, "lipschitz-norm": Lipsch
 def margins_of(network: Network, points: Tensor) -> Property:
     scores = network.cast(torch.float64)(points)
     labels = scores.argmax(1)
-    return Property(labels, rivals("all", scores, labels, 0))
+    return Property.margins(labels, rivals("all", scores, labels, 0), network.classes)
 
 
 def gradients(network: Network, points: Tensor, row: Tensor) -> Tensor:
@@ -44,8 +45,8 @@ def gradients(network: Network, points: Tensor, row: Tensor) -> Tensor:
     return leaf.grad
 
 
-def plain(network: Network, ball: Ball, arithmetic: Arithmetic) -> Bounds:
-    return find_method("fast-lip", shells=1).hidden(network, ball, arithmetic)
+def plain(network: Network, region: Region, arithmetic: Arithmetic) -> Bounds:
+    return find_method("fast-lip", shells=1).hidden(network, region, arithmetic)
 
 
 @pytest.mark.parametrize("arithmetic", [RIGOROUS, DOUBLE], ids=["rigorous", "float"])
@@ -54,11 +55,11 @@ def plain(network: Network, ball: Ball, arithmetic: Arithmetic) -> Bounds:
 def test_bounds_enclose_sampled_gradients(name: str, norm: float, arithmetic: Arithmetic) -> None:
     network = NETWORKS[name]().cast(torch.float64)
     points = centres(network)
-    rows = margins_of(network, points).rows(network.classes, torch.float64)
-    ball = Ball.around(points, RADIUS, norm)
-    hidden = plain(network, ball, arithmetic)
+    rows = margins_of(network, points).rows
+    region = Region.around(points, RADIUS, norm)
+    hidden = plain(network, region, arithmetic)
     sizes = gradient_sizes(network, rows, hidden, arithmetic)
-    found = {method: constant(network, Norm(norm), rows, hidden, arithmetic) for method, constant in CONSTANTS.items()}
+    found = {method: constant(network, region, rows, hidden, arithmetic) for method, constant in CONSTANTS.items()}
     generator = torch.Generator().manual_seed(3)
     for member, centre in enumerate(points):
         samples = Norm(norm).sample(centre, RADIUS, 200, generator)
@@ -78,10 +79,10 @@ def test_margins_hold_at_samples(name: str, norm: float, method: str, shells: in
     network = NETWORKS[name]().cast(torch.float64)
     points = centres(network)
     prop = margins_of(network, points)
-    ball, chosen = Ball.around(points, RADIUS, norm), find_method(method, shells)
-    found = chosen.margins(network, ball, prop, chosen.hidden(network, ball, RIGOROUS), RIGOROUS)
+    region, chosen = Region.around(points, RADIUS, norm), find_method(method, shells)
+    found = chosen.margins(network, region, prop, chosen.hidden(network, region, RIGOROUS), RIGOROUS)
     generator = torch.Generator().manual_seed(4)
-    for member, rows in enumerate(prop.rows(network.classes, torch.float64)):
+    for member, rows in enumerate(prop.rows):
         samples = Norm(norm).sample(points[member], RADIUS, 300, generator)
         assert (network(samples) @ rows.T >= found[member]).all()
 
@@ -93,11 +94,11 @@ def test_fast_lip_is_the_papers_algorithm(depth: int, seed: int) -> None:
     network = mlp(7, *[9] * (depth - 1), 4, seed=seed + 10 * depth, dtype=torch.float64)
     points = centres(network, 1, seed)
     row = torch.tensor([1.0, -1.0, 0.0, 0.0], dtype=torch.float64)
-    hidden = plain(network, Ball.around(points, 0.3, "inf"), DOUBLE)
+    hidden = plain(network, Region.around(points, 0.3, "inf"), DOUBLE)
     found = gradient_sizes(network, row[None, None], hidden, DOUBLE)[0, 0]
     weights = [node.operation.weight.numpy() for node in network.nodes if isinstance(node.operation, Linear)]
     weights[-1] = row[None].numpy() @ weights[-1]
-    patterns = [(own.active[0].numpy(), own.undecided[0].numpy()) for own in hidden.values()]
+    patterns = [(own.active[0].numpy(), own.unstable[0].numpy()) for own in hidden.values()]
     assert sum(int(unsure.sum()) for _, unsure in patterns) >= 3
     turned = gradient_bounds([weight.T for weight in reversed(weights)], patterns[::-1])
     np.testing.assert_allclose(found, turned[:, 0], rtol=1e-12, atol=1e-12)
@@ -115,7 +116,7 @@ def _rational_gradient(network: Network, row: list[Fraction], hidden: Bounds) ->
             low, high = ([sum((end[side] for end in own), Fraction(0)) for own in ends] for side in (0, 1))
         else:
             own = hidden[value - 1]
-            kept, unsure = own.active[0].tolist(), own.undecided[0].tolist()
+            kept, unsure = own.active[0].tolist(), own.unstable[0].tolist()
             low = [min(a, Fraction(0)) if u else a * k for a, k, u in zip(low, kept, unsure, strict=True)]
             high = [max(b, Fraction(0)) if u else b * k for b, k, u in zip(high, kept, unsure, strict=True)]
     return [max(abs(a), abs(b)) for a, b in zip(low, high, strict=True)]
@@ -125,7 +126,7 @@ def _rational_gradient(network: Network, row: list[Fraction], hidden: Bounds) ->
 @pytest.mark.parametrize("seed", range(3))
 def test_rigorous_gradients_contain_the_exact_rational_ones(sizes: tuple[int, ...], seed: int) -> None:
     network = mlp(*sizes, seed=seed).cast(torch.float64)
-    hidden = plain(network, Ball.around(centres(network, 1, seed), 0.3, 2), RIGOROUS)
+    hidden = plain(network, Region.around(centres(network, 1, seed), 0.3, 2), RIGOROUS)
     row = torch.zeros(1, 1, sizes[-1], dtype=torch.float64)
     row[0, 0, :2] = torch.tensor([1.0, -1.0])
     found = exact(gradient_sizes(network, row, hidden, RIGOROUS)[0, 0])
@@ -137,12 +138,12 @@ def test_rigorous_gradients_contain_the_exact_rational_ones(sizes: tuple[int, ..
 @pytest.mark.parametrize("norm", NORMS)
 def test_more_shells_never_lose(method: str, norm: float) -> None:
     network = NETWORKS["three layers"]().cast(torch.float64)
-    ball = Ball.around(centres(network), RADIUS, norm)
-    prop = margins_of(network, ball.points)
+    region = Region.around(centres(network), RADIUS, norm)
+    prop = margins_of(network, region.points)
 
     def margins(shells: int) -> Tensor:
         chosen = find_method(method, shells)
-        return chosen.margins(network, ball, prop, chosen.hidden(network, ball, DOUBLE), DOUBLE)
+        return chosen.margins(network, region, prop, chosen.hidden(network, region, DOUBLE), DOUBLE)
 
     for fewer, more in itertools.pairwise(margins(shells) for shells in (1, 2, 4, 28)):  # each splits the former
         assert (more >= fewer - 1e-12).all()
@@ -151,11 +152,11 @@ def test_more_shells_never_lose(method: str, norm: float) -> None:
 
 def test_one_pass_over_many_shells_equals_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     network = NETWORKS["residual"]().cast(torch.float64)
-    ball = Ball.around(centres(network), RADIUS, 2)
-    prop, chosen = margins_of(network, ball.points), find_method("fast-lip", 5)
+    region = Region.around(centres(network), RADIUS, 2)
+    prop, chosen = margins_of(network, region.points), find_method("fast-lip", 5)
 
     def margins() -> Tensor:
-        return chosen.margins(network, ball, prop, chosen.hidden(network, ball, DOUBLE), DOUBLE)
+        return chosen.margins(network, region, prop, chosen.hidden(network, region, DOUBLE), DOUBLE)
 
     together = margins()
     monkeypatch.setattr("relucert.methods.lipschitz.FORM_BYTES", 1)
@@ -168,11 +169,11 @@ def test_a_hand_worked_margin() -> None:
     first = Linear(torch.ones(1, 1).double(), torch.zeros(1).double())
     last = Linear(torch.tensor([[-1.0], [0.0]]).double(), torch.tensor([1.0, 0.0]).double())
     network = chain((1,), first, Relu(), last)
-    ball = Ball.around(torch.tensor([[-1.0]]), 1.5, "inf")
-    prop = Property(torch.tensor([0]), torch.tensor([[1]]))
+    region = Region.around(torch.tensor([[-1.0]]), 1.5, "inf")
+    prop = Property.margins(torch.tensor([0]), torch.tensor([[1]]), network.classes)
     for shells, margin in ((1, -0.5), (2, 0.25), (3, 0.5)):
         chosen = find_method("fast-lip", shells)
-        found = chosen.margins(network, ball, prop, chosen.hidden(network, ball, DOUBLE), DOUBLE)
+        found = chosen.margins(network, region, prop, chosen.hidden(network, region, DOUBLE), DOUBLE)
         assert found.tolist() == [[pytest.approx(margin)]]
 
 
@@ -181,9 +182,11 @@ def test_rounding_never_makes_a_margin() -> None:
     points, chosen = centres(network), find_method("fast-lip")
     prop = margins_of(network, points)
     proven, guessed = (
-        chosen.margins(cast, ball, prop, chosen.hidden(cast, ball, kind), kind).double()
-        for kind in (RIGOROUS, FLOAT)
-        for cast, ball in [(network.cast(kind.dtype), Ball.around(points, 0.05, 2).cast(kind.dtype))]
+        chosen.margins(
+            cast, region, prop.cast(arithmetic.dtype), chosen.hidden(cast, region, arithmetic), arithmetic
+        ).double()
+        for arithmetic in (RIGOROUS, FLOAT)
+        for cast, region in [(network.cast(arithmetic.dtype), Region.around(points, 0.05, 2).cast(arithmetic.dtype))]
     )
     torch.testing.assert_close(proven, guessed, rtol=1e-4, atol=1e-4)
 
@@ -191,15 +194,16 @@ def test_rounding_never_makes_a_margin() -> None:
 @pytest.mark.parametrize("norm", NORMS)
 def test_lipschitz_norm_of_two_layers_is_the_appendix_formula(norm: float) -> None:
     network = mlp(6, 10, 4, dtype=torch.float64)
-    hidden = plain(network, Ball.around(centres(network, 1), 0.9, norm), DOUBLE)
+    region = Region.around(centres(network, 1), 0.9, norm)
+    hidden = plain(network, region, DOUBLE)
     row = torch.tensor([1.0, -1.0, 0.0, 0.0], dtype=torch.float64)
     first, last = (node.operation.tensors()["weight"] for node in (network.nodes[0], network.nodes[2]))
-    kept, unsure = hidden[1].active[0], hidden[1].undecided[0]
+    kept, unsure = hidden[1].active[0], hidden[1].unstable[0]
     q = Norm(norm).dual
     coefficients = row @ last
     expected = torch.linalg.vector_norm((coefficients * kept) @ first, q)
     expected = expected + sum(torch.linalg.vector_norm(coefficients[r] * first[r], q) for r in unsure.nonzero()[:, 0])
-    found = LipschitzNorm()(network, Norm(norm), row[None, None], hidden, DOUBLE)
+    found = LipschitzNorm()(network, region, row[None, None], hidden, DOUBLE)
     assert unsure.sum() >= 2
     assert float(found) == pytest.approx(float(expected))
 
@@ -216,7 +220,9 @@ def test_the_spectral_norm_is_proven_and_close(shape: tuple[int, int], scale: fl
 @pytest.mark.parametrize("matrix", [torch.zeros(3, 3), torch.ones(4, 2), torch.eye(5)], ids=["zeros", "ones", "eye"])
 def test_singular_matrices_have_spectral_norms_too(matrix: Tensor) -> None:
     true = float(torch.linalg.svdvals(matrix.double())[0])
-    (found,) = induced_norms(Linear(matrix.double(), matrix.double()[:, 0]), [(matrix.shape[1],)], Norm(2), RIGOROUS)
+    (found,) = induced_norms(
+        Linear(matrix.double(), matrix.double()[:, 0]), [(matrix.shape[1],)], Norm(2), RIGOROUS, [None]
+    )
     assert true <= found <= true * (1 + 1e-8) + 1e-100
 
 
@@ -224,7 +230,7 @@ def test_singular_matrices_have_spectral_norms_too(matrix: Tensor) -> None:
 def test_induced_norms_bound_what_a_matrix_stretches(norm: float) -> None:
     generator = torch.Generator().manual_seed(2)
     matrix = torch.randn(7, 5, generator=generator, dtype=torch.float64)
-    (found,) = induced_norms(Linear(matrix, matrix[:, 0]), [(5,)], Norm(norm), RIGOROUS)
+    (found,) = induced_norms(Linear(matrix, matrix[:, 0]), [(5,)], Norm(norm), RIGOROUS, [None])
     points = torch.cat([torch.eye(5).double(), torch.randn(5000, 5, generator=generator, dtype=torch.float64).sign()])
     points = torch.cat([points, torch.randn(5000, 5, generator=generator, dtype=torch.float64)])
     lengths = torch.linalg.vector_norm(points @ matrix.T, norm, 1) / torch.linalg.vector_norm(points, norm, 1)
@@ -238,17 +244,18 @@ def test_op_norm_by_hand() -> None:
     last = Linear(torch.tensor([[1.0, 1.0], [0.0, -1.0]]).double(), torch.zeros(2).double())
     network = chain((2,), first, Relu(), Scale(torch.tensor(-2.0).double(), divide=False), last)
     row = torch.tensor([[[1.0, -1.0]]]).double()
-    assert float(OperatorNorm()(network, Norm.parse("inf"), row, {}, DOUBLE)) == pytest.approx(3 * 2 * 3)
+    region = Region.around(torch.zeros(1, 2), 1.0, "inf")
+    assert float(OperatorNorm()(network, region, row, {}, DOUBLE)) == pytest.approx(3 * 2 * 3)
 
 
 def test_op_norm_needs_no_hidden_bounds_and_measures_once(monkeypatch: pytest.MonkeyPatch) -> None:
     network = NETWORKS["residual"]().cast(torch.float64)
-    chosen, ball = find_method("op-norm"), Ball.around(centres(network), RADIUS, 2)
-    prop = margins_of(network, ball.points)
-    assert chosen.hidden(network, ball, RIGOROUS) == {}
-    first = chosen.margins(network, ball, prop, {}, RIGOROUS)
+    chosen, region = find_method("op-norm"), Region.around(centres(network), RADIUS, 2)
+    prop = margins_of(network, region.points)
+    assert chosen.hidden(network, region, RIGOROUS) == {}
+    first = chosen.margins(network, region, prop, {}, RIGOROUS)
     monkeypatch.setattr("relucert.methods.operator_norm.induced_norms", None)
-    assert torch.equal(chosen.margins(network, ball, prop, {}, RIGOROUS), first)
+    assert torch.equal(chosen.margins(network, region, prop, {}, RIGOROUS), first)
 
 
 @pytest.mark.parametrize("shells", [0, -3, 1.5, True])

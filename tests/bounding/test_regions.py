@@ -6,12 +6,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from relucert.bounding.backward import enclose, minimise
-from relucert.bounding.forward import Bounds
-from relucert.bounding.relaxers import Interval, parallel
+from relucert.bounding.backward import DualVariables, bound_forms, enclose
+from relucert.bounding.interval import Bounds, Interval
 from relucert.network import Network, Relu
 from relucert.norm import Norm
-from relucert.region import Ball
+from relucert.region import Region
 from relucert.rigor import RIGOROUS
 from tests.nets import NETWORKS, NORMS, centres
 
@@ -38,20 +37,23 @@ def test_bounds_hold_where_the_signs_do(name: str, norm: float, box: tuple[float
         signs[::2] = values[value][0, ::2].sign()  # every second neuron stays as it is at the centre
         known[value] = Interval(torch.where(signs > 0, 0, -math.inf)[None], torch.where(signs < 0, 0, math.inf)[None])
         alike &= (values[value] * signs >= 0).all(1)
-    ball = Ball(centre[None], torch.tensor([RADIUS], dtype=torch.float64), Norm(norm), None, box)
+    region = Region.around(centre[None], RADIUS, norm, box)
     bounds: Bounds = {}
     for value in network.rectified:
-        bounds[value] = enclose(network, ball, value, bounds, parallel, RIGOROUS).meet(known[value])
+        bounds[value] = enclose(network, region, value, bounds, RIGOROUS).meet(known[value])
     for value, (lower, upper) in bounds.items():
         assert ((values[value][alike] >= lower) & (values[value][alike] <= upper)).all()
     generator = torch.Generator().manual_seed(2)
-    shapes = {made: (1, 3, network.sizes[made]) for made, node in network.steps() if isinstance(node.operation, Relu)}
+    shapes = {
+        value: (1, 3, network.sizes[value]) for value, node in network.steps() if isinstance(node.operation, Relu)
+    }
     slopes, multipliers = (
-        {made: scale * torch.randn(shape, generator=generator, dtype=torch.float64) for made, shape in shapes.items()}
+        {value: scale * torch.randn(shape, generator=generator, dtype=torch.float64) for value, shape in shapes.items()}
         for scale in (0.7, 2.0)
     )
     forms = torch.randn(1, 3, network.classes, generator=generator, dtype=torch.float64)
-    least = minimise(network, ball, forms, network.output, bounds, parallel, RIGOROUS, slopes, multipliers)
+    duals = DualVariables(slopes, multipliers)
+    least = bound_forms(network, region, forms, network.output, bounds, RIGOROUS, duals=duals).lower
     assert ((values[-1][alike] @ forms[0].T).amin(0) >= least[0]).all()
 
 
@@ -62,12 +64,15 @@ def test_forms_fall_as_far_as_the_box_lets_them(radius: float, norm: float) -> N
     centre = torch.rand(1, 8, generator=generator, dtype=torch.float64) - 0.5
     centre[0, :2] = torch.tensor([-0.5, 0.5])
     forms = torch.randn(1, 20, 8, generator=generator, dtype=torch.float64)
-    ball = Ball(centre, torch.tensor([radius], dtype=torch.float64), Norm(norm), None, (-0.5, 0.5))
-    room = torch.where(forms > 0, centre + 0.5, 0.5 - centre)
-    wanted = torch.stack([_farthest(row, own, radius, norm) for row, own in zip(forms[0].abs(), room[0], strict=True)])
-    found = ball.fall(forms, RIGOROUS)[0]
-    assert (found >= wanted * (1 - 1e-12)).all()
-    torch.testing.assert_close(found, wanted, rtol=1e-6, atol=0)
+    region = Region.around(centre, radius, norm, (-0.5, 0.5))
+    deviation, reference = region.deviation(forms, RIGOROUS), region.reference[0]
+    for sign, side in ((1, deviation.below[0]), (-1, deviation.above[0])):
+        room = torch.where(sign * forms > 0, centre + 0.5, 0.5 - centre)[0]
+        pairs = zip(forms[0].abs(), room, strict=True)
+        wanted = torch.stack([_farthest(sizes, rooms, radius, norm) for sizes, rooms in pairs])
+        moved = side + sign * (forms[0] @ (centre[0] - reference))  # counted from the centre
+        assert (moved >= wanted * (1 - 1e-12)).all()
+        torch.testing.assert_close(moved, wanted, rtol=1e-6, atol=1e-12)
 
 
 def _farthest(sizes: Tensor, room: Tensor, radius: float, norm: float) -> Tensor:

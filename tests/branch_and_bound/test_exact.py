@@ -12,9 +12,9 @@ from torch import Tensor
 
 import relucert
 from relucert import Exact, Network
-from relucert.branch_and_bound.exact import Progress
+from relucert.branch_and_bound.exact import SearchProgress
 from relucert.errors import InputError
-from relucert.linear_regions import piece_values, pull_back
+from relucert.linear_regions import affine_values, form_gradients
 from relucert.network import Linear, Relu
 from relucert.norm import Norm
 from tests.milp import nearest
@@ -73,12 +73,12 @@ def nearest_of_all_pieces(network: Network, image: Tensor, label: int, rival: in
     lead[..., rival], lead[..., label] = 1, -1
     for active in itertools.product([False, True], repeat=network.sizes[value]):
         pattern = {value: torch.tensor([active])}
-        at_image = piece_values(exact, pattern, image[None])
+        at_image = affine_values(exact, pattern, image[None])
         signs = torch.where(pattern[value], 1.0, -1.0).double()
         rows = torch.cat(
             [
-                pull_back(exact, pattern, exact.output, lead)[0],
-                pull_back(exact, pattern, value, torch.diag(signs[0])[None])[0],
+                form_gradients(exact, pattern, exact.output, lead)[0],
+                form_gradients(exact, pattern, value, torch.diag(signs[0])[None])[0],
             ]
         )
         behind = torch.cat([(lead[0] @ at_image[-1][0]), signs[0] * at_image[value][0]])
@@ -180,7 +180,7 @@ def test_time_limits(norm: str) -> None:
     network = mlp(6, 40, 40, 40, 4, seed=8)
     image = asked(network, 1)[0]
     found = single(network, image, norm=norm, box=BOX, time_limit=0)
-    (certified,) = relucert.certify(network, image[None], norm=norm)
+    (certified,) = relucert.certify(network, image[None], norm=norm, box=BOX)
     assert not found.closed
     assert found.upper is None
     assert found.lower == certified.radius
@@ -233,9 +233,9 @@ def test_bad_options_are_named(options: dict[str, Any], named: str) -> None:
 
 def test_progress_and_interruption() -> None:
     network = mlp(6, 20, 20, 4, seed=9)
-    seen: list[Progress] = []
+    seen: list[SearchProgress] = []
 
-    def watch(progress: Progress) -> None:
+    def watch(progress: SearchProgress) -> None:
         seen.append(progress)
         raise KeyboardInterrupt
 
@@ -252,9 +252,9 @@ def test_a_broken_search_keeps_what_is_certified(monkeypatch: pytest.MonkeyPatch
     def fail(*given: object) -> None:
         raise RuntimeError("no memory\nat all")
 
-    monkeypatch.setattr("relucert.branch_and_bound.nodes.Region.enclosed", fail)
+    monkeypatch.setattr("relucert.branch_and_bound.nodes.NodeBounder.enclosed", fail)
     (found,) = relucert.exact(network, asked(network, 1), box=BOX)
-    (certified,) = relucert.certify(network, asked(network, 1))
+    (certified,) = relucert.certify(network, asked(network, 1), box=BOX)
     assert not found.closed
     assert found.lower == certified.radius
     assert found.reason is not None
@@ -264,11 +264,11 @@ def test_a_broken_search_keeps_what_is_certified(monkeypatch: pytest.MonkeyPatch
 def test_bounds_that_are_no_numbers_prove_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     network = mlp(4, 6, 3)
     monkeypatch.setattr(
-        "relucert.branch_and_bound.nodes.Region.least",
-        lambda self, held, nodes, radius: torch.full((len(nodes),), torch.nan),
+        "relucert.branch_and_bound.nodes.NodeBounder.least",
+        lambda self, bounded, nodes, radius: torch.full((len(nodes),), torch.nan),
     )
     (found,) = relucert.exact(network, asked(network, 1), box=BOX)
-    (certified,) = relucert.certify(network, asked(network, 1))
+    (certified,) = relucert.certify(network, asked(network, 1), box=BOX)
     assert not found.closed
     assert found.reason is not None
     assert found.lower == certified.radius

@@ -15,6 +15,7 @@ import torch
 
 import relucert
 from relucert.checker.check import Claim, Rejected, check
+from relucert.checker.document import FORMAT
 from relucert.errors import LoadError, UnsupportedError
 from relucert.network import Add, Linear, Network, Node, Relu
 from relucert.network.operation import Operation
@@ -58,8 +59,8 @@ def test_what_the_search_proves_passes(name: str, norm: str, box: tuple[float, f
         return
     claim = check(path, network)
     assert claim.norm == float(norm)
-    assert claim.box == box
-    assert claim.label == found.label
+    assert claim.box == (None if box is None else tuple([end] * network.sizes[0] for end in box))
+    assert claim.margins == (found.label, [found.target])
     assert claim.radius == found.lower or (found.unreachable and claim.radius > 0)
     assert str(claim.radius) in str(claim)
 
@@ -94,7 +95,7 @@ def go_round_in_circles(document: dict[str, Any]) -> None:
 
 
 def leave_a_tree_out(document: dict[str, Any]) -> None:
-    document["nodes"] = document["nodes"][: len(document["rivals"])]
+    document["nodes"] = document["nodes"][: len(document["rows"])]
 
 
 def swap_halves(document: dict[str, Any]) -> None:
@@ -119,16 +120,44 @@ def lower_a_leaf(document: dict[str, Any]) -> None:
 
 
 def change_the_label(document: dict[str, Any]) -> None:
-    label = document["label"]
-    document["label"], document["rivals"][0] = document["rivals"][0], label
+    document["rows"][0] = [-number for number in document["rows"][0]]
 
 
-def own_rival(document: dict[str, Any]) -> None:
-    document["rivals"][0] = document["label"]
+def no_margin(document: dict[str, Any]) -> None:
+    document["rows"][0] = [0.0] * len(document["rows"][0])
 
 
-def same_rival_twice(document: dict[str, Any]) -> None:
-    document["rivals"][0] = document["rivals"][1]
+def a_larger_margin(document: dict[str, Any]) -> None:
+    document["offsets"] = [offset - 0.05 for offset in document["offsets"]]
+
+
+def a_row_without_offset(document: dict[str, Any]) -> None:
+    document["offsets"].pop()
+
+
+def one_more_row(document: dict[str, Any]) -> None:
+    document["rows"].append(document["rows"][0])
+    document["offsets"].append(0.0)
+
+
+def everything_moves_farther(document: dict[str, Any]) -> None:
+    document["scale"] = [1.02] * len(document["image"])
+
+
+def a_negative_scale(document: dict[str, Any]) -> None:
+    document["scale"] = [-1.0] * len(document["image"])
+
+
+def a_short_scale(document: dict[str, Any]) -> None:
+    document["scale"] = [0.0]
+
+
+def a_box_upside_down(document: dict[str, Any]) -> None:
+    document["box"].reverse()
+
+
+def a_short_box(document: dict[str, Any]) -> None:
+    document["box"][0].pop()
 
 
 def a_stronger_norm(document: dict[str, Any]) -> None:
@@ -178,7 +207,7 @@ def infinite_radius(document: dict[str, Any]) -> None:
 
 
 def another_format(document: dict[str, Any]) -> None:
-    document["format"] = "relucert proof 2"
+    document["format"] = "relucert proof 1"
 
 
 def another_key(document: dict[str, Any]) -> None:
@@ -197,18 +226,20 @@ def unknown_neuron(document: dict[str, Any]) -> None:
     first(document, "split")["split"][1] = 1000
 
 
-def negative_class(document: dict[str, Any]) -> None:
-    document["rivals"][0] = -1
+def one_more_class(document: dict[str, Any]) -> None:
+    document["rows"][0].append(0.0)
 
 
 @pytest.mark.parametrize(
     "mutate",
     [
         drop_a_leaf, cut_a_half_short, go_round_in_circles, leave_a_tree_out, swap_halves, raise_the_radius,
-        raise_every_radius, lower_a_leaf, change_the_label, own_rival, same_rival_twice, a_stronger_norm,
+        raise_every_radius, lower_a_leaf, change_the_label, no_margin, a_larger_margin, a_row_without_offset,
+        one_more_row, everything_moves_farther, a_negative_scale, a_short_scale, a_box_upside_down, a_short_box,
+        a_stronger_norm,
         unknown_norm, truth_for_a_norm, image_outside, short_image, all_empty, no_multipliers, not_a_number,
         infinite, infinite_radius, another_format, another_key, unknown_relu, short_slopes, unknown_neuron,
-        negative_class,
+        one_more_class,
     ],
 )  # fmt: skip
 def test_mutations_are_rejected(mutate: Mutation, proof: dict[str, Any], tmp_path: Path) -> None:
@@ -252,7 +283,7 @@ def test_a_forged_fingerprint_does_not_help(proof: dict[str, Any], tmp_path: Pat
 
     last = NETWORK.nodes[-1].operation
     assert isinstance(last, Linear)
-    label = proof["label"]
+    label = proof["rows"][0].index(1.0)
     bias = last.bias.clone()
     bias[label] -= 0.05
     nodes = (*NETWORK.nodes[:-1], Node(Linear(last.weight, bias), NETWORK.nodes[-1].inputs))
@@ -273,7 +304,7 @@ def test_broken_files(proof: dict[str, Any], tmp_path: Path) -> None:
         "a list": b"[]",
         "a number": b"1",
         "deep": b"[" * 100_000,
-        "twice": whole.replace(b'"label":', b'"label": 0, "label":', 1),
+        "twice": whole.replace(b'"scale":', b'"scale": null, "scale":', 1),
         "too large": whole.replace(b'"radius": ', b'"radius": 1e999, "was": ', 1),
         "not text": b"\xff\xfe",
     }
@@ -331,8 +362,9 @@ def test_numbers_that_cancel_beyond_the_precision_prove_nothing(norm: object, tm
     network = Network((1,), tuple(nodes), "cancelling")
     leaf = {"radius": 10.0, "slopes": {str(made): [0.0]}, "multipliers": {}}
     document = {
-        "format": "relucert proof 1", "network": {"name": "cancelling", "sha256": fingerprint(network)},
-        "image": [0.0], "label": 0, "rivals": [1], "norm": norm, "box": None, "radius": 10.0, "nodes": [leaf],
+        "format": FORMAT, "network": {"name": "cancelling", "sha256": fingerprint(network)},
+        "image": [0.0], "rows": [[1.0, -1.0]], "offsets": [0.0], "norm": norm, "box": None, "scale": None,
+        "radius": 10.0, "nodes": [leaf],
     }  # fmt: skip
     path = tmp_path / "proof.json"
     path.write_text(json.dumps(document))

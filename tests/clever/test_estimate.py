@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 import relucert
 from relucert.clever.gradients import gradients, largest_gradients
@@ -34,9 +35,13 @@ def test_gradients_are_those_of_autograd(name: str) -> None:
 def test_samples_in_parts_are_samples_in_one(monkeypatch: pytest.MonkeyPatch) -> None:
     network, rows = NETWORK.cast(torch.float64), torch.eye(4).double()
     stream = iter(centres(NETWORK, 50).repeat(2, 1))
-    whole = largest_gradients(network, lambda n: torch.stack([next(stream) for _ in range(n)]), rows, Norm(2), 50)
+
+    def draw(count: int) -> Tensor:
+        return torch.stack([next(stream) for _ in range(count)])
+
+    whole = largest_gradients(network, draw, rows, Norm(2), None, 50)
     monkeypatch.setattr("relucert.clever.gradients.FORM_BYTES", 3000)
-    parts = largest_gradients(network, lambda n: torch.stack([next(stream) for _ in range(n)]), rows, Norm(2), 50)
+    parts = largest_gradients(network, draw, rows, Norm(2), None, 50)
     torch.testing.assert_close(parts, whole)
 
 
@@ -56,8 +61,8 @@ def test_a_value_is_the_margin_over_the_fitted_end(norm: float) -> None:
         assert answer.value <= answer.sampled * (1 + 1e-6)
         proven = relucert.lipschitz(
             NETWORK,
-            relucert.Ball.around(IMAGES[answer.image][None], 2.0, norm),
-            relucert.Property(torch.tensor([answer.label]), torch.tensor([[answer.target]])),
+            relucert.Region.around(IMAGES[answer.image][None], 2.0, norm),
+            relucert.Property.margins(torch.tensor([answer.label]), torch.tensor([[answer.target]]), NETWORK.classes),
         )
         assert 0 < answer.location < 2 * proven[0].values[0]
 
@@ -66,12 +71,12 @@ def test_untargeted_is_the_least_over_all_rivals_from_the_same_samples() -> None
     each = relucert.estimate(NETWORK, IMAGES, target="all", **FEW)
     assert [answer.image for answer in each] == [image for image in range(4) for _ in range(3)]
     for answer in relucert.estimate(NETWORK, IMAGES, **FEW):
-        own = {other.target: other.value for other in each if other.image == answer.image}
-        if None in own.values():
+        values_by_target = {other.target: other.value for other in each if other.image == answer.image}
+        if None in values_by_target.values():
             assert answer.value is None
             assert "no fit against class" in str(answer.reason)
         else:
-            assert (answer.target, answer.value) == min(own.items(), key=lambda pair: pair[1] or 0)
+            assert (answer.target, answer.value) == min(values_by_target.items(), key=lambda pair: pair[1] or 0)
 
 
 def test_a_seed_gives_the_same_estimate_whatever_else_is_asked() -> None:

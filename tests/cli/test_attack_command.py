@@ -39,7 +39,7 @@ def test_the_command_equals_the_library(command: Command, tmp_path: Path) -> Non
     assert (outcome.code, outcome.err) == (0, "")
     record = json.loads(path.read_text())
     assert record["complete"]
-    assert record["options"]["box"] == [-0.5, 0.5]
+    assert record["options"]["box"] is None
     images = data.bundled().first(2)
     found = relucert.attack(
         "mnist-2x20", images.images, images.labels, norm="2", target="runner-up", method="ddn", seed=4, steps=20

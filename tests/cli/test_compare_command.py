@@ -16,10 +16,11 @@ from torch import Tensor
 
 import relucert
 from relucert import data
+from relucert.answers import Answer
 from relucert.cli import compare
 from relucert.cli.main import build_parser
 from relucert.comparison import methods
-from relucert.comparison.methods import Answer, Contender, Kind, Setting
+from relucert.comparison.methods import Contender, Kind, Setting
 from relucert.network import Network
 from tests.cli.conftest import Command, single_line
 from tests.comparison.answers import certified
@@ -38,7 +39,7 @@ def test_defaults_are_those_of_the_library() -> None:
 
 def test_the_record_has_every_answer(command: Command, tmp_path: Path) -> None:
     path, table = tmp_path / "run.json", tmp_path / "run.csv"
-    outcome = command(*FEW, "--target", "runner-up", "--json", str(path), "--csv", str(table))
+    outcome = command(*FEW, "--target", "runner-up", "--box", "-0.5", "0.5", "--json", str(path), "--csv", str(table))
     assert (outcome.code, outcome.err) == (0, "")
     record = json.loads(path.read_text())
     assert record["complete"]

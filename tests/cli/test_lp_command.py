@@ -11,7 +11,7 @@ import relucert
 from relucert import data
 from relucert.solvers.highs import Highs
 from relucert.solvers.program import Array
-from relucert.solvers.solver import Multipliers
+from relucert.solvers.solver import DualSolution
 from tests.cli.conftest import Command, single_line
 
 
@@ -41,7 +41,7 @@ def test_an_interruption_keeps_what_is_done(
 ) -> None:
     path, seen, solve = tmp_path / "run.json", set[int](), Highs.solve
 
-    def interrupted(self: Highs, cost: Array) -> Multipliers:
+    def interrupted(self: Highs, cost: Array) -> DualSolution:
         seen.add(id(self._program))
         if len(seen) > 10:
             raise KeyboardInterrupt

@@ -20,8 +20,9 @@ from torch import Tensor
 
 import relucert
 from relucert import data
+from relucert.answers import Answer
 from relucert.comparison import methods
-from relucert.comparison.methods import Answer, Setting
+from relucert.comparison.methods import Setting
 from relucert.network import Network
 from relucert.paper.store import _checksum
 from tests.cli.conftest import Command, single_line
@@ -62,7 +63,7 @@ def test_the_means_are_the_library_s(command: Command, tmp_path: Path) -> None:
     images = data.bundled().first(4)
     question: dict[str, Any] = {"norm": "inf", "target": "random", "seed": 3}
     radii = relucert.certify("mnist-2x20", images.images, images.labels, **question)
-    attacks = relucert.attack("mnist-2x20", images.images, images.labels, steps=5, **question)
+    attacks = relucert.attack("mnist-2x20", images.images, images.labels, steps=5, box=(-0.5, 0.5), **question)
     cells = _cells(tmp_path / "t.json")
     assert cells["fast-lin"]["mean"] == pytest.approx(np.mean([own.radius for own in radii if own.radius]), rel=2e-4)
     assert cells["attack"]["mean"] == pytest.approx(np.mean([own.distance for own in attacks if own.distance]))

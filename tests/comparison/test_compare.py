@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,9 +15,10 @@ import torch
 from torch import Tensor
 
 import relucert
+from relucert.answers import Answer
 from relucert.comparison.compare import Contest
 from relucert.comparison.deadline import OutOfTime, deadline
-from relucert.comparison.methods import CONTENDERS, Answer, Contender, Entry, Kind, Setting, find_contenders
+from relucert.comparison.methods import CONTENDERS, Contender, Entry, Kind, Setting, find_contenders
 from relucert.comparison.rows import neurons
 from relucert.errors import InputError
 from relucert.network import Network
@@ -160,7 +162,8 @@ def test_neurons_are_counted_as_samples_show_them() -> None:
     for network in (mlp(6, 10, 8, 4, seed=1), rectified_input()):
         image = centres(network, 1)[0]
         radius = 0.3
-        counted = neurons(network, image, radius, 2.0)
+        question = SimpleNamespace(norm=2.0, box=None, input_scale=None)
+        counted = neurons(network, image, radius, question)
         assert [sum(layer.values()) for layer in counted] == [network.sizes[value] for value in network.rectified]
         samples = Norm(2.0).sample(image, radius, 500, torch.Generator().manual_seed(0))
         values = network.cast(torch.float64).values(samples)
@@ -169,7 +172,7 @@ def test_neurons_are_counted_as_samples_show_them() -> None:
             assert layer["dead"] <= int((own <= 0).all(0).sum())
             assert layer["active"] <= int((own >= 0).all(0).sum())
         assert counted[0] != {"dead": 0, "undecided": 0, "active": 0}
-    tiny = neurons(network, image, 1e-9, 2.0)
+    tiny = neurons(network, image, 1e-9, question)
     assert sum(layer["undecided"] for layer in tiny) == 0
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from relucert.comparison.methods import Entry
 from relucert.comparison.order import Ledger
-from relucert.comparison.ranking import standings
+from relucert.comparison.ranking import rankings
 from relucert.errors import ContradictionError, RelucertError
 from tests.comparison.answers import attacked, certified, estimated, exact
 
@@ -79,7 +79,7 @@ def test_standings_by_hand() -> None:
             attacked(0.4), attacked(0.6, image=1), attacked(0.0, image=2),
         ]
     )  # fmt: skip
-    found = {own.method: own for own in standings(ledger.entries.values())}
+    found = {own.method: own for own in rankings(ledger.entries.values())}
     assert {name: own.count for name, own in found.items()} == {
         "fast-lin": 2, "lp": 2, "clever": 1, "exact": 1, "attack": 2,
     }  # fmt: skip
@@ -93,5 +93,5 @@ def test_standings_by_hand() -> None:
 
 def test_a_misclassified_image_is_not_closed() -> None:
     ledger = _ledger([exact(0.2, 0.2, True), exact(0.0, 0.0, True, image=1)])
-    (standing,) = standings(ledger.entries.values())
+    (standing,) = rankings(ledger.entries.values())
     assert (standing.count, standing.closed) == (1, 1)

@@ -31,27 +31,27 @@ def test_bundled_images() -> None:
     assert digest.startswith("8a004a2f81a80f48")
 
 
-@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
-def test_npz_keeps_every_value(tmp_path: Path, kind: type[np.floating[Any]]) -> None:
-    images = FLOATS.astype(kind)
-    np.savez(tmp_path / "own.npz", images=images, labels=LABELS)
-    found = data.read(tmp_path / "own.npz")
-    assert found.images.shape == (4, 6)
-    assert found.images.dtype == (torch.float64 if kind is np.float64 else torch.float32)
-    assert np.array_equal(found.images.numpy(), images.reshape(4, 6))
-    assert found.labels is not None
-    assert found.labels.tolist() == LABELS.tolist()
-    assert found.name == "own.npz"
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_npz_keeps_every_value(tmp_path: Path, dtype: type[np.floating[Any]]) -> None:
+    images = FLOATS.astype(dtype)
+    np.savez(tmp_path / "user.npz", images=images, labels=LABELS)
+    dataset = data.read(tmp_path / "user.npz")
+    assert dataset.images.shape == (4, 6)
+    assert dataset.images.dtype == (torch.float64 if dtype is np.float64 else torch.float32)
+    assert np.array_equal(dataset.images.numpy(), images.reshape(4, 6))
+    assert dataset.labels is not None
+    assert dataset.labels.tolist() == LABELS.tolist()
+    assert dataset.name == "user.npz"
 
 
 def test_labels_may_be_absent(tmp_path: Path) -> None:
-    np.save(tmp_path / "own.npy", FLOATS)
-    np.savez(tmp_path / "own.npz", images=FLOATS)
-    for name in ("own.npy", "own.npz"):
-        found = data.read(tmp_path / name)
-        assert found.labels is None
-        assert found.first(2).labels is None
-        assert found.first(2).images.shape == (2, 6)
+    np.save(tmp_path / "user.npy", FLOATS)
+    np.savez(tmp_path / "user.npz", images=FLOATS)
+    for name in ("user.npy", "user.npz"):
+        dataset = data.read(tmp_path / name)
+        assert dataset.labels is None
+        assert dataset.first(2).labels is None
+        assert dataset.first(2).images.shape == (2, 6)
 
 
 @pytest.mark.parametrize("count", [0, -1, 101])
@@ -92,8 +92,8 @@ BAD: dict[str, tuple[str, bytes, type[RelucertError], str]] = {
     "truth values": ("a.npz", _npz(images=np.zeros((2, 3), bool)), InputError, "scale the pixels"),
     "complex": ("a.npz", _npz(images=np.zeros((2, 3), complex)), InputError, "floating point"),
     "words": ("a.npz", _npz(images=np.array([["a"]])), InputError, "floating point"),
-    "one flat row": ("a.npy", _npy(np.zeros(3)), InputError, "one row an image"),
-    "a number": ("a.npy", _npy(np.float64(3)), InputError, "one row an image"),
+    "one flat row": ("a.npy", _npy(np.zeros(3)), InputError, "one row per image"),
+    "a number": ("a.npy", _npy(np.float64(3)), InputError, "one row per image"),
     "no rows": ("a.npy", _npy(np.zeros((0, 3))), InputError, "no images"),
     "no pixels": ("a.npy", _npy(np.zeros((3, 0))), InputError, "no images"),
     "too few labels": ("a.npz", _npz(images=FLOATS, labels=LABELS[:3]), InputError, "4 images but 3 labels"),

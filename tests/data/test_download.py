@@ -30,7 +30,7 @@ def test_progress(mnist: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[tuple[str, int, int]] = []
     data.load("mnist", "test", progress=lambda *news: told.append(news))
     for name, content in MNIST_FILES.items():
-        done = [count for own, count, total in told if own == name and total == len(content)]
+        done = [count for file, count, total in told if file == name and total == len(content)]
         assert done == sorted(done)
         assert done[-1] == len(content)
         assert len(done) >= len(content) // 1000

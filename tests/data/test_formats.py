@@ -56,28 +56,28 @@ CIFAR_FORMS = {
 
 @pytest.mark.parametrize("form", MNIST_FORMS)
 def test_mnist(tmp_path: Path, form: str) -> None:
-    found = data.load("mnist", "test", store(tmp_path, MNIST_FORMS[form]))
-    assert found.images.shape == (5, 784)
-    assert found.images.dtype == torch.float32
-    assert found.images.is_contiguous()
-    assert torch.equal(found.images, torch.tensor(DIGITS).reshape(5, 784).float() / 255 - 0.5)
-    assert found.labels is not None
-    assert found.labels.dtype == torch.int64
-    assert found.labels.tolist() == LABELS.tolist()
-    assert found.name == "the MNIST test images"
+    dataset = data.load("mnist", "test", store(tmp_path, MNIST_FORMS[form]))
+    assert dataset.images.shape == (5, 784)
+    assert dataset.images.dtype == torch.float32
+    assert dataset.images.is_contiguous()
+    assert torch.equal(dataset.images, torch.tensor(DIGITS).reshape(5, 784).float() / 255 - 0.5)
+    assert dataset.labels is not None
+    assert dataset.labels.dtype == torch.int64
+    assert dataset.labels.tolist() == LABELS.tolist()
+    assert dataset.name == "the MNIST test images"
 
 
 @pytest.mark.parametrize("form", CIFAR_FORMS)
 def test_cifar10(tmp_path: Path, form: str) -> None:
-    found = data.load("cifar10", "test", store(tmp_path, CIFAR_FORMS[form]))
-    assert found.images.shape == (5, 3072)
-    assert found.images.dtype == torch.float32
-    assert found.images.is_contiguous()
+    dataset = data.load("cifar10", "test", store(tmp_path, CIFAR_FORMS[form]))
+    assert dataset.images.shape == (5, 3072)
+    assert dataset.images.dtype == torch.float32
+    assert dataset.images.is_contiguous()
     colours_first = torch.tensor(PICTURES).permute(0, 3, 1, 2).reshape(5, 3072)
-    assert torch.equal(found.images, colours_first.float() / 255 - 0.5)
-    assert found.labels is not None
-    assert found.labels.tolist() == LABELS.tolist()
-    assert found.name == "the CIFAR-10 test images"
+    assert torch.equal(dataset.images, colours_first.float() / 255 - 0.5)
+    assert dataset.labels is not None
+    assert dataset.labels.tolist() == LABELS.tolist()
+    assert dataset.name == "the CIFAR-10 test images"
 
 
 def test_training_images_come_in_order(tmp_path: Path) -> None:
@@ -88,12 +88,12 @@ def test_training_images_come_in_order(tmp_path: Path) -> None:
         "archive": {ARCHIVE: archive(**shuffled, test_batch=records())},
         "NumPy": {"cifar10_train.npz": npz(images=PICTURES, labels=LABELS)},
     }
-    found = [data.load("cifar10", "train", store(tmp_path / form, files)) for form, files in forms.items()]
-    for own in found:
-        assert torch.equal(own.images, found[0].images)
-        assert own.labels is not None
-        assert own.labels.tolist() == LABELS.tolist()
-        assert own.name == "the CIFAR-10 training images"
+    datasets = [data.load("cifar10", "train", store(tmp_path / form, files)) for form, files in forms.items()]
+    for dataset in datasets:
+        assert torch.equal(dataset.images, datasets[0].images)
+        assert dataset.labels is not None
+        assert dataset.labels.tolist() == LABELS.tolist()
+        assert dataset.name == "the CIFAR-10 training images"
 
 
 def test_splits_are_told_apart(tmp_path: Path) -> None:

@@ -152,18 +152,18 @@ def _shared(file: str) -> Path:
 
 
 def test_the_bundled_images_are_the_first_of_mnist() -> None:
-    found, bundled = data.load("mnist", "test", _shared("mnist_test.npz")), data.bundled()
-    assert found.images.shape == (10_000, 784)
-    assert found.labels is not None
+    dataset, bundled = data.load("mnist", "test", _shared("mnist_test.npz")), data.bundled()
+    assert dataset.images.shape == (10_000, 784)
+    assert dataset.labels is not None
     assert bundled.labels is not None
-    assert torch.equal(found.images[:100], bundled.images)
-    assert torch.equal(found.labels[:100], bundled.labels)
-    assert found.labels.bincount().tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
+    assert torch.equal(dataset.images[:100], bundled.images)
+    assert torch.equal(dataset.labels[:100], bundled.labels)
+    assert dataset.labels.bincount().tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
 
 
 def test_cifar10_is_the_original_file_to_the_byte() -> None:
-    found = data.load("cifar10", "test", _shared("cifar10_test.npz"))
-    assert found.labels is not None
-    pixels = ((found.images + 0.5) * 255).round().to(torch.uint8).numpy()
-    content = np.concatenate([found.labels.numpy()[:, None].astype(np.uint8), pixels], axis=1)
+    dataset = data.load("cifar10", "test", _shared("cifar10_test.npz"))
+    assert dataset.labels is not None
+    pixels = ((dataset.images + 0.5) * 255).round().to(torch.uint8).numpy()
+    content = np.concatenate([dataset.labels.numpy()[:, None].astype(np.uint8), pixels], axis=1)
     assert hashlib.sha256(content.tobytes()).hexdigest() == TEST_BATCH

@@ -43,7 +43,7 @@ def model(
     return helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", version)])
 
 
-def write(folder: Path, made: ModelProto) -> Path:
+def write(folder: Path, proto: ModelProto) -> Path:
     path = folder / "model.onnx"
-    onnx.save(made, path)
+    onnx.save(proto, path)
     return path

@@ -14,22 +14,22 @@ from relucert.network import Linear, Network, Node, Relu
 DTYPES = [torch.float16, torch.float32, torch.float64]
 
 
-def network(*widths: int, scale: float = 1.0, seed: int = 0) -> Network:
+def random_network(*widths: int, scale: float = 1.0, seed: int = 0) -> Network:
     generator = torch.Generator().manual_seed(seed)
     nodes: list[Node] = []
     for inputs, outputs in pairwise(widths):
         weight = scale * torch.randn(outputs, inputs, generator=generator) * (2 / inputs) ** 0.5
         nodes.append(Node(Linear(weight, 0.1 * torch.randn(outputs, generator=generator)), (len(nodes),)))
         nodes.append(Node(Relu(), (len(nodes),)))
-    return Network(widths[:1], tuple(nodes[:-1]), "made").cast(torch.float16)
+    return Network(widths[:1], tuple(nodes[:-1]), "random").cast(torch.float16)
 
 
-def backwards(made: Network, dtype: torch.dtype) -> Callable[[Tensor], Tensor]:
+def backwards(network: Network, dtype: torch.dtype) -> Callable[[Tensor], Tensor]:
     """The same network in that precision with every sum taken in another order."""
 
     def run(images: Tensor) -> Tensor:
         value = images
-        for node in made.cast(dtype).nodes:
+        for node in network.cast(dtype).nodes:
             operation = node.operation
             if isinstance(operation, Linear):
                 value = (value.flip(1) @ operation.weight.flip(1).T.contiguous()) + operation.bias
@@ -45,50 +45,50 @@ def backwards(made: Network, dtype: torch.dtype) -> Callable[[Tensor], Tensor]:
 @pytest.mark.parametrize("scale", [0.3, 1.0, 2.0])
 def test_rounding_is_no_mismatch(widths: tuple[int, ...], scale: float, dtype: torch.dtype) -> None:
     for seed in range(3):
-        made = network(*widths, scale=scale, seed=seed)
-        compare(made, backwards(made, dtype), dtype, "the runtime")
+        network = random_network(*widths, scale=scale, seed=seed)
+        compare(network, backwards(network, dtype), dtype, "the runtime")
 
 
 @pytest.mark.parametrize(("dtype", "error"), list(zip(DTYPES, (0.3, 1e-3, 1e-10), strict=True)))
 def test_a_slightly_different_weight_is_a_mismatch(dtype: torch.dtype, error: float) -> None:
-    made = network(20, 30, 30, 4)
-    first = made.nodes[0].operation
+    network = random_network(20, 30, 30, 4)
+    first = network.nodes[0].operation
     assert isinstance(first, Linear)
     weight = first.weight.double() * (1 + error)
-    other = Network((20,), (Node(Linear(weight, first.bias), (0,)), *made.nodes[1:]), "other")
+    other = Network((20,), (Node(Linear(weight, first.bias), (0,)), *network.nodes[1:]), "other")
     with pytest.raises(MismatchError, match="other: the imported network differs from the runtime by up to"):
-        compare(other, made.cast(dtype), dtype, "the runtime")
+        compare(other, network.cast(dtype), dtype, "the runtime")
 
 
 @pytest.mark.parametrize("wrong", [torch.nan, torch.inf])
 def test_outputs_that_are_not_numbers_are_a_mismatch(wrong: float) -> None:
-    made = network(3, 2)
+    network = random_network(3, 2)
 
     def run(images: Tensor) -> Tensor:
-        output = made.cast(torch.float64)(images)
+        output = network.cast(torch.float64)(images)
         output[4, 1] = wrong
         return output
 
     with pytest.raises(MismatchError):
-        compare(made, run, torch.float64, "the runtime")
+        compare(network, run, torch.float64, "the runtime")
 
 
 def test_outputs_of_another_shape_are_a_mismatch() -> None:
-    made = network(3, 2)
+    network = random_network(3, 2)
     with pytest.raises(MismatchError, match="outputs of shape"):
-        compare(made, lambda images: made.cast(torch.float64)(images)[:, :1], torch.float64, "the runtime")
+        compare(network, lambda images: network.cast(torch.float64)(images)[:, :1], torch.float64, "the runtime")
 
 
 def test_a_runtime_that_overwrites_its_input_is_compared_all_the_same() -> None:
-    made = network(3, 2)
+    network = random_network(3, 2)
 
     def run(images: Tensor) -> Tensor:
-        output = made.cast(torch.float64)(images)
+        output = network.cast(torch.float64)(images)
         images.fill_(1e9)
         return output * (1 + 1e-6)
 
     with pytest.raises(MismatchError):
-        compare(made, run, torch.float64, "the runtime")
+        compare(network, run, torch.float64, "the runtime")
 
 
 def test_the_probes_are_always_the_same_and_have_the_zero() -> None:

@@ -58,10 +58,10 @@ def pickles() -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("name", ["model.onnx", "model.safetensors", "model", "model.dat", "model.PT"])
-@pytest.mark.parametrize("kind", pickles())
-def test_pickles_are_never_opened(kind: str, name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("pickle_format", pickles())
+def test_pickles_are_never_opened(pickle_format: str, name: str, tmp_path: Path) -> None:
     path = tmp_path / name
-    path.write_bytes(pickles()[kind])
+    path.write_bytes(pickles()[pickle_format])
     with pytest.raises(LoadError, match=r"looks like a pickle.*ONNX"):
         load(path)
 

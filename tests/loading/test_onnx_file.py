@@ -27,15 +27,15 @@ def whole(*sizes: int) -> Array:
     return np.array(sizes, dtype=np.int64)
 
 
-def assert_same(network: Network, made: ModelProto, batch: int = 5, dtype: str = "float32") -> None:
+def assert_same(network: Network, proto: ModelProto, batch: int = 5, dtype: str = "float32") -> None:
     images = numbers(batch, *network.input_shape, seed=9, dtype=dtype)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(made.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
     expected = session.run(None, {"x": images})[0]
-    found = network.cast(torch.float64)(torch.from_numpy(images).double())
+    scores = network.cast(torch.float64)(torch.from_numpy(images).double())
     tolerance = {"float16": 2e-2, "float32": 1e-5, "float64": 1e-12}[dtype]
-    np.testing.assert_allclose(found.numpy(), expected, rtol=tolerance, atol=tolerance)
+    np.testing.assert_allclose(scores.numpy(), expected, rtol=tolerance, atol=tolerance)
 
 
 Case = tuple[Sequence[NodeProto], Mapping[str, Array], Sequence[Axis]]
@@ -121,35 +121,35 @@ CASES: dict[str, Case] = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_every_operator_computes_what_onnxruntime_computes(name: str, tmp_path: Path) -> None:
-    made = model(*CASES[name])
-    network = load(write(tmp_path, made))
+    proto = model(*CASES[name])
+    network = load(write(tmp_path, proto))
     assert network.name == "model"
-    assert_same(network, made)
+    assert_same(network, proto)
 
 
 def test_a_model_that_treats_one_image_differently_is_refused(tmp_path: Path) -> None:
-    made = model([node("Squeeze", "x")], {}, ("batch", 1, 4))  # with a single image the batch axis goes, too
+    proto = model([node("Squeeze", "x")], {}, ("batch", 1, 4))  # with a single image the batch axis goes, too
     with pytest.raises(MismatchError, match="on its own"):
-        load(write(tmp_path, made))
+        load(write(tmp_path, proto))
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 def test_tensors_keep_their_precision_and_values(dtype: str, tmp_path: Path) -> None:
     weight, bias = numbers(4, 3, dtype=dtype), numbers(3, seed=2, dtype=dtype)
     nodes = [node("Gemm", "x w b", "h"), node("Relu", "h", "i"), node("Mul", "i b")]
-    made = model(nodes, {"w": weight, "b": bias}, dtype=dtype)
-    network = load(write(tmp_path, made))
+    proto = model(nodes, {"w": weight, "b": bias}, dtype=dtype)
+    network = load(write(tmp_path, proto))
     linear = network.nodes[0].operation
     assert isinstance(linear, Linear)
     assert linear.weight.numpy().tobytes() == weight.T.copy().tobytes()
     assert linear.bias.numpy().tobytes() == bias.tobytes()
     assert str(linear.weight.dtype) == f"torch.{dtype}"
-    assert_same(network, made, dtype=dtype)
+    assert_same(network, proto, dtype=dtype)
 
 
 def test_alpha_and_beta_leave_the_stored_numbers_alone(tmp_path: Path) -> None:
-    made = model([node("Gemm", "x w b", alpha=0.1, beta=0.7)], {"w": WEIGHT, "b": BIAS})
-    network = load(write(tmp_path, made))
+    proto = model([node("Gemm", "x w b", alpha=0.1, beta=0.7)], {"w": WEIGHT, "b": BIAS})
+    network = load(write(tmp_path, proto))
     assert [step.operation.name for step in network.nodes] == ["linear", "scale", "scale", "shift", "scale"]
     linear, scale = network.nodes[0].operation, network.nodes[1].operation
     assert isinstance(linear, Linear)
@@ -164,34 +164,34 @@ def test_a_product_and_its_bias_become_one_layer(tmp_path: Path) -> None:
 
 
 def test_nodes_the_output_does_not_need_are_not_judged(tmp_path: Path) -> None:
-    made = model([node("Sigmoid", "x", "unused"), node("Relu", "x")], {})
-    assert [step.operation.name for step in load(write(tmp_path, made)).nodes] == ["relu"]
+    proto = model([node("Sigmoid", "x", "unused"), node("Relu", "x")], {})
+    assert [step.operation.name for step in load(write(tmp_path, proto)).nodes] == ["relu"]
 
 
 @pytest.mark.parametrize("batch", [1, 2, 7, 20])
 def test_a_fixed_batch_is_left_out(batch: int, tmp_path: Path) -> None:
-    made = model([node("Reshape", "x s")], {"s": whole(batch, -1)}, (batch, 2, 2))
-    network = load(write(tmp_path, made))
+    proto = model([node("Reshape", "x s")], {"s": whole(batch, -1)}, (batch, 2, 2))
+    network = load(write(tmp_path, proto))
     assert network.input_shape == (2, 2)
     assert isinstance(network.nodes[0].operation, Reshape)
-    assert_same(network, made, batch=batch)
+    assert_same(network, proto, batch=batch)
 
 
 def test_moves_of_constants_follow_the_operator_set_of_the_file(tmp_path: Path) -> None:
     nodes = [node("Unsqueeze", "c", "d", axes=[0]), node("Squeeze", "d", "e", axes=[0]), node("Mul", "x e")]
-    made = model(nodes, {"c": POSITIVE}, version=11)
-    assert_same(load(write(tmp_path, made)), made)
+    proto = model(nodes, {"c": POSITIVE}, version=11)
+    assert_same(load(write(tmp_path, proto)), proto)
 
 
 def test_squeeze_axes_were_an_attribute_once(tmp_path: Path) -> None:
     nodes = [node("Unsqueeze", "x", "h", axes=[1]), node("Squeeze", "h", "i", axes=[1]), node("Relu", "i")]
-    made = model(nodes, {}, version=11)
-    assert_same(load(write(tmp_path, made)), made)
+    proto = model(nodes, {}, version=11)
+    assert_same(load(write(tmp_path, proto)), proto)
 
 
 def test_open_image_axes_are_asked_for(tmp_path: Path) -> None:
-    made = model([node("Flatten", "x", "h"), node("Gemm", "h w")], {"w": WEIGHT}, ("batch", "height", 2))
-    path = write(tmp_path, made)
+    proto = model([node("Flatten", "x", "h"), node("Gemm", "h w")], {"w": WEIGHT}, ("batch", "height", 2))
+    path = write(tmp_path, proto)
     with pytest.raises(InputError, match=r"\(\?, 2\); pass input_shape"):
         load(path)
     with pytest.raises(InputError, match="takes images of shape"):
@@ -221,9 +221,9 @@ def test_what_torch_exports_is_read(tmp_path: Path) -> None:
 
 
 def test_weights_beside_the_file_are_read(tmp_path: Path) -> None:
-    made = model([node("MatMul", "x w")], {"w": numbers(4, 300)})
+    proto = model([node("MatMul", "x w")], {"w": numbers(4, 300)})
     path = tmp_path / "model.onnx"
-    onnx.save(made, path, save_as_external_data=True, location="weights.bin", size_threshold=0)
+    onnx.save(proto, path, save_as_external_data=True, location="weights.bin", size_threshold=0)
     assert_same(load(path), model([node("MatMul", "x w")], {"w": numbers(4, 300)}))
     (tmp_path / "weights.bin").unlink()
     with pytest.raises(LoadError):
@@ -295,10 +295,10 @@ def test_the_mask_of_a_dropout_is_refused(tmp_path: Path) -> None:
 
 
 def test_other_domains_are_refused(tmp_path: Path) -> None:
-    made = model([node("Relu", "x", "h"), node("Gelu", "h", domain="com.microsoft")], {})
-    made.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    proto = model([node("Relu", "x", "h"), node("Gelu", "h", domain="com.microsoft")], {})
+    proto.opset_import.append(helper.make_opsetid("com.microsoft", 1))
     with pytest.raises(UnsupportedError, match=r"com\.microsoft\.Gelu"):
-        load(write(tmp_path, made))
+        load(write(tmp_path, proto))
 
 
 def test_old_operator_sets_are_refused(tmp_path: Path) -> None:
@@ -307,27 +307,27 @@ def test_old_operator_sets_are_refused(tmp_path: Path) -> None:
 
 
 def test_several_inputs_or_outputs_are_refused(tmp_path: Path) -> None:
-    made = model([node("Add", "x z")], {})
-    made.graph.input.append(helper.make_tensor_value_info("z", TensorProto.FLOAT, ("batch", 4)))
+    proto = model([node("Add", "x z")], {})
+    proto.graph.input.append(helper.make_tensor_value_info("z", TensorProto.FLOAT, ("batch", 4)))
     with pytest.raises(UnsupportedError, match=r"\['x', 'z'\]"):
-        load(write(tmp_path, made))
-    made = model([node("Relu", "x"), node("Neg", "x", "z")], {})
-    made.graph.output.append(helper.make_tensor_value_info("z", TensorProto.FLOAT, ("batch", 4)))
+        load(write(tmp_path, proto))
+    proto = model([node("Relu", "x"), node("Neg", "x", "z")], {})
+    proto.graph.output.append(helper.make_tensor_value_info("z", TensorProto.FLOAT, ("batch", 4)))
     with pytest.raises(UnsupportedError, match=r"\['y', 'z'\]"):
-        load(write(tmp_path, made))
+        load(write(tmp_path, proto))
 
 
 def test_initializers_may_be_listed_as_inputs(tmp_path: Path) -> None:
-    made = model([node("MatMul", "x w")], {"w": WEIGHT})
-    made.graph.input.append(helper.make_tensor_value_info("w", TensorProto.FLOAT, WEIGHT.shape))
-    assert_same(load(write(tmp_path, made)), made)
+    proto = model([node("MatMul", "x w")], {"w": WEIGHT})
+    proto.graph.input.append(helper.make_tensor_value_info("w", TensorProto.FLOAT, WEIGHT.shape))
+    assert_same(load(write(tmp_path, proto)), proto)
 
 
 def test_inputs_of_whole_numbers_are_refused(tmp_path: Path) -> None:
-    made = model([node("Cast", "x", "h", to=TensorProto.FLOAT), node("Relu", "h")], {})
-    made.graph.input[0].type.tensor_type.elem_type = TensorProto.UINT8
+    proto = model([node("Cast", "x", "h", to=TensorProto.FLOAT), node("Relu", "h")], {})
+    proto.graph.input[0].type.tensor_type.elem_type = TensorProto.UINT8
     with pytest.raises(UnsupportedError, match="FLOAT16, FLOAT or DOUBLE"):
-        load(write(tmp_path, made))
+        load(write(tmp_path, proto))
 
 
 @pytest.mark.parametrize("wrong", [np.nan, np.inf])

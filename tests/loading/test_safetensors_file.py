@@ -25,7 +25,7 @@ def numbers(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
 
 
 def example(dtype: torch.dtype = torch.float32) -> Network:
-    """Every operation, a shared weight, a number without axes, a turned (so not contiguous) weight."""
+    """Every operation, a shared weight, a constant without axes, and a transposed (so not contiguous) weight."""
     weight = numbers(6, 6, dtype=dtype)
     operations: list[tuple[Operation, tuple[int, ...]]] = [
         (Shift(numbers(2, 1, dtype=dtype)), (0,)),
@@ -51,11 +51,11 @@ def test_every_operation_comes_back_bit_for_bit(dtype: torch.dtype, tmp_path: Pa
     assert {node.operation.name for node in network.nodes} >= set(_REGISTRY)
     path = tmp_path / "kept.safetensors"
     save(network, path)
-    found = load(path)
-    assert found.name == "kept"
-    assert found.input_shape == network.input_shape
-    assert len(found.nodes) == len(network.nodes)
-    for node, kept in zip(network.nodes, found.nodes, strict=True):
+    loaded = load(path)
+    assert loaded.name == "kept"
+    assert loaded.input_shape == network.input_shape
+    assert len(loaded.nodes) == len(network.nodes)
+    for node, kept in zip(network.nodes, loaded.nodes, strict=True):
         assert type(kept.operation) is type(node.operation)
         assert kept.inputs == node.inputs
         assert kept.operation.settings() == node.operation.settings()
@@ -107,7 +107,7 @@ def test_a_loaded_network_does_not_follow_its_file(tmp_path: Path) -> None:
 
 
 def write(path: Path, network: Network, change: Callable[[dict[str, Any], dict[str, Tensor]], None]) -> None:
-    """A file whose graph and tensors were changed after the fact."""
+    """Writes a file whose graph and tensors are changed first."""
     graph = safetensors_file._graph(network)
     tensors = {
         f"{value}.{name}": tensor.contiguous().clone()

@@ -18,7 +18,7 @@ Forward = Callable[["Layers", Tensor], Any]
 
 
 class Layers(nn.Module):
-    """Some layers and constants, put together by a function: inputs of 6 in shape (6,) or (2, 3)."""
+    """Some layers and constants, combined by a function; an input has shape (6,) or (2, 3)."""
 
     def __init__(self, forward: Forward) -> None:
         super().__init__()

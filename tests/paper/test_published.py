@@ -12,7 +12,7 @@ import relucert
 from relucert.comparison.methods import CONTENDERS
 from relucert.errors import InputError, LoadError
 from relucert.paper.networks import Subject, from_file
-from relucert.paper.published import METHODS, TABLES, lines
+from relucert.paper.published import TABLE_METHODS, TABLES, lines
 from relucert.recipes.plans import PLANS
 
 MODEL = Path(__file__).parents[3] / "shared" / "models" / "paper-mnist-2x20.npz"
@@ -20,13 +20,13 @@ MODEL = Path(__file__).parents[3] / "shared" / "models" / "paper-mnist-2x20.npz"
 
 @pytest.mark.parametrize("table", TABLES)
 def test_every_line_can_be_asked(table: str) -> None:
-    found = lines(table, None, None, None)
-    assert len({(line.network, line.norm, line.target) for line in found}) == len(found)
-    assert {line.network for line in found} <= set(PLANS)
-    for line in found:
-        assert set(line.seconds) <= set(line.radii) <= set(METHODS[table]) <= set(CONTENDERS)
+    table_lines = lines(table, None, None, None)
+    assert len({(line.network, line.norm, line.target) for line in table_lines}) == len(table_lines)
+    assert {line.network for line in table_lines} <= set(PLANS)
+    for line in table_lines:
+        assert set(line.seconds) <= set(line.radii) <= set(TABLE_METHODS[table]) <= set(CONTENDERS)
         assert all(float(radius) >= 0 for radius in line.radii.values())
-    assert len(found) == {"toy": 2 * 9, "large": 6 * 9 + 2 * 3, "defences": 6 * 3}[table]
+    assert len(table_lines) == {"toy": 2 * 9, "large": 6 * 9 + 2 * 3, "defences": 6 * 3}[table]
 
 
 def test_numbers_as_printed() -> None:
@@ -52,8 +52,8 @@ def test_only_the_authors_weights_are_the_authors() -> None:
     assert not Subject.of("mnist-2x20", relucert.load("mnist-2x20")).authors
     if not MODEL.exists():
         pytest.skip("the paper's 2x[20] network is not beside the project (shared/models/paper-mnist-2x20.npz)")
-    own = from_file(MODEL)
-    assert (own.name, own.authors) == ("mnist-2x20", True)
+    subject = from_file(MODEL)
+    assert (subject.name, subject.authors) == ("mnist-2x20", True)
 
 
 def test_a_weight_more_or_less_is_another_network(tmp_path: Path) -> None:
@@ -70,12 +70,12 @@ def test_arrays_mean_the_network_they_describe(tmp_path: Path) -> None:
     draw = np.random.default_rng(0)
     arrays = {"W1": draw.normal(size=(20, 784)), "b1": draw.normal(size=20)}
     arrays |= {"W2": draw.normal(size=(10, 20)), "b2": draw.normal(size=10)}
-    np.savez(tmp_path / "own.npz", **arrays)  # type: ignore[arg-type]
-    own = from_file(tmp_path / "own.npz")
+    np.savez(tmp_path / "ours.npz", **arrays)  # type: ignore[arg-type]
+    subject = from_file(tmp_path / "ours.npz")
     point = draw.normal(size=784)
     expected = arrays["W2"] @ np.maximum(arrays["W1"] @ point + arrays["b1"], 0) + arrays["b2"]
-    assert own.network(torch.from_numpy(point)[None])[0].numpy() == pytest.approx(expected)
-    assert own.name == "mnist-2x20"
+    assert subject.network(torch.from_numpy(point)[None])[0].numpy() == pytest.approx(expected)
+    assert subject.name == "mnist-2x20"
 
 
 @pytest.mark.parametrize(

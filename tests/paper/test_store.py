@@ -65,7 +65,7 @@ def test_a_file_cut_off_anywhere_keeps_its_whole_lines() -> None:
         whole = content[:length].count(b"\n")
         told: list[str] = []
         figures = _figures(told)
-        assert [own is not None for own in figures] == [place < whole - 1 for place in range(3)]
+        assert [figure is not None for figure in figures] == [place < whole - 1 for place in range(3)]
         assert bool(told) == (length > 0 and content[length - 1 : length] != b"\n")
         told.clear()
         assert _figures(told) == figures  # mended

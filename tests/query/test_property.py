@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from relucert.errors import InputError
-from relucert.query.property import Property, parse_target, rivals
+from relucert.query.property import Property
+from relucert.query.targets import parse_target, rivals
 
 SCORES = torch.tensor([[5.0, 1.0, 4.0, 2.0], [0.0, 3.0, 1.0, 2.0]])
 LABELS = torch.tensor([0, 1])
@@ -35,9 +36,39 @@ def test_random_rivals_are_seeded_and_never_the_label() -> None:
 
 
 def test_rows_are_margins() -> None:
-    rows = Property(LABELS, torch.tensor([[2, 3], [0, 2]])).rows(4, torch.float64)
-    margins = (rows @ SCORES.double()[..., None]).squeeze(-1)
-    assert margins.tolist() == [[1.0, 3.0], [3.0, 2.0]]
+    prop = Property.margins(LABELS, torch.tensor([[2, 3], [0, 2]]), 4)
+    assert prop.values(SCORES.double()).tolist() == [[1.0, 3.0], [3.0, 2.0]]
+    assert prop.narrow(torch.tensor([[1], [0]])).values(SCORES.double()).tolist() == [[3.0], [3.0]]
+    assert prop.select(torch.tensor([1])).values(SCORES[1:].double()).tolist() == [[3.0, 2.0]]
+    shifted = Property(prop.rows, prop.offsets - 2.5)
+    assert shifted.values(SCORES.double()).tolist() == [[-1.5, 0.5], [0.5, -0.5]]
+
+
+@pytest.mark.parametrize(
+    ("labels", "others", "message"),
+    [
+        ([0], [[4]], "from 0 to 3"),
+        ([-1], [[1]], "from 0 to 3"),
+        ([1], [[1]], "no rival of its own"),
+        ([1], [2], "one row at least"),
+        ([1.0], [[2]], "whole numbers"),
+        ([1, 2], [[2]], "whole numbers"),
+    ],
+)
+def test_other_margins_are_refused(labels: list[float], others: list[object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Property.margins(torch.tensor(labels), torch.tensor(others), 4)
+
+
+def test_a_property_has_an_offset_for_every_row() -> None:
+    with pytest.raises(InputError, match="offsets"):
+        Property(torch.zeros(1, 2, 3), torch.zeros(1, 3))
+
+
+def test_an_unknown_target_is_refused_in_every_path() -> None:
+    for target in ("nearest", "", 9):
+        with pytest.raises(InputError, match="target"):
+            rivals(target, SCORES, LABELS, seed=0)
 
 
 @pytest.mark.parametrize(("given", "expected"), [("runner-up", "runner-up"), ("3", 3), (0, 0)])

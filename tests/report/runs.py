@@ -1,4 +1,4 @@
-"""Run files to report on: a real comparison on the bundled network, and made-up ones of any size."""
+"""Run files to report on: a real comparison on the bundled network, and invented ones of any size."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Any
 import torch
 
 import relucert
-from relucert import Ball, Network, UpperBound, data
+from relucert import Network, UpperBound, data
+from relucert.network import Linear
 from relucert.report.runfile import RunFile
 
 HEAD: dict[str, Any] = {
@@ -20,7 +21,7 @@ HEAD: dict[str, Any] = {
     "versions": {"torch": torch.__version__},
     "machine": {"cores": 2},
     "network": {"name": "mnist-2x20", "layers": "784-20-10", "parameters": 15910, "classes": 10},
-    "options": {"norm": "inf", "target": "untargeted", "seed": 0, "box": [-0.5, 0.5]},
+    "options": {"norm": "inf", "target": "untargeted", "seed": 0, "box": None, "scale": None},
 }
 
 
@@ -46,13 +47,13 @@ def compared(count: int) -> list[dict[str, Any]]:
             rows.append(row)
     for guess in relucert.estimate(network, images.images, images.labels, batches=10, samples=20):
         rows.append({**guess.to_json(), "kind": "estimate"})
-    for found in relucert.attack(network, images.images, images.labels, method="fmn", steps=40):
-        rows.append({**found.to_json(), "kind": "upper", "picture": _picture(images.images[found.image], found)})
+    for attack in relucert.attack(network, images.images, images.labels, method="fmn", steps=40):
+        rows.append({**attack.to_json(), "kind": "upper", "picture": _picture(images.images[attack.image], attack)})
     return rows
 
 
 def invented(images: int) -> list[dict[str, Any]]:
-    """Five answers an image, with pictures that don't compress."""
+    """Five answers per image, with pictures that don't compress."""
     draw = random.Random(0)
     rows = []
     for image in range(images):
@@ -70,9 +71,15 @@ def invented(images: int) -> list[dict[str, Any]]:
     return rows
 
 
-def answer(image: int, method: str, **own: Any) -> dict[str, Any]:
+def older(rows: list[dict[str, Any]], box: list[float] | None) -> list[dict[str, Any]]:
+    """The rows as older versions wrote them: attacks and exact answers within the box, all others without saying."""
+    silent = [{key: value for key, value in row.items() if key != "box"} for row in rows]
+    return [{**row, "box": box} if {"distance", "upper"} & row.keys() else row for row in silent]
+
+
+def answer(image: int, method: str, **keys: Any) -> dict[str, Any]:
     common = {"image": image, "label": image % 10, "target": (image + 1) % 10, "norm": "inf", "method": method}
-    return {**common, "reason": None, "seconds": 0.01, **own}
+    return {**common, "box": None, "reason": None, "seconds": 0.01, **keys}
 
 
 def certified(image: int, radius: float | None, method: str = "fast-lin") -> dict[str, Any]:
@@ -80,21 +87,24 @@ def certified(image: int, radius: float | None, method: str = "fast-lin") -> dic
 
 
 def attacked(image: int, distance: float | None) -> dict[str, Any]:
-    return answer(image, "best", distance=distance, predicted=1, box=None)
+    return answer(image, "best", distance=distance, predicted=1)
 
 
 def _neurons(network: Network, image: torch.Tensor, radius: float) -> list[dict[str, int]]:
-    hidden = relucert.bounds(network, Ball.around(image[None], radius, "inf"))[:-1]
-    counts = []
-    for own in hidden:
-        dead, active = int((own.upper <= 0).sum()), int((own.lower >= 0).sum())
-        counts.append({"dead": dead, "undecided": own.lower.numel() - dead - active, "active": active})
-    return counts
+    """The counts of the only hidden layer, for p = inf."""
+    layer = network.nodes[0].operation
+    assert isinstance(layer, Linear)
+    middle = layer.weight.double() @ image.double() + layer.bias.double()
+    reach = radius * layer.weight.double().abs().sum(1)
+    dead, active = int((middle + reach <= 0).sum()), int((middle - reach >= 0).sum())
+    return [{"dead": dead, "undecided": len(middle) - dead - active, "active": active}]
 
 
-def _picture(image: torch.Tensor, found: UpperBound) -> dict[str, Any] | None:
-    if found.witness is None:
+def _picture(image: torch.Tensor, attack: UpperBound) -> dict[str, Any] | None:
+    if attack.witness is None:
         return None
-    pixels = {"original": image, "adversarial": found.witness.flatten()}
-    scaled = {name: ((own.double() + 0.5) * 255).round().clamp(0, 255).to(torch.uint8) for name, own in pixels.items()}
-    return {"shape": [28, 28]} | {name: base64.b64encode(bytes(own.tolist())).decode() for name, own in scaled.items()}
+    picture: dict[str, Any] = {"shape": [28, 28]}
+    for name, pixels in (("original", image), ("adversarial", attack.witness.flatten())):
+        scaled = ((pixels.double() + 0.5) * 255).round().clamp(0, 255).to(torch.uint8)
+        picture[name] = base64.b64encode(bytes(scaled.tolist())).decode()
+    return picture

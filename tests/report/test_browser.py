@@ -21,11 +21,11 @@ Show = Callable[..., Page]
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    found = next(filter(None, map(shutil.which, NAMES)), None)
-    if found is None:
+    chromium = next(filter(None, map(shutil.which, NAMES)), None)
+    if chromium is None:
         pytest.skip("there is no Chromium: make browser installs it")
     with sync_playwright() as driver:
-        launched = driver.chromium.launch(executable_path=found, args=["--no-sandbox"])  # which root may not have
+        launched = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])  # which root may not have
         yield launched
         launched.close()
 
@@ -57,11 +57,11 @@ def show(browser: Browser, tmp_path: Path) -> Iterator[Show]:
     assert heard == []
 
 
-def _column(page: Page, title: str) -> list[str]:
+def _column(page: Page, header: str) -> list[str]:
     """What the table of images shows in a column."""
     table = page.get_by_role("table", name="Every image")
-    titles = [own.strip() for own in table.locator("thead th").all_inner_texts()]
-    return table.locator(f"tbody tr > :nth-child({titles.index(title) + 1})").all_inner_texts()
+    titles = [title.strip() for title in table.locator("thead th").all_inner_texts()]
+    return table.locator(f"tbody tr > :nth-child({titles.index(header) + 1})").all_inner_texts()
 
 
 def test_a_real_comparison_renders(show: Show) -> None:
@@ -70,7 +70,7 @@ def test_a_real_comparison_renders(show: Show) -> None:
     assert page.locator("svg.chart path.curve").count() == 5
     assert page.locator("article.triple").count() == 3
     for image in page.get_by_role("img").and_(page.locator("img")).all():
-        assert image.evaluate("own => own.naturalWidth") == 28
+        assert image.evaluate("image => image.naturalWidth") == 28
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
 
 
@@ -127,7 +127,7 @@ def test_markup_in_names_is_shown_and_never_run(show: Show) -> None:
     assert "<script>alert(1)</script>" in page.get_by_role("heading", level=1).inner_text()
     page.get_by_role("slider").press("End")
     page.locator("figure.accuracy svg").hover()
-    assert page.locator("script").count() == 2  # the data and the page's own
+    assert page.locator("script").count() == 2  # the data and the page's script
 
 
 def test_the_policy_blocks_what_would_slip_through(browser: Browser, tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_dark_and_printed(show: Show) -> None:
     page.emulate_media(color_scheme="dark", media="print")
     assert page.evaluate(colour) == "rgb(255, 255, 255)"
     table = page.get_by_role("table", name="Every image")
-    assert table.evaluate("own => own.parentElement.clientHeight >= own.clientHeight")  # no row is cut off
+    assert table.evaluate("table => table.parentElement.clientHeight >= table.clientHeight")  # no row is cut off
     assert page.pdf().startswith(b"%PDF")
 
 

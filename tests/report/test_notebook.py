@@ -4,6 +4,7 @@ import json
 import math
 import pickle
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ import relucert
 from relucert import Certificate, data
 from relucert.answers import Rounding
 from relucert.report.answer_list import Answers
+from tests.report import runs
 from tests.report.test_page import EVIL, Outline
 
 IMAGES = data.bundled().first(3)
@@ -35,21 +37,24 @@ def _close() -> Iterator[None]:
 
 
 def _certificate(image: int, radius: float | None, reason: str | None = None) -> Certificate:
-    return Certificate(image, 1, None, math.inf, "fast-lin", Rounding.RIGOROUS, radius, reason, 0.1, 3)
+    return Certificate(
+        image=image, label=1, target=None, norm=math.inf, method="fast-lin", arithmetic=Rounding.RIGOROUS,
+        radius=radius, reason=reason, seconds=0.1, evaluations=3,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("title", CALLS)
 def test_every_call_gives_a_list_that_can_be_seen(title: str) -> None:
-    found: Answers[Any] = CALLS[title]()
-    assert issubclass(type(found), list)
-    assert found == list(found)
-    assert json.dumps([own.to_json() for own in found])
-    text = found._repr_html_()
+    answers: Answers[Any] = CALLS[title]()
+    assert issubclass(type(answers), list)
+    assert answers == list(answers)
+    assert json.dumps([answer.to_json() for answer in answers])
+    text = answers._repr_html_()
     outline = Outline(text)
-    assert outline.count("tr") == len(found) + 1
+    assert outline.count("tr") == len(answers) + 1
     assert f">{title}<" in text
     assert ("certified" in text.replace("not certified", "")) == (title == "certified radius")
-    axes = found.plot()
+    axes = answers.plot()
     assert axes.lines
     assert (axes.get_ylabel() == "certified accuracy") == (title in ("certified radius", "exact distance"))
 
@@ -77,6 +82,46 @@ def test_curves_share_axes() -> None:
     assert len(axes.lines) == 2
     assert axes.get_ylabel() == "share of images"
     assert axes.get_xlim()[1] >= max(float(max(line.get_xdata())) for line in axes.lines)
+
+
+@dataclass(frozen=True)
+class _Row:
+    """An answer that is nothing but its JSON form."""
+
+    row: dict[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        return self.row
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ({"box": None}, "every input valid"),
+        ({"box": [-0.5, 0.5]}, "pixels from -0.5 to 0.5"),
+        ({"box": [[0.0, -math.inf], [1.0, 2.0]]}, "valid range given per coordinate"),
+    ],
+)
+def test_the_valid_inputs_are_told(keys: dict[str, Any], words: str) -> None:
+    answers = Answers([_Row(runs.certified(image, 0.01) | keys) for image in range(2)])
+    assert f"; p = inf; {words}</caption>" in answers._repr_html_()
+    axes = answers.plot()
+    assert axes.get_xlabel() == f"radius; {words}"
+    assert answers.plot(axes).get_xlabel() == f"radius; {words}"
+
+
+def test_unlike_valid_inputs_are_told() -> None:
+    within = Answers([_Row(runs.attacked(0, 0.02) | {"box": [-0.5, 0.5]})])
+    everywhere = Answers([_Row(runs.certified(0, 0.01))])
+    assert "; valid inputs differ</caption>" in Answers([*within, *everywhere])._repr_html_()
+    axes = within.plot()
+    for answers in (everywhere, within):
+        assert answers.plot(axes).get_xlabel() == "radius; valid inputs differ"
+
+
+def test_older_answers_do_not_say_which_inputs_are_valid() -> None:
+    answers = Answers([_Row(row) for row in runs.older([runs.certified(0, 0.01)], None)])
+    assert "; valid inputs not recorded</caption>" in answers._repr_html_()
 
 
 def test_a_printed_radius_is_no_larger_than_the_proven_one() -> None:

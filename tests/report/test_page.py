@@ -1,4 +1,4 @@
-"""The page as text: whole, self-contained, and safe whatever a run file says. The browser's view is tested beside."""
+"""The page as text: whole, self-contained, and safe whatever a run file says. See also test_browser."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Outline(HTMLParser):
         assert self.waiting.pop() == tag
 
     def count(self, tag: str) -> int:
-        return sum(own == tag for own, _ in self.elements)
+        return sum(name == tag for name, _ in self.elements)
 
 
 def _run(rows: list[dict[str, Any]], **head: Any) -> Run:
@@ -111,7 +111,11 @@ def test_markup_is_shown_as_text() -> None:
     assert not any(name.startswith("on") for _, attributes in evil.elements for name in attributes)
 
 
-@given(st.recursive(st.none() | st.booleans() | st.text(), lambda own: st.lists(own) | st.dictionaries(st.text(), own)))
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
+    )
+)
 def test_whatever_the_head_says(content: Any) -> None:
     head = dict.fromkeys(("network", "options", "command", "versions", "machine", "complete", "skipped"), content)
     Outline(page(_run([runs.certified(0, 0.01)], **head)).encode(errors="replace").decode())
@@ -169,6 +173,55 @@ def test_a_contradiction_is_loud() -> None:
     assert "Contradiction" not in page(_run([everywhere, runs.attacked(5, None)]))
     assert "Contradiction" not in page(_run([runs.certified(5, 0.01), runs.attacked(5, 0.01)]))
     assert "Contradiction" not in page(_run([runs.certified(5, 0.02), runs.attacked(6, 0.01)]))
+
+
+@pytest.mark.parametrize(
+    ("box", "words"),
+    [
+        (None, "every input valid"),
+        ([-0.5, 0.5], "pixels from -0.5 to 0.5"),
+        ([[0.0, 0.0], [1.0, 2.0]], "valid range given per coordinate"),
+    ],
+)
+def test_the_valid_inputs_are_told(box: Any, words: str) -> None:
+    text = page(_run([{**row, "box": box} for row in runs.invented(2)]))
+    assert f" \N{MIDDLE DOT} {words} \N{MIDDLE DOT} relucert " in text
+    assert "unlike questions" not in text
+    assert '<th scope="col" aria-sort="none"><button type="button">gap</button></th>' in text
+    assert "80.0%" in text
+
+
+def test_a_scale_is_told() -> None:
+    assert "perturbations scaled per coordinate" not in page(_run(runs.invented(1)))
+    assert "perturbations scaled per coordinate" in page(_run(runs.invented(1), options={"scale": [1.0, 2.0]}))
+
+
+def test_older_files_set_unlike_questions_side_by_side() -> None:
+    text = page(_run(runs.older(runs.invented(2), [-0.5, 0.5])))
+    assert (
+        "This file sets unlike questions side by side: valid inputs not recorded (fast-lin, lp, clever (estimate)); "
+        "pixels from -0.5 to 0.5 (exact, attack (best)). Older versions did not record them"
+    ) in text
+    assert "valid inputs differ" in text
+    assert "80.0%" not in text  # lp's tightness
+    assert "100.0%" in text  # the exact answer's, which the attacks may be compared with
+    assert "Time against tightness" not in text
+    assert "no proof can exceed" not in text
+
+
+def test_older_files_without_a_box_or_without_attacks_are_as_before() -> None:
+    for rows in (runs.older(runs.invented(2), None), runs.older([runs.certified(0, 0.1)], [-0.5, 0.5])):
+        assert "unlike questions" not in page(_run(rows))
+    assert "valid inputs not recorded" in page(_run(rows))
+
+
+def test_a_proof_within_a_box_says_nothing_of_examples_beyond() -> None:
+    rows = runs.invented(1)
+    for row in rows:
+        row["box"] = None if "distance" in row else [-0.5, 0.5]
+    text = page(_run(rows))
+    assert "unlike questions" in text
+    assert "none within" not in text
 
 
 def test_triples_tell_both_radii() -> None:

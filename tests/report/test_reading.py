@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ import pytest
 import relucert
 from relucert.answers import OWN_LABEL
 from relucert.errors import LoadError
-from relucert.report.reading import Kind, read
+from relucert.report.domain import Domain, in_words
+from relucert.report.reading import Kind, Result, read, result
 from relucert.report.series import Sandwich, best_proven, sandwiches, series, tightness
 from tests.report import runs
 
@@ -20,7 +22,13 @@ GOOD = [runs.certified(0, 0.01), runs.attacked(0, 0.02)]
 
 def test_kinds_are_told_by_keys(tmp_path: Path) -> None:
     run = read(runs.write(tmp_path / "run.json", runs.invented(1)))
-    assert [own.kind for own in run.results] == [Kind.CERTIFIED, Kind.CERTIFIED, Kind.EXACT, Kind.ESTIMATE, Kind.UPPER]
+    assert [answer.kind for answer in run.results] == [
+        Kind.CERTIFIED,
+        Kind.CERTIFIED,
+        Kind.EXACT,
+        Kind.ESTIMATE,
+        Kind.UPPER,
+    ]
     assert run.complete
     assert not run.every_rival
 
@@ -72,6 +80,25 @@ PICTURE = {"shape": [2, 2], "original": "AAAAAA==", "adversarial": "AAAA"}
         (_row(reason=5), "reason is 5"),
         (_row(neurons=[3]), "neurons"),
         (_row(neurons=[{"dead": 1}]), "undecided is None"),
+        (_row(box=0.5), "result 0: box is no pair"),
+        (_row(box=[-0.5]), "box is no pair"),
+        (_row(box=[-0.5, 0.0, 0.5]), "box is no pair"),
+        (_row(box=["-0.5", "0.5"]), "box is no pair"),
+        (_row(box=[False, True]), "box is no pair"),
+        (_row(box=[None, 0.5]), "box is no pair"),
+        (_row(box=[0, 10**400]), "box is no pair"),
+        (_row(box=[0.5, -0.5]), "box has the lowest value 0.5 above the highest, -0.5"),
+        (_row(box=["inf", 0]), "box has the lowest value inf above the highest, 0"),
+        (_row(box=[[], []]), "box is no pair"),
+        (_row(box=[[0, 0], [1]]), "box is no pair"),
+        (_row(box=[0, [1]]), "box is no pair"),
+        (_row(box=[[0, 2], [1, 1]]), "box has the lowest value 2 above the highest, 1"),
+        (_row(box=[[0, [0]], [1, 1]]), "box is no pair"),
+        (_change(options={"box": "none"}), "options: box is no pair"),
+        (_change(options={"box": [[0, 0], [1, 1]]}), "options: box is no pair of numbers"),
+        (_change(options={"scale": 2.0}), "options: scale is no list"),
+        (_change(options={"scale": [1.0, None]}), "options: scale is no list"),
+        (_change(options={"scale": [1.0, -1.0]}), "options: scale is no list"),
         (_row(picture={"shape": [2]}), "shape"),
         (_row(picture={**PICTURE, "shape": [2, 2, 4]}), "4 colours"),
         (_row(picture=PICTURE), "pixels"),
@@ -108,6 +135,85 @@ def test_a_release_of_the_same_series_is_read(tmp_path: Path) -> None:
     assert len(read(runs.write(tmp_path / "run.json", GOOD, relucert=f"{first}.{second}.99")).results) == 2
 
 
+@pytest.mark.parametrize(
+    ("box", "domain"),
+    [
+        (None, Domain(None)),
+        ([0, 1], Domain((0.0, 1.0))),
+        (["-inf", 0.5], Domain((-math.inf, 0.5))),
+        ([[0, "-inf"], [1, 2]], Domain(((0.0, -math.inf), (1.0, 2.0)))),
+        ([[3], [3]], Domain(((3.0,), (3.0,)))),
+    ],
+)
+def test_the_valid_inputs_are_read(tmp_path: Path, box: Any, domain: Domain) -> None:
+    rows = [{**row, "box": box} for row in runs.invented(1)]
+    options = {"box": [0, 1], "scale": [1.0, 0, 2.5]}
+    run = read(runs.write(tmp_path / "run.json", rows, options=options))
+    assert [answer.domain for answer in run.results] == [domain] * len(rows)
+
+
+def test_older_files_do_not_say_which_inputs_are_valid(tmp_path: Path) -> None:
+    rows = runs.older(runs.invented(1), [-0.5, 0.5])
+    run = read(runs.write(tmp_path / "run.json", rows, options={"norm": "inf"}))
+    box = Domain((-0.5, 0.5))
+    assert [answer.domain for answer in run.results] == [None, None, box, None, box]
+
+
+def _domains(*domains: Domain | None) -> list[Result]:
+    """A certificate and an attack, at 0.01 and 0.02, about these valid inputs."""
+    answers = (result(runs.certified(0, 0.01)), result(runs.attacked(0, 0.02)))
+    return [replace(answer, domain=domain) for answer, domain in zip(answers, domains, strict=True)]
+
+
+BOX, SMALL, LISTED = Domain((-0.5, 0.5)), Domain((0.0, 0.1)), Domain(((0.0, 0.0), (1.0, 2.0)))
+
+
+@pytest.mark.parametrize("domains", [(None, None), (None, Domain(None)), (BOX, BOX), (LISTED, LISTED)])
+def test_answers_about_the_same_valid_inputs_are_compared(domains: tuple[Domain | None, Domain | None]) -> None:
+    (question,) = sandwiches(_domains(*domains), False)
+    assert question.comparable
+    assert question.gap == 2
+    assert tightness("fast-lin", [question]) == 0.5
+
+
+@pytest.mark.parametrize(
+    "domains", [(None, BOX), (Domain(None), BOX), (BOX, Domain(None)), (SMALL, BOX), (BOX, LISTED)]
+)
+def test_answers_about_unlike_valid_inputs_are_not_compared(domains: tuple[Domain | None, Domain | None]) -> None:
+    (question,) = sandwiches(_domains(*domains), False)
+    assert not question.comparable
+    assert question.gap is None
+    assert tightness("fast-lin", [question]) is None
+
+
+@pytest.mark.parametrize(
+    ("domains", "violated"),
+    [((None, BOX), True), ((Domain(None), BOX), True), ((BOX, BOX), True), ((SMALL, BOX), False), ((BOX, None), False)],
+)
+def test_only_an_example_among_the_valid_inputs_contradicts(
+    domains: tuple[Domain | None, Domain | None], violated: bool
+) -> None:
+    certificate, attack = _domains(*domains)
+    assert Sandwich((replace(certificate, lower=0.03), attack)).violated is violated
+    assert not Sandwich((certificate, attack)).violated
+
+
+@pytest.mark.parametrize(
+    ("domains", "words"),
+    [
+        ([None, None], "valid inputs not recorded"),
+        ([Domain(None)], "every input valid"),
+        ([None, Domain(None)], "every input valid"),
+        ([BOX, BOX], "pixels from -0.5 to 0.5"),
+        ([LISTED], "valid range given per coordinate"),
+        ([None, BOX], "valid inputs differ"),
+        ([SMALL, BOX], "valid inputs differ"),
+    ],
+)
+def test_the_valid_inputs_of_several_answers(domains: list[Domain | None], words: str) -> None:
+    assert in_words(domains) == words
+
+
 def test_curves(tmp_path: Path) -> None:
     rows = [
         runs.certified(0, 0.01),
@@ -132,7 +238,10 @@ def test_each_rival_is_a_question_of_its_own(tmp_path: Path) -> None:
     network = {"name": "toy", "classes": 3}
     run = read(runs.write(tmp_path / "run.json", rows, options={"target": "all"}, network=network))
     assert series(run.results, run.rivals)[0].radii == (0.01,)
-    assert [own.gap for own in sandwiches(run.results, run.every_rival)] == [pytest.approx(1.5), pytest.approx(3)]
+    assert [question.gap for question in sandwiches(run.results, run.every_rival)] == [
+        pytest.approx(1.5),
+        pytest.approx(3),
+    ]
 
 
 @pytest.mark.parametrize("classes", [4, None])
@@ -144,8 +253,8 @@ def test_an_image_without_all_its_rivals_is_not_counted(tmp_path: Path, classes:
     run = read(
         runs.write(tmp_path / "run.json", rows, options={"target": "all"}, network={"name": "toy", "classes": classes})
     )
-    (found,) = series(run.results, run.rivals)
-    assert (found.asked, found.radii) == (2, (0.02,))
+    (curve,) = series(run.results, run.rivals)
+    assert (curve.asked, curve.radii) == (2, (0.02,))
     together = best_proven(sandwiches(run.results, run.every_rival), run.rivals)
     assert together is not None
     assert (together.asked, together.radii) == (2, (0.02,))
@@ -155,9 +264,9 @@ def test_the_best_of_all_methods(tmp_path: Path) -> None:
     rows = [runs.certified(0, 0.01), runs.certified(0, 0.02, "lp"), runs.certified(1, 0.03), runs.attacked(2, 0.5)]
     rows += [runs.certified(1, None, "lp"), runs.answer(1, "clever", value=9.0, sampled=9.0)]
     run = read(runs.write(tmp_path / "run.json", rows))
-    found = best_proven(sandwiches(run.results, False), 1)
-    assert found is not None
-    assert (found.asked, found.radii) == (2, (0.02, 0.03))
+    best = best_proven(sandwiches(run.results, False), 1)
+    assert best is not None
+    assert (best.asked, best.radii) == (2, (0.02, 0.03))
     assert best_proven(sandwiches(run.results[3:4], False), 1) is None
 
 

@@ -63,7 +63,10 @@ def test_no_number_json_does_not_know(tmp_path: Path) -> None:
         record.add({"radius": math.inf})
         with pytest.raises(ValueError, match="JSON"):
             record.add({"radius": math.nan})
-    assert _read(path)["results"] == [{"radius": "inf"}]
+        record.add({"box": (-math.inf, 0.5)})
+        record.add({"box": [[0.0, -math.inf], [math.inf, 0.5]]})
+    boxes = [{"box": ["-inf", 0.5]}, {"box": [[0.0, "-inf"], ["inf", 0.5]]}]
+    assert _read(path)["results"] == [{"radius": "inf"}, *boxes]
 
 
 def test_csv_cells(tmp_path: Path) -> None:

@@ -10,7 +10,10 @@ from hypothesis import strategies as st
 from relucert.answers import Certificate, Rounding
 from relucert.report.summary import Summary, rounded_down, summarise
 
-PLAIN = Certificate(0, 4, 1, 2.0, "fast-lin", Rounding.RIGOROUS, 0.5, None, 0.1, 3)
+PLAIN = Certificate(
+    image=0, label=4, target=1, norm=2.0, method="fast-lin", arithmetic=Rounding.RIGOROUS, radius=0.5, reason=None,
+    seconds=0.1, evaluations=3,
+)  # fmt: skip
 
 
 def _answer(image: int, radius: float | None, **changes: int) -> Certificate:
@@ -19,10 +22,10 @@ def _answer(image: int, radius: float | None, **changes: int) -> Certificate:
 
 def test_counts() -> None:
     answers = [_answer(0, 0.25), _answer(1, None), _answer(2, 0.75), _answer(3, None)]
-    found = summarise(answers, [True, False, True, True], "untargeted", 9)
-    assert found == Summary(images=4, asked=4, correct=3, radii=(0.25, 0.75), proven=True)
-    assert (found.mean, found.median) == (0.5, 0.5)
-    assert [found.within(radius) for radius in (0, 0.25, 0.26, 0.75, 0.8)] == [2, 2, 1, 1, 0]
+    summary = summarise(answers, [True, False, True, True], "untargeted", 9)
+    assert summary == Summary(images=4, asked=4, correct=3, radii=(0.25, 0.75), proven=True)
+    assert (summary.mean, summary.median) == (0.5, 0.5)
+    assert [summary.within(radius) for radius in (0, 0.25, 0.26, 0.75, 0.8)] == [2, 2, 1, 1, 0]
 
 
 def test_without_labels_nothing_is_said_of_accuracy() -> None:
@@ -36,25 +39,25 @@ def test_a_float_radius_is_not_certified() -> None:
 
 def test_all_rivals_count_by_the_weakest() -> None:
     answers = [_answer(0, 0.5, target=1), _answer(0, 0.25, target=2), _answer(1, None)]
-    found = summarise(answers, [True, False], "all", 2)
-    assert (found.images, found.radii) == (2, (0.25,))
+    summary = summarise(answers, [True, False], "all", 2)
+    assert (summary.images, summary.radii) == (2, (0.25,))
 
 
 def test_an_image_some_of_whose_rivals_are_missing_is_left_out() -> None:
     answers = [_answer(0, 0.5), _answer(0, 0.25), _answer(1, 0.9)]
-    found = summarise(answers, [True, True], "all", 2)
-    assert (found.images, found.correct, found.radii) == (1, 1, (0.25,))
+    summary = summarise(answers, [True, True], "all", 2)
+    assert (summary.images, summary.correct, summary.radii) == (1, 1, (0.25,))
 
 
 def test_a_rival_without_a_radius_leaves_the_image_without_one() -> None:
-    found = summarise([_answer(0, 0.5), _answer(0, None)], [True], "all", 2)
-    assert (found.images, found.radii) == (1, ())
+    summary = summarise([_answer(0, 0.5), _answer(0, None)], [True], "all", 2)
+    assert (summary.images, summary.radii) == (1, ())
 
 
 def test_images_of_the_target_class_are_not_asked_about() -> None:
     answers = [_answer(0, 0.5), _answer(1, None, label=3), _answer(2, None)]
-    found = summarise(answers, [True, True, False], 3, 9)
-    assert (found.images, found.asked, found.correct) == (3, 2, 2)
+    summary = summarise(answers, [True, True, False], 3, 9)
+    assert (summary.images, summary.asked, summary.correct) == (3, 2, 2)
 
 
 @pytest.mark.parametrize(
@@ -74,8 +77,7 @@ def test_grid(radii: tuple[float, ...], grid: tuple[float, ...]) -> None:
 
 @given(st.lists(st.floats(1e-30, 1e30), min_size=1, max_size=20))
 def test_grid_lies_among_the_radii(radii: list[float]) -> None:
-    found = Summary(len(radii), len(radii), None, tuple(radii), True)
-    grid = found.grid()
+    grid = Summary(len(radii), len(radii), None, tuple(radii), True).grid()
     assert len(grid) == len(set(grid)) == 5
     assert grid == tuple(sorted(grid))
     assert grid[0] > 0

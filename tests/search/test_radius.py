@@ -7,15 +7,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from relucert.bounding.forward import Bounds
-from relucert.methods.table import Method, find_method
+from relucert.bounding.interval import Bounds
+from relucert.methods.method import Method
+from relucert.methods.table import find_method
 from relucert.network import Network
 from relucert.norm import Norm
-from relucert.query.property import Property, rivals
-from relucert.region import Ball
+from relucert.query.property import Property
+from relucert.query.targets import rivals
+from relucert.region import Region
 from relucert.rigor import DOUBLE, RIGOROUS, Arithmetic
 from relucert.search.prediction import Lead
-from relucert.search.radius import Found, Searcher
+from relucert.search.radius import SearchEnd, Searcher
 from tests.nets import NETWORKS, NORMS, centres, mlp
 
 
@@ -30,26 +32,26 @@ def ask(network: Network, target: str = "untargeted", count: int = 6) -> Asked:
     points = centres(network, count, seed=5)
     scores = network.cast(torch.float64)(points)
     labels = scores.argmax(1)
-    return Asked(points, Property(labels, rivals(target, scores, labels, 0)))
+    return Asked(points, Property.margins(labels, rivals(target, scores, labels, 0), network.classes))
 
 
 def search(
     network: Network, questions: Asked, norm: float = 2, method: str | Method = "fast-lin",
     proof: Arithmetic = RIGOROUS, tolerance: float = 1e-4,
-) -> list[Found]:  # fmt: skip
+) -> list[SearchEnd]:  # fmt: skip
     chosen = find_method(method) if isinstance(method, str) else method
-    searcher = Searcher(network, Norm(norm), chosen, proof, tolerance)
-    which = torch.arange(len(questions.centres))
-    return sorted(searcher.run(questions.centres, which, questions.prop), key=lambda found: found.question)
+    searcher = Searcher(network, chosen, proof, tolerance)
+    region = Region.around(questions.centres, 0.0, norm)
+    return sorted(searcher.run(region, questions.prop), key=lambda end: end.question)
 
 
 def margin(network: Network, questions: Asked, radii: Tensor, norm: float, method: str = "fast-lin") -> Tensor:
     """The least rigorous margin at given radii."""
     double = network.cast(torch.float64)
-    ball = Ball.around(questions.centres, radii, norm)
+    region = Region.around(questions.centres, radii, norm)
     chosen = find_method(method)
-    hidden = chosen.hidden(double, ball, RIGOROUS)
-    return chosen.margins(double, ball, questions.prop, hidden, RIGOROUS).amin(1)
+    hidden = chosen.hidden(double, region, RIGOROUS)
+    return chosen.margins(double, region, questions.prop, hidden, RIGOROUS).amin(1)
 
 
 @pytest.mark.parametrize("tolerance", [1e-2, 1e-4, 1e-7])
@@ -92,7 +94,7 @@ def test_a_batch_equals_its_members(name: str) -> None:
 def test_a_network_without_relu_is_exact() -> None:
     network = mlp(6, 4)
     questions = ask(network)
-    rows = questions.prop.rows(4, torch.float64)
+    rows = questions.prop.rows
     forms = rows @ network.cast(torch.float64).nodes[0].operation.tensors()["weight"]
     margins = (rows @ network.cast(torch.float64)(questions.centres)[..., None]).squeeze(-1)
     for norm in NORMS:
@@ -120,19 +122,21 @@ class Liar:
     def remark(self, point: Tensor) -> None:
         return None
 
-    def hidden(self, network: Network, ball: Ball, arithmetic: Arithmetic) -> Bounds:
-        return find_method("fast-lin").hidden(network, ball, arithmetic)
+    def hidden(self, network: Network, region: Region, arithmetic: Arithmetic) -> Bounds:
+        return find_method("fast-lin").hidden(network, region, arithmetic)
 
-    def margins(self, network: Network, ball: Ball, prop: Property, hidden: Bounds, arithmetic: Arithmetic) -> Tensor:
-        honest = find_method("fast-lin").margins(network, ball, prop, hidden, arithmetic)
+    def margins(
+        self, network: Network, region: Region, prop: Property, hidden: Bounds, arithmetic: Arithmetic
+    ) -> Tensor:
+        honest = find_method("fast-lin").margins(network, region, prop, hidden, arithmetic)
         if arithmetic.rigorous:
             return honest
-        noise = torch.sin(1e6 * ball.radius)[:, None]
+        noise = torch.sin(1e6 * region.radius)[:, None]
         return {
             "optimist": honest.abs() + 1,
             "pessimist": -honest.abs() - 1,
             "noisy": honest * (1 + noise) + noise,
-            "wrong scale": honest + 3 * ball.radius[:, None],
+            "wrong scale": honest + 3 * region.radius[:, None],
             "nan": honest * torch.nan,
             "infinite": honest * torch.inf,
         }[self.kind]
@@ -171,11 +175,13 @@ class Constant:
     def remark(self, point: Tensor) -> None:
         return None
 
-    def hidden(self, network: Network, ball: Ball, arithmetic: Arithmetic) -> Bounds:
-        return find_method("interval").hidden(network, ball, arithmetic)
+    def hidden(self, network: Network, region: Region, arithmetic: Arithmetic) -> Bounds:
+        return find_method("interval").hidden(network, region, arithmetic)
 
-    def margins(self, network: Network, ball: Ball, prop: Property, hidden: Bounds, arithmetic: Arithmetic) -> Tensor:
-        return torch.full(prop.rivals.shape, self.value, dtype=arithmetic.dtype)
+    def margins(
+        self, network: Network, region: Region, prop: Property, hidden: Bounds, arithmetic: Arithmetic
+    ) -> Tensor:
+        return torch.full(prop.offsets.shape, self.value, dtype=arithmetic.dtype)
 
 
 @pytest.mark.parametrize("value", [-1.0, 0.0, float("nan"), float("-inf")])

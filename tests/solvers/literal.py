@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 from scipy.sparse import csc_matrix
 
-from relucert.bounding.forward import Bounds
-from relucert.bounding.relaxers import Interval
+from relucert.bounding.interval import Bounds, Interval
 from relucert.network import Affine, Network
 
 Array = NDArray[np.float64]

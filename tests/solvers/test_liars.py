@@ -14,19 +14,20 @@ import torch
 
 import relucert
 from relucert.answers import Certificate
-from relucert.bounding.relaxers import parallel
+from relucert.bounding.relaxers import FAST_LIN
 from relucert.errors import InputError
+from relucert.methods.linear import LinearMethod
 from relucert.methods.programs import ProgramMethod
-from relucert.methods.table import LinearMethod
 from relucert.norm import Norm
 from relucert.query.property import Property
+from relucert.region import Region
 from relucert.rigor import RIGOROUS
-from relucert.search.radius import Found, Searcher
+from relucert.search.radius import SearchEnd, Searcher
 from relucert.solvers import proposer
 from relucert.solvers.conic import Conic
 from relucert.solvers.highs import Highs
 from relucert.solvers.program import Array, Program, Sides, build
-from relucert.solvers.solver import Multipliers, Unsolved
+from relucert.solvers.solver import DualSolution, Unsolved
 from tests.adversaries import nearest_distance
 from tests.nets import NETWORKS, centres
 
@@ -44,20 +45,20 @@ class Liar:
         if self.kind == "refuses changes":
             raise ValueError("no")
 
-    def solve(self, cost: Array) -> Multipliers:
+    def solve(self, cost: Array) -> DualSolution:
         one, draw = np.ones(self.size), self.random.random
         lies: dict[str, Callable[[], Any]] = {
-            "random": lambda: Multipliers(draw(self.size), draw(self.size)),
-            "huge": lambda: Multipliers(1e300 * draw(self.size), 1e300 * draw(self.size)),
-            "negative": lambda: Multipliers(-draw(self.size), -draw(self.size)),
-            "mixed signs": lambda: Multipliers(draw(self.size) - 0.5, 5 * one),
-            "all slopes one": lambda: Multipliers(0 * one, one),
-            "nan": lambda: Multipliers(one * np.nan, one),
-            "infinite": lambda: Multipliers(one, one * np.inf),
-            "short": lambda: Multipliers(one[1:], one),
+            "random": lambda: DualSolution(draw(self.size), draw(self.size)),
+            "huge": lambda: DualSolution(1e300 * draw(self.size), 1e300 * draw(self.size)),
+            "negative": lambda: DualSolution(-draw(self.size), -draw(self.size)),
+            "mixed signs": lambda: DualSolution(draw(self.size) - 0.5, 5 * one),
+            "all slopes one": lambda: DualSolution(0 * one, one),
+            "nan": lambda: DualSolution(one * np.nan, one),
+            "infinite": lambda: DualSolution(one, one * np.inf),
+            "short": lambda: DualSolution(one[1:], one),
             "nothing": lambda: None,
-            "words": lambda: Multipliers(np.array(["a"] * self.size), one),
-            "refuses changes": lambda: Multipliers(one, one),
+            "words": lambda: DualSolution(np.array(["a"] * self.size), one),
+            "refuses changes": lambda: DualSolution(one, one),
         }
         return lies[self.kind]()  # type: ignore[no-any-return]
 
@@ -66,18 +67,18 @@ FAILING = ("nan", "infinite", "short", "nothing", "words", "refuses changes")
 SOLVING = ("random", "huge", "negative", "mixed signs", "all slopes one")
 
 
-def search(method: ProgramMethod | LinearMethod, norm: float) -> list[Found]:
+def search(method: ProgramMethod | LinearMethod, norm: float) -> list[SearchEnd]:
     network = NETWORKS[NAME]()
     points = centres(network, 3, seed=5)
     labels = network.cast(torch.float64)(points).argmax(1)
     others = torch.tensor([[rival for rival in range(network.classes) if rival != label] for label in labels.tolist()])
-    searcher = Searcher(network, Norm(norm), method, RIGOROUS, 1e-4)
-    return sorted(searcher.run(points, torch.arange(3), Property(labels, others)), key=lambda end: end.question)
+    searcher, prop = Searcher(network, method, RIGOROUS, 1e-4), Property.margins(labels, others, network.classes)
+    return sorted(searcher.run(Region.around(points, 0.0, norm), prop), key=lambda end: end.question)
 
 
 @cache
 def plain(norm: float) -> list[float]:
-    return [end.radius or 0.0 for end in search(LinearMethod("fast-lin", parallel), norm)]
+    return [end.radius or 0.0 for end in search(LinearMethod("fast-lin", FAST_LIN), norm)]
 
 
 @cache
@@ -94,7 +95,7 @@ def adversaries(norm: float) -> list[float]:
 
 
 def programs(full: bool, make: proposer.MakeSolver = proposer.make_solver) -> ProgramMethod:
-    lp = ProgramMethod("lp", LinearMethod("fast-lin", parallel), make=make)
+    lp = ProgramMethod("lp", LinearMethod("fast-lin", FAST_LIN), make=make)
     return ProgramMethod("lp-full", lp, full=True) if full else lp
 
 
@@ -181,8 +182,7 @@ def test_a_panic_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("norm", NORMS)
 def test_time_runs_out(norm: float, monkeypatch: pytest.MonkeyPatch) -> None:
     network = NETWORKS[NAME]().cast(torch.float64)
-    point = centres(network, 1)[0]
-    program = build(network, point, Norm(norm))
+    program = build(network, Region.around(centres(network, 1), 0.0, norm), 0)
     solver = Conic(program, 0.0) if norm == 2 else Highs(program, norm == 1, 0.0)
     solver.change(program.sides(0.5, {}, 0))
     with pytest.raises(Unsolved, match=r"(?i)time"):

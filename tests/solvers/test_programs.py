@@ -4,16 +4,16 @@ import numpy as np
 import pytest
 import torch
 
-from relucert.bounding.forward import Bounds
+from relucert.bounding.interval import Bounds
 from relucert.methods.table import find_method
 from relucert.network import Network
 from relucert.norm import Norm
 from relucert.query.property import Property
-from relucert.region import Ball
+from relucert.region import Region
 from relucert.rigor import RIGOROUS
 from relucert.solvers import proposer
 from relucert.solvers.dual import lower_slopes
-from relucert.solvers.solver import Multipliers, Unsolved
+from relucert.solvers.solver import DualSolution, Unsolved
 from tests.nets import NETWORKS, centres
 from tests.solvers.literal import LiteralProgram, full_bounds
 
@@ -26,14 +26,14 @@ def question(name: str, count: int = 1) -> tuple[Network, torch.Tensor, Property
     network = NETWORKS[name]().cast(torch.float64)
     points = centres(network, count, seed=5)
     labels = network(points).argmax(1)
-    return network, points, Property(labels, (labels[:, None] + 1) % network.classes)
+    return network, points, Property.margins(labels, (labels[:, None] + 1) % network.classes, network.classes)
 
 
-def solve(method: str, network: Network, ball: Ball, prop: Property) -> tuple[Bounds, torch.Tensor]:
+def solve(method: str, network: Network, region: Region, prop: Property) -> tuple[Bounds, torch.Tensor]:
     chosen = find_method(method)
-    hidden = chosen.hidden(network, ball, RIGOROUS)
-    margins = chosen.margins(network, ball, prop, hidden, RIGOROUS)
-    assert all(chosen.remark(point) is None for point in ball.points)
+    hidden = chosen.hidden(network, region, RIGOROUS)
+    margins = chosen.margins(network, region, prop, hidden, RIGOROUS)
+    assert all(chosen.remark(point) is None for point in region.points)
     return hidden, margins
 
 
@@ -42,9 +42,9 @@ def solve(method: str, network: Network, ball: Ball, prop: Property) -> tuple[Bo
 @pytest.mark.parametrize("name", NETWORKS)
 def test_lp_is_the_literal_program(name: str, norm: float, radius: float) -> None:
     network, points, prop = question(name)
-    hidden, margins = solve("lp", network, Ball.around(points, radius, norm), prop)
+    hidden, margins = solve("lp", network, Region.around(points, radius, norm), prop)
     literal = LiteralProgram(network, points[0].numpy(), radius, norm, hidden)
-    wanted = literal.least(network.output, prop.rows(network.classes, torch.float64)[0, 0].numpy())
+    wanted = literal.least(network.output, prop.rows[0, 0].numpy())
     assert float(margins) == pytest.approx(wanted, abs=1e-7 * (1 + abs(wanted)))
 
 
@@ -53,14 +53,14 @@ def test_lp_is_the_literal_program(name: str, norm: float, radius: float) -> Non
 @pytest.mark.parametrize("name", NETWORKS)
 def test_lp_full_is_the_literal_one(name: str, norm: float, radius: float) -> None:
     network, points, prop = question(name)
-    hidden, margins = solve("lp-full", network, Ball.around(points, radius, norm), prop)
+    hidden, margins = solve("lp-full", network, Region.around(points, radius, norm), prop)
     wanted = full_bounds(network, points[0].numpy(), radius, norm)
     for value, (lower, upper) in wanted.items():
         undecided = (lower < -1e-6) & (upper > 1e-6)  # a decided neuron's bounds need not be the programs'
         for one, other in zip(hidden[value], (lower, upper), strict=True):
             torch.testing.assert_close(one[undecided], other[undecided], rtol=1e-6, atol=1e-6)
     literal = LiteralProgram(network, points[0].numpy(), radius, norm, wanted)
-    least = literal.least(network.output, prop.rows(network.classes, torch.float64)[0, 0].numpy())
+    least = literal.least(network.output, prop.rows[0, 0].numpy())
     assert float(margins) == pytest.approx(least, abs=1e-4 * (1 + abs(least)))
 
 
@@ -68,9 +68,9 @@ def test_lp_full_is_the_literal_one(name: str, norm: float, radius: float) -> No
 @pytest.mark.parametrize("name", NETWORKS)
 def test_bounds_enclose_samples(name: str, norm: float) -> None:
     network, points, prop = question(name, 2)
-    hidden, margins = solve("lp-full", network, Ball.around(points, RADII[1], norm), prop)
+    hidden, margins = solve("lp-full", network, Region.around(points, RADII[1], norm), prop)
     generator = torch.Generator().manual_seed(7)
-    rows = prop.rows(network.classes, torch.float64)
+    rows = prop.rows
     for row, centre in enumerate(points):
         values = network.values(Norm(norm).sample(centre, RADII[1], 400, generator))
         for value, (lower, upper) in hidden.items():
@@ -84,16 +84,16 @@ def test_bounds_enclose_samples(name: str, norm: float) -> None:
 def test_ascent_climbs_to_the_programs(name: str, norm: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """From Fast-Lin's margin, nearly all the way to the program's: that is what wide networks get."""
     network, points, prop = question(name)
-    ball = Ball.around(points, RADII[0], norm)
+    region = Region.around(points, RADII[0], norm)
     plain = find_method("fast-lin").margins(
-        network, ball, prop, find_method("fast-lin").hidden(network, ball, RIGOROUS), RIGOROUS
+        network, region, prop, find_method("fast-lin").hidden(network, region, RIGOROUS), RIGOROUS
     )
-    _, wanted = solve("lp", network, ball, prop)
+    _, wanted = solve("lp", network, region, prop)
     monkeypatch.setattr(proposer, "SOLVABLE", -1)
-    _, found = solve("lp", network, ball, prop)
+    _, found = solve("lp", network, region, prop)
     assert float(plain) - 1e-12 <= float(found) <= float(wanted) + 1e-7
     assert float(wanted - found) <= 0.01 * float(wanted - plain) + 1e-6
-    _, full = solve("lp-full", network, ball, prop)
+    _, full = solve("lp-full", network, region, prop)
     assert float(full) >= float(found) - 1e-3 * abs(float(found))
 
 
@@ -103,14 +103,14 @@ def test_the_ball_has_both_signs() -> None:
     points = torch.zeros(1, 6, dtype=torch.float64)
     for label in range(4):
         for norm in NORMS:
-            prop = Property(torch.tensor([label]), torch.tensor([[(label + 1) % 4]]))
-            row = prop.rows(4, torch.float64)[0]
+            prop = Property.margins(torch.tensor([label]), torch.tensor([[(label + 1) % 4]]), 4)
+            row = prop.rows[0]
             literal = LiteralProgram(network, points[0].numpy(), 0.5, norm, {})
             form = (row @ network.nodes[0].operation.tensors()["weight"])[0]
             at_centre = float(row @ network(points)[0])
             wanted = at_centre - 0.5 * float(torch.linalg.vector_norm(form, Norm(norm).dual))
             assert literal.least(network.output, row[0].numpy()) == pytest.approx(wanted, abs=1e-7)
-            _, margins = solve("lp", network, Ball.around(points, 0.5, norm), prop)
+            _, margins = solve("lp", network, Region.around(points, 0.5, norm), prop)
             assert float(margins) == pytest.approx(wanted, abs=1e-9)
 
 
@@ -119,10 +119,10 @@ def test_the_ball_has_both_signs() -> None:
 def test_a_batch_equals_its_members(method: str, norm: float) -> None:
     network, points, prop = question("five layers", 3)
     radii = torch.tensor([0.05, 0.4, 0.4], dtype=torch.float64)
-    hidden, margins = solve(method, network, Ball.around(points, radii, norm), prop)
+    hidden, margins = solve(method, network, Region.around(points, radii, norm), prop)
     for row in range(3):
         one = torch.tensor([row])
-        alone, margin = solve(method, network, Ball.around(points[one], radii[one], norm), prop.select(one))
+        alone, margin = solve(method, network, Region.around(points[one], radii[one], norm), prop.select(one))
         torch.testing.assert_close(margins[one], margin, rtol=0, atol=1e-6)
         for value, own in alone.items():
             torch.testing.assert_close(hidden[value].lower[one], own.lower, rtol=0, atol=1e-6)
@@ -132,12 +132,12 @@ def test_a_batch_equals_its_members(method: str, norm: float) -> None:
 @pytest.mark.parametrize("norm", NORMS)
 def test_threads_change_nothing(norm: float) -> None:
     network, points, prop = question("five layers", 3)
-    ball = Ball.around(points, 0.4, norm)
-    _, wanted = solve("lp-full", network, ball, prop)
+    region = Region.around(points, 0.4, norm)
+    _, wanted = solve("lp-full", network, region, prop)
     torch.set_num_threads(4)
     try:
         with torch.inference_mode():  # as in certify; threads do not inherit it
-            _, found = solve("lp-full", network, ball, prop)
+            _, found = solve("lp-full", network, region, prop)
     finally:
         torch.set_num_threads(1)
     torch.testing.assert_close(found, wanted, rtol=0, atol=1e-6)
@@ -145,11 +145,11 @@ def test_threads_change_nothing(norm: float) -> None:
 
 def test_slopes_are_the_multipliers_shares() -> None:
     zero, line = np.array([3.0, 0.0, 2.0, 0.0, 1e-320, -1.0]), np.array([1.0, 5.0, 0.0, 0.0, 1e-320, 4.0])
-    found = lower_slopes(Multipliers(zero, line), np.full(6, 0.3))
+    found = lower_slopes(DualSolution(zero, line), np.full(6, 0.3))
     np.testing.assert_allclose(found, [0.25, 1, 0, 0.3, 0.5, 1], atol=1e-3)
 
 
 @pytest.mark.parametrize("wrong", [np.array([np.nan, 1]), np.array([np.inf, 1]), np.ones(3)])
 def test_multipliers_that_make_no_sense_are_refused(wrong: np.ndarray) -> None:
     with pytest.raises(Unsolved):
-        lower_slopes(Multipliers(np.ones(2), wrong), np.zeros(2))
+        lower_slopes(DualSolution(np.ones(2), wrong), np.zeros(2))

@@ -1,5 +1,7 @@
 """The losses: bounds where they claim to be, gradients where they are asked for."""
 
+import math
+
 import pytest
 import torch
 from torch.nn import functional
@@ -9,6 +11,7 @@ from relucert.errors import InputError
 from relucert.norm import Norm
 from relucert.recipes.architectures import BOX
 from relucert.recipes.recipe import Adversarial
+from relucert.region import RegionShape
 from relucert.training.losses import attacked, worst_margins
 from tests.training.problems import clusters, small_module
 
@@ -59,7 +62,7 @@ def test_margins_are_positive_up_to_the_certified_radius_and_no_further() -> Non
         assert answer.radius is not None
         part = images[image : image + 1].double(), predicted[image : image + 1]
         inside, outside = (
-            worst_margins(network, *part, answer.radius * share, Norm(float("inf"))) for share in (1, 1.001)
+            worst_margins(network, *part, answer.radius * share, RegionShape(Norm(math.inf))) for share in (1, 1.001)
         )
         assert inside.min() > 0
         assert outside.min() < 0
@@ -78,11 +81,13 @@ def test_a_live_network_follows_the_weights_and_a_loaded_one_does_not() -> None:
 @pytest.mark.parametrize("steps", [1, 10])
 def test_attacked_images_stay_near_and_in_the_box_and_are_harder(steps: int) -> None:
     module, (images, labels) = small_module(), clusters()
-    found = attacked(module, images, labels, 0.1, Adversarial(steps=steps, box=BOX), torch.Generator().manual_seed(0))
-    assert (found - images).abs().max() <= 0.1 + 1e-6
-    assert found.abs().max() <= 0.5
-    assert not found.requires_grad
-    assert functional.cross_entropy(module(found), labels) > functional.cross_entropy(module(images), labels)
+    adversarial = attacked(
+        module, images, labels, 0.1, Adversarial(steps=steps, box=BOX), torch.Generator().manual_seed(0)
+    )
+    assert (adversarial - images).abs().max() <= 0.1 + 1e-6
+    assert adversarial.abs().max() <= 0.5
+    assert not adversarial.requires_grad
+    assert functional.cross_entropy(module(adversarial), labels) > functional.cross_entropy(module(images), labels)
     assert all(parameter.grad is None for parameter in module.parameters())
 
 

@@ -28,7 +28,7 @@ def with_layer(layer: nn.Module) -> nn.Module:
     return nn.Sequential(first, relu, layer, *others)
 
 
-KINDS: dict[str, Callable[[], nn.Module]] = {
+MODULES: dict[str, Callable[[], nn.Module]] = {
     "batch norm": lambda: with_layer(nn.BatchNorm1d(16)),
     "dropout": lambda: with_layer(nn.Dropout(0.5)),
 }
@@ -50,21 +50,21 @@ def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
     return all(torch.equal(tensor, other[name]) for name, tensor in one.items())
 
 
-def trained(kind: str, defence: str, **settings: Any) -> nn.Module:
-    module = KINDS[kind]()
+def trained(layer: str, defence: str, **settings: Any) -> nn.Module:
+    module = MODULES[layer]()
     relucert.train(module, loader(), epochs=3, defence=DEFENCES[defence], **settings)
     return module
 
 
 @pytest.mark.parametrize("after", [2, 4])
 @pytest.mark.parametrize(
-    ("kind", "defence"),
-    [(kind, defence) for kind in KINDS for defence in DEFENCES if (kind, defence) != ("batch norm", "certified")],
+    ("layer", "defence"),
+    [(layer, defence) for layer in MODULES for defence in DEFENCES if (layer, defence) != ("batch norm", "certified")],
 )
 def test_modules_with_state_and_randomness_resume_to_the_same(
-    kind: str, defence: str, after: int, tmp_path: Path
+    layer: str, defence: str, after: int, tmp_path: Path
 ) -> None:
-    keep, told = tmp_path / "own.checkpoint", []
+    keep, told = tmp_path / "training.checkpoint", []
 
     def interrupt(report: object) -> None:
         told.append(report)
@@ -72,19 +72,19 @@ def test_modules_with_state_and_randomness_resume_to_the_same(
             raise StopError
 
     torch.manual_seed(1)
-    whole = state(trained(kind, defence))
+    whole = state(trained(layer, defence))
     torch.manual_seed(2)
     if after <= 3 or defence == "distillation":
         with pytest.raises(StopError):
-            trained(kind, defence, checkpoint=keep, report=interrupt)
-    resumed = trained(kind, defence, checkpoint=keep)
+            trained(layer, defence, checkpoint=keep, report=interrupt)
+    resumed = trained(layer, defence, checkpoint=keep)
     assert same(whole, state(resumed))
     assert not resumed.training
-    assert not same(whole, state(trained(kind, defence, seed=4)))
+    assert not same(whole, state(trained(layer, defence, seed=4)))
 
 
 def test_attacks_leave_running_statistics_alone() -> None:
-    module = KINDS["batch norm"]()
+    module = MODULES["batch norm"]()
     relucert.train(module, [clusters(32)], epochs=2, defence=relucert.Adversarial(0.05, steps=5, warm_up=0))
     assert int(module.state_dict()["2.num_batches_tracked"]) == 2
 
@@ -94,9 +94,9 @@ def test_attacks_stay_in_the_ball_and_the_box_of_the_user(box: tuple[float, floa
     images, labels = clusters(60)
     images = images + 0.5
     defence = relucert.Adversarial(0.05, steps=4, box=box)
-    found = attacked(small_module(), images, labels, 0.05, defence, torch.Generator().manual_seed(0))
-    assert (found - images).abs().max() <= 0.05 + 1e-6
-    outside = (found < 0) | (found > 1)
+    adversarial = attacked(small_module(), images, labels, 0.05, defence, torch.Generator().manual_seed(0))
+    assert (adversarial - images).abs().max() <= 0.05 + 1e-6
+    outside = (adversarial < 0) | (adversarial > 1)
     assert bool(outside.any()) is (box != (0.0, 1.0))
 
 
@@ -214,7 +214,7 @@ def test_bad_defences_are_refused(build: Callable[[], object]) -> None:
         (small_module(), IMAGES, LABELS.float(), "whole numbers"),
         (small_module(), IMAGES * float("nan"), LABELS, "NaN"),
         (small_module(), IMAGES.long(), LABELS, "floats"),
-        (small_module(), IMAGES[:0], LABELS[:0], "one row an image"),
+        (small_module(), IMAGES[:0], LABELS[:0], "one row per image"),
         (relucert.live_network(small_module()), IMAGES[:, :5], LABELS, "the shape"),
         (small_module(classes=1), IMAGES, LABELS * 0, "no rival"),
         ("mnist-2x20", IMAGES, LABELS, "a network, a module"),

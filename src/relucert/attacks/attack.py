@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,7 +18,7 @@ from relucert.answers import UpperBound
 from relucert.attacks.methods import find_attacks
 from relucert.attacks.minimum_norm import STARTS
 from relucert.attacks.polish import Polisher
-from relucert.attacks.pursuit import Box, Pursuit, TimeUp
+from relucert.attacks.pursuit import Pursuit, TimeUp
 from relucert.attacks.witness import Judge, Witness
 from relucert.batching import attack_size
 from relucert.checks import check_number, check_whole
@@ -26,9 +26,9 @@ from relucert.errors import InputError
 from relucert.loading import load
 from relucert.network import Network
 from relucert.norm import Norm
-from relucert.query.inputs import check_box
-from relucert.query.property import Property, parse_target
-from relucert.query.questions import Question, pose
+from relucert.query.questions import Inquiry, Question, pose
+from relucert.query.targets import parse_target
+from relucert.region import RegionShape, check_inside
 from relucert.report.answer_list import Answers
 from relucert.rigor import check_subnormals
 
@@ -42,7 +42,7 @@ LEVEL = "a rival is level with the label at the image itself"
 UNCLEAR = "at the image itself the label and a rival can't be told apart within rounding error"
 BEFORE_POLISH = 0.6  # the attacks' share of a time limit
 FAULTS = (RuntimeError, ArithmeticError, ValueError, MemoryError)
-Progress = Callable[[int, int], None]
+Progress = Callable[[int, int], None]  # how many parts are done, and how many there are
 
 
 def attack(
@@ -63,7 +63,8 @@ def attack_each(
     norm: str | float | Norm = "inf",
     method: str = "best",
     target: str | int = "untargeted",
-    box: tuple[float, float] | None = (-0.5, 0.5),
+    box: object = None,
+    scale: object = None,
     polish: bool = True,
     steps: int = 200,
     time_limit: float | None = None,
@@ -73,11 +74,10 @@ def attack_each(
 ) -> Iterator[UpperBound]:
     """Adversarial examples one by one, in the images' order (with target "all": an image's rivals in turn).
 
-    network, images, labels, norm, target: as for `certify_each`. Success against a target is that its score is no
-    less than the label's, the exact opposite of what a certificate claims.
+    network, images, labels, norm, target, box, scale: as for `certify_each`. Success against a target is that its
+    score is no less than the label's, the exact opposite of what a certificate claims.
     method: "best" (several of the others, from several starts), "fmn" or "pgd" (any norm), "cw" (p = 2 or inf),
     "ead" (p = 1) or "ddn" (p = 2).
-    box: the least and the largest valid pixel; None: every input is valid.
     polish: whether to shorten what was found by a search over linear regions.
     steps: gradient steps of each attack.
     time_limit: seconds for the whole call, shared evenly among the images; what was found by then is returned.
@@ -88,29 +88,28 @@ def attack_each(
     Everything is checked at the call; the work is done as answers are asked for.
     """
     known = load(network)
-    options = _Options(Norm.parse(norm), method, box, polish, steps, time_limit, memory, seed)
-    asked = pose(known, images, labels, parse_target(target, known.classes), seed)
-    check_inside(asked.images, options.box)
+    shape = RegionShape.parse(norm, box, scale, known.input_shape)
+    options = AttackOptions(shape, method, polish, steps, time_limit, memory, seed)
+    inquiry = pose(known, images, labels, parse_target(target, known.classes), seed)
+    check_inside(inquiry.images, shape.box)
     step = attack_size(known, STARTS, options.memory)
-    return _Attacker(known, options, progress).run(asked.images, asked.scores, asked.questions, step)
+    return Attacker(known, options, progress).run(inquiry, step)
 
 
 @dataclass(frozen=True)
-class _Options:
+class AttackOptions:
     """How to attack, checked when built; the meanings stand at `attack_each`."""
 
-    norm: Norm
-    method: str
-    box: Box | None
-    polish: bool
-    steps: int
-    time_limit: float | None
-    memory: int
-    seed: int
+    shape: RegionShape
+    method: str = "best"
+    polish: bool = True
+    steps: int = 200
+    time_limit: float | None = None
+    memory: int = 2**30
+    seed: int = 0
 
     def __post_init__(self) -> None:
-        find_attacks(self.method, self.norm)
-        check_box(self.box)
+        find_attacks(self.method, self.shape.norm)
         if not isinstance(self.polish, bool):
             raise InputError(f"polish is True or False, not {self.polish!r}")
         check_whole("number of steps", self.steps, 1, 10**6)
@@ -120,58 +119,53 @@ class _Options:
             check_number("time limit", self.time_limit, 0, 1e9)
 
 
-def check_inside(images: Tensor, box: Box | None) -> None:
-    """Refuses images (batch, size) that are no valid inputs themselves."""
-    if box is None:
-        return
-    outside = ((images < box[0]) | (images > box[1])).any(1)
-    if bool(outside.any()):
-        raise InputError(
-            f"image {int(outside.int().argmax())} has pixels outside the box from {box[0]:g} to {box[1]:g}: "
-            "pass box=(low, high) for the valid inputs, or box=None (--box, --no-box)"
-        )
-
-
 def overtaken(scores: Tensor, question: Question) -> bool:
     """Whether, as float64 tells, a rival is level with the label or ahead of it at the image itself."""
     level = question.refusal is None and bool((scores[question.rivals] >= scores[question.label]).any())
     return question.misclassified or level
 
 
-def at_image(judge: Judge, image: Tensor, scores: Tensor, question: Question) -> tuple[Witness | None, str]:
+def at_image(judge: Judge, inquiry: Inquiry, question: Question) -> tuple[Witness | None, str]:
     """The image as its own witness where that is proven, and what there is to say of it."""
-    rivals = [int(scores.argmax())] if question.misclassified else question.rivals
-    witness = judge.at_image(image, question.label, rivals)
+    if question.misclassified:
+        predicted = int(inquiry.scores[question.image].argmax())
+        prop = inquiry.property([replace(question, rivals=[predicted])])
+    else:
+        prop = inquiry.property([question])
+    witness = judge.at_image(inquiry.images[question.image], prop)
     return witness, UNCLEAR if witness is None else question.refusal or LEVEL
 
 
-class _Attacker:
+class Attacker:
     """Answers questions about one network, batch after batch."""
 
-    def __init__(self, network: Network, options: _Options, progress: Progress | None) -> None:
+    def __init__(self, network: Network, options: AttackOptions, progress: Progress | None) -> None:
         check_subnormals()
         self.network, self.options, self.progress = network, options, progress
-        self.attacks = find_attacks(options.method, options.norm)
-        self.judge = Judge(network, options.norm, options.box)
+        self.attacks = find_attacks(options.method, options.shape.norm)
+        self.judge = Judge(network, options.shape)
         self.total = 0
 
-    def run(self, images: Tensor, scores: Tensor, questions: list[Question], step: int) -> Iterator[UpperBound]:
+    def run(self, inquiry: Inquiry, step: int) -> Iterator[UpperBound]:
+        questions = inquiry.questions
         ends = math.inf if self.options.time_limit is None else time.monotonic() + self.options.time_limit
         parts = len(self.attacks) + 1
         self.total = len(questions) * parts
         for first in range(0, len(questions), step):
-            batch = _Batch(self, questions[first : first + step], first * parts)
-            yield from batch.run(images, scores, _share(ends, len(batch.questions), len(questions) - first))
+            batch = _Batch(self, inquiry, questions[first : first + step], first * parts)
+            yield from batch.run(_share(ends, len(batch.questions), len(questions) - first))
 
-    def known(self, image: Tensor, scores: Tensor, question: Question) -> UpperBound | None:
+    def known(self, inquiry: Inquiry, question: Question) -> UpperBound | None:
         """The answer where no attack is needed."""
-        if overtaken(scores, question):
-            witness, reason = at_image(self.judge, image, scores, question)
+        if overtaken(inquiry.scores[question.image], question):
+            witness, reason = at_image(self.judge, inquiry, question)
             if witness is not None or question.misclassified:
-                return self.answer(question, witness, reason, 0.0)
-        return None if question.refusal is None else self.answer(question, None, question.refusal, 0.0)
+                return self.answer(inquiry, question, witness, reason, 0.0)
+        return None if question.refusal is None else self.answer(inquiry, question, None, question.refusal, 0.0)
 
-    def answer(self, question: Question, witness: Witness | None, reason: str | None, seconds: float) -> UpperBound:
+    def answer(
+        self, inquiry: Inquiry, question: Question, witness: Witness | None, reason: str | None, seconds: float
+    ) -> UpperBound:
         target = question.rivals[0] if len(question.rivals) == 1 and question.refusal is None else None
         predicted, example, distance = None, None, None
         if witness is not None:
@@ -181,10 +175,27 @@ class _Attacker:
                 target = max(question.rivals, key=lambda rival: float(scores[rival]))
             example = witness.point.unflatten(0, self.network.input_shape).clone()
             distance = witness.distance
+        shape = self.options.shape
         return UpperBound(
-            question.image, question.label, target, self.options.norm.p, self.options.method, distance, example,
-            predicted, self.options.box, reason, seconds,
+            question.image, question.label, target, shape.norm.p, self.options.method, distance, example,
+            predicted, shape.given_box, reason, seconds, shape.scale,
         )  # fmt: skip
+
+    def pursue(self, inquiry: Inquiry, questions: list[Question], ends: float, came: Callable[[int], None]) -> Pursuit:
+        """Runs all attacks on some questions; `came` is told how many attacks are through."""
+        centres = self.judge.represent(inquiry.images[[question.image for question in questions]])
+        shape = replace(self.options.shape, box=self.judge.inner_box)
+        pursuit = Pursuit(self.judge.network, centres, inquiry.property(questions), shape, ends)
+        generators = [question.generator(self.options.seed) for question in questions]
+        try:
+            for number, run in enumerate(self.attacks, start=1):
+                run(pursuit, self.options.steps, generators)
+                came(number)
+        except TimeUp:
+            pursuit.cut_short = True
+        except FAULTS as error:
+            pursuit.failure = f"the attack broke down: {_line(error)}"
+        return pursuit
 
     def report(self, done: int) -> None:
         if self.progress is not None:
@@ -194,75 +205,65 @@ class _Attacker:
 class _Batch:
     """Questions that are attacked at once, and then settled one by one."""
 
-    def __init__(self, attacker: _Attacker, questions: list[Question], done: int) -> None:
-        self.attacker, self.questions, self.done = attacker, questions, done
+    def __init__(self, attacker: Attacker, inquiry: Inquiry, questions: list[Question], done: int) -> None:
+        self.attacker, self.inquiry, self.questions, self.done = attacker, inquiry, questions, done
         self.judge, self.options = attacker.judge, attacker.options
-        self.cut_short = False
-        self.failure: str | None = None
 
-    def run(self, images: Tensor, scores: Tensor, ends: float) -> Iterator[UpperBound]:
+    def run(self, ends: float) -> Iterator[UpperBound]:
         started = time.perf_counter()
-        known = [self.attacker.known(images[own.image], scores[own.image], own) for own in self.questions]
-        waiting = [own for own, answer in zip(self.questions, known, strict=True) if answer is None]
-        points = iter(self._pursue(images, waiting, ends) if waiting else [])
+        known = [self.attacker.known(self.inquiry, question) for question in self.questions]
+        waiting = [question for question, answer in zip(self.questions, known, strict=True) if answer is None]
+        pursuit = self._pursue(waiting, ends) if waiting else None
         shared = (time.perf_counter() - started) / max(1, len(waiting))
         done = self.done + len(self.attacker.attacks) * len(self.questions)
+        numbers = iter(range(len(waiting)))
         for place, (question, answer) in enumerate(zip(self.questions, known, strict=True)):
             self.attacker.report(done + place + 1)
             if answer is not None:
                 yield answer
                 continue
             begun = time.perf_counter()
-            settled = self._settle(images[question.image], next(points), question, _share(ends, 1, len(known) - place))
-            yield self.attacker.answer(question, *settled, shared + time.perf_counter() - begun)
+            assert pursuit is not None
+            witness, reason = self._settle(question, pursuit, next(numbers), _share(ends, 1, len(known) - place))
+            seconds = shared + time.perf_counter() - begun
+            yield self.attacker.answer(self.inquiry, question, witness, reason, seconds)
 
-    def _pursue(self, images: Tensor, questions: list[Question], ends: float) -> list[Tensor | None]:
-        """The nearest point found for every question, if any."""
-        options = self.options
-        prop = Property(
-            torch.tensor([own.label for own in questions]), torch.tensor([own.rivals for own in questions])
-        )  # fmt: skip
-        centres = self.judge.represent(images[[own.image for own in questions]])
+    def _pursue(self, questions: list[Question], ends: float) -> Pursuit:
         now = time.monotonic()
-        deadline = now + (ends - now) * (BEFORE_POLISH if options.polish else 1)
-        pursuit = Pursuit(self.judge.own, centres, prop, options.norm, self.judge.inner_box, deadline)
-        try:
-            for number, run in enumerate(self.attacker.attacks, start=1):
-                run(pursuit, options.steps, [own.generator(options.seed) for own in questions])
-                self.attacker.report(self.done + number * len(self.questions))
-        except TimeUp:
-            self.cut_short = True
-        except FAULTS as error:
-            self.failure = f"the attack broke down: {_line(error)}"
-        return [point if found else None for point, found in zip(pursuit.points, pursuit.found.tolist(), strict=True)]
+        deadline = now + (ends - now) * (BEFORE_POLISH if self.options.polish else 1)
+
+        def came(number: int) -> None:
+            self.attacker.report(self.done + number * len(self.questions))
+
+        return self.attacker.pursue(self.inquiry, questions, deadline, came)
 
     def _settle(
-        self, image: Tensor, point: Tensor | None, question: Question, ends: float
+        self, question: Question, pursuit: Pursuit, number: int, ends: float
     ) -> tuple[Witness | None, str | None]:
         """The witness, re-checked and polished, and a remark."""
-        witness, label, rivals = None, question.label, question.rivals
+        witness, image, prop = None, self.inquiry.images[question.image], self.inquiry.property([question])
         try:
             with torch.inference_mode():
-                if point is not None:
-                    witness = self.judge.beyond(image, point, label, rivals)
+                if bool(pursuit.found[number]):
+                    witness = self.judge.beyond(image, pursuit.points[number], prop)
                 if witness is not None and self.options.polish:
-                    polisher = Polisher(self.judge, image, label, rivals, witness, ends)
+                    polisher = Polisher(self.judge, image, prop, witness, ends)
                     try:
                         polisher.run()
                     finally:
                         witness = polisher.witness
         except FAULTS as error:
             return witness, f"the polish broke down: {_line(error)}"
-        if self.failure is not None:
-            return witness, self.failure
-        late = self.cut_short or (self.options.polish and time.monotonic() > ends)
+        if pursuit.failure is not None:
+            return witness, pursuit.failure
+        late = pursuit.cut_short or (self.options.polish and time.monotonic() > ends)
         if witness is None:
             return None, NO_TIME if late else NOTHING
         return witness, CUT_SHORT if late else None
 
 
 def _share(ends: float, part: int, whole: int) -> float:
-    """When the time for a part of what is left ends, if every piece gets as much."""
+    """When the time for a part of what is left ends, if every part gets as much."""
     now = time.monotonic()
     return now + (ends - now) * part / whole
 

@@ -14,10 +14,10 @@ from relucert.attacks.radius_search import projected_gradient
 from relucert.errors import InputError
 from relucert.norm import Norm
 
-Attack = Callable[[Pursuit, int, list[torch.Generator]], None]  # with so many steps, and an image's own random numbers
+Attack = Callable[[Pursuit, int, list[torch.Generator]], None]  # with a number of steps, and a generator per image
 
 ONE, TWO, INFINITE, ANY = Norm(1.0), Norm(2.0), Norm(math.inf), None
-METHODS: dict[str, dict[Norm | None, tuple[Attack, ...]]] = {
+ATTACKS: dict[str, dict[Norm | None, tuple[Attack, ...]]] = {
     "best": {
         ONE: (fast_minimum_norm, elastic_net, scattered_minimum_norm),
         TWO: (fast_minimum_norm, decoupled_direction, scattered_minimum_norm),
@@ -33,11 +33,11 @@ METHODS: dict[str, dict[Norm | None, tuple[Attack, ...]]] = {
 
 def find_attacks(method: str, norm: Norm) -> tuple[Attack, ...]:
     """What a method runs, one attack after the other."""
-    if method not in list(METHODS):
-        raise InputError(f"unknown method {method!r}; known are {', '.join(METHODS)}")
-    table = METHODS[method]
+    if method not in list(ATTACKS):
+        raise InputError(f"unknown method {method!r}; known are {', '.join(ATTACKS)}")
+    table = ATTACKS[method]
     if norm not in table and ANY not in table:
-        known = " or ".join(str(own) for own in table)
-        others = ", ".join(name for name, own in METHODS.items() if norm in own or ANY in own)
+        known = " or ".join(str(known_norm) for known_norm in table)
+        others = ", ".join(name for name, norms in ATTACKS.items() if norm in norms or ANY in norms)
         raise InputError(f"the method {method!r} is for p = {known}; with p = {norm} use one of {others}")
     return table[norm if norm in table else ANY]

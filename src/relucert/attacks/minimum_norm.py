@@ -23,7 +23,7 @@ def fast_minimum_norm(pursuit: Pursuit, steps: int, generators: list[torch.Gener
 def scattered_minimum_norm(pursuit: Pursuit, steps: int, generators: list[torch.Generator]) -> None:
     """The same from random points, nearer than the boundary looks and up to a few times as far away, all at once."""
     size, dtype = pursuit.centres.shape[1], pursuit.centres.dtype
-    drawn = torch.stack([torch.randn(STARTS, size, generator=own, dtype=dtype) for own in generators], 1)
+    drawn = torch.stack([torch.randn(STARTS, size, generator=generator, dtype=dtype) for generator in generators], 1)
     scales = torch.tensor([2.0 ** (number % 5 - 1) for number in range(STARTS)], dtype=dtype)
     with pursuit.multiplied(STARTS) as copies:
         start = copies.slope(copies.centres)

@@ -25,7 +25,7 @@ class Nearest(NamedTuple):
     resistance: Array
 
 
-class Program(Protocol):
+class NearestProgram(Protocol):
     """The least offset, in some norm, between bounds and with `rows @ offset >= least`."""
 
     def add(self, rows: Array, least: Array) -> None: ...
@@ -34,12 +34,12 @@ class Program(Protocol):
         """None unless the solver says that it found the optimum."""
 
 
-def program(norm: Norm, low: Array, high: Array) -> Program:
+def nearest_program(norm: Norm, low: Array, high: Array) -> NearestProgram:
     """For p = 1, 2 and infinity; for another p that of p = 2."""
-    kinds: dict[str, Callable[[Array, Array], Program]] = {
+    programs: dict[str, Callable[[Array, Array], NearestProgram]] = {
         "one": _SumProgram, "between": _SquareProgram, "infinite": _LargestProgram,
     }  # fmt: skip
-    return norm.choose(**kinds)(low, high)
+    return norm.choose(**programs)(low, high)
 
 
 class _LinearProgram:
@@ -87,11 +87,11 @@ class _SumProgram(_LinearProgram):
         self.rows(least, sparse.csr_matrix(np.hstack([rows, -rows])))
 
     def solve(self, seconds: float) -> Nearest | None:
-        found = self.run(seconds)
-        if found is None:
+        solution = self.run(seconds)
+        if solution is None:
             return None
-        up, down = np.split(found[0], 2)
-        return Nearest(up - down, found[1])
+        up, down = np.split(solution[0], 2)
+        return Nearest(up - down, solution[1])
 
 
 class _LargestProgram(_LinearProgram):
@@ -109,8 +109,8 @@ class _LargestProgram(_LinearProgram):
         self.rows(least, sparse.csr_matrix(np.hstack([rows, np.zeros((len(rows), 1))])))
 
     def solve(self, seconds: float) -> Nearest | None:
-        found = self.run(seconds)
-        return None if found is None else Nearest(found[0][: self.size], found[1])
+        solution = self.run(seconds)
+        return None if solution is None else Nearest(solution[0][: self.size], solution[1])
 
 
 class _SquareProgram:
@@ -139,11 +139,11 @@ class _SquareProgram:
         cones = [clarabel.NonnegativeConeT(len(limits))]
         try:
             with panics():
-                found = clarabel.DefaultSolver(
+                solution = clarabel.DefaultSolver(
                     self.cost, np.zeros(self.cost.shape[0]), sides, limits, cones, settings
                 ).solve()
         except Unsolved:
             return None
-        if found.status != clarabel.SolverStatus.Solved:
+        if solution.status != clarabel.SolverStatus.Solved:
             return None
-        return Nearest(np.array(found.x), np.array(found.z)[self.first :])
+        return Nearest(np.array(solution.x), np.array(solution.z)[self.first :])

@@ -14,11 +14,13 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from relucert.adam import Adam
 from relucert.attacks.pursuit import Pursuit, annealed
 from relucert.norm import Norm
 
 SHRINK = 0.97  # of Carlini and Wagner's threshold for p = infinity
 SPARSITY = 4.0  # of EAD: the weight of the 1-norm beside the squared 2-norm
+DECAY = (0.9, 0.999)  # of Adam
 Round = Callable[["_Scaled", Tensor, int], None]
 
 
@@ -67,19 +69,6 @@ def _search_weights(pursuit: Pursuit, steps: int, play: Round, first: float, rou
         weights = torch.where(high.isinf(), 4 * weights, (low + high) / 2)
 
 
-class _Adam:
-    """Adam's steps for a batch, with its usual constants."""
-
-    def __init__(self, like: Tensor) -> None:
-        self.mean, self.square, self.count = torch.zeros_like(like), torch.zeros_like(like), 0
-
-    def __call__(self, gradients: Tensor) -> Tensor:
-        self.count += 1
-        self.mean = 0.9 * self.mean + 0.1 * gradients
-        self.square = 0.999 * self.square + 0.001 * gradients.square()
-        return self.mean / (1 - 0.9**self.count) / ((self.square / (1 - 0.999**self.count)).sqrt() + 1e-12)
-
-
 def _rate(reach: float, steps: int, offsets: Tensor) -> float:
     """How far one step goes in each coordinate, so that all of them reach about as far, in the units of length."""
     return min(1.0, reach / steps) / math.sqrt(offsets.shape[1])
@@ -88,24 +77,24 @@ def _rate(reach: float, steps: int, offsets: Tensor) -> float:
 def _squared_round(scaled: _Scaled, weights: Tensor, steps: int) -> None:
     """Carlini and Wagner for p = 2: Adam on the squared distance."""
     offsets = torch.zeros_like(scaled.pursuit.centres)
-    adam, rate = _Adam(offsets), _rate(16, steps, offsets)
+    adam, rate = Adam([offsets], DECAY, 1e-12), _rate(16, steps, offsets)
     for step in range(steps):
         gradients = 2 * offsets + weights * scaled.push(offsets)
-        offsets = scaled.clip(offsets - rate * annealed(step / steps) * adam(gradients))
+        offsets = scaled.clip(offsets - rate * annealed(step / steps) * adam.directions([gradients])[0])
 
 
 def _threshold_round(scaled: _Scaled, weights: Tensor, steps: int) -> None:
     """Carlini and Wagner for p = infinity: only what exceeds a threshold costs, and success lowers the threshold."""
     pursuit = scaled.pursuit
     offsets = torch.zeros_like(pursuit.centres)
-    adam, rate = _Adam(offsets), _rate(24, steps, offsets)
+    adam, rate = Adam([offsets], DECAY, 1e-12), _rate(24, steps, offsets)
     threshold = torch.full_like(weights, torch.inf)
     for step in range(steps):
         push = scaled.push(offsets)
         reached = (pursuit.distances[:, None] / scaled.length).clamp(max=1e6)
         threshold = torch.where(push.abs().amax(1, keepdim=True) == 0, SHRINK * reached, threshold)
         gradients = offsets.sign() * (offsets.abs() > threshold) + weights * push
-        offsets = scaled.clip(offsets - rate * annealed(step / steps) * adam(gradients))
+        offsets = scaled.clip(offsets - rate * annealed(step / steps) * adam.directions([gradients])[0])
 
 
 def _shrinking_round(scaled: _Scaled, weights: Tensor, steps: int) -> None:

@@ -15,9 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from relucert.attacks.nearest import Array, Nearest, Program, program
+from relucert.attacks.nearest import Array, Nearest, NearestProgram, nearest_program
 from relucert.attacks.witness import Judge, Witness
-from relucert.linear_regions import Pattern, pattern_at, piece_values, pull_back
+from relucert.linear_regions import Pattern, affine_values, form_gradients, pattern_at
+from relucert.query.property import Property
 
 WAY = (1.0, 0.0, 0.5)  # where on the way from the image to the witness to start from
 REGIONS = 40  # to look into at most
@@ -32,14 +33,21 @@ Side = tuple[int, int]  # a value that feeds a ReLU, and one of its neurons
 
 @dataclass
 class Polisher:
-    """Shortens one witness of an image (size,), in float64."""
+    """Shortens one witness of an image (size,), in float64; prop: a batch of one.
+
+    Offsets of programs count in units of the region's scale.
+    """
 
     judge: Judge
     centre: Tensor
-    label: int
-    rivals: list[int]
+    prop: Property
     witness: Witness
     deadline: float
+
+    @property
+    def scale(self) -> Tensor:
+        scale = self.judge.shape.scale
+        return torch.ones_like(self.centre) if scale is None else scale
 
     def run(self) -> Witness:
         """The nearest witness found, which is never farther than the first."""
@@ -63,57 +71,69 @@ class Polisher:
 
     def _look_into(self, pattern: Pattern) -> list[Side]:
         """Offers every solution on the way to a region's nearest one; then the sides that resist, strongest first."""
-        nearest, sides = self._program(pattern), list[Side]()
-        found = None
+        program, sides = self._program(pattern), list[Side]()
+        solution = None
         for _ in range(CUTS):
-            found = nearest.solve(max(0.01, self.deadline - time.monotonic()))
-            if found is None or not np.isfinite(found.offset).all():
+            solution = program.solve(max(0.01, self.deadline - time.monotonic()))
+            if solution is None or not np.isfinite(solution.offset).all():
                 return []
-            self._offer(found)
-            fresh = self._violated(pattern, found.offset, sides)
-            if not fresh or self._too_far(found) or time.monotonic() > self.deadline:
+            self._offer(solution)
+            fresh = self._violated(pattern, solution.offset, sides)
+            if not fresh or self._too_far(solution) or time.monotonic() > self.deadline:
                 break
             for rows, least in self._sides(pattern, fresh):
-                nearest.add(rows, least)
+                program.add(rows, least)
             sides += fresh
-        return [] if found is None else _resisting(found, sides)
+        return [] if solution is None else _resisting(solution, sides)
 
-    def _too_far(self, found: Nearest) -> bool:
+    def _too_far(self, solution: Nearest) -> bool:
         """Whether a region has nothing nearer than the witness, since more sides only make its solution farther."""
-        offset = torch.from_numpy(found.offset)
-        length = float(self.judge.norm.distance(offset, torch.zeros_like(offset)))
+        offset = torch.from_numpy(solution.offset)
+        length = float(self.judge.shape.norm.distance(offset, torch.zeros_like(offset)))
         return length >= self.witness.distance * (1 - GAIN)
 
-    def _program(self, pattern: Pattern) -> Program:
-        """The nearest point at which the rival that is ahead at the witness has caught up, in a region's affine map."""
-        network, centre = self.judge.exact, self.centre
-        scores = network(self.witness.point.double()[None])[0]
-        rival = max(self.rivals, key=lambda own: float(scores[own]))
-        lead = torch.zeros(1, 1, network.classes, dtype=torch.float64)
-        lead[..., rival], lead[..., self.label] = 1, -1
-        row = pull_back(network, pattern, network.output, lead)[0]
-        behind = -(lead[0] @ piece_values(network, pattern, centre[None])[-1][0])
+    def _program(self, pattern: Pattern) -> NearestProgram:
+        """The nearest point at which the row that is least at the witness is violated, in a region's affine map."""
+        network, centre, prop = self.judge.exact, self.centre, self.prop
+        scores = network(self.witness.point.double()[None])
+        least = int(prop.values(scores).argmin())
+        lead, offset = -prop.rows[:, least : least + 1], -prop.offsets[0, least]
+        row = form_gradients(network, pattern, network.output, lead)[0] * self.scale
+        behind = -(lead[0] @ affine_values(network, pattern, centre[None])[-1][0] + offset)
         slack = SLACK * torch.finfo(self.judge.precision).eps * float(scores.abs().max())
-        low, high = self.judge.inner_box or (-torch.inf, torch.inf)
-        nearest = program(self.judge.norm, (low - centre).clamp(max=0).numpy(), (high - centre).clamp(min=0).numpy())
-        nearest.add(row.numpy(), (behind + slack).numpy())
-        return nearest
+        program = nearest_program(self.judge.shape.norm, *self._walls())
+        program.add(row.numpy(), (behind + slack).numpy())
+        return program
 
-    def _offer(self, found: Nearest) -> None:
+    def _walls(self) -> tuple[Array, Array]:
+        """How far offsets may go down and up."""
+        moving, units = self.scale > 0, torch.where(self.scale > 0, self.scale, 1)
+        box = self.judge.inner_box
+        if box is None:
+            down, up = (torch.full_like(self.centre, end) for end in (-torch.inf, torch.inf))
+        else:
+            down = (box.low.double() - self.centre).clamp(max=0) / units
+            up = (box.high.double() - self.centre).clamp(min=0) / units
+        return torch.where(moving, down, 0).numpy(), torch.where(moving, up, 0).numpy()
+
+    def _offer(self, solution: Nearest) -> None:
         """Keeps the nearest of some points about a solution, if it passes and is nearer than the witness."""
-        goal = self.centre + torch.from_numpy(found.offset)
+        goal = self._point(solution.offset)
         back = torch.tensor(STEPS_BACK, dtype=torch.float64)[:, None]
         between = goal + back * (self.witness.point.double() - goal)
         for candidate in (
-            self.judge.beyond(self.centre, goal, self.label, self.rivals),
-            self.judge.nearest(self.centre, between, self.label, self.rivals),
+            self.judge.beyond(self.centre, goal, self.prop),
+            self.judge.nearest(self.centre, between, self.prop),
         ):
             if candidate is not None and candidate.distance < self.witness.distance:
                 self.witness = candidate
 
+    def _point(self, offset: Array) -> Tensor:
+        return self.centre + self.scale * torch.from_numpy(offset)
+
     def _violated(self, pattern: Pattern, offset: Array, known: list[Side]) -> list[Side]:
         """The sides of the region that a solution is farthest beyond, without those that are in the program."""
-        values = piece_values(self.judge.exact, pattern, (self.centre + torch.from_numpy(offset))[None])
+        values = affine_values(self.judge.exact, pattern, self._point(offset)[None])
         excess = []
         for value, active in pattern.items():
             beyond = torch.where(active[0], -values[value][0], values[value][0])
@@ -132,22 +152,21 @@ class Polisher:
     def _sides(self, pattern: Pattern, sides: list[Side]) -> list[tuple[Array, Array]]:
         """The inequalities that keep the neurons as they are, value by value."""
         network, parts = self.judge.exact, []
-        values = piece_values(network, pattern, self.centre[None])
+        values = affine_values(network, pattern, self.centre[None])
         for value in sorted({value for value, _ in sides}):
-            own = [neuron for source, neuron in sides if source == value]
-            signs = torch.where(pattern[value][0, own], 1.0, -1.0).double()
-            forms = torch.zeros(1, len(own), network.sizes[value], dtype=torch.float64)
-            forms[0, range(len(own)), own] = signs
-            parts.append(
-                (pull_back(network, pattern, value, forms)[0].numpy(), -(signs * values[value][0, own]).numpy())
-            )
+            neurons = [neuron for source, neuron in sides if source == value]
+            signs = torch.where(pattern[value][0, neurons], 1.0, -1.0).double()
+            forms = torch.zeros(1, len(neurons), network.sizes[value], dtype=torch.float64)
+            forms[0, range(len(neurons)), neurons] = signs
+            rows = form_gradients(network, pattern, value, forms)[0] * self.scale
+            parts.append((rows.numpy(), -(signs * values[value][0, neurons]).numpy()))
         return parts
 
 
-def _resisting(found: Nearest, sides: list[Side]) -> list[Side]:
-    resistance = found.resistance[1:]  # without the rival's own inequality
+def _resisting(solution: Nearest, sides: list[Side]) -> list[Side]:
+    resistance = solution.resistance[1:]  # without the property's own inequality
     strongest = np.argsort(-resistance)
-    return [sides[place] for place in strongest if resistance[place] > 1e-6 * found.resistance.max()]
+    return [sides[place] for place in strongest if resistance[place] > 1e-6 * solution.resistance.max()]
 
 
 def _neighbours(pattern: Pattern, sides: list[Side]) -> list[Pattern]:

@@ -14,9 +14,9 @@ from torch import Tensor
 from relucert.network import Network
 from relucert.norm import Norm
 from relucert.query.property import Property
+from relucert.region import Box, RegionShape
 
 FAR = 1e6  # times an image's span: where to stop looking if every input is valid
-Box = tuple[float, float]
 
 
 class TimeUp(Exception):  # noqa: N818 - no error: what was found is kept
@@ -31,41 +31,58 @@ class Slope(NamedTuple):
 
 
 class Pursuit:
-    """A batch of images, each with the rivals of which one is to catch up with its label.
+    """A batch of images, each with a property of which one row is to be violated.
 
-    Every point an attack evaluates is looked at: the nearest one where a rival is ahead stays in `points`, its
-    distance in `distances` (infinite: none yet). So attacks keep no books, and one that is stopped loses nothing.
+    Attacks move points around the images in units of the region's scale: there a distance is the norm's own. Every
+    point an attack evaluates is looked at: of those that violate the property the nearest stays in `points`, as an
+    input of the network, and its distance in `distances` (infinite: none yet). So attacks keep no books, and one that
+    is stopped loses nothing.
     """
 
-    def __init__(
-        self, network: Network, centres: Tensor, prop: Property, norm: Norm, box: Box | None, deadline: float
-    ) -> None:
-        self.network, self.centres, self.prop, self.norm, self.box = network, centres, prop, norm, box
-        self.deadline = deadline
+    def __init__(self, network: Network, centres: Tensor, prop: Property, shape: RegionShape, deadline: float) -> None:
+        self.network, self.centres, self.shape = network, centres, shape
+        self.prop = prop.cast(centres.dtype)
+        self.norm, self.deadline = shape.norm, deadline
         self.points = centres.clone()
         self.distances = torch.full((len(centres),), torch.inf, dtype=centres.dtype)
+        self.cut_short = False  # whether time ended before the attacks did
+        self.failure: str | None = None  # why they broke down
+        self._scale = None if shape.scale is None else shape.scale.to(centres.dtype)
+        self._walls = self._scaled_box()
+
+    def _scaled_box(self) -> Box | None:
+        """The valid points in units of the scale; coordinates that stay have no room."""
+        box = None if self.shape.box is None else self.shape.box.cast(self.centres.dtype)
+        if self._scale is None:
+            return box
+        endless = torch.full_like(self._scale, torch.inf)
+        low, high = (-endless, endless) if box is None else box
+        moving, units = self._scale > 0, torch.where(self._scale > 0, self._scale, 1)
+        ends = (self.centres + (end - self.centres) / units for end in (low, high))
+        return Box(*(torch.where(moving, end, self.centres) for end in ends))
 
     def slope(self, points: Tensor) -> Slope:
-        """At points (batch, size), each for its own image. Raises TimeUp when the time is over."""
+        """At points (batch, size), each around its own image. Raises TimeUp when the time is over."""
         if time.monotonic() > self.deadline:
             raise TimeUp
         with torch.enable_grad():
             leaf = points.detach().requires_grad_()
-            margins = self._margins(self.network(leaf))
+            inputs = self._inputs(leaf)
+            margins = self.prop.values(self.network(inputs)).amin(1)
             (gradients,) = torch.autograd.grad(margins.sum(), leaf)
         margins = margins.detach()
         distances = self.norm.distance(points, self.centres)
         nearer = (margins < 0) & (distances < self.distances)
-        self.points = torch.where(nearer[:, None], points, self.points)
+        self.points = torch.where(nearer[:, None], inputs.detach(), self.points)
         self.distances = torch.where(nearer, distances, self.distances)
         return Slope(margins, gradients.nan_to_num(0, 0, 0))
 
-    def _margins(self, scores: Tensor) -> Tensor:
-        own = scores.gather(1, self.prop.labels[:, None]).squeeze(1)
-        return own - scores.gather(1, self.prop.rivals).amax(1)
+    def _inputs(self, points: Tensor) -> Tensor:
+        """The inputs that points in units of the scale stand for."""
+        return points if self._scale is None else self.centres + self._scale * (points - self.centres)
 
     def clip(self, points: Tensor) -> Tensor:
-        return points if self.box is None else points.clamp(*self.box)
+        return points if self._walls is None else torch.clamp(points, *self._walls)
 
     @contextmanager
     def afresh(self) -> Iterator[None]:
@@ -81,9 +98,9 @@ class Pursuit:
 
     @contextmanager
     def multiplied(self, times: int) -> Iterator[Pursuit]:
-        """The same images so many times over, all of the first copies first; what any of them finds counts."""
-        prop = Property(self.prop.labels.repeat(times), self.prop.rivals.repeat(times, 1))
-        copies = Pursuit(self.network, self.centres.repeat(times, 1), prop, self.norm, self.box, self.deadline)
+        """The same images several times over, all of the first copies first; what any of them finds counts."""
+        prop = self.prop.repeat(times)
+        copies = Pursuit(self.network, self.centres.repeat(times, 1), prop, self.shape, self.deadline)
         try:
             yield copies
         finally:
@@ -105,10 +122,13 @@ class Pursuit:
         return torch.minimum(slope.margins.abs() / steepness, self.across(norm))
 
     def across(self, norm: Norm) -> Tensor:
-        """The distance between opposite corners of the box, (batch,); without one, far beyond what the pixels span."""
-        spans = FAR * (self.centres.amax(1) - self.centres.amin(1)) if self.box is None else self.box[1] - self.box[0]
-        corner = torch.ones_like(self.centres) * torch.as_tensor(spans).clamp(min=1).reshape(-1, 1)
-        return norm.distance(corner, torch.zeros_like(corner))
+        """The distance between opposite corners of the valid inputs, (batch,); where they do not end, far beyond what
+        the pixels span."""
+        spans = FAR * (self.centres.amax(1, keepdim=True) - self.centres.amin(1, keepdim=True)).clamp(min=1)
+        spans = spans.expand_as(self.centres)
+        if self._walls is not None:
+            spans = torch.minimum(spans, self._walls.high - self._walls.low)
+        return norm.distance(spans, torch.zeros_like(spans))
 
 
 def unit(vectors: Tensor) -> Tensor:

@@ -1,111 +1,163 @@
 """The backward driver: linear forms on a value are pulled back to the input (the paper's own direction).
 
 A form `A z` is replaced, ReLU after ReLU, by a smaller one: where a coefficient is positive the neuron's lower
-line stands in for it, where it is negative the upper line. At the input the ball gives the minimum in closed form.
+line stands in for it, where it is negative the upper line. At the input the region gives the minimum in closed form.
+Where both lines of every neuron are parallel, one and the same pull-back gives the maximum too.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
-from relucert.bounding.forward import INPUT, Bounds
-from relucert.bounding.relaxers import Interval, Relaxer, free_below
-from relucert.network import Affine, Network, Node
-from relucert.region import Ball
+from relucert.bounding.forward import forward
+from relucert.bounding.interval import Bounds, Interval, propagate
+from relucert.bounding.relaxers import FAST_LIN, Relaxation, Relaxer, free_below
+from relucert.network import INPUT, Affine, Network, pull_back, transposed
+from relucert.region import Deviation, Region
 from relucert.rigor import SLICE_BYTES, Arithmetic
 
 LOST = 2.0**-960  # gamma times it is above what underflow takes from one sum of a million products
 ROW_BYTES = 2**26  # how large one chunk of forms may get while every neuron of a layer is bounded
 
 
-Slopes = dict[int, Tensor]
-"""For the values that ReLUs make, the slopes of the lower lines: (batch, forms, size), any numbers in [0, 1]."""
-Multipliers = dict[int, Tensor]
-"""For the values that ReLUs make, how many times the neurons before are taken off: (batch, forms, size)."""
+@dataclass(frozen=True, eq=False)
+class DualVariables:
+    """What a lower bound is free to choose, for every form of its own; any choice gives a bound.
 
-
-def minimise(
-    network: Network, ball: Ball, forms: Tensor, value: int, bounds: Bounds, relaxer: Relaxer, arithmetic: Arithmetic,
-    slopes: Slopes | None = None, multipliers: Multipliers | None = None, met: dict[int, Tensor] | None = None,
-) -> Tensor:  # fmt: skip
-    """Lower bounds of linear forms, (batch or 1, forms, size), on a value over the ball: (batch, forms).
-
-    `bounds` holds every neuron before the value. Network, ball and forms are in the arithmetic's dtype. With `slopes`
-    the lower lines of undecided neurons pass through the origin with slopes of each form's own. With `multipliers`
-    that many times a neuron is taken off: what is known to be positive can only be missed, never gained.
-
-    The result holds at every point of the ball at which the bounds do.
+    Attributes:
+        slopes: By the value of a ReLU, the slopes of unstable neurons' lower lines, (batch, forms, size), in [0, 1].
+        multipliers: By the value of a ReLU, how many times the pre-activations are taken off, (batch, forms, size):
+            what is known to be positive can only be missed, never gained.
     """
-    pull = _Pull(network, ball, bounds, relaxer, arithmetic, slopes or {}, multipliers or {}, met)
-    return pull.run(forms, value)
+
+    slopes: dict[int, Tensor] = field(default_factory=dict)
+    multipliers: dict[int, Tensor] = field(default_factory=dict)
 
 
-def backward(network: Network, ball: Ball, relaxer: Relaxer, arithmetic: Arithmetic, wanted: tuple[int, ...]) -> Bounds:
-    """Bounds of every wanted value and of every neuron before it: the paper's Algorithm 1, layer after layer."""
-    bounds: Bounds = {}
+@dataclass(frozen=True, eq=False)
+class PulledBack:
+    """Bounds of linear forms over a region, (batch, forms), and the forms on the way.
+
+    Attributes:
+        lower: Lower bounds; they hold at every point of the region at which the neurons' bounds do.
+        upper: Upper bounds; None where lower and upper lines are not parallel.
+        coefficients: By the value of a ReLU, the forms on it: (batch or 1, forms, size).
+    """
+
+    lower: Tensor
+    upper: Tensor | None
+    coefficients: dict[int, Tensor]
+
+
+def bound_forms(
+    network: Network, region: Region, forms: Tensor, value: int, bounds: Bounds, arithmetic: Arithmetic,
+    *, relaxer: Relaxer = FAST_LIN, duals: DualVariables | None = None, offsets: Tensor | None = None,
+) -> PulledBack:  # fmt: skip
+    """Bounds of linear forms on a value over the region.
+
+    Args:
+        forms: (batch or 1, forms, size). Network, region and forms are in the arithmetic's dtype.
+        bounds: Those of every pre-activation before the value.
+        duals: Free choices of each form's own; without them the relaxer's lines hold.
+        offsets: Constants to add to the forms, (batch, forms).
+    """
+    return _Pull(network, region, bounds, relaxer, arithmetic, duals or DualVariables()).run(forms, value, offsets)
+
+
+def backward(
+    network: Network, region: Region, relaxer: Relaxer, arithmetic: Arithmetic, wanted: tuple[int, ...],
+    *, unstable_only: bool = False,
+) -> Bounds:  # fmt: skip
+    """Bounds of every wanted value and of every pre-activation before it: the paper's Algorithm 1, layer after layer.
+
+    unstable_only: whether neurons whose sign is known from interval bounds keep those: a tighter bound would not
+    change what comes after them.
+    """
     needed = network.ancestors(wanted)
-    for value in sorted(set(network.rectified) & needed | set(wanted)):
-        bounds[value] = enclose(network, ball, value, bounds, relaxer, arithmetic)
+    values = sorted(set(network.rectified) & needed | set(wanted))
+    first = tuple(value for value in values if not network.relu_depths[value])
+    bounds = _closed_form(network, region, first, arithmetic)
+    for value in values:
+        if value not in bounds:
+            known = None
+            if unstable_only and value not in wanted:
+                known = propagate(network, region, bounds, value, arithmetic)
+            bounds[value] = enclose(network, region, value, bounds, arithmetic, relaxer=relaxer, known=known)
     return bounds
 
 
+def _closed_form(network: Network, region: Region, values: tuple[int, ...], arithmetic: Arithmetic) -> Bounds:
+    """Bounds of values that no ReLU comes before: each is a linear form on the input."""
+    found = forward(network, region, FAST_LIN, arithmetic, values)
+    return {value: found[value] for value in values}
+
+
 def enclose(
-    network: Network, ball: Ball, value: int, bounds: Bounds, relaxer: Relaxer, arithmetic: Arithmetic
-) -> Interval:
-    """Bounds of all neurons of one value, from those of every neuron before it; they hold where those do."""
+    network: Network, region: Region, value: int, bounds: Bounds, arithmetic: Arithmetic,
+    *, relaxer: Relaxer = FAST_LIN, known: Interval | None = None,
+) -> Interval:  # fmt: skip
+    """Bounds of all neurons of one value, from those of every pre-activation before it; they hold where those do.
+
+    known: bounds that hold already; only the neurons that they leave unstable in some batch member are bounded anew.
+    """
+    if not network.relu_depths[value]:
+        return _closed_form(network, region, (value,), arithmetic)[value]
     size = network.sizes[value]
-    step = max(1, ROW_BYTES // (16 * max(network.sizes) * len(ball.radius)))
+    neurons = torch.arange(size) if known is None else known.unstable.any(0).nonzero().flatten()
+    step = max(1, ROW_BYTES // (16 * max(network.sizes) * len(region.radius)))
     lower, upper = [], []
-    for first in range(0, size, step):
-        forms = ball.radius.new_zeros(1, min(step, size - first), size)
-        forms[0].diagonal(first).fill_(1)
-        lower.append(minimise(network, ball, forms, value, bounds, relaxer, arithmetic))
-        upper.append(-minimise(network, ball, -forms, value, bounds, relaxer, arithmetic))
-    return Interval(torch.cat(lower, 1), torch.cat(upper, 1))
+    for chosen in neurons.split(step) if len(neurons) else ():
+        forms = region.radius.new_zeros(1, len(chosen), size)
+        forms[0, torch.arange(len(chosen)), chosen] = 1
+        found = bound_forms(network, region, forms, value, bounds, arithmetic, relaxer=relaxer)
+        lower.append(found.lower)
+        if found.upper is None:
+            upper.append(-bound_forms(network, region, -forms, value, bounds, arithmetic, relaxer=relaxer).lower)
+        else:
+            upper.append(found.upper)
+    if known is None:
+        return Interval(torch.cat(lower, 1), torch.cat(upper, 1))
+    if not lower:
+        return known
+    found_bounds = Interval(torch.cat(lower, 1), torch.cat(upper, 1))
+    return known.replaced(neurons, found_bounds)
 
 
 @dataclass(eq=False)
 class _Pull:
-    """One pull-back. `constant - slack` is what the forms have gathered on the way, all (batch, forms)."""
+    """One pull-back, the rule of the walk over the network.
+
+    `constant` is the value of the relaxed forms at the region's reference, as far as it is gathered yet, and `slack`
+    what they may lie from it apart from the input's own deviation; both (batch, forms).
+    """
 
     network: Network
-    ball: Ball
+    region: Region
     bounds: Bounds
     relaxer: Relaxer
     arithmetic: Arithmetic
-    slopes: Slopes
-    multipliers: Multipliers
-    met: dict[int, Tensor] | None  # takes the forms on what ReLUs make, where they are wanted
+    duals: DualVariables
 
-    def run(self, forms: Tensor, value: int) -> Tensor:
-        self.constant = forms.new_zeros(len(self.ball.radius), forms.shape[1])
+    def run(self, forms: Tensor, value: int, offsets: Tensor | None) -> PulledBack:
+        self.constant = forms.new_zeros(len(self.region.radius), forms.shape[1])
         self.slack = torch.zeros_like(self.constant)
+        self.two_sided = self.relaxer.parallel and not self.duals.slopes and not self.duals.multipliers
+        self.coefficients: dict[int, Tensor] = {}
         self.reach = self._reaches(value) if self.arithmetic.rigorous else {}
-        entrance = self._only_entrance(value)
+        if offsets is not None:
+            self._gather(offsets)
         if value == INPUT:
-            self._at_centre(forms)
-        pending = {value: forms}
-        for current in range(value, entrance, -1):
-            if current not in pending:
-                continue
-            node, form = self.network.nodes[current - 1], pending.pop(current)
-            if isinstance(node.operation, Affine):
-                pulled = self._through_affine(current, node, form)
-            else:
-                pulled = [self._through_relu(current, node.inputs[0], form)]
-            for source, part in zip(node.inputs, pulled, strict=True):
-                if source in pending:
-                    part = pending[source] + part
-                    self._lose(part, self.reach.get(source), 1)
-                pending[source] = part
-        loss = self.slack
-        for last, form in pending.items():  # what it is worth at the centre is in the constant, or will be
-            fall = self._enter(last, form) if last != INPUT else self.ball.fall(form, self.arithmetic)
-            loss = self.arithmetic.above(fall + self.slack, 1)
-        return self.arithmetic.floor(self.constant - loss)
+            self._at_reference(forms)
+        left = pull_back(self.network, value, forms, self, self._only_entrance(value))
+        below, above = self.slack, self.slack
+        for last, form in left.items():  # what it is worth at the reference is in the constant, or will be
+            moved = self._enter(last, form) if last != INPUT else self.region.deviation(form, self.arithmetic)
+            below, above = moved.map(lambda side: self.arithmetic.above(side + self.slack, 1))
+        upper = self.arithmetic.ceil(self.constant + above) if self.two_sided else None
+        return PulledBack(self.arithmetic.floor(self.constant - below), upper, self.coefficients)
 
     def _only_entrance(self, value: int) -> int:
         """The one value that is made of the input, by an affine operation; the input itself where that is not so."""
@@ -115,67 +167,86 @@ class _Pull:
             return INPUT
         return entrances[0] if self.network.nodes[entrances[0] - 1].inputs == (INPUT,) else INPUT
 
-    def _enter(self, value: int, form: Tensor) -> Tensor:
-        """Takes a form on the only entrance at the centre, and returns how far it falls in the ball.
+    def _enter(self, value: int, form: Tensor) -> Deviation:
+        """Takes a form on the only entrance at the reference, and returns how far it deviates in the region.
 
         The forms on the input are larger than those before it: they are made and measured in slices of a cache's size.
         """
-        operation, shape = self.network.nodes[value - 1].operation, self.network.shapes[value]
+        operation = self.network.nodes[value - 1].operation
         assert isinstance(operation, Affine)
-        at_points = operation.apply(self.ball.points.unflatten(-1, self.network.input_shape)).flatten(1)
-        self._gather((form @ self.ball.shared(at_points)[..., None]).squeeze(-1))
+        shape = self.network.input_shape
+        at_reference = self.region.at_reference(
+            lambda points: operation.apply(points.unflatten(-1, shape)).flatten(1)
+        )  # fmt: skip
+        self._gather((form @ at_reference[..., None]).squeeze(-1))
         self._lose(form, self.reach.get(-value), 3 * (max(operation.terms, form.shape[-1]) + 2))
-        if self.ball.box is not None:
-            (rows,) = operation.transpose(form.unflatten(-1, shape))
-            return self.ball.fall(rows.reshape(*rows.shape[:2], -1), self.arithmetic)
         step = max(1, SLICE_BYTES // (form.shape[1] * self.network.sizes[INPUT] * form.element_size()))
-        lengths = []
-        for part in form.split(step):
-            (rows,) = operation.transpose(part.unflatten(-1, shape))
-            lengths.append(self.ball.norm.dual_length(rows.reshape(*rows.shape[:2], -1), -1))
-        return self.ball.gain_of(torch.cat(lengths), self.network.sizes[INPUT], self.arithmetic)
+        if step >= len(form):
+            return self.region.deviation(transposed(self.network, value, form)[0], self.arithmetic)
+        parts = []
+        for members in torch.arange(len(form)).split(step):
+            (rows,) = transposed(self.network, value, form[members])
+            parts.append(self.region.select(members).deviation(rows, self.arithmetic))
+        below = torch.cat([part.below for part in parts])
+        return Deviation(below, below if parts[0].symmetric else torch.cat([part.above for part in parts]))
 
-    def _through_affine(self, value: int, node: Node, form: Tensor) -> list[Tensor]:
-        operation, shape = node.operation, self.network.shapes[value]
+    def affine(self, value: int, form: Tensor) -> list[Tensor]:
+        node, shape = self.network.nodes[value - 1], self.network.shapes[value]
+        operation = node.operation
         assert isinstance(operation, Affine)
         if operation.constant is not None:
             self._gather(form @ operation.constant.expand(shape).flatten())
         self._lose(form, self.reach.get(-value), max(operation.terms, form.shape[-1]) + 2)
-        parts = operation.transpose(form.unflatten(-1, shape))
-        pulled = [part.reshape(*part.shape[:2], -1) for part in parts]
+        pulled = transposed(self.network, value, form)
         for source, part in zip(node.inputs, pulled, strict=True):
             if source == INPUT:
-                self._at_centre(part)
+                self._at_reference(part)
         return pulled
 
-    def _at_centre(self, form: Tensor) -> None:
-        """Takes a form on the input at the ball's centre."""
-        self._gather((form @ self.ball.centre[..., None]).squeeze(-1))
-        self._lose(form, self.ball.centre.abs(), form.shape[-1] + 2)
-
-    def _through_relu(self, value: int, source: int, form: Tensor) -> Tensor:
+    def relu(self, value: int, source: int, form: Tensor) -> Tensor:
+        self.coefficients[value] = form
         lines = self.relaxer(self.bounds[source], self.arithmetic)
-        if self.met is not None:
-            self.met[value] = form
-        if value in self.slopes:
-            lines = free_below(lines, self.bounds[source], self.slopes[value])
-        below, above = (form.clamp(min=0), lines.low), (form.clamp(max=0), lines.high)
-        for part, offset in (below, above):
+        if value in self.duals.slopes:
+            lines = free_below(lines, self.bounds[source], self.duals.slopes[value])
+        pulled = self._parallel(lines, form) if lines.parallel else self._between(lines, form)
+        self._lose(pulled, self.reach.get(source), 2)
+        if value in self.duals.multipliers:
+            pulled = pulled - allowed(self.duals.multipliers[value], self.bounds[source])
+            self._lose(pulled, self.reach.get(source), 1)
+        if source == INPUT:
+            self._at_reference(pulled)
+        return pulled
+
+    def join(self, value: int, one: Tensor, other: Tensor) -> Tensor:
+        total = one + other
+        self._lose(total, self.reach.get(value), 1)
+        return total
+
+    def _parallel(self, lines: Relaxation, form: Tensor) -> Tensor:
+        """Both sides at once: the middle between the lines, and half their distance to either side."""
+        middle, half = lines.middle, lines.half_width
+        self._gather((form @ middle[..., None]).squeeze(-1))
+        size = form.shape[-1]
+        self._lose(form, middle.abs(), size + 2)
+        width = (form.abs() @ half[..., None]).squeeze(-1)
+        self.slack = self.arithmetic.above(self.slack + self.arithmetic.above(width, size + 3), 1)
+        return form * lines.slope_below[:, None]
+
+    def _between(self, lines: Relaxation, form: Tensor) -> Tensor:
+        """The lower line for positive coefficients, the upper one for negative ones."""
+        positive, negative = form.clamp(min=0), form.clamp(max=0)
+        for part, offset in ((positive, lines.low), (negative, lines.high)):
             if offset is not None:
                 self._gather((part @ offset[..., None]).squeeze(-1))
                 self._lose(part, offset.abs(), form.shape[-1] + 2)
-        if lines.parallel:
-            pulled = form * lines.slope_below[:, None]
-        else:
-            slope = lines.slope_below if lines.slope_below.ndim == 3 else lines.slope_below[:, None]
-            pulled = below[0] * slope + above[0] * lines.slope_above[:, None]
-        self._lose(pulled, self.reach.get(source), 2)
-        if value in self.multipliers:
-            pulled = pulled - allowed(self.multipliers[value], self.bounds[source])
-            self._lose(pulled, self.reach.get(source), 1)
-        if source == INPUT:
-            self._at_centre(pulled)
-        return pulled
+        slope = lines.slope_below if lines.slope_below.ndim == 3 else lines.slope_below[:, None]
+        return positive * slope + negative * lines.slope_above[:, None]
+
+    def _at_reference(self, form: Tensor) -> None:
+        """Takes a form on the input at the region's reference."""
+        reference = self.region.reference
+        self._gather((form @ reference[..., None]).squeeze(-1))
+        self._lose(form, reference.abs(), form.shape[-1] + 2)
 
     def _gather(self, amount: Tensor) -> None:
         """Adds to the constant; the sum's own rounding goes to the slack."""
@@ -184,7 +255,7 @@ class _Pull:
             self.slack = self.slack + self.arithmetic.gamma(1) * self.constant.abs()
 
     def _lose(self, form: Tensor, reach: Tensor | None, terms: int) -> None:
-        """Takes off what `terms` roundings of a form's coefficients may cost where the value is within `reach`.
+        """Adds to the slack what `terms` roundings of a form's coefficients may move where the value is within `reach`.
 
         A coefficient that underflows to nothing is charged, too: it may meet a value of any size.
         """
@@ -195,13 +266,13 @@ class _Pull:
             self.slack = self.arithmetic.above(self.slack + cost, 4)
 
     def _reaches(self, last: int) -> dict[int, Tensor]:
-        """Upper bounds of every value's size over the ball, (batch, size).
+        """Upper bounds of every value's absolute size over the region, (batch, size).
 
         Under the value's negative index: the same for an affine value before the neurons' bounds sharpen it, the
         sum of the absolute values of all terms that make it.
         """
         above = self.arithmetic.above
-        reach = {INPUT: above(self.ball.centre.abs() + self.ball.radius[:, None], 1)}
+        reach = {INPUT: above(self.region.reference.abs() + self.region.spans(self.arithmetic).largest, 1)}
         needed = self.network.ancestors((last,))
         for value, node in self.network.steps():
             if value not in needed:

@@ -1,8 +1,8 @@
 """The forward driver: a zonotope is carried from the input through the network.
 
 Every value is held as `centre + sum of coefficients times symbols`, up to an error: the symbols are the input's
-deviation from the ball's centre (bounded through the dual norm) and, for every undecided ReLU met so far, one
-number in [-1, 1]. With Fast-Lin's relaxer the bounds are those of the paper's Algorithm 1 (see docs/fast-lin.md).
+deviation from the region's reference point and, for every unstable neuron met so far, one number in [-1, 1].
+With Fast-Lin's relaxer the bounds are those of the paper's Algorithm 1 (see docs/fast-lin.md).
 """
 
 from __future__ import annotations
@@ -13,37 +13,43 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from relucert.bounding.relaxers import Interval, Relaxation, Relaxer
+from relucert.bounding.interval import Bounds, Interval
+from relucert.bounding.relaxers import Relaxation, Relaxer
 from relucert.errors import InputError
-from relucert.network import Affine, Network, Units
-from relucert.region import Ball
+from relucert.network import INPUT, Affine, Network, Units
+from relucert.region import Deviation, Region
 from relucert.rigor import TINY, Arithmetic, absolute_sum
 
-Bounds = dict[int, Interval]
 Block = Tensor | Units
-INPUT = 0  # the source of the input's own symbols; other sources are the values that ReLUs make
 
 
 @dataclass(frozen=True, eq=False)
 class Zonotope:
     """An enclosure of one value.
 
-    centre, radius, error: (batch, size), the radius being how far the symbols reach and the error what rounding
-    may have added; error may be a single zero. blocks: for each source of symbols its coefficients, rows
-    (batch or 1, symbols, size) or units. Where `support` is set, rows hold its coordinates alone, the others are 0.
+    Attributes:
+        centre: (batch, size).
+        deviation: How far the symbols move it, (batch, size).
+        error: What rounding may have added, (batch, size), or a single zero.
+        blocks: For each source of symbols, the input or the value of a ReLU, their coefficients: rows
+            (batch or 1, symbols, size) or units.
+        support: Where it is set, rows hold these coordinates alone, and the others are 0.
     """
 
     centre: Tensor
-    radius: Tensor
+    deviation: Deviation
     error: Tensor
     blocks: dict[int, Block]
     support: Tensor | None
 
     def interval(self, arithmetic: Arithmetic) -> Interval:
-        reach = arithmetic.above(self.radius + self.error, 1)
-        if arithmetic.rigorous:  # a centre that overflowed says nothing
-            reach = torch.where(self.centre.isfinite(), reach, torch.inf)
-        return Interval(arithmetic.floor(self.centre - reach), arithmetic.ceil(self.centre + reach))
+        def total(side: Tensor) -> Tensor:
+            reach = arithmetic.above(side + self.error, 1)
+            # A centre that overflowed says nothing.
+            return torch.where(self.centre.isfinite(), reach, torch.inf) if arithmetic.rigorous else reach
+
+        below, above = self.deviation.map(total)
+        return Interval(arithmetic.floor(self.centre - below), arithmetic.ceil(self.centre + above))
 
     def dense(self) -> dict[int, Tensor]:
         """All coefficients as rows over every coordinate."""
@@ -59,11 +65,18 @@ class Zonotope:
         return wide
 
 
-def forward(network: Network, ball: Ball, relaxer: Relaxer, arithmetic: Arithmetic, wanted: tuple[int, ...]) -> Bounds:
-    """Bounds of every wanted value and of every neuron before it. Network and ball are in the arithmetic's dtype."""
+def forward(
+    network: Network, region: Region, relaxer: Relaxer, arithmetic: Arithmetic, wanted: tuple[int, ...]
+) -> Bounds:
+    """Bounds of every wanted value and of every pre-activation before it, by a relaxer with parallel lines.
+
+    Network and region are in the arithmetic's dtype.
+    """
+    if not relaxer.parallel:
+        raise InputError("the forward form needs a relaxation with one slope for both lines; use the backward form")
     needed = network.ancestors(wanted)
     last_use = {source: value for value, node in network.steps() if value in needed for source in node.inputs}
-    values = {INPUT: _input(ball)}
+    values = {INPUT: _input(region, arithmetic)}
     bounds = {INPUT: values[INPUT].interval(arithmetic)} if INPUT in network.rectified else {}
     for value, node in network.steps():
         if value not in needed:
@@ -71,7 +84,7 @@ def forward(network: Network, ball: Ball, relaxer: Relaxer, arithmetic: Arithmet
         operands = [values[source] for source in node.inputs]
         if isinstance(node.operation, Affine):
             shapes = [network.shapes[source] for source in node.inputs]
-            step = _AffineStep(node.operation, operands, shapes, ball, arithmetic)
+            step = _AffineStep(node.operation, operands, shapes, region, arithmetic)
             values[value] = step.run(keep=value in last_use)
         else:
             relaxation = relaxer(bounds[node.inputs[0]], arithmetic)
@@ -85,10 +98,9 @@ def forward(network: Network, ball: Ball, relaxer: Relaxer, arithmetic: Arithmet
     return bounds
 
 
-def _input(ball: Ball) -> Zonotope:
-    centre = ball.centre
-    radius = ball.radius[:, None].expand_as(centre)
-    return Zonotope(centre, radius, centre.new_zeros(()), {INPUT: Units(None, None)}, None)
+def _input(region: Region, arithmetic: Arithmetic) -> Zonotope:
+    centre = region.reference
+    return Zonotope(centre, region.spans(arithmetic), centre.new_zeros(()), {INPUT: Units(None, None)}, None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,23 +110,25 @@ class _AffineStep:
     operation: Affine
     operands: list[Zonotope]
     shapes: list[tuple[int, ...]]
-    ball: Ball
+    region: Region
     arithmetic: Arithmetic
 
     def run(self, keep: bool) -> Zonotope:
         """The image of the operands; with keep=False without its coefficients, which then never exist all at once."""
         centre = self.operation.apply(*self._shaped([operand.centre for operand in self.operands])).flatten(1)
-        radius, count, blocks = torch.zeros_like(centre), 0, {}
+        still = torch.zeros_like(centre)
+        deviation, count, blocks = Deviation(still, still), 0, {}
         for source, block, reach in self._blocks(keep):
-            radius, count = radius + reach, count + 1
+            deviation, count = deviation.plus(reach), count + 1
             if keep:
                 blocks[source] = block
-        return Zonotope(centre, self.arithmetic.above(radius, count), self._error(), blocks, None)
+        deviation = deviation.map(lambda side: self.arithmetic.above(side, count))
+        return Zonotope(centre, deviation, self._error(), blocks, None)
 
     def _shaped(self, tensors: list[Tensor]) -> list[Tensor]:
         return [tensor.unflatten(-1, shape) for tensor, shape in zip(tensors, self.shapes, strict=True)]
 
-    def _blocks(self, keep: bool) -> Iterator[tuple[int, Block, Tensor]]:
+    def _blocks(self, keep: bool) -> Iterator[tuple[int, Block, Deviation]]:
         """For each source its symbols' coefficients and how far they move each coordinate, (batch or 1, size)."""
         if len(self.operands) == 1:
             yield from self._blocks_of_one(self.operands[0], keep)
@@ -127,7 +141,7 @@ class _AffineStep:
             joined = self.operation.linear(*self._shaped(rows)).flatten(2)
             yield source, joined, self._reach(source, joined)
 
-    def _blocks_of_one(self, operand: Zonotope, keep: bool) -> Iterator[tuple[int, Block, Tensor]]:
+    def _blocks_of_one(self, operand: Zonotope, keep: bool) -> Iterator[tuple[int, Block, Deviation]]:
         operation, shape, dtype = self.operation, self.shapes[0], operand.centre.dtype
         blocks = operand.blocks
         if operand.support is not None:
@@ -144,18 +158,31 @@ class _AffineStep:
                 rows = image.flatten(2) if isinstance(image, Tensor) else image
             else:
                 total = operation.total(block, shape, dtype).flatten(1)
-                yield source, block, self.arithmetic.above(total, self.operation.terms + 2)
+                reach = self.arithmetic.above(total, self.operation.terms + 2)
+                yield source, block, Deviation(reach, reach)
                 continue
             yield source, rows, self._reach(source, rows)
 
-    def _reach(self, source: int, block: Block) -> Tensor:
+    def _reach(self, source: int, block: Block) -> Deviation:
+        if source == INPUT:
+            return self._reach_of_input(block)
         if isinstance(block, Units):
             size, dtype = self.operands[0].centre.shape[1], self.operands[0].centre.dtype
             reach = block.reach(size, dtype)
-            return self.arithmetic.above(reach * self.ball.radius[:, None], 1) if source == INPUT else reach
-        if source == INPUT:
-            return self.ball.gain(block, 1, self.arithmetic)
-        return self.arithmetic.above(absolute_sum(block, 1), block.shape[1])
+        else:
+            reach = self.arithmetic.above(absolute_sum(block, 1), block.shape[1])
+        return Deviation(reach, reach)
+
+    def _reach_of_input(self, block: Block) -> Deviation:
+        if isinstance(block, Tensor):
+            return self.region.deviation(block.mT, self.arithmetic)
+        spans = self.region.spans(self.arithmetic)
+        if block.scale is None:
+            return spans
+        factor = block.scale
+        below = torch.where(factor > 0, spans.below, spans.above) * factor.abs()
+        above = below if spans.symmetric else torch.where(factor > 0, spans.above, spans.below) * factor.abs()
+        return Deviation(below, above).map(lambda side: self.arithmetic.above(side, 1))
 
     def _error(self) -> Tensor:
         """What rounding adds: the operands' own errors, and gamma times all absolute values that were summed."""
@@ -163,28 +190,27 @@ class _AffineStep:
             return self.operands[0].error
         gamma = self.arithmetic.gamma(self.operation.terms + 2)
         sources = [
-            operand.error + gamma * (operand.centre.abs() + operand.radius + operand.error) for operand in self.operands
+            operand.error + gamma * (operand.centre.abs() + operand.deviation.absolute + operand.error)
+            for operand in self.operands
         ]
         error = self.operation.magnitude(*self._shaped(sources)).flatten(1)
         if self.operation.constant is not None:
             error = error + gamma * self.operation.constant.abs().expand(self.operation.shape(*self.shapes)).flatten()
         error = self.arithmetic.above(error, 2 * self.operation.terms + 12)
-        return error + TINY * self.ball.radius[:, None]  # coefficients that underflowed
+        return error + TINY * self.region.widest  # coefficients that underflowed
 
 
 def _rectify(value: int, operand: Zonotope, relaxation: Relaxation, arithmetic: Arithmetic) -> Zonotope:
     """The ReLU of a zonotope: scaled by the slope, and a fresh symbol for every neuron whose two lines differ."""
-    slope, high = relaxation.slope_below, relaxation.high
-    low = torch.zeros_like(high) if relaxation.low is None else relaxation.low
-    if not relaxation.parallel:
-        raise InputError("the forward form needs a relaxation with one slope for both lines; use the backward form")
-    half = (high - low) / 2
-    centre = slope * operand.centre + (high + low) / 2
-    radius = arithmetic.above(slope.abs() * operand.radius + half, 3)
+    slope, high, half = relaxation.slope_below, relaxation.high, relaxation.half_width
+    centre = slope * operand.centre + relaxation.middle
+    deviation = operand.deviation.map(lambda side: arithmetic.above(slope.abs() * side + half, 3))
     error = operand.error
     if arithmetic.rigorous:
-        moved = (slope * operand.centre).abs() + slope.abs() * operand.radius + high.abs() + low.abs()
-        error = arithmetic.above(slope.abs() * operand.error + arithmetic.gamma(4) * moved, 6)
+        moved = slope.abs() * (operand.centre.abs() + operand.deviation.absolute) + high.abs()
+        if relaxation.low is not None:
+            moved = moved + relaxation.low.abs()
+        error = arithmetic.above(slope.abs() * operand.error + arithmetic.gamma(4) * moved, 7)
     alive = ((slope != 0) | (high != 0)).any(0)
     support = alive.nonzero().squeeze(1)
     related = (slope != 0).any(0).any()
@@ -195,7 +221,7 @@ def _rectify(value: int, operand: Zonotope, relaxation: Relaxation, arithmetic: 
     fresh = (half != 0).any(0)[support].nonzero().squeeze(1)
     if len(fresh):
         blocks[value] = Units(fresh, half[:, support[fresh]])
-    return Zonotope(centre, radius, error, blocks, support)
+    return Zonotope(centre, deviation, error, blocks, support)
 
 
 def _columns(rows: Tensor, chosen: Tensor) -> Tensor:

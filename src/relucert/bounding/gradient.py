@@ -1,21 +1,21 @@
-"""Gradients over a ball: linear forms on the output are pulled back to the input with their coefficients as intervals.
+"""Gradients over a region: linear forms on the output are pulled back to the input, their coefficients as intervals.
 
 Where every neuron's bounds hold, a ReLU multiplies a derivative by 1 (active), by 0 (dead), or by one of the two
-(undecided). So each coefficient of a form is known up to a radius, and a layer is two products: of the centres with
+(unstable). So each coefficient of a form is known up to a radius, and a layer is two products: of the centres with
 the weights, and of the radii with the weights' absolute values.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from relucert.bounding.forward import INPUT, Bounds
-from relucert.bounding.relaxers import Interval
-from relucert.network import Affine, Network
+from relucert.bounding.interval import Bounds, Interval
+from relucert.network import INPUT, Affine, Network, pull_back
 from relucert.rigor import Arithmetic
 
 
@@ -43,44 +43,47 @@ class Forms(NamedTuple):
 ReluRule = Callable[[int, Forms], Forms | None]
 
 
-def pull(network: Network, value: int, forms: Forms, rule: ReluRule, arithmetic: Arithmetic) -> Forms | None:
-    """Pulls forms on a value back to the input; `rule` takes those on a ReLU's result to those on its source.
+def pull(network: Network, value: int, forms: Forms, through_relu: ReluRule, arithmetic: Arithmetic) -> Forms | None:
+    """Pulls forms on a value back to the input; None where no way leads there.
 
-    A rule may end the way by returning None; so does this function where no way leads to the input.
+    through_relu: from a ReLU's source and the forms on its value to the forms on the source; None ends the way.
     """
-    pending = {value: forms}
-    for current in range(value, INPUT, -1):
-        if current not in pending:
-            continue
-        node, form = network.nodes[current - 1], pending.pop(current)
-        if isinstance(node.operation, Affine):
-            parts = _through_affine(node.operation, network.shapes[current], form, arithmetic)
-        else:
-            part = rule(node.inputs[0], form)
-            parts = [] if part is None else [part]
-        for source, part in zip(node.inputs, parts, strict=bool(parts)):
-            pending[source] = pending[source].add(part, arithmetic) if source in pending else part
-    return pending.get(INPUT)
+    return pull_back(network, value, forms, _IntervalRule(network, through_relu, arithmetic)).get(INPUT)
 
 
-def pull_to_input(network: Network, value: int, forms: Forms, rule: ReluRule, arithmetic: Arithmetic) -> Forms:
-    """The same with a rule that never ends the way."""
-    found = pull(network, value, forms, rule, arithmetic)
-    assert found is not None
-    return found
+def pull_to_input(network: Network, value: int, forms: Forms, through_relu: ReluRule, arithmetic: Arithmetic) -> Forms:
+    """The same where no rule ends the way."""
+    reached = pull(network, value, forms, through_relu, arithmetic)
+    assert reached is not None
+    return reached
 
 
-def _through_affine(operation: Affine, shape: tuple[int, ...], form: Forms, arithmetic: Arithmetic) -> list[Forms]:
+@dataclass(frozen=True, eq=False)
+class _IntervalRule:
     """Rounding moves a coefficient by at most gamma times the absolute values that were summed for it."""
-    radius = form.radius
-    if arithmetic.rigorous:
-        radius = radius + arithmetic.gamma(operation.terms + 2) * form.centre.abs()
-    centres = operation.transpose(form.centre.unflatten(-1, shape))
-    radii = operation.absolute.transpose(radius.unflatten(-1, shape))
-    return [
-        Forms(centre.flatten(2), arithmetic.above(reach.flatten(2), operation.terms + 4))
-        for centre, reach in zip(centres, radii, strict=True)
-    ]
+
+    network: Network
+    through_relu: ReluRule
+    arithmetic: Arithmetic
+
+    def affine(self, value: int, form: Forms) -> list[Forms]:
+        operation, shape = self.network.nodes[value - 1].operation, self.network.shapes[value]
+        assert isinstance(operation, Affine)
+        radius = form.radius
+        if self.arithmetic.rigorous:
+            radius = radius + self.arithmetic.gamma(operation.terms + 2) * form.centre.abs()
+        centres = operation.transpose(form.centre.unflatten(-1, shape))
+        radii = operation.absolute.transpose(radius.unflatten(-1, shape))
+        return [
+            Forms(centre.flatten(2), self.arithmetic.above(reach.flatten(2), operation.terms + 4))
+            for centre, reach in zip(centres, radii, strict=True)
+        ]
+
+    def relu(self, value: int, source: int, form: Forms) -> Forms | None:
+        return self.through_relu(source, form)
+
+    def join(self, value: int, one: Forms, other: Forms) -> Forms:
+        return one.add(other, self.arithmetic)
 
 
 def gradient_sizes(network: Network, forms: Tensor, bounds: Bounds, arithmetic: Arithmetic) -> Tensor:
@@ -97,8 +100,8 @@ def gradient_sizes(network: Network, forms: Tensor, bounds: Bounds, arithmetic: 
 
 
 def _widen(form: Forms, bounds: Interval, arithmetic: Arithmetic) -> Forms:
-    """An undecided neuron's coefficient may be anything between 0 and what it was."""
-    keep, either = bounds.active[:, None], bounds.undecided[:, None]
+    """An unstable neuron's coefficient may be anything between 0 and what it was."""
+    keep, either = bounds.active[:, None], bounds.unstable[:, None]
     low = arithmetic.floor(form.centre - form.radius).clamp(max=0)
     high = arithmetic.ceil(form.centre + form.radius).clamp(min=0)
     middle = (low + high) / 2

@@ -1,4 +1,4 @@
-"""Margins at a ball's centre, from below: the plain evaluation of the network, and what rounding may have moved."""
+"""Margins at points, from below: the plain evaluation of the network, and what rounding may have moved."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from relucert.network import Affine, Network
+from relucert.query.property import Property
 from relucert.rigor import Arithmetic
 
 
@@ -36,14 +37,17 @@ def _error(operation: Affine, values: list[Tensor], errors: list[Tensor], arithm
     return arithmetic.above(total, 2 * operation.terms + 12)
 
 
-def lower_margins(network: Network, points: Tensor, which: Tensor | None, rows: Tensor, kind: Arithmetic) -> Tensor:
-    """Lower bounds of forms on the scores, rows (batch, forms, classes), at each member's point: (batch, forms)."""
-    scores, errors = scores_at(network, points, kind)
+def lower_margins(
+    network: Network, points: Tensor, which: Tensor | None, prop: Property, arithmetic: Arithmetic
+) -> Tensor:
+    """Lower bounds of a property's forms at each batch member's point, points[which] or points: (batch, rows)."""
+    scores, errors = scores_at(network, points, arithmetic)
     if which is not None:
         scores, errors = scores[which], errors[which]
-    found = (rows @ scores[..., None]).squeeze(-1)
-    if not kind.rigorous:
-        return found
-    doubt = errors + kind.gamma(rows.shape[-1] + 2) * (scores.abs() + errors)
-    slack = kind.above((rows.abs() @ doubt[..., None]).squeeze(-1), rows.shape[-1] + 4)
-    return kind.floor(found - slack)
+    margins = prop.values(scores)
+    if not arithmetic.rigorous:
+        return margins
+    terms = prop.rows.shape[-1] + 3
+    doubt = errors + arithmetic.gamma(terms) * (scores.abs() + errors)
+    slack = (prop.rows.abs() @ doubt[..., None]).squeeze(-1) + arithmetic.gamma(terms) * prop.offsets.abs()
+    return arithmetic.floor(margins - arithmetic.above(slack, terms + 3))

@@ -3,39 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from relucert.bounding.interval import Interval
 from relucert.errors import InputError
 from relucert.rigor import Arithmetic
 
 
-class Interval(NamedTuple):
-    """Two-sided bounds of the neurons of one value: (batch, size) each."""
-
-    lower: Tensor
-    upper: Tensor
-
-    @property
-    def active(self) -> Tensor:
-        return self.lower >= 0
-
-    @property
-    def undecided(self) -> Tensor:
-        """Whether a neuron may be either; one whose bounds are no numbers is."""
-        return ~(self.active | (self.upper <= 0))
-
-    def meet(self, other: Interval) -> Interval:
-        """What lies in both; a lower bound above its upper one: nothing."""
-        return Interval(torch.maximum(self.lower, other.lower), torch.minimum(self.upper, other.upper))
-
-
 class Relaxation(NamedTuple):
-    """Lines with `slope_below * z + low <= relu(z) <= slope_above * z + high`, a row a batch member; no low: 0.
+    """Lines with `slope_below * z + low <= relu(z) <= slope_above * z + high`, one row per batch member; no low: 0.
 
-    The slopes below may differ from form to form: (batch, forms, size) instead of (batch, size).
+    The slopes below may differ from form to form: (batch, forms, size) instead of (batch, size). The lines are
+    parallel where both slopes are one tensor.
     """
 
     slope_below: Tensor
@@ -47,12 +30,34 @@ class Relaxation(NamedTuple):
     def parallel(self) -> bool:
         return self.slope_below is self.slope_above
 
+    @property
+    def middle(self) -> Tensor:
+        """Halfway between the offsets of parallel lines."""
+        return self.high / 2 if self.low is None else (self.high + self.low) / 2
 
-Relaxer = Callable[[Interval, Arithmetic], Relaxation]
+    @property
+    def half_width(self) -> Tensor:
+        """Half the distance between the offsets of parallel lines."""
+        return self.high / 2 if self.low is None else (self.high - self.low) / 2
 
 
-def parallel(bounds: Interval, arithmetic: Arithmetic) -> Relaxation:
-    """Fast-Lin: both lines of an undecided neuron have the slope u / (u - l) (the paper's equation 1).
+@dataclass(frozen=True)
+class Relaxer:
+    """A choice of lines for every ReLU, given the bounds of its pre-activation.
+
+    parallel: whether both lines of every neuron have one slope. The forward driver needs that, the backward driver
+    does not.
+    """
+
+    lines: Callable[[Interval, Arithmetic], Relaxation]
+    parallel: bool
+
+    def __call__(self, bounds: Interval, arithmetic: Arithmetic) -> Relaxation:
+        return self.lines(bounds, arithmetic)
+
+
+def _fast_lin(bounds: Interval, arithmetic: Arithmetic) -> Relaxation:
+    """Fast-Lin: both lines of an unstable neuron have the slope u / (u - l) (the paper's equation 1).
 
     Any slope s in [0, 1] is sound with an offset of at least max(-s l, (1 - s) u): the slope's own rounding is
     harmless.
@@ -66,22 +71,23 @@ def parallel(bounds: Interval, arithmetic: Arithmetic) -> Relaxation:
     return Relaxation(slope, None, slope, high)
 
 
-def interval(bounds: Interval, arithmetic: Arithmetic) -> Relaxation:
-    """Interval bounds: every neuron's output is an interval of its own, unrelated to the input."""
+def _interval(bounds: Interval, arithmetic: Arithmetic) -> Relaxation:
+    """Interval bounds: every neuron's output is an interval of its own, unrelated to its pre-activation."""
     flat = torch.zeros_like(bounds.lower)
     return Relaxation(flat, bounds.lower.clamp(min=0), flat, bounds.upper.clamp(min=0))
 
 
 def free_below(lines: Relaxation, bounds: Interval, slopes: Tensor) -> Relaxation:
-    """The same upper lines, and through the origin lower ones with these slopes, (batch, forms, size), where undecided.
+    """The same upper lines, and for unstable neurons lower lines through the origin with these slopes.
 
-    Below a ReLU lies every such line whose slope is in [0, 1]; what is not in it is moved there.
+    slopes: (batch, forms, size). Every such line whose slope is in [0, 1] lies below a ReLU; others are moved there.
     """
-    below = torch.where(bounds.undecided[:, None], slopes.clamp(0, 1), lines.slope_above[:, None])
+    below = torch.where(bounds.unstable[:, None], slopes.clamp(0, 1), lines.slope_above[:, None])
     return Relaxation(below, None, lines.slope_above, lines.high)
 
 
-RELAXERS: dict[str, Relaxer] = {"fast-lin": parallel, "interval": interval}
+FAST_LIN = Relaxer(_fast_lin, parallel=True)
+RELAXERS: dict[str, Relaxer] = {"fast-lin": FAST_LIN, "interval": Relaxer(_interval, parallel=True)}
 
 
 def find_relaxer(method: str) -> Relaxer:

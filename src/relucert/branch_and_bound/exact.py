@@ -1,11 +1,15 @@
-"""`relucert.exact`: the minimum distortion of every image, as an interval with a proven and a witnessed end."""
+"""`relucert.exact`: the minimum distortion of every image, as an interval with a proven and a witnessed end.
+
+The regions proven free of violations grow, from what is certified at once to just below the nearest violation known;
+the parts that prove one region are where the next one starts.
+"""
 
 from __future__ import annotations
 
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,22 +17,24 @@ import torch
 from torch import Tensor
 
 from relucert.answers import Exact
-from relucert.api import certify
-from relucert.attacks.attack import FAULTS, at_image, attack, check_inside, overtaken
+from relucert.attacks.attack import FAULTS, Attacker, AttackOptions, at_image, overtaken
+from relucert.attacks.polish import Polisher
 from relucert.attacks.witness import Judge, Witness
 from relucert.branch_and_bound import proof as proofs
-from relucert.branch_and_bound.nodes import Region
-from relucert.branch_and_bound.search import Search
+from relucert.branch_and_bound.nodes import NodeBounder
+from relucert.branch_and_bound.prover import LEAF_SECONDS, Prover
 from relucert.checks import check_number, check_whole
 from relucert.errors import InputError
 from relucert.loading import load
+from relucert.methods.table import find_method
 from relucert.network import Network
 from relucert.norm import Norm
-from relucert.query.inputs import check_box
-from relucert.query.property import Property, parse_target
-from relucert.query.questions import Question, pose
+from relucert.query.questions import Inquiry, Question, pose
+from relucert.query.targets import parse_target
+from relucert.region import RegionShape, check_inside
 from relucert.report.answer_list import Answers
-from relucert.rigor import check_subnormals
+from relucert.rigor import RIGOROUS, check_subnormals
+from relucert.search.radius import Searcher
 from relucert.storage import files
 
 if TYPE_CHECKING:
@@ -39,12 +45,16 @@ ATTACK_STEPS = 40
 ATTACK_SHARE = 0.3  # of the time limit, for the attack
 UNREACHABLE = "no valid input at all is adversarial"
 UNKNOWN = "no adversarial example is known"
-Box = tuple[float, float]
+CERTIFY_TOLERANCE = 1e-4
+GROWTH = 1.5  # of the radius, from one region to the next
+FIRST = 64  # share of the goal to start with where nothing is certified
+INSIDE = 0.9  # share of the tolerance by which the last region stays below the nearest violation
+ENDLESS = 1e6  # how many times the image's size a region may have where no violation is known
 
 
 @dataclass(frozen=True)
-class Progress:
-    """How far the search for one image is: its interval so far, the nodes bounded, how many a second."""
+class SearchProgress:
+    """How far the search for one image is: its interval so far, the nodes bounded, how many per second."""
 
     image: int
     lower: float
@@ -70,19 +80,19 @@ def exact_each(
     *,
     norm: str | float | Norm = "inf",
     target: str | int = "untargeted",
-    box: Box | None = (-0.5, 0.5),
+    box: object = None,
+    scale: object = None,
     tolerance: float = 1e-3,
     time_limit: float | None = 60.0,
     seed: int = 0,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Callable[[SearchProgress], None] | None = None,
     proof: str | Path | None = None,
 ) -> Iterator[Exact]:
     """Intervals one by one, in the images' order (with target "all": an image's rivals in turn).
 
-    network, images, labels, target: as for `certify_each`; norm: "inf", "2" or "1".
-    box: the least and the largest valid pixel; None: every input is valid.
+    network, images, labels, target, box, scale: as for `certify_each`; norm: "inf", "2" or "1".
     tolerance: how wide, relatively, an interval may be that counts as closed.
-    time_limit: seconds an answer; None: as long as it takes. What was proven by then is returned.
+    time_limit: seconds for each answer; None: as long as it takes. What was proven by then is returned.
     seed: of random targets and of the attack's random starts.
     progress: called now and then while a search goes on.
     proof: a file for the proof of the lower end, which `relucert check` verifies; for one question only.
@@ -90,40 +100,34 @@ def exact_each(
     Everything is checked at the call; the work is done as answers are asked for.
     """
     known = load(network)
-    options = _Options(
-        Norm.parse(norm), box, tolerance, time_limit, seed, None if proof is None else Path(proof)
-    )  # fmt: skip
-    asked = pose(known, images, labels, parse_target(target, known.classes), seed)
-    check_inside(asked.images, box)
+    shape = RegionShape.parse(norm, box, scale, known.input_shape)
+    options = _Options(shape, tolerance, time_limit, seed, None if proof is None else Path(proof))
+    inquiry = pose(known, images, labels, parse_target(target, known.classes), seed)
+    check_inside(inquiry.images, shape.box)
     if options.proof is not None:
-        if len(asked.questions) != 1:
-            raise InputError(f"a proof is about one question, and these are {len(asked.questions)}")
+        if len(inquiry.questions) != 1:
+            raise InputError(f"a proof is about one question, and these are {len(inquiry.questions)}")
         files.check_writable(options.proof)
     check_subnormals()
-    return (
-        _Answering(known, options, progress, asked.images[own.image], asked.scores[own.image], own).run()
-        for own in asked.questions
-    )
+    return (_Answering(known, options, progress, inquiry, question).run() for question in inquiry.questions)
 
 
 @dataclass(frozen=True)
 class _Options:
     """How to search, checked when built; the meanings stand at `exact_each`."""
 
-    norm: Norm
-    box: Box | None
+    shape: RegionShape
     tolerance: float
     time_limit: float | None
     seed: int
     proof: Path | None
 
     def __post_init__(self) -> None:
-        if self.norm.body is None:
+        if self.shape.norm.body is None:
             raise InputError(
-                f"an exact answer needs the norm 1, 2 or inf, not {self.norm}; with another, `certify` and `attack` "
-                "bound it from both sides"
+                f"an exact answer needs the norm 1, 2 or inf, not {self.shape.norm}; with another, `certify` and "
+                "`attack` bound it from both sides"
             )
-        check_box(self.box)
         check_number("tolerance", self.tolerance, 1e-6, 0.5)
         if self.time_limit is not None:
             check_number("time limit", self.time_limit, 0, 1e9)
@@ -131,102 +135,151 @@ class _Options:
 
 
 class _Answering:
-    """One question on its way to an answer. Whatever fails, the interval so far stands."""
+    """One question. Whatever fails, the interval so far stands."""
 
     def __init__(
-        self, network: Network, options: _Options, progress: Callable[[Progress], None] | None,
-        image: Tensor, scores: Tensor, question: Question,
+        self, network: Network, options: _Options, progress: Callable[[SearchProgress], None] | None,
+        inquiry: Inquiry, question: Question,
     ) -> None:  # fmt: skip
         self.network, self.options, self.progress = network, options, progress
-        self.image, self.scores, self.question = image, scores, question
+        self.inquiry, self.question = inquiry, question
+        self.image = inquiry.images[question.image]
+        self.judge = Judge(network, options.shape)
 
     def run(self) -> Exact:
         self.started = time.monotonic()
         self.ends = self.started + (math.inf if self.options.time_limit is None else self.options.time_limit)
         question = self.question
-        if overtaken(self.scores, question):
-            judge = Judge(self.network, self.options.norm, self.options.box)
-            witness, reason = at_image(judge, self.image, self.scores, question)
+        if overtaken(self.inquiry.scores[question.image], question):
+            witness, reason = at_image(self.judge, self.inquiry, question)
             if witness is not None or question.misclassified:
                 return self._answer(0.0, witness, witness is not None, reason, 0)
         if question.refusal is not None:
             return self._answer(None, None, False, question.refusal, 0)
-        search, failure = None, None
-        lower, witness = self._certified(), None
+        growth, failure, lower, witness = None, None, 0.0, None
         try:
-            witness = self._attacked()
-            search = self._search(lower, witness)
             with torch.inference_mode():
-                search.run()
+                lower = self._certified()
+            witness = self._attacked()
+            growth = self._growth(lower, witness)
+            with torch.inference_mode():
+                growth.run()
         except FAULTS as error:
             failure = " ".join(f"the search broke down: {type(error).__name__}: {error}".split())
-        if search is None:
+        if growth is None:
             return self._answer(lower, witness, False, failure, 0)
-        return self._conclude(search, lower, failure or search.failure)
+        return self._conclude(growth, lower, failure or growth.failure)
 
-    def _conclude(self, search: Search, lower: float, failure: str | None) -> Exact:
-        if search.tree is not None and search.lower > 0:
+    def _conclude(self, growth: _Growth, lower: float, failure: str | None) -> Exact:
+        prover = growth.prover
+        if prover.tree is not None and growth.lower > 0:
             assert self.options.proof is not None
-            proofs.write(
-                self.options.proof, self.network, search.region, search.tree, self.question.label,
-                self.question.rivals, search.lower,
-            )  # fmt: skip
-        lower, witness = max(lower, search.lower), search.witness
-        if witness is None and lower >= search.whole:
-            return self._answer(None, None, True, UNREACHABLE, search.nodes)
+            proofs.write(self.options.proof, self.network, prover.bounder, prover.tree, growth.lower)
+        lower, witness = max(lower, growth.lower), prover.witness
+        if witness is None and lower >= growth.whole:
+            return self._answer(None, None, True, UNREACHABLE, prover.nodes)
         closed = witness is not None and lower >= witness.distance * (1 - self.options.tolerance)
         reason = None if closed else failure or UNKNOWN
-        return self._answer(lower, witness, closed, reason, search.nodes)
+        return self._answer(lower, witness, closed, reason, prover.nodes)
 
     def _certified(self) -> float:
-        """Fast-Lin's radius: proven at once, and without the box."""
-        (found,) = certify(self.network, self.image[None], [self.question.label], **self._asked())
-        return found.radius or 0.0
+        """Fast-Lin's radius: proven at once."""
+        searcher = Searcher(self.network, find_method("fast-lin"), RIGOROUS, CERTIFY_TOLERANCE)
+        region = self.options.shape.around(self.image[None])
+        (end,) = searcher.run(region, self.inquiry.property([self.question]))
+        return end.radius or 0.0
 
     def _attacked(self) -> Witness | None:
         left = self.ends - time.monotonic()
         if left <= 0:
             return None
-        (found,) = attack(
-            self.network, self.image[None], [self.question.label], **self._asked(), box=self.options.box,
-            seed=self.options.seed, steps=ATTACK_STEPS, time_limit=None if math.isinf(left) else left * ATTACK_SHARE,
-        )  # fmt: skip
-        if found.witness is None or found.distance is None:
+        limit = None if math.isinf(left) else left * ATTACK_SHARE
+        options = AttackOptions(self.options.shape, steps=ATTACK_STEPS, time_limit=limit, seed=self.options.seed)
+        asked = replace(self.inquiry, questions=[self.question])
+        (nearest,) = Attacker(self.network, options, None).run(asked, 1)
+        if nearest.witness is None or nearest.distance is None:
             return None
-        return Witness(found.witness.flatten(), found.distance)
+        return Witness(nearest.witness.flatten(), nearest.distance)
 
-    def _asked(self) -> dict[str, Any]:
-        rivals = self.question.rivals
-        return {"norm": self.options.norm, "target": rivals[0] if len(rivals) == 1 else "untargeted"}
+    def _growth(self, lower: float, witness: Witness | None) -> _Growth:
+        prop = self.inquiry.property([self.question])
+        bounder = NodeBounder(self.network, self.image, self.options.shape, prop)
+        tree = None if self.options.proof is None else proofs.Tree(prop.rows.shape[1])
+        prover = Prover(bounder, self.judge, self.ends, witness, tree)
+        growth = _Growth(prover, self.options.tolerance, lower)
+        prover.report = lambda nodes: self._report(nodes, growth)
+        return growth
 
-    def _search(self, lower: float, witness: Witness | None) -> Search:
-        options, question = self.options, self.question
-        prop = Property(torch.tensor([question.label]), torch.tensor([question.rivals]))
-        margins = prop.rows(self.network.classes, torch.float64)[0]
-        region = Region(self.network, self.image, options.norm, options.box, margins)
-        tree = None if options.proof is None else proofs.Tree(len(margins))
-        return Search(
-            region, Judge(self.network, options.norm, options.box), question.label, question.rivals,
-            options.tolerance, self.ends, lower, witness, self._report, tree,
-        )  # fmt: skip
-
-    def _report(self, nodes: int, lower: float, upper: float | None) -> None:
+    def _report(self, nodes: int, growth: _Growth) -> None:
         if self.progress is not None:
             rate = nodes / max(1e-9, time.monotonic() - self.started)
-            self.progress(Progress(self.question.image, lower, upper, nodes, rate))
+            witness = growth.prover.witness
+            upper = None if witness is None else witness.distance
+            self.progress(SearchProgress(self.question.image, growth.lower, upper, nodes, rate))
 
     def _answer(
         self, lower: float | None, witness: Witness | None, closed: bool, reason: str | None, nodes: int
     ) -> Exact:
-        question, options = self.question, self.options
+        question, shape = self.question, self.options.shape
         target = question.rivals[0] if len(question.rivals) == 1 and question.refusal is None else None
         example = upper = None
         if witness is not None:
             example, upper = witness.point.reshape(self.network.input_shape).clone(), witness.distance
             if question.refusal is None:
-                scores = self.network.cast(torch.float64)(witness.point.double()[None])[0]
-                target = max(question.rivals, key=lambda rival: float(scores[rival]))
+                target = question.rivals[self.judge.weakest(witness.point, self.inquiry.property([question]))]
         return Exact(
-            question.image, question.label, target, options.norm.p, METHOD, lower, upper, closed, example, options.box,
-            reason, time.monotonic() - self.started, nodes,
+            question.image, question.label, target, shape.norm.p, METHOD, lower, upper, closed, example,
+            shape.given_box, reason, time.monotonic() - self.started, nodes, shape.scale,
         )  # fmt: skip
+
+
+@dataclass(eq=False)
+class _Growth:
+    """The loop over radii. lower: the largest proven.
+
+    certified: a radius that is proven without a search. Where the search is recorded it is proven once more.
+    """
+
+    prover: Prover
+    tolerance: float
+    certified: float
+    lower: float = 0.0
+    failure: str | None = None
+
+    def __post_init__(self) -> None:
+        self.whole = float(self.prover.bounder.region(1, 0.0).whole)
+        self.lower = self.certified if self.prover.tree is None else 0.0
+        self._polished: Witness | None = self.prover.witness
+
+    @property
+    def goal(self) -> float:
+        """The radius whose proof ends the search."""
+        if self.prover.witness is None:
+            return self.whole
+        return max(self.certified, self.prover.witness.distance * (1 - INSIDE * self.tolerance))
+
+    def run(self) -> None:
+        limit = ENDLESS * (1 + float(self.prover.bounder.centre.abs().max()))
+        parts = [self.prover.bounder.roots()]
+        while self.lower < self.goal and self.lower < limit and self.failure is None:
+            radius = min(self.goal, self.lower * GROWTH or self.certified or min(self.goal, limit) / FIRST)
+            closed = []
+            while radius > self.lower:
+                attempt = self.prover.run(radius, parts)
+                closed += attempt.closed
+                self._polish()
+                if attempt.proven:
+                    self.lower = radius
+                elif attempt.failure is not None:
+                    self.failure = attempt.failure
+                    return
+                parts, radius = attempt.open, min(radius, self.goal)
+            parts = closed
+
+    def _polish(self) -> None:
+        """Shortens a witness that the search came upon."""
+        prover, witness = self.prover, self.prover.witness
+        if witness is not None and witness is not self._polished:
+            ends = min(prover.ends, time.monotonic() + LEAF_SECONDS)
+            bounder = prover.bounder
+            self._polished = prover.witness = Polisher(prover.judge, bounder.centre, bounder.prop, witness, ends).run()

@@ -1,30 +1,30 @@
-"""Nodes without undecided neurons: there the network is affine, and the nearest adversarial point solves a program.
+"""Nodes without unstable neurons: there the network is affine, and the nearest violation solves a program.
 
 The program's multipliers are those that prove how near it is: nothing else is taken from the solver. Where there is no
-adversarial point at all, every inequality may be met with some help from one more coordinate: then there is a point,
-far away, and there are multipliers.
+violation at all, every inequality may be met with some help from one more coordinate: then there is a point, far away,
+and there are multipliers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from relucert.attacks.nearest import Array, Nearest, program
-from relucert.branch_and_bound.nodes import Bounded, Nodes, Region
-from relucert.linear_regions import Pattern, piece_values, pull_back
+from relucert.attacks.nearest import Array, Nearest, nearest_program
+from relucert.branch_and_bound.nodes import BoundedNodes, NodeBounder, Nodes
+from relucert.linear_regions import Pattern, affine_values, form_gradients
 
 HELPS = (0.0, 1e-2)  # of the further coordinate, in units of an inequality's own length
-LEAST = 1e-6  # share of the largest multiplier that the rival's own has at least
+LEAST = 1e-6  # share of the largest multiplier that the property's own has at least
 
 
-class _Sides(NamedTuple):
-    """Signs of neurons of a value, (neurons,), as inequalities `rows @ offset >= least`."""
+class _Inequalities(NamedTuple):
+    """Signs of neurons of a value, (neurons,), as inequalities `rows @ offset >= least` in units of the scale."""
 
     value: int
     neurons: Tensor
@@ -33,49 +33,74 @@ class _Sides(NamedTuple):
     least: Tensor
 
 
-def nearest(region: Region, leaf: Bounded, seconds: float) -> Iterator[tuple[Tensor, Nodes]]:
-    """The nearest point, (size,), of one leaf's region at which the rival has caught up, and the leaf with the
-    multipliers that belong to it; then the same with help, for where there is none. Nothing where no solver ends well.
+def nearest(bounder: NodeBounder, leaf: BoundedNodes, seconds: float) -> Iterator[tuple[Tensor, Nodes]]:
+    """The nearest point, (size,), of one leaf at which its row is violated, and the leaf with the multipliers that
+    belong to it; then the same with help, for where there is none. Nothing where no solver ends well.
     """
-    pattern: Pattern = {value: bounds.lower >= 0 for value, bounds in leaf.bounds.items()}
-    lead = _require(region, pattern, region.exact.output, torch.zeros(1), -region.margins[leaf.nodes.rows])
-    sides = []
-    for value, known in region.by_value(leaf.nodes.signs).items():
-        neurons = known[0].nonzero().flatten()
-        sides.append(_require(region, pattern, value, neurons, torch.diag(known[0].double())[neurons]))
+    solver = _LeafSolver(bounder, leaf)
     for helped in HELPS:
-        found = _solve(region, [lead, *sides], helped, seconds)
-        if found is not None:
-            yield region.centre + torch.from_numpy(found.offset[:-1]), _with_multipliers(region, leaf, sides, found)
+        solution = solver.solve(helped, seconds)
+        if solution is not None:
+            offset = solver.scale * torch.from_numpy(solution.offset[:-1])
+            yield bounder.centre + offset, solver.with_multipliers(solution)
 
 
-def _require(region: Region, pattern: Pattern, value: int, neurons: Tensor, forms: Tensor) -> _Sides:
-    """That forms (forms, size) on a value are not negative."""
-    at_centre = piece_values(region.exact, pattern, region.centre[None])[value][0]
-    rows, least = pull_back(region.exact, pattern, value, forms[None])[0], -(forms @ at_centre)
-    always = ~rows.any(1) & (least <= 0)  # an inequality that nothing can change only puts a solver off its stride
-    return _Sides(value, neurons, forms.sum(1), rows, torch.where(always, least - 1, least))
+@dataclass(eq=False)
+class _LeafSolver:
+    bounder: NodeBounder
+    leaf: BoundedNodes
 
+    def __post_init__(self) -> None:
+        bounder, leaf = self.bounder, self.leaf
+        scale = bounder.shape.scale
+        self.scale = torch.ones_like(bounder.centre) if scale is None else scale
+        self.pattern: Pattern = {value: interval.lower >= 0 for value, interval in leaf.bounds.items()}
+        rows, offsets = bounder.prop.rows[0, leaf.nodes.rows], bounder.prop.offsets[0, leaf.nodes.rows]
+        self.violation = self._require(bounder.exact.output, torch.zeros(1), -rows, -offsets)
+        self.sides = []
+        for value, signs in bounder.by_value(leaf.nodes.signs).items():
+            neurons = signs[0].nonzero().flatten()
+            forms = torch.diag(signs[0].double())[neurons]
+            self.sides.append(self._require(value, neurons, forms, torch.zeros(len(forms), dtype=torch.float64)))
 
-def _solve(region: Region, parts: list[_Sides], helped: float, seconds: float) -> Nearest | None:
-    low, high = region.box or (-torch.inf, torch.inf)
-    ends: list[Array] = [(low - region.centre).clamp(max=0).numpy(), (high - region.centre).clamp(min=0).numpy()]
-    model = program(region.norm, np.append(ends[0], 0.0), np.append(ends[1], np.inf if helped else 0.0))
-    for part in parts:
-        if len(part.rows):
-            helping = helped * part.rows.norm(dim=1, keepdim=True)
-            model.add(torch.cat([part.rows, helping], 1).numpy(), part.least.numpy())
-    found = model.solve(seconds)
-    return found if found is not None and all(np.isfinite(part).all() for part in found) else None
+    def _require(self, value: int, neurons: Tensor, forms: Tensor, offsets: Tensor) -> _Inequalities:
+        """That forms (forms, size) on a value, plus offsets, are not negative."""
+        exact, centre = self.bounder.exact, self.bounder.centre
+        at_centre = affine_values(exact, self.pattern, centre[None])[value][0]
+        rows = form_gradients(exact, self.pattern, value, forms[None])[0] * self.scale
+        least = -(forms @ at_centre + offsets)
+        always = ~rows.any(1) & (least <= 0)  # an inequality that nothing can change only puts a solver off its stride
+        return _Inequalities(value, neurons, forms.sum(1), rows, torch.where(always, least - 1, least))
 
+    def solve(self, helped: float, seconds: float) -> Nearest | None:
+        down, up = self._walls()
+        program = nearest_program(
+            self.bounder.shape.norm, np.append(down, 0.0), np.append(up, np.inf if helped else 0.0)
+        )
+        for part in (self.violation, *self.sides):
+            if len(part.rows):
+                helping = helped * part.rows.norm(dim=1, keepdim=True)
+                program.add(torch.cat([part.rows, helping], 1).numpy(), part.least.numpy())
+        solution = program.solve(seconds)
+        return solution if solution is not None and all(np.isfinite(part).all() for part in solution) else None
 
-def _with_multipliers(region: Region, leaf: Bounded, sides: list[_Sides], found: Nearest) -> Nodes:
-    """The leaf with the sides' multipliers in units of the rival's own."""
-    own = max(found.resistance[0], LEAST * found.resistance.max(), np.finfo(float).tiny)
-    shares = torch.from_numpy(found.resistance[1:] / own).split([len(part.neurons) for part in sides])
-    multipliers = torch.zeros_like(leaf.nodes.multipliers)
-    tables = region.by_relu(multipliers)
-    for part, share in zip(sides, shares, strict=True):
-        made = next(made for made, source in region.relus.items() if source == part.value)
-        tables[made][0, part.neurons] = (share * part.signs).float()
-    return replace(leaf.nodes, multipliers=multipliers)
+    def _walls(self) -> tuple[Array, Array]:
+        """How far offsets in units of the scale may go down and up."""
+        box, centre = self.bounder.shape.box, self.bounder.centre
+        moving, units = self.scale > 0, torch.where(self.scale > 0, self.scale, 1)
+        low, high = (torch.full_like(centre, -torch.inf), torch.full_like(centre, torch.inf)) if box is None else box
+        ends = ((low - centre).clamp(max=0) / units, (high - centre).clamp(min=0) / units)
+        down, up = (torch.where(moving, end, 0).numpy() for end in ends)
+        return down, up
+
+    def with_multipliers(self, solution: Nearest) -> Nodes:
+        """The leaf with the sides' multipliers in units of the property's own."""
+        bounder, resistance = self.bounder, solution.resistance
+        unit = max(resistance[0], LEAST * resistance.max(), np.finfo(float).tiny)
+        shares = torch.from_numpy(resistance[1:] / unit).split([len(part.neurons) for part in self.sides])
+        multipliers = torch.zeros_like(self.leaf.nodes.multipliers)
+        tables = bounder.by_relu(multipliers)
+        for part, share in zip(self.sides, shares, strict=True):
+            value = next(value for value, source in bounder.relus.items() if source == part.value)
+            tables[value][0, part.neurons] = (share * part.signs).float()
+        return replace(self.leaf.nodes, multipliers=multipliers)

@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import Tensor
 
-from relucert.branch_and_bound.nodes import Nodes, Region
+from relucert.branch_and_bound.nodes import NodeBounder, Nodes
 from relucert.checker.document import FORMAT
 from relucert.network import Network
 from relucert.network.fingerprint import fingerprint
@@ -19,20 +19,20 @@ from relucert.storage import files
 
 
 @dataclass
-class Certificate:
-    """Why a node has no adversarial point up to a radius: slopes and multipliers, or (None) because it has no point."""
+class ClosedNode:
+    """Why a node has no violation up to a radius: slopes and multipliers, or (None) because it has no point."""
 
     radius: float
-    lines: tuple[Tensor, Tensor] | None
+    duals: tuple[Tensor, Tensor] | None
 
 
 @dataclass
 class Tree:
-    """Every node that was split, by which neuron and into which two, and the last certificate of those that closed."""
+    """Every node that was split, by which neuron and into which two, and why those that closed did."""
 
     roots: int
     children: dict[int, tuple[int, int, int]] = field(default_factory=dict)
-    closed: dict[int, Certificate] = field(default_factory=dict)
+    closed: dict[int, ClosedNode] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._next = self.roots
@@ -49,52 +49,57 @@ class Tree:
     def close(self, nodes: Nodes, radius: float, empty: bool) -> None:
         for place, name in enumerate(nodes.names.tolist()):
             if name in self.closed and self.closed[name].radius >= radius:
-                continue  # what it proves of a larger ball may be needed still
-            lines = None if empty else (nodes.slopes[place], nodes.multipliers[place])
-            self.closed[name] = Certificate(radius, lines)
+                continue  # what it proves of a larger region may be needed still
+            duals = None if empty else (nodes.slopes[place], nodes.multipliers[place])
+            self.closed[name] = ClosedNode(radius, duals)
 
-    def rows(self, region: Region, radius: float) -> list[dict[str, Any]]:
+    def rows(self, bounder: NodeBounder, radius: float) -> list[dict[str, Any]]:
         """The nodes that prove a radius, the roots first, each saying where in this list its halves are."""
-        neurons = [(value, place) for value in region.values for place in range(region.exact.sizes[value])]
-        found: list[dict[str, Any]] = [{} for _ in range(self.roots)]
+        neurons = [(value, place) for value in bounder.values for place in range(bounder.exact.sizes[value])]
+        rows: list[dict[str, Any]] = [{} for _ in range(self.roots)]
         waiting = [(name, name) for name in range(self.roots)]
         while waiting:
             name, place = waiting.pop()
-            own = self.closed.get(name)
-            if own is not None and own.radius >= radius:
-                found[place] = {"radius": own.radius, **_lines(region, own)}
+            closed = self.closed.get(name)
+            if closed is not None and closed.radius >= radius:
+                rows[place] = {"radius": closed.radius, **_duals(bounder, closed)}
                 continue
             neuron, *halves = self.children[name]
-            found[place] = {"split": list(neurons[neuron]), "halves": [len(found), len(found) + 1]}
-            waiting += [(half, len(found) + offset) for offset, half in enumerate(halves)]
-            found += [{}, {}]
-        return found
+            rows[place] = {"split": list(neurons[neuron]), "halves": [len(rows), len(rows) + 1]}
+            waiting += [(half, len(rows) + offset) for offset, half in enumerate(halves)]
+            rows += [{}, {}]
+        return rows
 
 
-def _lines(region: Region, certificate: Certificate) -> dict[str, Any]:
-    if certificate.lines is None:
+def _duals(bounder: NodeBounder, closed: ClosedNode) -> dict[str, Any]:
+    if closed.duals is None:
         return {"empty": True}
     slopes, multipliers = (
-        {str(made): own[0].nan_to_num(0).tolist() for made, own in region.by_relu(part[None]).items()}
-        for part in certificate.lines
+        {str(value): table[0].nan_to_num(0).tolist() for value, table in bounder.by_relu(part[None]).items()}
+        for part in closed.duals
     )
     return {"slopes": slopes, "multipliers": multipliers}
 
 
-def write(
-    path: Path, network: Network, region: Region, tree: Tree, label: int, rivals: list[int], radius: float
-) -> None:
-    """Writes the proof that no adversarial point is within the radius; compressed where the name ends in .gz."""
+def write(path: Path, network: Network, bounder: NodeBounder, tree: Tree, radius: float) -> None:
+    """Writes the proof that no violation is within the radius; compressed where the name ends in .gz."""
+    shape, prop = bounder.shape, bounder.prop
     document = {
         "format": FORMAT,
         "network": {"name": network.name, "sha256": fingerprint(network)},
-        "image": region.centre.tolist(),
-        "label": label,
-        "rivals": rivals,
-        "norm": "inf" if math.isinf(region.norm.p) else region.norm.p,
-        "box": None if region.box is None else list(region.box),
+        "image": bounder.centre.tolist(),
+        "rows": prop.rows[0].tolist(),
+        "offsets": prop.offsets[0].tolist(),
+        "norm": "inf" if math.isinf(shape.norm.p) else shape.norm.p,
+        "box": None if shape.box is None else [_ends(end) for end in shape.box],
+        "scale": None if shape.scale is None else shape.scale.tolist(),
         "radius": radius,
-        "nodes": tree.rows(region, radius),
+        "nodes": tree.rows(bounder, radius),
     }
     content = json.dumps(document, allow_nan=False).encode()
     files.write(path, gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
+
+
+def _ends(end: Tensor) -> list[float | None]:
+    """One number per coordinate; None where there is no limit."""
+    return [value if math.isfinite(value) else None for value in end.tolist()]

@@ -11,71 +11,80 @@ from functools import reduce
 import torch
 from flint import arb, arb_mat
 
+from relucert.checker.document import Proof
 from relucert.errors import UnsupportedError
 from relucert.network import Network, Node
 
 Row = list[arb]
 Bounds = dict[int, tuple[Row, Row]]  # of the neurons of a value, from below and from above, exact numbers
 Table = dict[int, list[float]]
-ZERO, ONE = arb(0), arb(1)
+ZERO, ONE, INFINITE = arb(0), arb(1), arb(math.inf)
 WALLS = 8
 
 
 class Bounder:
-    """Bounds over one ball: an image, a norm, a radius, and the valid inputs."""
+    """Bounds over one region: what a proof says of it, with a radius of its own."""
 
-    def __init__(
-        self, network: Network, image: list[float], norm: float, radius: float, box: tuple[float, float] | None
-    ) -> None:
+    def __init__(self, network: Network, proof: Proof, radius: float) -> None:
         known = {"linear", "relu", "shift", "scale", "reshape", "add"}
         if unknown := sorted({node.operation.name for node in network.nodes} - known):
             raise UnsupportedError(f"proofs can't be checked for the operations {', '.join(unknown)}")
-        self.network, self.norm, self.radius = network, norm, arb(radius)
-        self.centre = [arb(pixel) for pixel in image]
-        self.rooms: list[tuple[arb, arb]] | None = None
-        if box is not None:
-            low, high = arb(box[0]), arb(box[1])
-            self.rooms = [((pixel - low).min(self.radius), (high - pixel).min(self.radius)) for pixel in self.centre]
+        self.network, self.norm, self.radius = network, proof.norm, arb(radius)
+        self.centre = [arb(pixel) for pixel in proof.image]
+        self.scale = None if proof.scale is None else [arb(number) for number in proof.scale]
+        self.rooms = None if proof.box is None else self._rooms(*proof.box)
         self.tensors = {
-            made: {name: own.double() for name, own in node.operation.tensors().items()}
-            for made, node in network.steps()
+            value: {name: tensor.double() for name, tensor in node.operation.tensors().items()}
+            for value, node in network.steps()
         }
         self.weights = {
-            made: arb_mat([[arb(number) for number in row] for row in own["weight"].tolist()])
-            for made, own in self.tensors.items()
-            if "weight" in own
+            value: arb_mat([[arb(number) for number in row] for row in tensors["weight"].tolist()])
+            for value, tensors in self.tensors.items()
+            if "weight" in tensors
         }
         self.first: Bounds = {}
 
+    def _rooms(self, low: list[float], high: list[float]) -> list[tuple[arb, arb]]:
+        """How far every coordinate may go down and up, in units of its scale, the radius at most."""
+        rooms = []
+        for place, pixel in enumerate(self.centre):
+            unit = ONE if self.scale is None else self.scale[place]
+            ends = (pixel - arb(low[place]), arb(high[place]) - pixel)
+            down, up = ((end / unit).min(self.radius) if unit > 0 and end < INFINITE else self.radius for end in ends)
+            rooms.append((down, up))
+        return rooms
+
     def enclose(self, signs: dict[tuple[int, int], int]) -> Bounds | None:
         """Bounds of every neuron where the signs (by value and neuron) hold; None where that is nowhere."""
-        found: Bounds = {}
+        bounds: Bounds = {}
         for value in self.network.rectified:
-            lower, upper = (list(side) for side in self._both(value, found))
+            lower, upper = (list(side) for side in self._both(value, bounds))
             for (place, neuron), sign in signs.items():
                 if place == value:
                     lower[neuron] = lower[neuron] if sign < 0 or lower[neuron] > 0 else ZERO
                     upper[neuron] = upper[neuron] if sign > 0 or upper[neuron] < 0 else ZERO
             if any(below > above for below, above in zip(lower, upper, strict=True)):
                 return None
-            found[value] = lower, upper
-        return found
+            bounds[value] = lower, upper
+        return bounds
 
     def _both(self, value: int, bounds: Bounds) -> tuple[Row, Row]:
         if value in self.first:
             return self.first[value]
         size = self.network.sizes[value]
         rows = [
-            [arb(sign) if own == place else ZERO for own in range(size)] for sign in (1, -1) for place in range(size)
+            [arb(sign) if other == place else ZERO for other in range(size)]
+            for sign in (1, -1)
+            for place in range(size)
         ]
-        found = [own.lower() for own in self.lower(rows, value, bounds, {}, {})]
-        both = found[:size], [-own for own in found[size:]]
+        least = [ball.lower() for ball in self.lower(rows, value, bounds, {}, {})]
+        both = least[:size], [-ball for ball in least[size:]]
         if not self.network.relu_depths[value]:
             self.first[value] = both  # no neuron comes before: the same in every leaf
         return both
 
     def lower(self, rows: list[Row], value: int, bounds: Bounds, slopes: Table, multipliers: Table) -> list[arb]:
-        """Lower bounds, as balls, of forms on a value over the ball."""
+        """Lower bounds, as balls, of forms on a value over the region."""
         total = [ZERO] * len(rows)
         pending = {value: rows}
         for current in range(value, 0, -1):
@@ -85,8 +94,8 @@ class Bounder:
             if node.operation.name == "relu":
                 source = node.inputs[0]
                 low, high = bounds[source]
-                own = slopes.get(current), multipliers.get(current)
-                pulled = [[_through(row, low, high, *own, total, place) for place, row in enumerate(forms)]]
+                duals = slopes.get(current), multipliers.get(current)
+                pulled = [[_through(row, low, high, *duals, total, place) for place, row in enumerate(forms)]]
             else:
                 pulled = self._transposed(current, node, forms, total)
             for source, part in zip(node.inputs, pulled, strict=True):
@@ -102,34 +111,36 @@ class Bounder:
             total[place] += _product(row, self.centre) - self._fall(row)
         return total
 
-    def _transposed(self, made: int, node: Node, forms: list[Row], total: list[arb]) -> list[list[Row]]:
-        """Forms on what an affine operation makes, as forms on what it takes; the constant's share joins the total."""
-        name, tensors = node.operation.name, self.tensors[made]
-        shape = self.network.shapes[made]
+    def _transposed(self, value: int, node: Node, forms: list[Row], total: list[arb]) -> list[list[Row]]:
+        """Forms on an affine operation's value, as forms on its inputs; the constant's share joins the total."""
+        name, tensors = node.operation.name, self.tensors[value]
+        shape = self.network.shapes[value]
         if name in ("linear", "shift"):
             constant = tensors["bias" if name == "linear" else "offset"]
             offset = [arb(number) for number in torch.broadcast_to(constant, shape).flatten().tolist()]
             for place, row in enumerate(forms):
                 total[place] += _product(row, offset)
         if name == "linear":
-            made_of = (arb_mat(forms) * self.weights[made]).entries()
+            products = (arb_mat(forms) * self.weights[value]).entries()
             width = self.network.sizes[node.inputs[0]]
-            return [[made_of[place * width : (place + 1) * width] for place in range(len(forms))]]
+            return [[products[place * width : (place + 1) * width] for place in range(len(forms))]]
         if name == "scale":
             factors = [arb(number) for number in torch.broadcast_to(tensors["factor"], shape).flatten().tolist()]
             if node.operation.settings()["divide"]:
                 factors = [ONE / factor for factor in factors]
-            return [[[own * factor for own, factor in zip(row, factors, strict=True)] for row in forms]]
+            return [[[number * factor for number, factor in zip(row, factors, strict=True)] for row in forms]]
         return [forms for _ in node.inputs]
 
     def _fall(self, row: Row) -> arb:
         """How far a form on the input falls below its value at the centre, at most."""
-        sizes = [abs(own) for own in row]
+        if self.scale is not None:
+            row = [number * unit for number, unit in zip(row, self.scale, strict=True)]
+        sizes = [abs(number) for number in row]
         if self.rooms is None:
             return self.radius * self._dual(sizes)
         rooms = [
-            down if own > 0 else up if own < 0 else _most(down, up)
-            for own, (down, up) in zip(row, self.rooms, strict=True)
+            down if number > 0 else up if number < 0 else _most(down, up)
+            for number, (down, up) in zip(row, self.rooms, strict=True)
         ]
         free = self._free(sizes, rooms)
         held = ZERO
@@ -141,7 +152,7 @@ class Bounder:
         if self.norm == math.inf:
             return sum(sizes, ZERO)
         if self.norm == 2:
-            return sum((own.abs_upper() ** 2 for own in sizes), ZERO).sqrt()
+            return sum((size.abs_upper() ** 2 for size in sizes), ZERO).sqrt()
         return reduce(_most, sizes, ZERO)
 
     def _free(self, sizes: Row, rooms: Row) -> Row:
@@ -149,7 +160,7 @@ class Bounder:
         and this one is about the best."""
         if self.norm == math.inf:
             return [ZERO] * len(sizes)
-        size, room = (torch.tensor([float(own) for own in row], dtype=torch.float64) for row in (sizes, rooms))
+        size, room = (torch.tensor([float(ball) for ball in row], dtype=torch.float64) for row in (sizes, rooms))
         radius = float(self.radius)
         if self.norm == 1:
             order = size.argsort(descending=True)
@@ -163,39 +174,39 @@ class Bounder:
                 level = float((size * ~walled).norm()) / left if left > 0 else 0.0
                 walled |= size > level * room
             limit = level * room
-        return [arb(own) for own in torch.minimum(size, limit).tolist()]
+        return [arb(part) for part in torch.minimum(size, limit).tolist()]
 
 
 def _through(
     row: Row, low: Row, high: Row, slopes: list[float] | None, multipliers: list[float] | None,
     total: list[arb], place: int,
 ) -> Row:  # fmt: skip
-    """A form on what ReLUs make, as a smaller one on what they take, of exact numbers.
+    """A form on the values of ReLUs, as a smaller one on their sources, of exact numbers.
 
     What a coefficient's ball leaves open is charged with the most that the ReLU can make.
     """
-    found = []
+    pulled_row = []
     for neuron, (given, below, above) in enumerate(zip(row, low, high, strict=True)):
-        own = given.mid()
+        coefficient = given.mid()
         if not (above <= 0 or given.is_exact()):  # also where `above` is no number: then nothing is proven
             total[place] -= given.rad() * above
         if above <= 0:
             pulled = ZERO
         elif below >= 0:
-            pulled = own
+            pulled = coefficient
         else:
             slope = (above / (above - below)).mid()
             slope = ZERO if slope < 0 else ONE if slope > 1 else slope
-            if own >= 0:
-                pulled = own * (slope if slopes is None else arb(min(1.0, max(0.0, slopes[neuron]))))
+            if coefficient >= 0:
+                pulled = coefficient * (slope if slopes is None else arb(min(1.0, max(0.0, slopes[neuron]))))
             else:
-                pulled = own * slope
-                total[place] += own * _most(-slope * below, (ONE - slope) * above)
+                pulled = coefficient * slope
+                total[place] += coefficient * _most(-slope * below, (ONE - slope) * above)
         if multipliers is not None and multipliers[neuron] and (above <= 0 or below >= 0):
             share = multipliers[neuron]
             pulled -= arb(max(0.0, share) if below >= 0 else min(0.0, share))
-        found.append(pulled)
-    return found
+        pulled_row.append(pulled)
+    return pulled_row
 
 
 def _product(row: Row, other: Row) -> arb:

@@ -1,9 +1,9 @@
 """The check of a proof, in ball arithmetic, without any of the code that found it.
 
 It uses the network's stored numbers and the proof file, and nothing else of this library. A proof is a tree for every
-rival. Its leaves are parts of the ball in which some neurons are not negative or not positive; that the halves of
-every split are there makes the leaves cover the ball. In each leaf the neurons are bounded anew, layer by layer, and
-then the margin, with the leaf's own slopes and multipliers: any numbers would do, wrong ones only prove less.
+row of the property. Its leaves are parts of the region in which some neurons are not negative or not positive; that
+the halves of every split are there makes the leaves cover the region. In each leaf the neurons are bounded anew, layer
+by layer, and then the row, with the leaf's own slopes and multipliers: any numbers would do, wrong ones prove less.
 """
 
 from __future__ import annotations
@@ -30,26 +30,60 @@ BITS = 80  # of the midpoints of balls
 
 @dataclass(frozen=True)
 class Claim:
-    """What was proven: around the image no valid input within the radius makes a rival catch up with the label."""
+    """What was proven: around the image the rows, plus offsets, of the outputs stay positive at every valid input.
+
+    image: the SHA-256 of the image's numbers, as float64 in little-endian order. box, scale: as of a `Proof`.
+    """
 
     network: str
     sha256: str
-    image: str  # the SHA-256 of its numbers, as float64 in little-endian order
-    label: int
-    rivals: tuple[int, ...]
+    image: str
+    rows: list[list[float]]
+    offsets: list[float]
     norm: float
     radius: float
-    box: tuple[float, float] | None
+    box: tuple[list[float], list[float]] | None
+    scale: list[float] | None
     nodes: int
     leaves: int
 
+    @property
+    def margins(self) -> tuple[int, list[int]] | None:
+        """The label and the rivals, where the rows are the margins of one class over others."""
+        if any(self.offsets):
+            return None
+        pairs = [_margin(row) for row in self.rows]
+        labels = {pair[0] for pair in pairs if pair is not None}
+        if None in pairs or len(labels) != 1:
+            return None
+        return labels.pop(), [pair[1] for pair in pairs if pair is not None]
+
     def __str__(self) -> str:
-        rivals = f"class {self.rivals[0]}" if len(self.rivals) == 1 else f"none of the classes {list(self.rivals)}"
-        catches = "does not catch up" if len(self.rivals) == 1 else "catches up"
-        valid = "" if self.box is None else f", pixels from {self.box[0]!r} to {self.box[1]!r}"
-        return (
-            f"{rivals} {catches} with class {self.label} within {self.radius!r} of the image, norm {self.norm:g}{valid}"
-        )
+        where = f"within {self.radius!r} of the image, norm {self.norm:g}{self._valid()}"
+        margins = self.margins
+        if margins is None:
+            return f"{len(self.rows)} linear forms on the outputs stay positive {where}"
+        label, rivals = margins
+        if len(rivals) == 1:
+            return f"class {rivals[0]} does not catch up with class {label} {where}"
+        return f"none of the classes {rivals} catches up with class {label} {where}"
+
+    def _valid(self) -> str:
+        scaled = "" if self.scale is None else ", distances in units of the scale of each coordinate"
+        if self.box is None:
+            return scaled
+        low, high = self.box
+        if len(set(low)) == len(set(high)) == 1:
+            return f", pixels from {low[0]!r} to {high[0]!r}{scaled}"
+        return f", a valid range for each coordinate{scaled}"
+
+
+def _margin(row: list[float]) -> tuple[int, int] | None:
+    """The classes of a row that is one score less another."""
+    others = [number for number in row if number not in (0.0, 1.0, -1.0)]
+    if others or row.count(1.0) != 1 or row.count(-1.0) != 1:
+        return None
+    return row.index(1.0), row.index(-1.0)
 
 
 def check(
@@ -70,8 +104,8 @@ def check(
     finally:
         ctx.prec = before
     return Claim(
-        known.name, sha256, _digest(proof.image), proof.label, proof.rivals, proof.norm, proof.radius, proof.box,
-        len(proof.nodes), leaves,
+        known.name, sha256, _digest(proof.image), proof.rows, proof.offsets, proof.norm, proof.radius, proof.box,
+        proof.scale, len(proof.nodes), leaves,
     )  # fmt: skip
 
 
@@ -84,7 +118,7 @@ class _Walk:
 
     def __init__(self, proof: Proof, network: Network, progress: Callable[[int, int], None] | None) -> None:
         self.proof, self.network, self.progress = proof, network, progress
-        self.relus = {(made, network.sizes[made]) for made, node in network.steps() if node.operation.name == "relu"}
+        self.relus = {(value, network.sizes[value]) for value, node in network.steps() if node.operation.name == "relu"}
         self.bounders: dict[float, Bounder] = {}
         self._check_question()
 
@@ -92,30 +126,32 @@ class _Walk:
         proof, classes = self.proof, self.network.classes
         if len(proof.image) != self.network.sizes[0]:
             raise Rejected(f"its image has {len(proof.image)} numbers, the network takes {self.network.sizes[0]}")
-        if proof.box is not None and not all(proof.box[0] <= pixel <= proof.box[1] for pixel in proof.image):
-            raise Rejected("its image is no valid input itself")
-        if not all(0 <= own < classes for own in (proof.label, *proof.rivals)):
-            raise Rejected(f"the network has the classes 0 to {classes - 1}")
-        if len(proof.nodes) < len(proof.rivals):
-            raise Rejected("a rival without a tree")
+        if proof.box is not None:
+            ends = zip(*proof.box, proof.image, strict=True)
+            if not all(low <= pixel <= high for low, high, pixel in ends):
+                raise Rejected("its image is no valid input itself")
+        if not all(len(row) == classes for row in proof.rows):
+            raise Rejected(f"the network has {classes} outputs, its rows another number")
+        if len(proof.nodes) < len(proof.rows):
+            raise Rejected("a row without a tree")
 
     def run(self) -> int:
         """How many leaves there are; all of them hold, and nothing is left over."""
-        waiting = [(place, rival, dict[tuple[int, int], int]()) for place, rival in enumerate(self.proof.rivals)]
+        waiting = [(place, place, dict[tuple[int, int], int]()) for place in range(len(self.proof.rows))]
         seen, leaves = set(range(len(waiting))), 0
         while waiting:
-            place, rival, signs = waiting.pop()
+            place, row, signs = waiting.pop()
             node = self.proof.nodes[place]
             if isinstance(node, Leaf):
-                self._check_leaf(place, node, rival, signs)
+                self._check_leaf(place, node, row, signs)
                 leaves += 1
                 if self.progress is not None:
-                    self.progress(leaves, (len(self.proof.nodes) + len(self.proof.rivals)) // 2)
+                    self.progress(leaves, (len(self.proof.nodes) + len(self.proof.rows)) // 2)
                 continue
             self._check_split(place, node, seen)
             seen.update(node.halves)
             for half, sign in zip(node.halves, (1, -1), strict=True):
-                waiting.append((half, rival, {**signs, (node.value, node.neuron): sign}))
+                waiting.append((half, row, {**signs, (node.value, node.neuron): sign}))
         if len(seen) != len(self.proof.nodes):
             raise Rejected("some nodes belong to no tree")
         return leaves
@@ -128,29 +164,28 @@ class _Walk:
         if first == second or seen & {first, second} or not inside:
             raise Rejected(f"node {place} has no two halves of its own")
 
-    def _check_leaf(self, place: int, leaf: Leaf, rival: int, signs: dict[tuple[int, int], int]) -> None:
+    def _check_leaf(self, place: int, leaf: Leaf, row: int, signs: dict[tuple[int, int], int]) -> None:
         if leaf.radius < self.proof.radius:
-            raise Rejected(f"leaf {place} is about a smaller ball")
+            raise Rejected(f"leaf {place} is about a smaller region")
         bounder = self._bounder(leaf.radius)
         bounds = bounder.enclose(signs)
         if bounds is None:
             return  # no point has these signs
         if leaf.empty:
             raise Rejected(f"leaf {place} is not empty")
-        margin = [arb(0)] * self.network.classes
-        margin[self.proof.label], margin[rival] = arb(1), arb(-1)
-        if not self._margin(place, bounder, bounds, margin, leaf) > 0:
-            raise Rejected(f"leaf {place} does not prove that the margin is positive")
+        if not self._least(place, bounder, bounds, row, leaf) > 0:
+            raise Rejected(f"leaf {place} does not prove that its row is positive")
 
-    def _margin(self, place: int, bounder: Bounder, bounds: Bounds, margin: list[arb], leaf: Leaf) -> arb:
+    def _least(self, place: int, bounder: Bounder, bounds: Bounds, row: int, leaf: Leaf) -> arb:
+        form = [arb(number) for number in self.proof.rows[row]]
         for table in (leaf.slopes, leaf.multipliers):
-            if not {(made, len(own)) for made, own in table.items()} <= self.relus:
+            if not {(value, len(numbers)) for value, numbers in table.items()} <= self.relus:
                 raise Rejected(f"leaf {place} has slopes or multipliers of ReLUs that the network does not have")
-        (found,) = bounder.lower([margin], self.network.output, bounds, leaf.slopes, leaf.multipliers)
-        return found
+        (least,) = bounder.lower([form], self.network.output, bounds, leaf.slopes, leaf.multipliers)
+        return least + arb(self.proof.offsets[row])
 
     def _bounder(self, radius: float) -> Bounder:
         if radius not in self.bounders:
             proof = self.proof
-            self.bounders[radius] = Bounder(self.network, proof.image, proof.norm, radius, proof.box)
+            self.bounders[radius] = Bounder(self.network, proof, radius)
         return self.bounders[radius]

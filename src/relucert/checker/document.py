@@ -13,9 +13,9 @@ from typing import Any
 
 from relucert.errors import LoadError
 
-FORMAT = "relucert proof 1"  # what a proof's file says it is
+FORMAT = "relucert proof 2"  # what a proof's file says it is
 
-KEYS = {"format", "network", "image", "label", "rivals", "norm", "box", "radius", "nodes"}
+KEYS = {"format", "network", "image", "rows", "offsets", "norm", "box", "scale", "radius", "nodes"}
 NORMS: dict[object, float] = {"inf": math.inf, 1.0: 1.0, 2.0: 2.0}
 
 
@@ -34,7 +34,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Leaf:
-    """A part without adversarial points up to a radius; slopes and multipliers by the value that a ReLU makes."""
+    """A part without violations up to a radius; slopes and multipliers by the value of a ReLU."""
 
     radius: float
     empty: bool
@@ -44,13 +44,19 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Proof:
+    """That `rows @ outputs + offsets` stay positive at all valid x with `||(x - image) / scale||_p <= radius`.
+
+    box: the lowest and the highest valid value of every coordinate, or None; infinite: no limit.
+    """
+
     name: str
     sha256: str
     image: list[float]
-    label: int
-    rivals: tuple[int, ...]
+    rows: list[list[float]]
+    offsets: list[float]
     norm: float
-    box: tuple[float, float] | None
+    box: tuple[list[float], list[float]] | None
+    scale: list[float] | None
     radius: float
     nodes: list[Split | Leaf]
 
@@ -76,27 +82,47 @@ def read(path: Path) -> Proof:
 
 
 def _proof(document: dict[str, Any]) -> Proof:
+    _require(isinstance(document.get("format"), str), "it does not say of which format it is")
+    _require(document["format"] == FORMAT, f"its format is {document['format']!r}, not {FORMAT!r}: write it anew")
     _require(set(document) == KEYS, "its entries are not those of a proof")
-    _require(document["format"] == FORMAT, f"its format is not {FORMAT!r}")
-    image = [_number(own) for own in _list(document["image"])]
-    rivals, label = tuple(_whole(own) for own in _list(document["rivals"])), _whole(document["label"])
-    _require(bool(rivals) and len({label, *rivals}) == len(rivals) + 1, "its rivals are not other classes, each once")
+    image = _numbers(document["image"])
+    rows = [_numbers(row) for row in _list(document["rows"])]
+    offsets = _numbers(document["offsets"])
+    _require(bool(rows) and len(rows) == len(offsets), "it has no rows, or not one offset for each")
     _require(document["norm"] in NORMS and document["norm"] is not True, "its norm is not 1, 2 or inf")
-    box = None if document["box"] is None else tuple(_number(own) for own in _list(document["box"]))
-    _require(box is None or (len(box) == 2 and box[0] < box[1]), "its box is no least and larger largest number")
+    scale = None if document["scale"] is None else _numbers(document["scale"])
+    _require(scale is None or (len(scale) == len(image) and min(scale) >= 0), "its scale is not one number >= 0 each")
     radius = _number(document["radius"])
     _require(radius > 0, "its radius is not positive")
-    nodes = [_node(own) for own in _list(document["nodes"])]
     return Proof(
-        _text(document["network"]["name"]), _text(document["network"]["sha256"]), image, label, rivals,
-        NORMS[document["norm"]], None if box is None else (box[0], box[1]), radius, nodes,
+        _text(document["network"]["name"]), _text(document["network"]["sha256"]), image, rows, offsets,
+        NORMS[document["norm"]], _box(document["box"], len(image)), scale, radius,
+        [_node(node) for node in _list(document["nodes"])],
     )  # fmt: skip
+
+
+def _box(entry: Any, size: int) -> tuple[list[float], list[float]] | None:
+    if entry is None:
+        return None
+    ends = _list(entry)
+    _require(len(ends) == 2, "its box has no two ends")
+    low, high = (
+        [endless if number is None else _number(number) for number in _list(end)]
+        for end, endless in zip(ends, (-math.inf, math.inf), strict=True)
+    )
+    ordered = len(low) == len(high) == size and all(one <= other for one, other in zip(low, high, strict=True))
+    _require(ordered, "its box has no lowest and highest value for every coordinate")
+    return low, high
+
+
+def _numbers(entry: Any) -> list[float]:
+    return [_number(number) for number in _list(entry)]
 
 
 def _node(entry: dict[str, Any]) -> Split | Leaf:
     if set(entry) == {"split", "halves"}:
-        value, neuron = (_whole(own) for own in _list(entry["split"]))
-        first, second = (_whole(own) for own in _list(entry["halves"]))
+        value, neuron = (_whole(number) for number in _list(entry["split"]))
+        first, second = (_whole(number) for number in _list(entry["halves"]))
         return Split(value, neuron, (first, second))
     if set(entry) == {"radius", "empty"}:
         _require(entry["empty"] is True, "a leaf is neither empty nor proven")
@@ -106,7 +132,7 @@ def _node(entry: dict[str, Any]) -> Split | Leaf:
 
 
 def _table(entry: dict[str, Any]) -> dict[int, list[float]]:
-    return {int(made): [_number(own) for own in _list(numbers)] for made, numbers in entry.items()}
+    return {int(value): _numbers(numbers) for value, numbers in entry.items()}
 
 
 def _require(condition: bool, otherwise: str) -> None:
@@ -135,10 +161,10 @@ def _number(given: Any) -> float:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    entries = dict(pairs)
+    if len(entries) != len(pairs):
         raise ValueError("a key stands twice")
-    return found
+    return entries
 
 
 def _no_number(name: str) -> float:

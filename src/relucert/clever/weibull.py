@@ -1,4 +1,4 @@
-"""The reverse Weibull distribution, which the largest of many bounded numbers tend to follow, fitted to a sample."""
+"""Fits the reverse Weibull distribution, which the maxima of many bounded random numbers tend to follow."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from scipy import optimize, stats
 
 STARTS = (0.1, 1.0, 5.0, 10.0, 20.0, 50.0, 100.0)  # shapes from which the likelihood is maximised, as in the original
 PENALTY = 0.01  # of the squared scale, against ends that run away; as in the original
-IMPLAUSIBLE = 1e-3  # a distribution with a smaller p-value is no fit; as in the original
-FEWEST = 10  # numbers to which three parameters can be fitted
-ALIKE = 1e-6  # relative spread of a float32 number that is always the same
+IMPLAUSIBLE = 1e-3  # a fit with a smaller p-value is rejected; as in the original
+FEWEST = 10  # numbers needed to fit three parameters
+ALIKE = 1e-6  # the relative spread below which float32 numbers count as equal
 
 
 class FitError(Exception):
@@ -25,9 +25,9 @@ class FitError(Exception):
 
 @dataclass(frozen=True)
 class WeibullFit:
-    """`location` is the end of the distribution, `statistic` and `p_value` are those of Kolmogorov and Smirnov.
+    """A fit: `location` is the distribution's upper end, `statistic` and `p_value` are of the Kolmogorov-Smirnov test.
 
-    Where all numbers are alike the distribution is a point, of scale 0 and no shape.
+    Where all numbers are equal the distribution is a single point, with scale 0 and no shape.
     """
 
     shape: float | None
@@ -38,7 +38,7 @@ class WeibullFit:
 
 
 def fit(maxima: NDArray[np.float64]) -> WeibullFit:
-    """By maximum likelihood, slightly penalised, from several starts; of their ends the one with the best p-value."""
+    """The penalised maximum likelihood fit with the largest p-value over searches from several starting shapes."""
     if len(maxima) < FEWEST:
         raise FitError(f"{len(maxima)} batches are too few for a fit, {FEWEST} are needed")
     if not np.isfinite(maxima).all():
@@ -48,16 +48,16 @@ def fit(maxima: NDArray[np.float64]) -> WeibullFit:
     top, spread = float(maxima.max()), float(np.ptp(maxima))
     if spread <= ALIKE * top:
         return WeibullFit(None, top, 0.0, 0.0, 1.0)
-    scaled = (maxima - top) / spread  # the search succeeds more often on numbers of one size
-    found = [own for start in STARTS if (own := _search(scaled, start)) is not None]
-    best = max(found, key=lambda own: own.p_value, default=None)
+    scaled = (maxima - top) / spread  # the search succeeds more often on normalised numbers
+    fits = [result for start in STARTS if (result := _search(scaled, start)) is not None]
+    best = max(fits, key=lambda result: result.p_value, default=None)
     if best is None or best.p_value < IMPLAUSIBLE:
         raise FitError("the batches' largest gradients follow no reverse Weibull distribution")
     return WeibullFit(best.shape, top + spread * best.location, spread * best.scale, best.statistic, best.p_value)
 
 
 def _search(numbers: NDArray[np.float64], start: float) -> WeibullFit | None:
-    """Where the search from one shape ends; None where that is no distribution."""
+    """The fit that the search from one starting shape ends at; None where it ends at no distribution."""
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
@@ -66,12 +66,12 @@ def _search(numbers: NDArray[np.float64], start: float) -> WeibullFit | None:
             test = stats.kstest(numbers, "weibull_max", args=(shape, location, scale))
     except (stats.FitError, ValueError, RuntimeError):
         return None
-    own = WeibullFit(shape, location, scale, float(test.statistic), float(test.pvalue))
-    return own if all(map(math.isfinite, (shape, location, scale, own.p_value))) else None
+    result = WeibullFit(shape, location, scale, float(test.statistic), float(test.pvalue))
+    return result if all(map(math.isfinite, (shape, location, scale, result.p_value))) else None
 
 
 def _minimise(loss: Callable[..., float], start: NDArray[np.float64], args: tuple[Any, ...], disp: int) -> Any:
-    """SciPy's optimiser of a fit, with the penalty; a candidate is shape, location and scale."""
+    """The optimiser handed to SciPy's fit, with the penalty; a candidate is (shape, location, scale)."""
 
     def penalised(candidate: NDArray[np.float64], *rest: Any) -> float:
         return loss(candidate, *rest) + PENALTY * float(candidate[2]) ** 2

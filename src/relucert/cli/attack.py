@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from relucert.cli import options, runs
+from relucert.query.valid import valid_inputs
 
 if TYPE_CHECKING:
     from relucert import UpperBound
@@ -20,14 +21,13 @@ DESCRIPTION = (
     "A distance is an upper bound of what can be certified. Without arguments: the bundled network on the bundled "
     "images."
 )
-LIBRARY_OPTIONS = ("norm", "method", "target", "box", "polish", "steps", "time_limit", "memory", "seed")
+LIBRARY_OPTIONS = ("norm", "method", "target", "box", "scale", "polish", "steps", "time_limit", "memory", "seed")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     runs.add_network(parser)
     question = parser.add_argument_group("the question")
     runs.add_question(question)
-    runs.add_box(question)
     _add_effort(parser.add_argument_group("the effort"))
     answers = parser.add_argument_group("the answers")
     runs.add_json(answers)
@@ -85,7 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
     if work.answers:
         screen.attacks(work.answers)
         screen.line("network", setup.about)
-        valid = runs.valid(chosen["box"])
+        valid = valid_inputs(chosen["box"])
         screen.line("question", f"norm {arguments.norm}, {arguments.method}, target {arguments.target}, {valid}")
         _summarise(work.answers, screen)
         if album is not None:

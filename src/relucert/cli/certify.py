@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from relucert.cli import options, runs
+from relucert.query.valid import valid_inputs
 
 if TYPE_CHECKING:
     from relucert import Certificate, Network
@@ -19,7 +20,9 @@ DESCRIPTION = (
     "Finds for every image a radius within which provably no perturbation changes the network's decision. "
     "Without arguments: the bundled network on the bundled images."
 )
-LIBRARY_OPTIONS = ("norm", "method", "target", "arithmetic", "tolerance", "memory", "seed", "shells", "time_limit")
+LIBRARY_OPTIONS = (
+    "norm", "method", "target", "box", "scale", "arithmetic", "tolerance", "memory", "seed", "shells", "time_limit",
+)  # fmt: skip
 PREDICTED_AT_ONCE = 1000
 
 
@@ -126,7 +129,8 @@ def _show(
     index = options.whole(arguments.target)
     target = arguments.target if index is None else index
     summary = summarise(certificates, _correct(network, images), target, network.classes - 1)
-    question = f"norm {arguments.norm}, {arguments.method}, target {target}, {arguments.arithmetic} arithmetic"
+    valid = valid_inputs(setup.chosen["box"])
+    question = f"norm {arguments.norm}, {arguments.method}, target {target}, {valid}, {arguments.arithmetic} arithmetic"
     if arguments.plot is not None:
         from relucert.report import accuracy
 

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 from relucert.cli import options, runs
 from relucert.errors import RelucertError
+from relucert.query.valid import valid_inputs
 
 if TYPE_CHECKING:
     from relucert.cli.show import Screen
     from relucert.comparison.compare import Contest
-    from relucert.comparison.ranking import Standing
+    from relucert.comparison.ranking import Ranking
 
 NAME = "compare"
 HELP = "all methods side by side on the same images"
@@ -22,14 +23,13 @@ DESCRIPTION = (
     "arguments: the bundled network on the bundled images."
 )
 EFFORT = {"steps": 100, "batches": 50, "samples": 256, "budget": 60.0}
-SETTING_OPTIONS = ("target", "box", "memory", "seed", *EFFORT)
+SETTING_OPTIONS = ("target", "box", "scale", "memory", "seed", *EFFORT)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     runs.add_network(parser)
     question = parser.add_argument_group("the question")
     runs.add_question(question)
-    runs.add_box(question)
     question.add_argument(
         "--methods",
         type=options.names,
@@ -78,15 +78,15 @@ def run(arguments: argparse.Namespace) -> int:
         _show(contest, screen)
         screen.line("network", setup.about)
         screen.line("images", f"{len(images)} of {images.name}")
-        screen.line("question", f"norm {arguments.norm}, target {arguments.target}, {runs.valid(setting.box)}")
+        screen.line("question", f"norm {arguments.norm}, target {arguments.target}, {valid_inputs(setting.box)}")
         screen.line("time", f"{time.perf_counter() - started:.2f} s")
     return runs.end(work, screen, f"{len(work.answers)} answers")
 
 
 def _show(contest: Contest, screen: Screen) -> None:
-    from relucert.comparison.ranking import standings
+    from relucert.comparison.ranking import rankings
 
-    found = {own.method: own for own in standings(contest.ledger.entries.values())}
+    found = {own.method: own for own in rankings(contest.ledger.entries.values())}
     what = ("questions", "s a question") if contest.ledger.each_rival else ("images", "s an image")
     titles = ("method", "kind", what[0], "mean", "to best certified", "to nearest witness", what[1], "remark")
     rows = [_cells(own, contest.skipped.get(name, "")) for name, own in found.items()]
@@ -94,18 +94,18 @@ def _show(contest: Contest, screen: Screen) -> None:
     screen.columns(titles, rows)
 
 
-def _cells(standing: Standing, remark: str) -> tuple[str, ...]:
+def _cells(ranking: Ranking, remark: str) -> tuple[str, ...]:
     from relucert.comparison.methods import Kind
     from relucert.report.summary import rounded_down, rounded_up
 
     mean = "-"
-    if standing.mean is not None:
-        way = rounded_up if standing.kind is Kind.UPPER else rounded_down
-        mean = way(standing.mean)
-    if standing.closed is not None:
-        remark = f"{standing.closed} closed; the mean is of the lower ends{'; ' if remark else ''}{remark}"
-    if standing.kind is Kind.ESTIMATE:
+    if ranking.mean is not None:
+        way = rounded_up if ranking.kind is Kind.UPPER else rounded_down
+        mean = way(ranking.mean)
+    if ranking.closed is not None:
+        remark = f"{ranking.closed} closed; the mean is of the lower ends{'; ' if remark else ''}{remark}"
+    if ranking.kind is Kind.ESTIMATE:
         remark = f"not certified{'; ' if remark else ''}{remark}"
-    gaps = ("-" if gap is None else f"{100 * gap:+.1f} %" for gap in (standing.to_best, standing.to_witness))
-    seconds = "-" if standing.seconds is None else f"{standing.seconds:.3g}"
-    return standing.method, standing.kind.value, str(standing.count), mean, *gaps, seconds, remark
+    gaps = ("-" if gap is None else f"{100 * gap:+.1f} %" for gap in (ranking.to_best, ranking.to_witness))
+    seconds = "-" if ranking.seconds is None else f"{ranking.seconds:.3g}"
+    return ranking.method, ranking.kind.value, str(ranking.count), mean, *gaps, seconds, remark

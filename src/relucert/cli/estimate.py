@@ -14,7 +14,7 @@ DESCRIPTION = (
     "An estimate is no bound: `relucert certify` gives proven ones. Without arguments: the bundled network on the "
     "bundled images."
 )
-LIBRARY_OPTIONS = ("norm", "target", "radius", "batches", "samples", "box", "seed")
+LIBRARY_OPTIONS = ("norm", "target", "radius", "batches", "samples", "box", "scale", "seed")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,14 +38,7 @@ def _add_question(group: argparse._ArgumentGroup) -> None:
         "--radius",
         type=options.number,
         metavar="R",
-        help="of the ball that is sampled (default: 30 for p = 1, 3 for p = 2, 0.1 for p = inf)",
-    )
-    group.add_argument(
-        "--box",
-        type=options.number,
-        nargs=2,
-        metavar=("LOW", "HIGH"),
-        help="the valid pixels, to which samples are clipped (default: no clipping)",
+        help="of the region that is sampled (default: 30 for p = 1, 3 for p = 2, 0.1 for p = inf)",
     )
     runs.add_seed(group, "of the samples")
 

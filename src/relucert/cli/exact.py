@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from relucert.cli import options, runs
+from relucert.query.valid import valid_inputs
 
 if TYPE_CHECKING:
     from relucert import Exact
-    from relucert.branch_and_bound.exact import Progress
+    from relucert.branch_and_bound.exact import SearchProgress
     from relucert.cli.show import Screen
 
 NAME = "exact"
@@ -21,14 +22,13 @@ DESCRIPTION = (
     "whose lower end is proven by branch and bound and whose upper end has a witness. For small networks. Without "
     "arguments: the bundled network on the bundled images."
 )
-LIBRARY_OPTIONS = ("norm", "target", "box", "tolerance", "time_limit", "seed", "proof")
+LIBRARY_OPTIONS = ("norm", "target", "box", "scale", "tolerance", "time_limit", "seed", "proof")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     runs.add_network(parser)
     question = parser.add_argument_group("the question")
     runs.add_question(question)
-    runs.add_box(question)
     effort = parser.add_argument_group("the effort")
     effort.add_argument(
         "--tolerance",
@@ -74,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
     if work.answers:
         screen.intervals(work.answers)
         screen.line("network", setup.about)
-        screen.line("question", f"norm {arguments.norm}, target {arguments.target}, {runs.valid(chosen['box'])}")
+        screen.line("question", f"norm {arguments.norm}, target {arguments.target}, {valid_inputs(chosen['box'])}")
         _summarise(work.answers, screen)
         if arguments.proof is not None and arguments.proof.exists():
             screen.line("proof", f"{arguments.proof}: verify it with `relucert check`")
@@ -83,7 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
     return runs.end(work, screen, f"{done} of {len(images)} images")
 
 
-def _describe(progress: Progress) -> str:
+def _describe(progress: SearchProgress) -> str:
     upper = "?" if progress.upper is None else f"{progress.upper:.4g}"
     return f"[{progress.lower:.4g}, {upper}], {progress.nodes:,} nodes, {progress.rate:,.0f}/s"
 

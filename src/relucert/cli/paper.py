@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from relucert.cli import options, runs
 from relucert.errors import InputError, LoadError
+from relucert.query.valid import valid_inputs
 
 if TYPE_CHECKING:
     from relucert.cli.show import Screen
@@ -26,6 +27,7 @@ DESCRIPTION = (
     "and adversarial training). Answers are kept in the cache as they come, and the same command goes on where an "
     "interrupted one stopped."
 )
+PROTOCOL = ()  # the box of each method as in the paper
 EFFORT = {"steps": 40, "batches": 20, "samples": 256, "budget": 60.0}
 STORED = ("steps", "batches", "samples", "seed")  # what any answer may depend on
 OUTPUTS = ("json", "csv", "markdown", "latex")
@@ -46,6 +48,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a network to take for that of its size: .onnx, .safetensors, or .npz with W1, b1, W2, b2 and so on",
     )
     part.add_argument("--data-dir", type=Path, metavar="DIR", help="the folder that has mnist or cifar10")
+    runs.add_box(
+        part, PROTOCOL, "the paper's protocol: every input for certificates, pixels from -0.5 to 0.5 for the rest"
+    )
     runs.add_seed(part, "for random targets, starts and samples")
     effort = parser.add_argument_group("the effort")
     runs.add_contest(effort, EFFORT)
@@ -77,7 +82,9 @@ def run(arguments: argparse.Namespace) -> int:
     contenders = _contenders(arguments)
     asked = lines(arguments.table, arguments.networks, arguments.norms, arguments.targets)
     effort = {name: getattr(arguments, name) for name in (*EFFORT, "seed")}
-    setting = Setting(Norm.parse("inf"), **effort, memory=arguments.memory)
+    protocol = arguments.box == PROTOCOL
+    box = None if protocol or arguments.box is None else tuple(arguments.box)
+    setting = Setting(Norm.parse("inf"), box=box, **effort, memory=arguments.memory)
     subjects, missing = _subjects(arguments.network_file, asked)
     images = _images(arguments, subjects, missing, screen)
     for name, reason in missing.items():
@@ -86,8 +93,9 @@ def run(arguments: argparse.Namespace) -> int:
     if not present:
         raise InputError(f"there is no network of the table {arguments.table!r}: {'; '.join(missing.values())}")
     settings = {**{name: effort[name] for name in STORED}, "threads": arguments.threads}
+    settings["box"] = "paper" if protocol else box
     store = Store(arguments.table, settings, screen.complain)
-    rerun = Rerun(subjects, images, contenders, setting, store)
+    rerun = Rerun(subjects, images, contenders, setting, store, protocol)
     started = time.perf_counter()
     interrupted = False
     try:
@@ -110,11 +118,11 @@ def run(arguments: argparse.Namespace) -> int:
 def _contenders(arguments: argparse.Namespace) -> list[Contender]:
     """The methods asked for, else those of the table that there are."""
     from relucert.comparison.methods import find_contenders
-    from relucert.paper.published import METHODS
+    from relucert.paper.published import TABLE_METHODS
 
     if arguments.methods is not None:
         return find_contenders(arguments.methods)
-    return [own for own in find_contenders(None) if own.name in METHODS[arguments.table]]
+    return [contender for contender in find_contenders(None) if contender.name in TABLE_METHODS[arguments.table]]
 
 
 def _subjects(files: list[Path], asked: list[Line]) -> tuple[dict[str, Subject], dict[str, str]]:
@@ -176,7 +184,17 @@ def _show(rerun: Rerun, screen: Screen) -> None:
     screen.line(
         "effort", f"{setting.steps} attack steps, CLEVER {setting.batches} x {setting.samples}, seed {setting.seed}"
     )
+    screen.line("valid inputs", _valid(rerun))
     screen.line("stored in", str(rerun.store.path))
+
+
+def _valid(rerun: Rerun) -> str:
+    """Which inputs count as valid, in words."""
+    from relucert.paper.rerun import PIXELS
+
+    if rerun.protocol:
+        return f"as in the paper: {valid_inputs(None)} for certificates, {valid_inputs(PIXELS)} for all else"
+    return valid_inputs(rerun.setting.box)
 
 
 def _export(
@@ -194,9 +212,11 @@ def _export(
     found = export.cells(results, methods)
     names = ("table", "images", "methods", "norms", "targets", "networks", "threads", "memory", "seed", *EFFORT)
     given = {name: getattr(arguments, name) for name in names}
+    given["box"] = "paper" if rerun.protocol else rerun.setting.box
     record: dict[str, Any] = {
         **runs.circumstances(arguments),
         "options": given | {"network_file": [str(path) for path in arguments.network_file]},
+        "valid_inputs": _valid(rerun),
         "skipped": missing | rerun.skipped,
         "complete": complete,
         "cells": found,

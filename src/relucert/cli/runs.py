@@ -12,7 +12,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from relucert.answers import Answer
+from relucert.answers import Recordable
 from relucert.cli import images as image_options
 from relucert.cli import options
 from relucert.errors import ContradictionError, InputError, RelucertError
@@ -28,7 +28,7 @@ INTERRUPTED = 130
 PACKAGES = ("torch", "numpy", "scipy", "highspy", "clarabel")  # whose versions a record names
 
 
-Kind = TypeVar("Kind", bound=Answer)
+Kind = TypeVar("Kind", bound=Recordable)
 
 
 def add_network(parser: argparse.ArgumentParser) -> None:
@@ -42,8 +42,15 @@ def add_network(parser: argparse.ArgumentParser) -> None:
 
 
 def add_question(group: argparse._ArgumentGroup) -> None:
-    """Which images, which norm, which target."""
+    """Which images, which inputs are valid, which norm, which target."""
     image_options.add_arguments(group)
+    add_box(group)
+    group.add_argument(
+        "--scale",
+        type=Path,
+        metavar="FILE",
+        help="a .npy array of the input's shape: how far each coordinate may move per unit of radius (default: 1)",
+    )
     group.add_argument("--norm", default="inf", metavar="P", help="inf, 2, 1 or any number >= 1 (default: %(default)s)")
     group.add_argument(
         "--target",
@@ -53,16 +60,16 @@ def add_question(group: argparse._ArgumentGroup) -> None:
     )
 
 
-def add_box(group: argparse._ArgumentGroup) -> None:
-    """Which inputs are valid, where attacks search."""
+def add_box(group: argparse._ArgumentGroup, default: object = None, otherwise: str = "every input is valid") -> None:
+    """Which inputs are valid."""
     box = group.add_mutually_exclusive_group()
     box.add_argument(
         "--box",
         type=options.number,
         nargs=2,
-        default=(-0.5, 0.5),
+        default=default,
         metavar=("LOW", "HIGH"),
-        help="the least and the largest valid pixel (default: -0.5 0.5)",
+        help=f"the lowest and the highest valid value of an input (default: {otherwise})",
     )
     box.add_argument("--no-box", dest="box", action="store_const", const=None, help="every input is valid")
 
@@ -79,11 +86,6 @@ def add_contest(group: argparse._ArgumentGroup, defaults: Mapping[str, int | flo
             f"--{name}", type=kind, default=defaults[name], metavar="S" if name == "budget" else "N",
             help=f"{what} (default: %(default)s)",
         )  # fmt: skip
-
-
-def valid(box: tuple[float, float] | None) -> str:
-    """Which inputs are valid, in words."""
-    return "every input valid" if box is None else "pixels from {:g} to {:g}".format(*box)
 
 
 def add_seed(group: argparse._ArgumentGroup, of: str) -> None:
@@ -146,6 +148,10 @@ def set_up(arguments: argparse.Namespace, names: Sequence[str]) -> Setup:
     chosen = {name: getattr(arguments, name) for name in names}
     if chosen.get("box") is not None:
         chosen["box"] = tuple(chosen["box"])
+    if chosen.get("scale") is not None:
+        from relucert.data.formats import numpy_arrays
+
+        chosen["scale"] = numpy_arrays(chosen["scale"])[0].tolist()
     return Setup(network, screen, images, chosen)
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from relucert.recipes.architectures import Architecture
     from relucert.recipes.plans import Plan
     from relucert.recipes.recipe import Recipe
-    from relucert.training.build import Task, Trained
+    from relucert.training.build import Trained, TrainingTask
     from relucert.training.checkpoint import EpochReport
 
 
@@ -129,14 +129,14 @@ def _output(name: str, arguments: argparse.Namespace) -> Path:
     return output
 
 
-def _task(architecture: Architecture, directory: Path | None, screen: Screen) -> Task:
+def _task(architecture: Architecture, directory: Path | None, screen: Screen) -> TrainingTask:
     """The images to train, choose and test with; a download shows a bar."""
     from relucert import data
-    from relucert.training.build import Task
+    from relucert.training.build import TrainingTask
 
     with screen.downloads() as progress:
         splits = [data.load(architecture.data_set, split, directory, progress=progress) for split in data.SPLITS]
-    return Task.of(architecture, *splits)
+    return TrainingTask.of(architecture, *splits)
 
 
 def _setting(recipe: Recipe) -> tuple[str, str]:

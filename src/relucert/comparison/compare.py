@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from relucert.answers import Answer
 from relucert.comparison.deadline import OutOfTime, deadline
-from relucert.comparison.methods import Answer, Contender, Entry, Kind, Setting, find_contenders
+from relucert.comparison.methods import Contender, Entry, Kind, Setting, find_contenders
 from relucert.comparison.order import Ledger
 from relucert.errors import InputError, RelucertError
 from relucert.loading import load
 from relucert.network import Network
 from relucert.norm import Norm
-from relucert.query.property import parse_target
 from relucert.query.questions import pose
+from relucert.query.targets import parse_target
+from relucert.region import RegionShape, check_inside
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -56,17 +58,17 @@ def compare(
     """What all methods say about the same images; the provable order is checked on every one.
 
     network, images, labels, norm: as for `certify_each`; methods: names such as "fast-lin", "exact", "clever" or
-    "attack", all by default. The options are the fields of `Setting`: target, box, steps, batches, samples, budget,
-    memory and seed. Raises ContradictionError where two answers can't both be true.
+    "attack", all by default. The options are the fields of `Setting`: target, box, scale, steps, batches, samples,
+    budget, memory and seed. Raises ContradictionError where two answers can't both be true.
     """
     contest = Contest(load(network), images, labels, find_contenders(methods), Setting(Norm.parse(norm), **options))
     for _ in contest.run():
         pass
-    found = [
-        Compared(image, rival, {name: entry.answer for name, entry in own.items()})
-        for (image, rival), own in contest.ledger.entries.items()
+    questions = [
+        Compared(image, rival, {name: entry.answer for name, entry in entries.items()})
+        for (image, rival), entries in contest.ledger.entries.items()
     ]
-    return Comparison(sorted(found, key=lambda own: (own.image, own.rival or 0)), contest.skipped)
+    return Comparison(sorted(questions, key=lambda compared: (compared.image, compared.rival or 0)), contest.skipped)
 
 
 class Contest:
@@ -84,9 +86,11 @@ class Contest:
         setting: Setting,
     ) -> None:
         target = parse_target(setting.target, network.classes)
-        asked = pose(network, images, labels, target, setting.seed)
-        self.network, self.images, self.contenders, self.setting = network, asked.images, contenders, setting
-        self.labels = torch.tensor(list({own.image: own.label for own in asked.questions}.values()))
+        inquiry = pose(network, images, labels, target, setting.seed)
+        shape = RegionShape.parse(setting.norm, setting.box, setting.scale, network.input_shape)
+        check_inside(inquiry.images, shape.box)
+        self.network, self.images, self.contenders, self.setting = network, inquiry.images, contenders, setting
+        self.labels = torch.tensor(list({question.image: question.label for question in inquiry.questions}.values()))
         self.ledger = Ledger(each_rival=target == "all")
         self.skipped: dict[str, str] = {}
 

@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from torch import Tensor
 
+from relucert.answers import Answer
 from relucert.api import certify_each
 from relucert.attacks.attack import attack_each
 from relucert.branch_and_bound.exact import exact_each
@@ -20,11 +21,8 @@ from relucert.methods.programs import ProgramMethod
 from relucert.methods.table import METHODS, find_method
 from relucert.network import Network
 from relucert.norm import Norm
-from relucert.query.inputs import check_box
 
-Box = tuple[float, float]
 SOFT = 0.9  # the share of a budget after which methods that mind the time are to end by themselves
-PIXELS = (-0.5, 0.5)
 
 
 class Kind(str, Enum):
@@ -36,30 +34,18 @@ class Kind(str, Enum):
     ESTIMATE = "estimate"  # no bound of anything
 
 
-class Answer(Protocol):
-    """What all answers have."""
-
-    @property
-    def image(self) -> int: ...
-    @property
-    def target(self) -> int | None: ...
-    @property
-    def reason(self) -> str | None: ...
-    @property
-    def seconds(self) -> float: ...
-    def to_json(self) -> dict[str, Any]: ...
-
-
 @dataclass(frozen=True)
 class Setting:
     """The question put to every method, and the effort; checked when built.
 
-    steps: of each attack; batches, samples: of CLEVER; budget: seconds a method and image.
+    box, scale: as for `certify_each`; steps: of each attack; batches, samples: of CLEVER; budget: seconds for each
+    method and image.
     """
 
     norm: Norm
     target: str | int = "untargeted"
-    box: Box | None = PIXELS
+    box: object = None
+    scale: object = None
     steps: int = 100
     batches: int = 50
     samples: int = 256
@@ -68,11 +54,15 @@ class Setting:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_box(self.box)
         for name in ("steps", "batches", "samples"):
             check_whole(f"number of {name}", getattr(self, name), 1, 10**6)
         check_positive("budget", self.budget)
         check_whole("seed", self.seed, 0, 2**63 - 1)
+
+    @property
+    def question(self) -> dict[str, Any]:
+        """What every method is asked."""
+        return {name: getattr(self, name) for name in ("norm", "target", "box", "scale", "seed")}
 
 
 Ask = Callable[[Network, Tensor, Tensor, Setting], Iterator[Answer]]
@@ -125,8 +115,8 @@ class Entry:
 
 def _certified(method: str, network: Network, images: Tensor, labels: Tensor, setting: Setting) -> Iterator[Answer]:
     return certify_each(
-        network, images, labels, method=method, norm=setting.norm, target=setting.target, memory=setting.memory,
-        seed=setting.seed, time_limit=setting.budget if _has_programs(method) else None,
+        network, images, labels, method=method, **setting.question, memory=setting.memory,
+        time_limit=setting.budget if _has_programs(method) else None,
     )  # fmt: skip
 
 
@@ -136,28 +126,26 @@ def _has_programs(method: str) -> bool:
 
 def _exact(network: Network, images: Tensor, labels: Tensor, setting: Setting) -> Iterator[Answer]:
     return exact_each(
-        network, images, labels, norm=setting.norm, target=setting.target, box=setting.box, seed=setting.seed,
-        time_limit=SOFT * setting.budget,
+        network, images, labels, **setting.question, time_limit=SOFT * setting.budget,
     )  # fmt: skip
 
 
 def _clever(network: Network, images: Tensor, labels: Tensor, setting: Setting) -> Iterator[Answer]:
     return estimate_each(
-        network, images, labels, norm=setting.norm, target=setting.target, box=setting.box, seed=setting.seed,
-        batches=setting.batches, samples=setting.samples,
+        network, images, labels, **setting.question, batches=setting.batches, samples=setting.samples,
     )  # fmt: skip
 
 
 def _attack(network: Network, images: Tensor, labels: Tensor, setting: Setting) -> Iterator[Answer]:
     return attack_each(
-        network, images, labels, norm=setting.norm, target=setting.target, box=setting.box, seed=setting.seed,
-        memory=setting.memory, steps=setting.steps, time_limit=SOFT * setting.budget * len(images),
+        network, images, labels, **setting.question, memory=setting.memory, steps=setting.steps,
+        time_limit=SOFT * setting.budget * len(images),
     )  # fmt: skip
 
 
 CONTENDERS = {
-    own.name: own
-    for own in (
+    contender.name: contender
+    for contender in (
         *(Contender(name, Kind.CERTIFIED, partial(_certified, name), timed=_has_programs(name)) for name in METHODS),
         Contender("exact", Kind.EXACT, _exact, timed=True, patient=True),
         Contender("clever", Kind.ESTIMATE, _clever),
@@ -175,4 +163,4 @@ def find_contenders(names: Sequence[str] | None) -> list[Contender]:
     for name in names:
         if name not in list(CONTENDERS):
             raise InputError(f"unknown method {name!r}; known are {', '.join(CONTENDERS)}")
-    return [own for own in CONTENDERS.values() if own.name in names]
+    return [contender for contender in CONTENDERS.values() if contender.name in names]

@@ -26,11 +26,11 @@ class Ledger:
     def add(self, entry: Entry) -> None:
         """Raises ContradictionError where the answer can't be true together with an earlier one."""
         answer = entry.answer
-        own = self.entries[answer.image, answer.target if self.each_rival else None]
-        for other in own.values():
+        answers = self.entries[answer.image, answer.target if self.each_rival else None]
+        for other in answers.values():
             _compare(entry, other)
             _compare(other, entry)
-        own[entry.method] = entry
+        answers[entry.method] = entry
 
 
 def _compare(below: Entry, above: Entry) -> None:
@@ -42,7 +42,7 @@ def _compare(below: Entry, above: Entry) -> None:
         _contradict(below, None, above, above.upper, "is proven to have no adversarial example, and there is one at")
     if lower is None or above.lower is None or above.lower >= lower * (1 - SLACK):
         return
-    ranks = [STRONGER.index(own.method) for own in (below, above) if own.method in STRONGER]
+    ranks = [STRONGER.index(entry.method) for entry in (below, above) if entry.method in STRONGER]
     if len(ranks) == 2 and ranks[0] < ranks[1]:
         _contradict(below, lower, above, above.lower, "exceeds the stronger")
     if above.kind is Kind.EXACT and above.answer.closed:

@@ -10,7 +10,7 @@ from relucert.comparison.methods import Entry, Kind
 
 
 @dataclass(frozen=True)
-class Standing:
+class Ranking:
     """One method over its answers: how many it gave, their mean, and the mean time.
 
     to_best, to_witness: by how much, on average and relatively, its answers differ from the largest proven lower
@@ -27,29 +27,29 @@ class Standing:
     closed: int | None
 
 
-def standings(questions: Iterable[Mapping[str, Entry]]) -> list[Standing]:
-    """One a method, in the order of their first answers."""
+def rankings(questions: Iterable[Mapping[str, Entry]]) -> list[Ranking]:
+    """One per method, in the order of their first answers."""
     grouped: dict[str, list[tuple[Entry, float | None, float | None]]] = {}
-    for own in questions:
-        best = max((entry.lower for entry in own.values() if entry.lower), default=None)
-        witness = min((entry.upper for entry in own.values() if entry.upper), default=None)
-        for name, entry in own.items():
+    for answers in questions:
+        best = max((entry.lower for entry in answers.values() if entry.lower), default=None)
+        witness = min((entry.upper for entry in answers.values() if entry.upper), default=None)
+        for name, entry in answers.items():
             grouped.setdefault(name, []).append((entry, best, witness))
-    return [_standing(name, found) for name, found in grouped.items()]
+    return [_ranking(name, entries) for name, entries in grouped.items()]
 
 
-def _standing(name: str, found: list[tuple[Entry, float | None, float | None]]) -> Standing:
-    known = [(entry.figure, best, witness) for entry, best, witness in found if entry.figure]
-    kind = found[0][0].kind
-    return Standing(
+def _ranking(name: str, entries: list[tuple[Entry, float | None, float | None]]) -> Ranking:
+    known = [(entry.figure, best, witness) for entry, best, witness in entries if entry.figure]
+    kind = entries[0][0].kind
+    return Ranking(
         method=name,
         kind=kind,
         count=len(known),
         mean=_mean(figure for figure, _, _ in known),
         to_best=_mean(figure / best - 1 for figure, best, _ in known if best),
         to_witness=_mean(figure / witness - 1 for figure, _, witness in known if witness),
-        seconds=_mean(entry.answer.seconds for entry, _, _ in found if entry.answer.seconds),
-        closed=sum(entry.answer.closed for entry, _, _ in found if entry.figure) if kind is Kind.EXACT else None,
+        seconds=_mean(entry.answer.seconds for entry, _, _ in entries if entry.answer.seconds),
+        closed=sum(entry.answer.closed for entry, _, _ in entries if entry.figure) if kind is Kind.EXACT else None,
     )
 
 

@@ -11,33 +11,36 @@ from relucert.api import bounds
 from relucert.comparison.methods import Entry, Kind
 from relucert.errors import InputError
 from relucert.network import Network
-from relucert.region import Ball
+from relucert.region import Region
 from relucert.report import pictures
+
+FAR = 1e12  # where a radius is infinite
 
 
 def row(entry: Entry, network: Network, images: Tensor) -> dict[str, Any]:
     """An answer for the record; images: (batch, size), those that were asked about."""
-    found = entry.to_json()
+    record = entry.to_json()
     image, answer = images[entry.answer.image], entry.answer
     if entry.method == "fast-lin" and entry.lower:
-        found["neurons"] = neurons(network, image, entry.lower, answer.norm)
+        record["neurons"] = neurons(network, image, entry.lower, answer)
     if entry.kind is Kind.UPPER and answer.distance:
-        found |= _picture(network, image, answer.witness, answer.box)
-    return found
+        record |= _picture(network, image, answer.witness, answer.box)
+    return record
 
 
-def neurons(network: Network, image: Tensor, radius: float, norm: float) -> list[dict[str, int]]:
+def neurons(network: Network, image: Tensor, radius: float, answer: Any) -> list[dict[str, int]]:
     """How many neurons of each ReLU layer Fast-Lin finds dead, undecided and active within the radius."""
-    found = bounds(network, Ball.around(image[None], radius, norm), arithmetic="float")
+    region = Region.around(image[None], min(radius, FAR), answer.norm, answer.box, answer.input_scale)
+    intervals = bounds(network, region, arithmetic="float")
     states = []
-    for interval in found[: len(network.rectified)]:
+    for interval in intervals[: len(network.rectified)]:
         dead = int((interval.upper <= 0).sum())
         active = int(((interval.lower >= 0) & (interval.upper > 0)).sum())
         states.append({"dead": dead, "undecided": interval.lower.numel() - dead - active, "active": active})
     return states
 
 
-def _picture(network: Network, image: Tensor, witness: Tensor, box: tuple[float, float] | None) -> dict[str, Any]:
+def _picture(network: Network, image: Tensor, witness: Tensor, box: Any) -> dict[str, Any]:
     """The image and the example as bytes to be drawn; nothing where inputs are no pictures."""
     try:
         shape = pictures.shape_of(network.input_shape)
@@ -45,6 +48,8 @@ def _picture(network: Network, image: Tensor, witness: Tensor, box: tuple[float,
         return {}
     flat = witness.double().flatten()
     low, high = pictures.limits(image, flat, box)
-    drawn = [pictures.arranged((own - low) / (high - low), shape) for own in (image, flat)]
-    original, adversarial = (base64.b64encode((255 * own).round().astype("uint8").tobytes()).decode() for own in drawn)
+    drawn = [pictures.arranged((pixels - low) / (high - low), shape) for pixels in (image, flat)]
+    original, adversarial = (
+        base64.b64encode((255 * pixels).round().astype("uint8").tobytes()).decode() for pixels in drawn
+    )
     return {"picture": {"shape": list(drawn[0].shape), "original": original, "adversarial": adversarial}}

@@ -2,7 +2,7 @@
 
 from relucert.data.catalogue import NAMES, SPLITS
 from relucert.data.dataset import Dataset, bundled, read
-from relucert.data.download import Progress
+from relucert.data.download import DownloadProgress
 from relucert.data.sources import load
 
-__all__ = ["NAMES", "SPLITS", "Dataset", "Progress", "bundled", "load", "read"]
+__all__ = ["NAMES", "SPLITS", "Dataset", "DownloadProgress", "bundled", "load", "read"]

@@ -1,4 +1,4 @@
-"""The image collections known by name: which files each comes in, and where its authors' files are to be had."""
+"""The image collections known by name: the files each comes in, and where its authors' files can be downloaded."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SPLITS = ("train", "test")
 
 @dataclass(frozen=True)
 class Form:
-    """A way to store images: files, each under one of several names, and what reads them."""
+    """A way to store images: its files, each with its possible names, and the function that reads them."""
 
     files: tuple[tuple[str, ...], ...]
     read: Callable[..., Pixels]
@@ -23,7 +23,7 @@ class Form:
 
 @dataclass(frozen=True)
 class Original:
-    """A file as its authors publish it: folders on the web that have it, and how to know it."""
+    """A file as its authors publish it: its size and SHA-256, and the folders on the web that have it (`mirrors`)."""
 
     name: str
     size: int
@@ -33,7 +33,7 @@ class Original:
 
 @dataclass(frozen=True)
 class Split:
-    """The training or the test images; read_originals: what reads the files of `originals`, in their order."""
+    """The training or the test images; read_originals: reads the files of `originals`, given in their order."""
 
     title: str
     forms: tuple[Form, ...]
@@ -45,7 +45,7 @@ class Split:
 class Collection:
     """Labelled images known by name, in rows of `size` pixels.
 
-    folders: where in a directory its files may lie; pickled: forms of it that are never opened.
+    folders: where in a directory its files may lie; pickled: files and folders of pickles, which are never opened.
     """
 
     name: str
@@ -60,7 +60,7 @@ def known(name: str) -> bool:
 
 
 def find(name: str) -> Collection:
-    """The collection of that name; anything else is an error that lists the names."""
+    """The collection of that name; raises InputError, which lists the names, for any other."""
     if not known(name):
         raise InputError(f"there is no data set {name!r}; there are {', '.join(NAMES)}")
     return COLLECTIONS[_plain(name)]
@@ -120,7 +120,7 @@ def _mnist_split(title: str, numpy_file: str, originals: tuple[Original, ...]) -
 
 
 def _idx_names(original: str) -> tuple[str, ...]:
-    """The spellings in use: unpacked or not, and with a dot in the place of the last hyphen but one."""
+    """The file names in use: unpacked or gzipped, with a hyphen or a dot before `idx`."""
     dotted = original.replace("-idx", ".idx")
     return original.removesuffix(".gz"), original, dotted.removesuffix(".gz"), dotted
 

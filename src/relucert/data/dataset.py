@@ -1,4 +1,4 @@
-"""Images and what they show; those bundled with the package, and those of the user's own NumPy files."""
+"""Images with their labels: those bundled with the package, and those of the user's NumPy files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BUNDLED = "bundled.npz"
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Images, one a row and in the network's own input range, and what they show.
+    """Images in the network's input range, one row per image, and their labels.
 
     images: (count, size), float32 (float64 where the file has it); labels: (count,) int64, None if unknown.
     """
@@ -52,7 +52,7 @@ class Dataset:
 
 
 def scaled(pixels: Array, labels: Array, name: str) -> Dataset:
-    """Pixels 0 to 255, of any shape an image, as the paper's networks take them: pixels / 255 - 0.5."""
+    """Pixels from 0 to 255, (count, ...), as images of the paper's networks: pixels / 255 - 0.5, one row per image."""
     images = torch.from_numpy(pixels.reshape(len(pixels), -1).astype(np.float32))
     return Dataset(images.div_(255).sub_(0.5), torch.from_numpy(labels.astype(np.int64)), name)
 
@@ -80,7 +80,7 @@ def _images(array: Array, path: Path) -> Tensor:
     if array.dtype.kind != "f" or array.dtype.itemsize > 8:
         raise InputError(f"{path}: the images are {array.dtype}, not floating point of at most 64 bits")
     if array.ndim < 2:
-        raise InputError(f"{path}: the images need one row an image, the array's shape is {array.shape}")
+        raise InputError(f"{path}: the images need one row per image, the array's shape is {array.shape}")
     if array.size == 0:
         raise InputError(f"{path}: there are no images, the array's shape is {array.shape}")
     precision = np.float64 if array.dtype.itemsize == 8 else np.float32

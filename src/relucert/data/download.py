@@ -1,4 +1,4 @@
-"""Downloads: over https, checked while they come in, and put into place only when they are whole."""
+"""Downloads over https: checked while they arrive, and moved to their place only when they are complete."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from relucert.data.catalogue import Original
 from relucert.errors import LoadError
 from relucert.storage import files
 
-Progress = Callable[[str, int, int], None]  # told a file's name, how many of its bytes are here, and of how many
+DownloadProgress = Callable[[str, int, int], None]  # called with a file's name, the bytes received, the bytes in total
 
 TIMEOUT = 30  # seconds without a byte
 BLOCK = 2**16
@@ -29,8 +29,8 @@ class _UnavailableError(Exception):
     """A mirror does not deliver the file."""
 
 
-def fetch(original: Original, place: Path, progress: Progress | None = None) -> None:
-    """Downloads a file to its place from the first mirror that has it; otherwise leaves everything as it was."""
+def fetch(original: Original, place: Path, progress: DownloadProgress | None = None) -> None:
+    """Downloads a file to its place from the first mirror that has it; if none has, the place is left as it was."""
     failures = []
     for mirror in original.mirrors:
         try:
@@ -47,7 +47,7 @@ def fetch(original: Original, place: Path, progress: Progress | None = None) -> 
 
 
 def is_genuine(path: Path, original: Original) -> bool:
-    """Whether the file is there, readable and unchanged."""
+    """Whether the file exists, can be read, and is unchanged."""
     digest = hashlib.sha256()
     try:
         if path.stat().st_size != original.size:
@@ -60,7 +60,7 @@ def is_genuine(path: Path, original: Original) -> bool:
     return digest.hexdigest() == original.sha256
 
 
-def _receive(original: Original, address: str, file: BinaryIO, progress: Progress | None) -> None:
+def _receive(original: Original, address: str, file: BinaryIO, progress: DownloadProgress | None) -> None:
     digest, done = hashlib.sha256(), 0
     with closing(_blocks(address)) as blocks:
         for block in blocks:
@@ -107,7 +107,7 @@ class _SafeRedirects(HTTPRedirectHandler):
 
 
 def _check_address(address: str) -> None:
-    """https only; plain http stays within this machine."""
+    """Refuses an address that is neither https nor plain http to this machine."""
     parts = urlsplit(address)
     if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in LOOPBACK):
         raise _UnavailableError(f"{address} is not an https address")
@@ -119,5 +119,5 @@ def _reason(error: Exception) -> str:
 
 
 def _short(text: str) -> str:
-    """What a server says, fit to be shown."""
+    """A server's text, shortened and without control characters."""
     return textwrap.shorten("".join(sign if sign.isprintable() else " " for sign in text), 100, placeholder="...")

@@ -1,6 +1,6 @@
-"""The files that pixels come in, read as plain bytes and never as pickles: idx, CIFAR binary, NumPy.
+"""Readers for the files that images come in: idx, CIFAR binary and NumPy, read as plain bytes, never as pickles.
 
-Every reader gives pixels (count, size) uint8 and labels (count,) from 0 to 9; whatever does not fit is a LoadError.
+Every reader returns pixels (count, size) uint8 and labels (count,) from 0 to 9, or raises LoadError.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ GZIP = b"\x1f\x8b"
 IDX_UNSIGNED_BYTES = 8
 CIFAR_IMAGE = 3 * 32 * 32
 BLOCK = 2**20
-LIMIT = 4 * 2**30  # bytes a file may hold once it is unpacked: a small one could otherwise fill the memory
+LIMIT = 4 * 2**30  # bytes of an unpacked file: a small gzipped one could otherwise fill the memory
 BROKEN_NUMPY = (ValueError, EOFError, OSError, MemoryError, KeyError, zipfile.BadZipFile, zlib.error)
 
 
 def read_idx(images: Path, labels: Path, shape: tuple[int, int]) -> Pixels:
-    """The original MNIST form, each file plain or gzipped; shape: rows and columns of an image."""
+    """Reads the original MNIST form, each file plain or gzipped; shape: (rows, columns) of an image."""
     return _checked(_idx_array(images, shape), _idx_array(labels, ()), f"{images.parent}: {images.name}, {labels.name}")
 
 
 def read_cifar(*batches: Path) -> Pixels:
-    """The CIFAR-10 binary form: records of a label, then 1,024 red, 1,024 green and 1,024 blue pixels."""
+    """Reads the CIFAR-10 binary form: records of a label, then 1,024 red, 1,024 green and 1,024 blue pixels."""
     records = []
     for batch in batches:
         with _opened(batch) as file:
@@ -50,23 +50,26 @@ def read_cifar(*batches: Path) -> Pixels:
 
 
 def read_cifar_archive(archive: Path, members: Sequence[str]) -> Pixels:
-    """The same records out of the original `.tar.gz`; nothing is ever unpacked onto the disk."""
-    found: dict[str, Array] = {}
+    """Reads the same records from the original `.tar.gz`; nothing is unpacked onto the disk."""
+    records_by_name: dict[str, Array] = {}
     with _opened(archive) as file, tarfile.open(fileobj=file, mode="r:") as entries:
         for entry in entries:
             name = PurePosixPath(entry.name).name
             content = entries.extractfile(entry) if name in members and entry.isfile() else None
             if content is not None:
-                found[name] = _records(content.read(), f"{archive}, {name}")
-            if len(found) == len(members):
+                records_by_name[name] = _records(content.read(), f"{archive}, {name}")
+            if len(records_by_name) == len(members):
                 break
-    if missing := [name for name in members if name not in found]:
+    if missing := [name for name in members if name not in records_by_name]:
         raise LoadError(f"{archive}: the archive has no {', '.join(missing)}")
-    return _split([found[name] for name in members])
+    return _split([records_by_name[name] for name in members])
 
 
 def read_npz(path: Path, shape: tuple[int, ...]) -> Pixels:
-    """`images` uint8 and `labels`; shape: rows and columns of an image, and 3 where it has colours, which then lead."""
+    """Reads the arrays `images`, uint8 of shape (count, *shape), and `labels` of a `.npz` file.
+
+    shape: (rows, columns) of an image, or (rows, columns, 3) for colours, which become the first axis of an image.
+    """
     images, labels = numpy_arrays(path)
     if labels is None:
         raise LoadError(f"{path}: no array `labels`")
@@ -80,7 +83,7 @@ def read_npz(path: Path, shape: tuple[int, ...]) -> Pixels:
 
 
 def numpy_arrays(path: Path) -> tuple[Array, Array | None]:
-    """`images` and `labels` as stored; whatever NumPy makes of a broken file is one error for the user."""
+    """The arrays `images` and `labels` (None if absent) as stored; any failure of NumPy becomes a LoadError."""
     try:
         with path.open("rb") as file:
             loaded = np.load(file, allow_pickle=False)
@@ -106,7 +109,7 @@ def numpy_arrays(path: Path) -> tuple[Array, Array | None]:
 
 
 def _idx_array(path: Path, shape: tuple[int, ...]) -> Array:
-    """A header of four bytes and a size per axis, then exactly as many bytes as the sizes announce."""
+    """Reads an idx file: four bytes, one size per axis, then exactly as many bytes as the sizes announce."""
     expected = bytes((0, 0, IDX_UNSIGNED_BYTES, 1 + len(shape)))
     with _opened(path) as file:
         start = file.read(len(expected))
@@ -121,7 +124,7 @@ def _idx_array(path: Path, shape: tuple[int, ...]) -> Array:
         if tuple(sizes) != shape:
             raise LoadError(f"{path}: images of {_times(*shape)} pixels are expected, not {_times(*sizes)}")
         announced = count * math.prod(shape)
-        content = _up_to(announced + 1, file)  # a byte more: the end, and with it a gzip file's checksum, is seen
+        content = _up_to(announced + 1, file)  # one more byte, to reach the end and with it a gzip file's checksum
     if len(content) != announced:
         wrong = "truncated: fewer" if len(content) < announced else "damaged: more"
         raise LoadError(f"{path}: {wrong} bytes than the {count} {_things(shape)} that the header announces")
@@ -129,7 +132,7 @@ def _idx_array(path: Path, shape: tuple[int, ...]) -> Array:
 
 
 def _up_to(most: int, file: Content) -> bytearray:
-    """In blocks: a damaged header can't make us ask for terabytes at once."""
+    """Reads at most this many bytes, in blocks, so that a damaged header can't ask for terabytes at once."""
     content = bytearray()
     while block := file.read(min(BLOCK, most - len(content))):
         content += block
@@ -148,13 +151,13 @@ def _records(content: bytes, where: str) -> Array:
 
 
 def _split(records: list[Array]) -> Pixels:
-    """Labels and pixels of all batches together."""
+    """The pixels and labels of all batches together."""
     together = np.concatenate(records)
     return together[:, 1:], together[:, 0]
 
 
 def _checked(images: Array, labels: Array, where: str) -> Pixels:
-    """What no single file can tell: as many labels as images, some, and none out of range."""
+    """Checks that there are images, as many labels as images, and no label out of range; flattens the images."""
     if len(images) != len(labels):
         raise LoadError(f"{where}: {len(images)} images but {len(labels)} labels")
     if len(images) == 0:
@@ -166,7 +169,7 @@ def _checked(images: Array, labels: Array, where: str) -> Pixels:
 
 
 class _Unzipped(gzip.GzipFile):
-    """The content of a gzipped file, up to the limit."""
+    """A gzipped file that raises LoadError once its content exceeds the limit."""
 
     def read(self, size: int | None = -1) -> bytes:
         most = LIMIT + 1 - self.tell()
@@ -187,7 +190,7 @@ def _too_large(path: object) -> LoadError:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Content]:
-    """The content, unzipped if it is gzipped, whatever the name says; a damaged or unreadable file is one error."""
+    """Opens a file, unzipping its content if it is gzipped; a damaged or unreadable file raises LoadError."""
     try:
         with path.open("rb") as file:
             if os.fstat(file.fileno()).st_size > LIMIT:

@@ -1,4 +1,4 @@
-"""Where a collection known by name comes from: a directory the user names, else the cache, else a download."""
+"""Loads a collection by name: from a directory the user names, else from the cache, else from a download."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from relucert.data import download
 from relucert.data.catalogue import SPLITS, Collection, Form, Split, find
 from relucert.data.dataset import Dataset, scaled
-from relucert.data.download import Progress
+from relucert.data.download import DownloadProgress
 from relucert.data.formats import Pixels
 from relucert.errors import InputError, LoadError
 from relucert.storage.cache import cache_directory
@@ -17,12 +17,14 @@ from relucert.storage.cache import cache_directory
 VARIABLE = "RELUCERT_DATA"
 
 
-def load(name: str, split: str, directory: str | Path | None = None, *, progress: Progress | None = None) -> Dataset:
+def load(
+    name: str, split: str, directory: str | Path | None = None, *, progress: DownloadProgress | None = None
+) -> Dataset:
     """The "train" or "test" images of "mnist" or "cifar10", as pixels / 255 - 0.5, in their original order.
 
-    They come from the directory, or that of the environment variable RELUCERT_DATA, and from nowhere else if there
-    is one; otherwise from the user's cache, which is filled by a download that `progress` is told about.
-    images: (count, 784), or (count, 3072) with the red pixels first, then the green, then the blue.
+    directory: the only place to look in; by default the folder that the environment variable RELUCERT_DATA names.
+    Without either, the images come from the user's cache, which is filled by a download reported to `progress`.
+    The result's images are (count, 784), or (count, 3072) with the red pixels first, then the green, then the blue.
     """
     collection = find(name)
     if split not in SPLITS:
@@ -38,23 +40,23 @@ def load(name: str, split: str, directory: str | Path | None = None, *, progress
 
 
 def _from_directory(collection: Collection, split: Split, directory: Path, called: str) -> Pixels:
-    """The first form that is there in full."""
+    """Reads the first form whose files are all there; called: the directory's name in error messages."""
     directory = Path(os.path.expanduser(directory))
     if not os.path.isdir(directory):
         raise LoadError(f"{called}: there is no such folder to take {split.title} from")
-    lonely: list[str] = []
+    incomplete: list[str] = []
     for form in split.forms:
         for folder in collection.folders:
             paths = [path for names in form.files if (path := _existing(directory / folder, names)) is not None]
             if len(paths) == len(form.files):
                 return form.read(*paths)
-            lonely += [path.name for path in paths]
+            incomplete += [path.name for path in paths]
     wanted = ", or ".join(_wanted(form) for form in split.forms)
     folders = " and ".join(f"{folder}/" for folder in collection.folders if folder)
     pickles = [name for name in collection.pickled if os.path.exists(directory / name)]
     raise LoadError(
         f"{called} does not hold {split.title}: looked there and in its {folders} for {wanted}"
-        + (f"; found only {', '.join(lonely)}" if lonely else "")
+        + (f"; found only {', '.join(incomplete)}" if incomplete else "")
         + (f"; {pickles[0]} holds pickles, which are never opened" if pickles else "")
     )
 
@@ -64,12 +66,12 @@ def _existing(folder: Path, names: tuple[str, ...]) -> Path | None:
 
 
 def _wanted(form: Form) -> str:
-    """Every file by its first name; those that may be gzipped too are marked."""
+    """The files of a form by their first names; those that may also be gzipped are marked."""
     return " with ".join(f"{names[0]}[.gz]" if len(names) > 1 else names[0] for names in form.files)
 
 
-def _originals(collection: Collection, split: Split, progress: Progress | None) -> Iterator[Path]:
-    """The authors' own files, downloaded unless the cache has them unchanged."""
+def _originals(collection: Collection, split: Split, progress: DownloadProgress | None) -> Iterator[Path]:
+    """The authors' files in the cache, downloaded unless they are there unchanged."""
     for original in split.originals:
         place = cache_directory("data") / collection.name / original.name
         if not download.is_genuine(place, original):

@@ -18,10 +18,10 @@ __all__ = ["load", "save"]
 
 
 def load(source: Network | nn.Module | str | os.PathLike[str], *, input_shape: Shape | None = None) -> Network:
-    """A network from a module, a path ending in .onnx or .safetensors, or the name of a bundled or built network.
+    """Loads a network from a module, a path ending in .onnx or .safetensors, or the name of a bundled or built network.
 
-    `input_shape`, without the batch, is needed where the source leaves it open, and checked where it does
-    not. What comes from torch or ONNX is compared with its own runtime at random inputs: a difference raises.
+    input_shape: the shape of one image, without the batch; needed where the source leaves it open, otherwise checked.
+    A network from torch or ONNX is compared with the original runtime at random inputs; a difference raises an error.
     """
     shape = None if input_shape is None else _checked_shape(input_shape)
     network = _load(source, shape)
@@ -31,7 +31,7 @@ def load(source: Network | nn.Module | str | os.PathLike[str], *, input_shape: S
 
 
 def save(network: Network, path: str | os.PathLike[str], about: Mapping[str, str] | None = None) -> None:
-    """Writes a network to a .safetensors file, with free texts about it; `load` reads it back exactly."""
+    """Writes a network to a .safetensors file, with free text entries about it; `load` restores it exactly."""
     target = Path(path)
     safetensors_file.check_suffix(target)
     safetensors_file.save_safetensors(network, target, about or {})

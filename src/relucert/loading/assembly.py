@@ -1,9 +1,9 @@
-"""A network while it is being put together: what every importer shares, whatever it reads.
+"""Builds a network node by node: the part that the torch and the ONNX importer share.
 
-A foreign graph carries the batch as its first axis; ours does not. Everything here takes the foreign view of
-a constant or a shape, and refuses what would mix the images of a batch. No stored number is ever computed
-with: factors such as a Gemm's alpha become operations of their own, so in real arithmetic the map is exactly
-the stored one.
+In a foreign graph the batch is the first axis; our values have no batch axis. The methods here take constants and
+shapes as the foreign graph has them, and refuse whatever would mix the images of a batch. Stored numbers are never
+computed with: a factor such as a Gemm's alpha becomes a separate operation, so in real arithmetic the imported map
+is exactly the stored one.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from relucert.errors import UnsupportedError
 from relucert.network import Add, Linear, Network, Node, Operation, Relu, Reshape, Scale, Shape, Shift
 
 Operand = int | Tensor
-"""What a foreign operator takes: the index of a value, or a constant."""
+"""An input of a foreign operator: the index of a value, or a constant."""
 
 PRECISIONS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
 class Assembly:
-    """Nodes appended one by one, with the shape of every value so far (without the batch)."""
+    """A network under construction: its nodes so far, and the shape of every value (without the batch)."""
 
     def __init__(self, input_shape: Shape, batch: int, live: bool = False) -> None:
         self.shapes: list[Shape] = [input_shape]
         self.batch = batch
-        self._live = live  # constants are kept as they are, gradients and all, instead of copied
+        self._live = live  # constants are used as they are, with their gradients, instead of copied
         self._nodes: list[Node] = []
 
     def full_shape(self, value: int) -> Shape:
-        """The value's shape in the foreign graph: the batch first."""
+        """The shape of a value in the foreign graph, with the batch first."""
         return (self.batch, *self.shapes[value])
 
     def gemm(
@@ -85,7 +85,7 @@ class Assembly:
         return index if before == after else self._append(Reshape(before, after), index)
 
     def finish(self, output: int, name: str) -> Network:
-        """The network whose output is that value, without the nodes it does not need."""
+        """The network with this value as its output; nodes that the output does not depend on are dropped."""
         nodes = _needed(_fused(_needed(self._nodes, output)))
         return Network(self.shapes[0], tuple(nodes), name)
 
@@ -105,7 +105,7 @@ class Assembly:
         return self._append(Add(), value, self._scale(addend, times))
 
     def _shift(self, value: int, offset: Tensor, times: float) -> int:
-        """`x + times * offset`; where that product might round, `(x / times + offset) * times`."""
+        """`x + times * offset`, written as `(x / times + offset) * times` where that product might round."""
         fitted = self._fit(offset, value)
         if times == 0:
             return value
@@ -115,34 +115,34 @@ class Assembly:
         return self._scale(self._append(Shift(fitted), divided), times)
 
     def _fit(self, constant: Tensor, value: int) -> Tensor:
-        """The constant without its batch axis, if it then broadcasts to the value and keeps its shape."""
+        """The constant without its batch axis; refused unless it broadcasts to the shape of the value."""
         shape = self.shapes[value]
         stored = self._stored(constant)
         if constant.ndim == len(shape) + 1 and len(constant) == 1:
             stored = stored[0]
         axes = zip(reversed(stored.shape), reversed(shape), strict=False)
-        if stored.ndim > len(shape) or any(own not in (1, other) for own, other in axes):
+        if stored.ndim > len(shape) or any(size not in (1, wanted) for size, wanted in axes):
             raise UnsupportedError(
                 f"a constant of shape {tuple(constant.shape)} on a value of shape {self.full_shape(value)}"
             )
         return stored
 
     def _stored(self, constant: Tensor) -> Tensor:
-        """A copy nobody else can change, in the precision it came in."""
+        """A private copy in the original precision; with live constants, the constant itself."""
         if constant.dtype not in PRECISIONS:
             raise UnsupportedError(f"a constant of type {constant.dtype}, not of a common floating-point type")
         return constant if self._live else constant.detach().clone(memory_format=torch.contiguous_format)
 
 
 def matrix(constant: Tensor) -> Tensor:
-    """The constant, if it can be a layer's weight."""
+    """The constant, if it has the two axes of a layer's weight; otherwise refused."""
     if constant.ndim != 2:
         raise UnsupportedError(f"a product with a constant of shape {tuple(constant.shape)}")
     return constant
 
 
 def scalar(number: float) -> Tensor:
-    """A number of the foreign graph itself: float64 holds it exactly, and no axis lets it widen a tensor."""
+    """A plain number as a float64 tensor without axes: exact, and it does not change the precision of other tensors."""
     return torch.tensor(number, dtype=torch.float64)
 
 
@@ -153,7 +153,7 @@ def _value(operand: Operand) -> int:
 
 
 def _needed(nodes: list[Node], output: int | None = None) -> list[Node]:
-    """The nodes that the output (the last value, if not given) depends on, renumbered."""
+    """The nodes that the output (by default the last value) depends on, with their inputs renumbered."""
     last = len(nodes) if output is None else output
     needed = {last}
     for value in range(last, 0, -1):
@@ -167,7 +167,7 @@ def _needed(nodes: list[Node], output: int | None = None) -> list[Node]:
 
 
 def _fused(nodes: list[Node]) -> list[Node]:
-    """Makes one layer of a linear layer without bias and the shift that alone follows it: nothing rounds."""
+    """Merges a linear layer without bias and a shift that is its only use into one linear layer; nothing rounds."""
     uses = Counter(source for node in nodes for source in node.inputs)
     return [_fused_node(node, nodes, uses) for node in nodes]
 

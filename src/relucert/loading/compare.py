@@ -1,4 +1,4 @@
-"""The check that an import is the network it was made from: both are run at the same random inputs."""
+"""Checks an imported network against its source: both are run on the same random inputs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from relucert.network import Network, Shape
 SCALES = (0.1, 1.0, 10.0)
 PER_SCALE = 5
 SAFETY = 8.0
-"""How many times the rounding error of our own evaluation the runtime may be away."""
+"""The runtime may differ by this many times the estimated rounding error of our evaluation."""
 
 
 def compare(network: Network, run: Callable[[Tensor], Tensor], precision: torch.dtype, runtime: str) -> None:
@@ -41,21 +41,21 @@ def compare(network: Network, run: Callable[[Tensor], Tensor], precision: torch.
 
 
 def probes(shape: Shape) -> Tensor:
-    """Random inputs at several scales and one of zeros, always the same ones: (batch, *shape), float32."""
+    """Random inputs at several scales and one input of zeros, the same at every call: (batch, *shape), float32."""
     generator = torch.Generator().manual_seed(0)
     drawn = [scale * torch.randn(PER_SCALE, *shape, generator=generator) for scale in SCALES]
     return torch.cat([*drawn, torch.zeros(1, *shape)])
 
 
 def _allowed(network: Network, inputs: Tensor, values: list[Tensor]) -> Tensor:
-    """How far the runtime may be away at each input, in the precision of the inputs: (batch,).
+    """The largest difference that rounding in the precision of the inputs explains, for each input: (batch,).
 
-    A float32 evaluation shows how much this network amplifies rounding, relative to its largest value. No
-    worst-case bound would do: it grows with every layer until nothing is a mismatch any more.
+    A float32 evaluation shows how much this network amplifies rounding errors, relative to its largest value. A
+    worst-case bound would not do: it grows with every layer, until nothing counts as a mismatch.
     """
     largest = torch.cat(values, dim=1).abs().amax(1)
     single = network.cast(torch.float32)(inputs.float()).double()
     lost = (single - values[-1]).abs().amax(1) / largest.clamp(min=torch.finfo(torch.float64).tiny)
     amplified = lost.max() / torch.finfo(torch.float32).eps * largest
-    own = torch.finfo(inputs.dtype)
-    return SAFETY * own.eps * (amplified + 2 * values[-1].abs().amax(1) + own.tiny)
+    limits = torch.finfo(inputs.dtype)
+    return SAFETY * limits.eps * (amplified + 2 * values[-1].abs().amax(1) + limits.tiny)

@@ -24,7 +24,7 @@ from relucert.loading.walk import Step, Walk
 from relucert.network import Network, Shape
 
 BATCH = 3
-"""How many images are assumed where the batch is free: onnxruntime is given another number."""
+"""The batch size assumed where the model leaves it open; the comparison with onnxruntime uses another one."""
 
 OLDEST = 7
 """The first operator set with today's broadcasting; onnxruntime starts there too."""
@@ -84,25 +84,25 @@ def _only_input(graph: GraphProto, path: Path) -> ValueInfoProto:
 
 
 def _input_shape(source: ValueInfoProto, given: Shape | None, path: Path) -> tuple[int | None, Shape]:
-    """The batch, None where it is free, and the shape of one image."""
+    """The batch size (None where the model leaves it open) and the shape of one image."""
     axes = [axis.dim_value or None for axis in source.type.tensor_type.shape.dim]
     if len(axes) < 2:
         raise UnsupportedError(f"{path}: the input {source.name!r} needs the batch as first axis and one more")
-    batch, *found = axes
-    shown = f"({', '.join('?' if axis is None else str(axis) for axis in found)})"
+    batch, *image_axes = axes
+    shown = f"({', '.join('?' if axis is None else str(axis) for axis in image_axes)})"
     if given is None:
-        shape = tuple(axis for axis in found if axis is not None)
-        if len(shape) != len(found):
+        shape = tuple(axis for axis in image_axes if axis is not None)
+        if len(shape) != len(image_axes):
             raise InputError(f"{path} leaves the shape of its images open, {shown}; pass input_shape")
         return batch, shape
-    filled = [size if axis is None else axis for axis, size in zip(found, given, strict=False)]
-    if len(given) != len(found) or filled != list(given):
+    filled = [size if axis is None else axis for axis, size in zip(image_axes, given, strict=False)]
+    if len(given) != len(image_axes) or filled != list(given):
         raise InputError(f"{path} takes images of shape {shown}, not input_shape={given}")
     return batch, given
 
 
 def _translate(walk: Walk, model: ModelProto, precision: int) -> None:
-    """Takes every node that the output depends on, in order."""
+    """Translates every node that the output depends on, in order."""
     needed = {model.graph.output[0].name}
     nodes = []
     for node in reversed(model.graph.node):
@@ -136,17 +136,17 @@ def _step(walk: Walk, node: NodeProto, needed: set[str], version: int, precision
 
 
 def _moved(walk: Walk, node: NodeProto, version: int) -> Tensor:
-    """The constant that a move of constants makes, by ONNX's own reference."""
+    """The constant that an operator of MOVES makes of constants, computed by ONNX's reference evaluator."""
     feeds = {source: np.asarray(walk.operands[source]) for source in node.input if source}
     inputs = [helper.make_empty_tensor_value_info(source) for source in feeds]
     output = helper.make_empty_tensor_value_info(node.output[0])
-    # In a graph, for a node on its own would be taken for one of the newest operator set.
+    # Wrapped in a graph, since a bare node would be evaluated with the newest operator set.
     graph = helper.make_graph([node], "moved", inputs, [output])
     try:
-        made = list(ReferenceEvaluator(graph, opsets={"": version}).run(None, feeds))
+        outputs = list(ReferenceEvaluator(graph, opsets={"": version}).run(None, feeds))
     except Exception as error:
         raise LoadError(f"the constant {node.output[0]!r} can't be made: {one_line(error)}") from error
-    return _tensor(np.asarray(made[0]))
+    return _tensor(np.asarray(outputs[0]))
 
 
 def _tensor(array: np.ndarray[Any, Any]) -> Tensor:
@@ -157,7 +157,7 @@ def _tensor(array: np.ndarray[Any, Any]) -> Tensor:
 
 
 def _runtime(model: ModelProto, path: Path, batch: int | None) -> Callable[[Tensor], Tensor]:
-    """onnxruntime on this model, for any count of images whatever batch the model is made for."""
+    """A function that runs onnxruntime on any number of images, whatever batch size the model fixes."""
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 4

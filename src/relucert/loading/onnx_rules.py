@@ -17,7 +17,7 @@ from relucert.network import Shape
 
 @dataclass(frozen=True)
 class Call:
-    """One node: its inputs in order, None for one left out; its attributes; the code of the input's type."""
+    """One node: its inputs in order, None where one is left out; its attributes; the type code of the model's input."""
 
     inputs: tuple[Operand | None, ...]
     attributes: Mapping[str, Any]
@@ -27,34 +27,34 @@ class Call:
         return self.inputs[position] if position < len(self.inputs) else None
 
     def operand(self, position: int) -> Operand:
-        found = self.optional(position)
-        if found is None:
+        operand = self.optional(position)
+        if operand is None:
             raise UnsupportedError(f"input {position} left out")
-        return found
+        return operand
 
     def value(self, position: int) -> int:
-        found = self.operand(position)
-        if isinstance(found, Tensor):
+        operand = self.operand(position)
+        if isinstance(operand, Tensor):
             raise UnsupportedError(f"a constant as input {position}")
-        return found
+        return operand
 
     def constant(self, position: int) -> Tensor:
-        found = self.operand(position)
-        if not isinstance(found, Tensor):
+        operand = self.operand(position)
+        if not isinstance(operand, Tensor):
             raise UnsupportedError(f"a computed input {position}")
-        return found
+        return operand
 
 
 @dataclass(frozen=True)
 class Rule:
-    """How an operator is translated, the attributes that takes, and those that may have one value only."""
+    """How to translate an operator, the attributes the translation uses, and those accepted with one value only."""
 
     translate: Callable[[Assembly, Call], Operand]
     attributes: tuple[str, ...] = ()
     fixed: Mapping[str, Any] = field(default_factory=dict)
 
     def accepts(self, attribute: str, value: object) -> bool:
-        """Whether nothing is lost: an attribute that is not named anywhere is refused."""
+        """Whether the translation respects this attribute; one that the rule does not name is refused."""
         return attribute in self.attributes or (attribute in self.fixed and value == self.fixed[attribute])
 
 
@@ -144,7 +144,7 @@ def _unsqueeze(assembly: Assembly, call: Call) -> Operand:
 
 
 def _axes(call: Call, rank: int) -> set[int] | None:
-    """The axes of a squeeze: an attribute before operator set 13, an input since."""
+    """The axes of a (un)squeeze, None if not given: an attribute before operator set 13, an input since."""
     given = call.attributes.get("axes")
     if given is None and call.optional(1) is not None:
         given = call.constant(1).tolist()
@@ -198,4 +198,4 @@ MOVES = frozenset({
     "Concat", "Constant", "ConstantOfShape", "Expand", "Flatten", "Gather", "Identity", "Reshape", "Shape",
     "Slice", "Squeeze", "Transpose", "Unsqueeze",
 })  # fmt: skip
-"""Operators that may make or move constants: none of them rounds."""
+"""Operators that may create or rearrange constants: none of them rounds."""

@@ -1,4 +1,4 @@
-"""What a path may point to: a readable file that is no pickle."""
+"""Checks of the paths to load from: a readable file that is not a pickle."""
 
 import os
 from pathlib import Path
@@ -29,7 +29,7 @@ def check_file(path: Path) -> None:
 
 
 def one_line(error: BaseException) -> str:
-    """The first line of what an error says."""
+    """The first line of an error's message, or the name of its type."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0] if lines else type(error).__name__
 

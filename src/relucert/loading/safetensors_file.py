@@ -1,7 +1,7 @@
-"""Networks in safetensors files: the tensors as they are, the graph as JSON beside them.
+"""Networks in safetensors files: the tensors as they are, the graph as JSON in the metadata.
 
-A tensor is named `{value}.{field}`, as in `1.weight`: the value its node makes (0 is the input) and the field
-of the operation. The metadata entry `relucert` holds
+A tensor is named `{value}.{field}`, as in `1.weight`: the index of the value that its node computes (0 is
+the input) and the field of the operation. The metadata entry `relucert` holds
 `{"format": 1, "name": ..., "input_shape": [...], "nodes": [...]}`, each node
 `{"operation": "linear", "inputs": [0], "settings": {...}}`. Every other entry is free text about the network.
 """
@@ -34,7 +34,7 @@ def check_suffix(path: Path) -> None:
 
 
 def save_safetensors(network: Network, path: Path, about: Mapping[str, str]) -> None:
-    """Writes the network and the texts about it; the file appears complete or not at all."""
+    """Writes the network and the texts about it; the file appears whole or not at all."""
     if ENTRY in about or not all(isinstance(text, str) for pair in about.items() for text in pair):
         raise InputError(f"about must map strings to strings, and can't have the key {ENTRY!r}")
     tensors = {
@@ -54,8 +54,8 @@ def load_safetensors(path: Path) -> Network:
     nodes = []
     for value, entry in enumerate(graph["nodes"], start=1):
         prefix = f"{value}."
-        own = {key.removeprefix(prefix): tensors.pop(key) for key in list(tensors) if key.startswith(prefix)}
-        nodes.append(_node(entry, own, f"{path}: node {value}"))
+        node_tensors = {key.removeprefix(prefix): tensors.pop(key) for key in list(tensors) if key.startswith(prefix)}
+        nodes.append(_node(entry, node_tensors, f"{path}: node {value}"))
     if tensors:
         raise LoadError(f"{path}: no node has the tensors {sorted(tensors)}")
     return Network(tuple(graph["input_shape"]), tuple(nodes), path.stem)
@@ -114,23 +114,23 @@ def _node(entry: object, tensors: dict[str, Tensor], where: str) -> Node:
     name, inputs, settings = entry["operation"], entry["inputs"], entry["settings"]
     if not isinstance(name, str) or not isinstance(settings, dict) or not _numbers(inputs):
         raise LoadError(f"{where} must have an operation's name, a list of inputs and a map of settings")
-    kind = find(name)
-    _check_fields(kind, tensors, settings, where)
-    return Node(kind.restore(tensors, settings), tuple(inputs))
+    operation_type = find(name)
+    _check_fields(operation_type, tensors, settings, where)
+    return Node(operation_type.restore(tensors, settings), tuple(inputs))
 
 
 def _check_fields(
-    kind: type[Operation], tensors: Mapping[str, Tensor], settings: Mapping[str, Any], where: str
+    operation_type: type[Operation], tensors: Mapping[str, Tensor], settings: Mapping[str, Any], where: str
 ) -> None:
-    """Every field must be stored on the side, and as the type, that the operation declares."""
-    hints = get_type_hints(kind)
-    declared = {field.name: hints[field.name] for field in fields(kind)}  # type: ignore[arg-type]
+    """Raises LoadError unless every field is stored as the operation declares it: tensor or setting, and its type."""
+    hints = get_type_hints(operation_type)
+    declared = {field.name: hints[field.name] for field in fields(operation_type)}  # type: ignore[arg-type]
     for name, hint in declared.items():
         stored = tensors.get(name) if hint is Tensor else settings.get(name)
         if not _fits(stored, hint):
-            raise LoadError(f"{where} ({kind.name}) must store {name} as {getattr(hint, '__name__', hint)}")
+            raise LoadError(f"{where} ({operation_type.name}) must store {name} as {getattr(hint, '__name__', hint)}")
     if len(tensors) + len(settings) != len(declared):
-        raise LoadError(f"{where} ({kind.name}) stores more than {sorted(declared)}")
+        raise LoadError(f"{where} ({operation_type.name}) stores more than {sorted(declared)}")
 
 
 def _fits(stored: object, hint: object) -> bool:

@@ -27,7 +27,7 @@ from relucert.loading.walk import Step, Walk
 from relucert.network import Network, Shape
 
 BATCH = 3
-"""How many images are traced: the comparison takes another number, so a batch that is built in can't pass."""
+"""The batch size used for tracing; the comparison uses another one, so a module with a fixed batch size is noticed."""
 
 _PLAIN_NAMES = {
     "_native_batch_norm_legit_no_training": "batch_norm",
@@ -37,7 +37,7 @@ _FAMILIES = {name.split(".")[0] for name in RULES}
 
 
 def load_module(module: nn.Module, input_shape: Shape | None) -> Network:
-    """The network a module computes in inference, hooks included; only copies of it are ever called."""
+    """The network that a module computes in evaluation mode, hooks included; only copies of the module are called."""
     name = type(module).__name__
     with torch.no_grad(), _quiet():
         precision = _precision(module, name)
@@ -52,9 +52,9 @@ def load_module(module: nn.Module, input_shape: Shape | None) -> Network:
 
 
 def live_network(module: nn.Module, input_shape: Shape | None = None) -> Callable[[], Network]:
-    """A function that gives the network of the module's present weights, through which gradients reach them.
+    """A function that returns the module's network with its current weights; gradients flow back to the weights.
 
-    The module is checked and traced once, here; the weights may change, what is computed with them may not.
+    The module is checked and traced once, here: afterwards its weights may change, but not what it computes with them.
     """
     name = type(module).__name__
     shape = load_module(module, input_shape).input_shape
@@ -73,7 +73,7 @@ def live_network(module: nn.Module, input_shape: Shape | None = None) -> Callabl
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keeps the exporter from writing logs, warnings and half-made graphs to the terminal."""
+    """Keeps the exporter from writing logs, warnings and unfinished graphs to the terminal."""
     level = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
@@ -92,7 +92,7 @@ def _copy(module: nn.Module, name: str) -> nn.Module:
 
 
 def _precision(module: nn.Module, name: str) -> torch.dtype:
-    """The precision of the first stored number: the one the module expects its inputs in."""
+    """The precision of the first stored tensor, in which the module expects its inputs."""
     stored = chain(module.parameters(), module.buffers())
     precision = next((tensor.dtype for tensor in stored if tensor.is_floating_point()), torch.float32)
     if precision not in PRECISIONS:
@@ -101,7 +101,7 @@ def _precision(module: nn.Module, name: str) -> torch.dtype:
 
 
 def _guess(module: nn.Module, name: str, precision: torch.dtype) -> Shape:
-    """The size the first linear layer takes, if the module runs on flat inputs of that size."""
+    """The input size of the first linear layer, if the module runs on flat inputs of that size."""
     first = next((layer for layer in module.modules() if isinstance(layer, nn.Linear)), None)
     if first is not None and first.in_features > 0:
         with suppress(LoadError):
@@ -111,7 +111,7 @@ def _guess(module: nn.Module, name: str, precision: torch.dtype) -> Shape:
 
 
 def run_module(module: nn.Module, images: Tensor, name: str) -> Tensor:
-    """The module's output; whatever the user's own code raises becomes one line."""
+    """The module's output; whatever the user's code raises becomes a LoadError of one line."""
     try:
         output = module(images)
     except Exception as error:
@@ -123,7 +123,7 @@ def run_module(module: nn.Module, images: Tensor, name: str) -> Tensor:
 
 
 def _runtime(module: nn.Module, shape: Shape, name: str, widen: bool) -> tuple[nn.Module, torch.dtype]:
-    """The copy to compare with and its precision: float64 if it runs so, for then the least error shows."""
+    """The copy to compare with and its precision: float64 if the module runs in it, which shows the smallest errors."""
     if widen:
         with suppress(LoadError):
             run_module(_copy(module, name).double(), probes(shape).double(), name)
@@ -132,9 +132,9 @@ def _runtime(module: nn.Module, shape: Shape, name: str, widen: bool) -> tuple[n
 
 
 def _export(module: nn.Module, images: Tensor, name: str) -> tuple[ExportedProgram, bool]:
-    """The module as a program without in-place operators, and whether its code fixes precisions anywhere.
+    """The module as a program without in-place operators, and whether its code casts to a fixed precision anywhere.
 
-    A module that does would compute in float64 only in part.
+    A module with such a cast would compute in float64 only in part.
     """
     try:
         program = torch.export.export(module, (images,))
@@ -145,7 +145,7 @@ def _export(module: nn.Module, images: Tensor, name: str) -> tuple[ExportedProgr
 
 
 def _translate(program: ExportedProgram, shape: Shape, name: str, live: dict[str, Tensor] | None = None) -> Network:
-    """The exported program as a network; with `live`, of these tensors by name in place of the exported ones."""
+    """The exported program as a network; live: tensors by name that replace the exported ones."""
     walk = Walk(Assembly(shape, BATCH, live is not None))
     signature = program.graph_signature
     stored = {**program.state_dict, **program.constants, **(live or {})}
@@ -156,7 +156,7 @@ def _translate(program: ExportedProgram, shape: Shape, name: str, live: dict[str
             walk.operands[entry.arg.name] = constant
     output = next(entry.arg.name for entry in signature.output_specs if entry.kind is OutputKind.USER_OUTPUT)
     for node in _needed(program, output):
-        # Picks one of several results; no operator with several is known, so that one is refused already.
+        # getitem picks one of several results; no supported operator has several, so its source is refused already.
         if node.target is not operator.getitem:
             walk.take(_step(walk, node))
     return walk.finish(output, name)
@@ -178,7 +178,7 @@ def _operator(node: Node) -> str:
 
 
 def _label(name: str) -> str:
-    """What an error calls the operator: its family, unless another member of the family is known."""
+    """The operator's name in error messages: its family, unless another member of the family is supported."""
     family = name.split(".")[0]
     return _PLAIN_NAMES.get(family, name if family in _FAMILIES and name not in RULES else family)
 
@@ -200,14 +200,14 @@ def _step(walk: Walk, node: Node) -> Step:
 
 
 def _arguments(node: Node) -> dict[str, tuple[Any, Any]]:
-    """Every argument of the operator's schema: the value given and the default."""
+    """Every argument of the operator's schema by name: the value given and the default."""
     schema = node.target._schema.arguments  # type: ignore[union-attr]
     given = {**dict(zip((entry.name for entry in schema), node.args, strict=False)), **node.kwargs}
     return {entry.name: (given.get(entry.name, entry.default_value), entry.default_value) for entry in schema}
 
 
 def _called(walk: Walk, node: Node) -> Operand:
-    """The operand that a known operator makes."""
+    """The operand that the call of a known operator becomes."""
     arguments = {
         key: Reference(walk.operands[value.name]) if isinstance(value, Node) else value
         for key, (value, _) in _arguments(node).items()
@@ -216,7 +216,7 @@ def _called(walk: Walk, node: Node) -> Operand:
 
 
 def _moved(walk: Walk, node: Node) -> Tensor:
-    """The constant that a move of constants makes: the operator itself, run."""
+    """The constant that an operator of MOVES makes of constants, computed by running the operator."""
     call: Any = node.target
     result: Tensor = call(
         *map_arg(node.args, lambda source: walk.operands[source.name]),

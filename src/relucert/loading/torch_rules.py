@@ -15,7 +15,7 @@ from relucert.network import Shape
 
 @dataclass(frozen=True)
 class Call:
-    """One call of an operator: its arguments by their schema names; the shape of its result, batch first."""
+    """One call of an operator: its arguments by their schema names, and the shape of its result, batch first."""
 
     arguments: Mapping[str, Any]
     shape: Shape
@@ -30,22 +30,22 @@ class Call:
         return scalar(given)
 
     def constant(self, name: str) -> Tensor:
-        found = self.operand(name)
-        if not isinstance(found, Tensor):
+        operand = self.operand(name)
+        if not isinstance(operand, Tensor):
             raise UnsupportedError(f"a computed {name}")
-        return found
+        return operand
 
 
 @dataclass(frozen=True)
 class Reference:
-    """The operand another node made: kept apart from a plain number among the arguments."""
+    """An operand that comes from another node, as opposed to a plain number among the arguments."""
 
     operand: Operand
 
 
 @dataclass(frozen=True)
 class Rule:
-    """How an operator is translated, and the arguments that takes; any other must have its default."""
+    """How to translate an operator, and the arguments the translation uses; any other must have its default value."""
 
     translate: Callable[[Assembly, Call], Operand]
     arguments: tuple[str, ...]
@@ -128,11 +128,11 @@ RULES: dict[str, Rule] = {
     "clamp_min": Rule(_clamp, ("self", "min")),
     "maximum": Rule(_maximum, _PAIR),
     "neg": Rule(_negate, ("self",)),
-    **{f"add.{kind}": Rule(_add, _SUM) for kind in ("Tensor", "Scalar")},
-    **{f"sub.{kind}": Rule(_subtract, _SUM) for kind in ("Tensor", "Scalar")},
-    **{f"rsub.{kind}": Rule(_subtract_reversed, _SUM) for kind in ("Tensor", "Scalar")},
-    **{f"mul.{kind}": Rule(_multiply, _PAIR) for kind in ("Tensor", "Scalar")},
-    **{f"div.{kind}": Rule(_divide, _PAIR) for kind in ("Tensor", "Scalar")},
+    **{f"add.{overload}": Rule(_add, _SUM) for overload in ("Tensor", "Scalar")},
+    **{f"sub.{overload}": Rule(_subtract, _SUM) for overload in ("Tensor", "Scalar")},
+    **{f"rsub.{overload}": Rule(_subtract_reversed, _SUM) for overload in ("Tensor", "Scalar")},
+    **{f"mul.{overload}": Rule(_multiply, _PAIR) for overload in ("Tensor", "Scalar")},
+    **{f"div.{overload}": Rule(_divide, _PAIR) for overload in ("Tensor", "Scalar")},
     **{name: Rule(_reshape, ("self", "size")) for name in ("view", "_unsafe_view")},
     "reshape": Rule(_reshape, ("self", "shape")),
     "flatten.using_ints": Rule(_reshape, ("self", "start_dim", "end_dim")),
@@ -149,4 +149,4 @@ MOVES = frozenset({
     "ones", "permute", "reshape", "scalar_tensor", "select.int", "slice.Tensor", "squeeze", "squeeze.dim",
     "squeeze.dims", "t", "transpose.int", "unflatten.int", "unsqueeze", "_unsafe_view", "view", "zeros",
 })  # fmt: skip
-"""Operators that may make or move constants: none of them rounds."""
+"""Operators that may create or rearrange constants: none of them rounds."""

@@ -1,4 +1,4 @@
-"""One pass over a foreign graph that translates what it can and remembers everything it must refuse."""
+"""One pass over a foreign graph that translates what is supported and collects everything that is refused."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from relucert.network import Network
 class Step:
     """One foreign node: `result = operator(sources)`.
 
-    `translate` is absent for an unknown operator, `move` for one that would compute with constants and so
-    might round; `flaws` are attributes that are refused whatever the sources are.
+    translate: makes the operand; None for an unknown operator.
+    move: makes the constant where all sources are constants; None for an operator that might round there.
+    flaws: the attributes that are refused, whatever the sources are.
     """
 
     operator: str
@@ -29,7 +30,7 @@ class Step:
 
 
 class Walk:
-    """The operands found so far, by their foreign names; whatever depends on something refused has none."""
+    """The operands translated so far, by their foreign names; a result that depends on something refused has none."""
 
     def __init__(self, assembly: Assembly) -> None:
         self.assembly = assembly
@@ -57,7 +58,7 @@ class Walk:
             self._uses.add(f"{step.operator} ({error})")
 
     def finish(self, output: str, name: str) -> Network:
-        """The finished network, unless anything was refused: then one error names all of it."""
+        """The finished network; if anything was refused, one error that names all of it."""
         parts = []
         if self._operators:
             parts.append(f"unsupported operators: {', '.join(sorted(self._operators))}")
@@ -65,7 +66,7 @@ class Walk:
             parts.append(f"unsupported uses: {', '.join(sorted(self._uses))}")
         if parts:
             raise UnsupportedError(f"{name}: {'; '.join(parts)}")
-        found = self.operands.get(output)
-        if not isinstance(found, int):
+        operand = self.operands.get(output)
+        if not isinstance(operand, int):
             raise LoadError(f"{name}: the output does not depend on the input")
-        return self.assembly.finish(found, name)
+        return self.assembly.finish(operand, name)

@@ -23,8 +23,8 @@ def names() -> list[str]:
 
 def bundled() -> list[str]:
     """The networks that come with the package."""
-    found = (entry.name for entry in (files(__package__) / "zoo").iterdir())
-    return sorted(name.removesuffix(SUFFIX) for name in found if name.endswith(SUFFIX))
+    file_names = (entry.name for entry in (files(__package__) / "zoo").iterdir())
+    return sorted(name.removesuffix(SUFFIX) for name in file_names if name.endswith(SUFFIX))
 
 
 def built() -> list[str]:
@@ -34,7 +34,7 @@ def built() -> list[str]:
 
 
 def cache_path(name: str) -> Path:
-    """Where a network built under this name lives."""
+    """The file of a network that is built under this name."""
     return cache_directory("networks") / f"{name}{SUFFIX}"
 
 

@@ -1,6 +1,6 @@
 """The paper's alternative bound on the Lipschitz constant (its appendix), for any depth.
 
-Of a form on the output the part through active neurons alone is followed exactly. An undecided neuron that it meets
+Of a form on the output the part through active neurons alone is followed exactly. An unstable neuron that it meets
 adds, by the triangle inequality, its coefficient's absolute value times a constant of the neuron itself: the dual
 norm of its gradient before the first ReLUs, a sum over the paths of neurons that are not dead after them.
 """
@@ -10,11 +10,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from relucert.bounding.forward import INPUT, Bounds
 from relucert.bounding.gradient import Forms, pull_to_input
+from relucert.bounding.interval import Bounds
 from relucert.methods.memo import Memo
-from relucert.network import Affine, Network
-from relucert.norm import Norm
+from relucert.network import INPUT, Affine, Network
+from relucert.region import Region
 from relucert.rigor import Arithmetic
 
 ROW_BYTES = 2**26  # how large one chunk of forms may get while the first layers' rows are measured
@@ -26,41 +26,44 @@ class LipschitzNorm:
     def __init__(self) -> None:
         self._first = Memo(_affine_values)
 
-    def __call__(self, network: Network, norm: Norm, forms: Tensor, bounds: Bounds, arithmetic: Arithmetic) -> Tensor:
-        neurons = self._neurons(network, norm, bounds, arithmetic)
+    def __call__(
+        self, network: Network, region: Region, forms: Tensor, bounds: Bounds, arithmetic: Arithmetic
+    ) -> Tensor:
+        neurons = self._neurons(network, region, bounds, arithmetic)
         spent: list[Tensor] = []
 
         def rule(source: int, form: Forms) -> Forms:
-            costs = neurons[source] * bounds[source].undecided
+            costs = neurons[source] * bounds[source].unstable
             cost = (form.sizes(arithmetic) @ costs[..., None]).squeeze(-1)
             spent.append(arithmetic.above(cost, form.centre.shape[-1] + 2))
             keep = bounds[source].active[:, None]
             return Forms(form.centre * keep, form.radius * keep)
 
         rest = pull_to_input(network, network.output, Forms.exact(forms), rule, arithmetic)
-        length = norm.dual_bound(rest.sizes(arithmetic), -1, arithmetic)
+        length = region.dual_norm(rest.sizes(arithmetic), arithmetic)
         return arithmetic.above(torch.stack([length, *spent]).sum(0), len(spent) + 1)
 
-    def _neurons(self, network: Network, norm: Norm, bounds: Bounds, arithmetic: Arithmetic) -> dict[int, Tensor]:
+    def _neurons(self, network: Network, region: Region, bounds: Bounds, arithmetic: Arithmetic) -> dict[int, Tensor]:
         """The Lipschitz constant of every coordinate of every value: (batch or 1, size)."""
-        found = dict(self._first(network, norm, arithmetic))
+        constants = dict(self._first(network, region, arithmetic))
         for value, node in network.steps():
-            if value in found:
+            if value in constants:
                 continue
-            parts = [found[source] for source in node.inputs]
+            parts = [constants[source] for source in node.inputs]
             if isinstance(node.operation, Affine):
                 shaped = [part.unflatten(-1, network.shapes[at]) for part, at in zip(parts, node.inputs, strict=True)]
                 total = node.operation.absolute.linear(*shaped).flatten(1)
-                found[value] = arithmetic.above(total, node.operation.terms + 2)
+                constants[value] = arithmetic.above(total, node.operation.terms + 2)
             else:
                 dead = bounds[node.inputs[0]].upper <= 0
-                found[value] = parts[0].masked_fill(dead, 0)
-        return found
+                constants[value] = parts[0].masked_fill(dead, 0)
+        return constants
 
 
-def _affine_values(network: Network, norm: Norm, arithmetic: Arithmetic) -> dict[int, Tensor]:
+def _affine_values(network: Network, region: Region, arithmetic: Arithmetic) -> dict[int, Tensor]:
     """The dual norms of the rows of every value that no ReLU precedes: (1, size)."""
-    found = {INPUT: torch.ones(1, network.sizes[INPUT], dtype=arithmetic.dtype)}
+    ones = torch.ones(1, network.sizes[INPUT], dtype=arithmetic.dtype)
+    constants = {INPUT: ones if region.scale is None else region.scale[None]}
     for value, depth in enumerate(network.relu_depths):
         if value == INPUT or depth:
             continue
@@ -71,9 +74,9 @@ def _affine_values(network: Network, norm: Norm, arithmetic: Arithmetic) -> dict
             units = torch.zeros(1, min(step, size - first), size, dtype=arithmetic.dtype)
             units[0].diagonal(first).fill_(1)
             rows = pull_to_input(network, value, Forms.exact(units), _no_rule, arithmetic)
-            lengths.append(norm.dual_bound(rows.sizes(arithmetic), -1, arithmetic))
-        found[value] = torch.cat(lengths, 1)
-    return found
+            lengths.append(region.dual_norm(rows.sizes(arithmetic), arithmetic))
+        constants[value] = torch.cat(lengths, 1)
+    return constants
 
 
 def _no_rule(source: int, form: Forms) -> Forms:

@@ -1,4 +1,4 @@
-"""What a method computes once a network."""
+"""What a method computes once per network."""
 
 from __future__ import annotations
 
@@ -8,20 +8,23 @@ from weakref import WeakKeyDictionary
 
 from relucert.network import Network
 from relucert.norm import Norm
+from relucert.region import Region
 from relucert.rigor import Arithmetic
 
 Kept = TypeVar("Kept")
 
 
 class Memo(Generic[Kept]):
-    """Results by network, norm and arithmetic, held by the method that made them and gone with either."""
+    """Results by network, norm, scale and arithmetic, held by the method that made them and gone with either."""
 
-    def __init__(self, compute: Callable[[Network, Norm, Arithmetic], Kept]) -> None:
+    def __init__(self, compute: Callable[[Network, Region, Arithmetic], Kept]) -> None:
         self._compute = compute
-        self._kept: WeakKeyDictionary[Network, dict[tuple[Norm, Arithmetic], Kept]] = WeakKeyDictionary()
+        self._kept: WeakKeyDictionary[Network, dict[tuple[Norm, bytes | None, Arithmetic], Kept]] = WeakKeyDictionary()
 
-    def __call__(self, network: Network, norm: Norm, arithmetic: Arithmetic) -> Kept:
+    def __call__(self, network: Network, region: Region, arithmetic: Arithmetic) -> Kept:
         known = self._kept.setdefault(network, {})
-        if (norm, arithmetic) not in known:
-            known[norm, arithmetic] = self._compute(network, norm, arithmetic)
-        return known[norm, arithmetic]
+        scale = None if region.scale is None else region.scale.numpy().tobytes()
+        key = region.norm, scale, arithmetic
+        if key not in known:
+            known[key] = self._compute(network, region, arithmetic)
+        return known[key]

@@ -5,18 +5,19 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from relucert.bounding.forward import INPUT, Bounds
 from relucert.bounding.gradient import Forms, pull
+from relucert.bounding.interval import Bounds
 from relucert.methods.memo import Memo
-from relucert.network import Affine, Network, Shape
+from relucert.network import INPUT, Affine, Network, Shape
 from relucert.norm import Norm
+from relucert.region import Region
 from relucert.rigor import DOUBLE, RIGOROUS, TINY, Arithmetic
 
 HAIR = 1e-9  # how far, relatively, a proven largest eigenvalue may stay above the computed one
 
 
 class OperatorNorm:
-    """Upper bounds of the Lipschitz constants of forms on the output, everywhere; layers are measured once a network.
+    """Upper bounds of the Lipschitz constants of forms on the output, everywhere; layers are measured once per network.
 
     The forms are pulled back to the last ReLUs exactly, as rows. What feeds those has one constant for the whole
     value, from p-norm to p-norm.
@@ -25,51 +26,64 @@ class OperatorNorm:
     def __init__(self) -> None:
         self._values = Memo(_constants)
 
-    def __call__(self, network: Network, norm: Norm, forms: Tensor, bounds: Bounds, arithmetic: Arithmetic) -> Tensor:
-        constants = self._values(network, norm, arithmetic)
+    def __call__(
+        self, network: Network, region: Region, forms: Tensor, bounds: Bounds, arithmetic: Arithmetic
+    ) -> Tensor:
+        constants = self._values(network, region, arithmetic)
         parts: list[Tensor] = []
 
-        def measure(form: Forms, constant: float) -> None:
-            length = norm.dual_bound(form.sizes(arithmetic), -1, arithmetic)
-            parts.append(arithmetic.above(length * constant, 1))
-
         def rule(source: int, form: Forms) -> None:
-            measure(form, constants[source])
+            length = region.norm.dual_bound(form.sizes(arithmetic), -1, arithmetic)
+            parts.append(arithmetic.above(length * constants[source], 1))
 
         linear = pull(network, network.output, Forms.exact(forms), rule, arithmetic)
         if linear is not None:
-            measure(linear, constants[INPUT])
+            parts.append(region.dual_norm(linear.sizes(arithmetic), arithmetic))
         return arithmetic.above(torch.stack(parts).sum(0), len(parts))
 
 
-def _constants(network: Network, norm: Norm, arithmetic: Arithmetic) -> list[float]:
-    """Of every value, from p-norm to p-norm; what branches contribute adds up."""
-    found = [1.0]
+def _constants(network: Network, region: Region, arithmetic: Arithmetic) -> list[float]:
+    """Of every value, from the region's scaled p-norm to the p-norm; what branches contribute adds up."""
+    scale = None if region.scale is None else region.scale.double()
+    constants = [1.0 if scale is None else float(scale.max())]
     rounding = RIGOROUS if arithmetic.rigorous else DOUBLE
     for _, node in network.steps():
-        incoming = [found[source] for source in node.inputs]
+        incoming = [constants[source] for source in node.inputs]
         if isinstance(node.operation, Affine):
             shapes = [network.shapes[source] for source in node.inputs]
-            own = induced_norms(node.operation.cast(torch.float64), shapes, norm, rounding)
-            total = sum(one * other for one, other in zip(own, incoming, strict=True))
-            incoming = [float(rounding.above(torch.tensor(total, dtype=torch.float64), len(own) + 1))]
-        found.append(incoming[0])
-    return found
+            columns = [scale if source == INPUT else None for source in node.inputs]
+            norms = induced_norms(node.operation.cast(torch.float64), shapes, region.norm, rounding, columns)
+            incoming = [1.0 if column is not None else c for column, c in zip(columns, incoming, strict=True)]
+            total = sum(norm * constant for norm, constant in zip(norms, incoming, strict=True))
+            incoming = [float(rounding.above(torch.tensor(total, dtype=torch.float64), len(norms) + 1))]
+        constants.append(incoming[0])
+    return constants
 
 
-def induced_norms(operation: Affine, shapes: list[Shape], norm: Norm, arithmetic: Arithmetic) -> list[float]:
-    """Upper bounds of how much the operation's linear map, in float64, stretches each of its inputs."""
-    found = []
+def induced_norms(
+    operation: Affine, shapes: list[Shape], norm: Norm, arithmetic: Arithmetic, scales: list[Tensor | None]
+) -> list[float]:
+    """Upper bounds of how much the operation's linear map, in float64, stretches each of its inputs.
+
+    scales: for each input None, or by how much its coordinates, (size,), are stretched before the map.
+    """
+    norms = []
     columns = operation.absolute.transpose(torch.ones(1, *operation.shape(*shapes), dtype=torch.float64))
-    for place in range(len(shapes)):
-        inputs = [torch.full((1, *shape), float(other == place)).double() for other, shape in enumerate(shapes)]
-        rows = operation.absolute.linear(*inputs)
-        one, infinite = (arithmetic.above(sums.max(), operation.terms + 2) for sums in (columns[place], rows))
+    for place, (column, scale) in enumerate(zip(columns, scales, strict=True)):
+        factors = torch.ones(shapes[place], dtype=torch.float64) if scale is None else scale.reshape(shapes[place])
+        inputs = [column.new_zeros(1, *shape) for shape in shapes]
+        inputs[place] = factors[None]
+        sums = (column * factors, operation.absolute.linear(*inputs))
+        one, infinite = (arithmetic.above(absolute.max(), operation.terms + 3) for absolute in sums)
         two = arithmetic.above(one.sqrt() * infinite.sqrt(), 3)
         if operation.matrix is not None and norm.between_ends:
-            two = torch.minimum(two, spectral_norm(operation.matrix, arithmetic))
-        found.append(float(norm.induced(one, two, infinite, arithmetic)))
-    return found
+            matrix = operation.matrix if scale is None else operation.matrix * scale
+            spectral = spectral_norm(matrix, arithmetic)
+            if scale is not None:  # entries that round by a unit move it by at most that times the root of its rank
+                spectral = arithmetic.above(spectral, min(matrix.shape) + 2)
+            two = torch.minimum(two, spectral)
+        norms.append(float(norm.induced(one, two, infinite, arithmetic)))
+    return norms
 
 
 def spectral_norm(matrix: Tensor, arithmetic: Arithmetic) -> Tensor:

@@ -1,4 +1,4 @@
-"""LP and LP-Full: a program of its own for every margin, and in LP-Full for every undecided neuron too.
+"""LP and LP-Full: a program of its own for every margin, and in LP-Full for every unstable neuron too.
 
 Solvers only propose. What is returned is the backward driver's bound with the slopes they propose, or Fast-Lin's
 if that is higher: proven like every other bound here.
@@ -13,21 +13,22 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from relucert.bounding.backward import ROW_BYTES, minimise
-from relucert.bounding.forward import Bounds, forward
-from relucert.bounding.relaxers import Interval, parallel
+from relucert.bounding.backward import ROW_BYTES, DualVariables, bound_forms
+from relucert.bounding.forward import forward
+from relucert.bounding.interval import Bounds, Interval, select
+from relucert.bounding.relaxers import FAST_LIN
 from relucert.checks import check_number
 from relucert.errors import InputError
 from relucert.network import Network
 from relucert.norm import Norm
 from relucert.query.property import Property
-from relucert.region import Ball
+from relucert.region import Region
 from relucert.rigor import Arithmetic
-from relucert.solvers.proposer import MakeSolver, Proposer, Task, make_solver
+from relucert.solvers.proposer import MakeSolver, Proposer, SlopeRequest, make_solver
 from relucert.solvers.solver import require
 
 if TYPE_CHECKING:
-    from relucert.methods.table import Method
+    from relucert.methods.method import Method
 
 TIME_LIMIT = 60.0
 
@@ -40,7 +41,7 @@ class ProgramMethod:
     name: str
     weaker: Method
     full: bool = False
-    time_limit: float = TIME_LIMIT  # seconds a program
+    time_limit: float = TIME_LIMIT  # seconds for each program
     make: MakeSolver = make_solver
 
     def __post_init__(self) -> None:
@@ -56,7 +57,7 @@ class ProgramMethod:
         return self._proposer.remark(point)
 
     def limited(self, time_limit: float) -> ProgramMethod:
-        """The same method, and what it starts from, with another time limit a program."""
+        """The same method, and what it starts from, with another time limit for each program."""
         weaker = self.weaker.limited(time_limit) if isinstance(self.weaker, ProgramMethod) else self.weaker
         return replace(self, weaker=weaker, time_limit=time_limit)
 
@@ -67,53 +68,61 @@ class ProgramMethod:
             return self.weaker._proposer
         return Proposer(self.time_limit, self.make)
 
-    def hidden(self, network: Network, ball: Ball, arithmetic: Arithmetic) -> Bounds:
-        bounds = forward(network, ball, parallel, arithmetic, network.rectified)
+    def hidden(self, network: Network, region: Region, arithmetic: Arithmetic) -> Bounds:
+        bounds = forward(network, region, FAST_LIN, arithmetic, network.rectified)
         if self.full:
             for value in network.rectified:
                 if network.relu_depths[value]:  # before the first ReLU nothing is relaxed
-                    bounds[value] = self._tightened(network, ball, value, bounds, arithmetic)
+                    bounds[value] = self._tightened(network, region, value, bounds, arithmetic)
         return bounds
 
-    def margins(self, network: Network, ball: Ball, prop: Property, hidden: Bounds, arithmetic: Arithmetic) -> Tensor:
+    def margins(
+        self, network: Network, region: Region, prop: Property, hidden: Bounds, arithmetic: Arithmetic
+    ) -> Tensor:
         """The least margin is the programs' own; a margin that Fast-Lin shows not to be the least stays Fast-Lin's."""
-        rows = prop.rows(network.classes, arithmetic.dtype)
-        found = minimise(network, ball, rows, network.output, hidden, parallel, arithmetic)
-        if not any(bool(own.undecided.any()) for own in hidden.values()):
-            return found  # nothing is relaxed
-        waiting, least = found.clone(), found.new_full((len(found),), torch.inf)
+        margins = bound_forms(
+            network, region, prop.rows, network.output, hidden, arithmetic, offsets=prop.offsets
+        ).lower.clone()
+        if not any(bool(interval.unstable.any()) for interval in hidden.values()):
+            return margins  # nothing is relaxed
+        waiting, least = margins.clone(), margins.new_full((len(margins),), torch.inf)
         while bool((waiting.amin(1) < least).any()):
             chosen = (waiting.amin(1) < least).nonzero().flatten()
             weakest = waiting[chosen].argmin(1)
-            inside = {value: Interval(own.lower[chosen], own.upper[chosen]) for value, own in hidden.items()}
-            task = Task(
-                network, ball.select(chosen), network.output, rows[chosen, weakest][:, None],
-                torch.ones(len(chosen), 1, dtype=torch.bool), inside,
+            request = SlopeRequest(
+                network, region.select(chosen), network.output, prop.rows[chosen, weakest][:, None],
+                torch.ones(len(chosen), 1, dtype=torch.bool), select(hidden, chosen),
             )  # fmt: skip
-            better = torch.fmax(found[chosen, weakest], self._bound(task, arithmetic)[:, 0])
-            found[chosen, weakest], waiting[chosen, weakest] = better, torch.inf
+            proven = self._bound(request, arithmetic, prop.offsets[chosen, weakest][:, None])[:, 0]
+            better = torch.fmax(margins[chosen, weakest], proven)
+            margins[chosen, weakest], waiting[chosen, weakest] = better, torch.inf
             least[chosen] = torch.minimum(least[chosen], better)
-        return found
+        return margins
 
-    def _bound(self, task: Task, arithmetic: Arithmetic) -> Tensor:
-        """Proven lower bounds of a task's forms: (batch, forms)."""
-        slopes = self._proposer.propose(task)
-        return minimise(task.network, task.ball, task.forms, task.value, task.bounds, parallel, arithmetic, slopes)
+    def _bound(self, request: SlopeRequest, arithmetic: Arithmetic, offsets: Tensor | None = None) -> Tensor:
+        """Proven lower bounds of a request's forms: (batch, forms)."""
+        duals = DualVariables(self._proposer.propose(request))
+        return bound_forms(
+            request.network, request.region, request.forms, request.value, request.bounds, arithmetic,
+            duals=duals, offsets=offsets,
+        ).lower  # fmt: skip
 
-    def _tightened(self, network: Network, ball: Ball, value: int, bounds: Bounds, arithmetic: Arithmetic) -> Interval:
-        """The bounds of one value's neurons, each undecided one's lower bound by a program of its own, and if it
-        remains undecided its upper bound."""
-        before = {source: own for source, own in bounds.items() if source < value}
+    def _tightened(
+        self, network: Network, region: Region, value: int, bounds: Bounds, arithmetic: Arithmetic
+    ) -> Interval:
+        """The bounds of one value's neurons, each unstable one's lower bound by a program of its own, and if it
+        remains unstable its upper bound."""
+        before = {source: interval for source, interval in bounds.items() if source < value}
         sides = list(bounds[value])
-        step = max(1, ROW_BYTES // (16 * sum(network.sizes[: value + 1]) * len(ball.radius)))
+        step = max(1, ROW_BYTES // (16 * sum(network.sizes[: value + 1]) * len(region.radius)))
         for side, sign in ((0, 1), (1, -1)):
             sides[side] = sides[side].clone()
-            undecided = Interval(*sides).undecided
-            chosen = undecided.any(0).nonzero().flatten()
+            unstable = Interval(*sides).unstable
+            chosen = unstable.any(0).nonzero().flatten()
             for neurons in chosen.split(step) if len(chosen) else ():
                 forms = torch.zeros(1, len(neurons), network.sizes[value], dtype=arithmetic.dtype)
                 forms[0, torch.arange(len(neurons)), neurons] = sign
-                wanted, known = undecided[:, neurons], sides[side][:, neurons]
-                found = self._bound(Task(network, ball, value, forms, wanted, before), arithmetic)
-                sides[side][:, neurons] = torch.where(wanted, sign * torch.fmax(found, sign * known), known)
+                wanted, known = unstable[:, neurons], sides[side][:, neurons]
+                proven = self._bound(SlopeRequest(network, region, value, forms, wanted, before), arithmetic)
+                sides[side][:, neurons] = torch.where(wanted, sign * torch.fmax(proven, sign * known), known)
         return Interval(*sides)

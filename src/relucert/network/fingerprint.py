@@ -1,4 +1,4 @@
-"""What tells two networks apart."""
+"""A digest that identifies a network."""
 
 import hashlib
 import json
@@ -7,7 +7,7 @@ from relucert.network.graph import Network
 
 
 def fingerprint(network: Network) -> str:
-    """The SHA-256 of everything stored: operations, what they take, settings and the bytes of every number."""
+    """The SHA-256 of everything stored: operations, their inputs, their settings, and the bytes of every tensor."""
     digest = hashlib.sha256(json.dumps(network.input_shape).encode())
     for node in network.nodes:
         operation = node.operation

@@ -18,7 +18,7 @@ from relucert.network.relu import Relu
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """An operation and the values it takes. Value 0 is the network's input, value i the result of node i - 1."""
+    """An operation and the values it takes: value 0 is the network's input, value i the result of node i - 1."""
 
     operation: Operation
     inputs: tuple[int, ...]
@@ -52,7 +52,7 @@ class Network:
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
-        """The count of numbers in every value."""
+        """The number of entries of every value."""
         return tuple(prod(shape) for shape in self.shapes)
 
     @property
@@ -66,12 +66,12 @@ class Network:
 
     @cached_property
     def rectified(self) -> tuple[int, ...]:
-        """The values that feed a ReLU, in order: the neurons before their activation."""
+        """The values that feed a ReLU, in order: the pre-activations."""
         return tuple(sorted({node.inputs[0] for node in self.nodes if isinstance(node.operation, Relu)}))
 
     @cached_property
     def relu_depths(self) -> tuple[int, ...]:
-        """For every value the most ReLUs on any path from the input to it."""
+        """For every value, the largest number of ReLUs on a path from the input to it."""
         depth = [0]
         for node in self.nodes:
             below = max(depth[source] for source in node.inputs)
@@ -80,22 +80,22 @@ class Network:
 
     @property
     def finite(self) -> bool:
-        """Whether no stored number is NaN or infinite, as may happen where a cast overflows."""
+        """Whether no stored number is NaN or infinite; a cast that overflows makes some infinite."""
         return all(
             bool(torch.isfinite(tensor).all()) for node in self.nodes for tensor in node.operation.tensors().values()
         )
 
     @property
     def parameters(self) -> int:
-        """How many numbers are stored."""
+        """The number of stored weights, biases and other constants."""
         return sum(tensor.numel() for node in self.nodes for tensor in node.operation.tensors().values())
 
     def steps(self) -> Iterator[tuple[int, Node]]:
-        """Every node with the index of the value it makes."""
+        """Every node with the index of the value it computes."""
         return enumerate(self.nodes, start=1)
 
     def cast(self, dtype: torch.dtype) -> Network:
-        """The same network with its tensors in another precision; nothing is left to check again."""
+        """The same network with its tensors in another precision; the checks are not repeated."""
         twin = copy(self)
         nodes = tuple(Node(node.operation.cast(dtype), node.inputs) for node in self.nodes)
         object.__setattr__(twin, "nodes", nodes)
@@ -113,7 +113,7 @@ class Network:
         return self.values(images)[-1]
 
     def ancestors(self, wanted: tuple[int, ...]) -> set[int]:
-        """The values needed to compute the wanted ones, themselves included."""
+        """The values needed to compute the wanted ones, including these."""
         needed = set(wanted)
         for value, node in reversed(list(self.steps())):
             if value in needed:

@@ -15,7 +15,7 @@ from relucert.network.operation import Affine, Shape, Units, register
 @register
 @dataclass(frozen=True, eq=False)
 class Linear(Affine):
-    """`weight @ x + bias`; weight: (outputs, inputs), a row an output neuron; bias: (outputs,)."""
+    """`weight @ x + bias`; weight: (outputs, inputs), one row per output neuron; bias: (outputs,)."""
 
     name: ClassVar[str] = "linear"
     weight: Tensor
@@ -35,7 +35,7 @@ class Linear(Affine):
         return functional.linear(inputs[0], self.weight)
 
     def magnitude(self, *inputs: Tensor) -> Tensor:
-        # Cauchy and Schwarz: a row's length times the input's. The offset is above what squaring may lose to underflow.
+        # Cauchy-Schwarz: a row's 2-norm times the input's. The constant exceeds what squaring may lose to underflow.
         length = inputs[0].square().sum(-1, keepdim=True).sqrt() + 2.0**-500
         return length * self._row_lengths
 
@@ -52,7 +52,7 @@ class Linear(Affine):
 
     @cached_property
     def _columns(self) -> Tensor:
-        """The weight stored by columns, of which some are gathered at every evaluation."""
+        """The weight stored by columns, since `restrict` gathers some of them at every evaluation."""
         return self.weight.T.contiguous()
 
     @property

@@ -1,4 +1,4 @@
-"""What an operation is: the contract every file of this folder fulfils, and the registry that finds it."""
+"""The interface that the operations in this folder implement, and the registry that finds them by name."""
 
 from __future__ import annotations
 
@@ -20,16 +20,20 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True, eq=False)
 class Units:
-    """Linear forms that each touch one coordinate: a diagonal matrix that is not written out.
+    """Linear forms that each depend on one coordinate: rows of a diagonal matrix that is not stored in full.
 
-    indices: (m,) flat positions in ascending order, None for all of them; scale: (batch or 1, m), None for ones.
+    indices: (m,), their flat positions in ascending order, None for all positions.
+    scale: (batch or 1, m), their coefficients, None for ones.
     """
 
     indices: Tensor | None
     scale: Tensor | None
 
     def spread(self, lines: Tensor) -> Tensor:
-        """Vectors, one a position, (positions, ...), as rows times their scale: (batch or 1, m, ...)."""
+        """The vectors at the forms' positions, times the scale: (batch or 1, m, ...).
+
+        lines: (positions, ...), one vector per position.
+        """
         chosen = lines if self.indices is None else lines[self.indices]
         if self.scale is None:
             return chosen[None]
@@ -49,7 +53,7 @@ class Units:
 
 
 class Operation(ABC):
-    """A node's computation. Subclasses are frozen dataclasses whose fields are all there is to store."""
+    """A node's computation. Subclasses are frozen dataclasses whose fields are everything that is stored."""
 
     name: ClassVar[str]
     arity: ClassVar[int] = 1
@@ -63,16 +67,16 @@ class Operation(ABC):
         """The value at inputs of shape (..., *input shape)."""
 
     def tensors(self) -> dict[str, Tensor]:
-        """The stored values, exactly."""
+        """The stored tensors by field name, unchanged."""
         return {name: value for name, value in _fields(self).items() if isinstance(value, Tensor)}
 
     def settings(self) -> dict[str, Any]:
-        """Everything stored that is not a tensor, ready for JSON."""
+        """The stored fields that are not tensors, ready for JSON."""
         return {name: value for name, value in _fields(self).items() if not isinstance(value, Tensor)}
 
     @classmethod
     def restore(cls, tensors: Mapping[str, Tensor], settings: Mapping[str, Any]) -> Self:
-        """The inverse of `tensors` and `settings`."""
+        """The operation with these `tensors` and `settings`; raises NetworkError unless they are its fields."""
         expected = {field.name for field in fields(cls)}  # type: ignore[arg-type]
         given = [*tensors, *settings]
         if sorted(given) != sorted(expected):
@@ -86,7 +90,7 @@ class Operation(ABC):
 
 
 class Affine(Operation):
-    """An operation that is a linear map plus a constant. All maps act on trailing shapes, behind any batch."""
+    """An operation that is a linear map plus a constant. All maps act on the last axes, after any batch axes."""
 
     @abstractmethod
     def linear(self, *inputs: Tensor) -> Tensor:
@@ -94,10 +98,10 @@ class Affine(Operation):
 
     @abstractmethod
     def magnitude(self, *inputs: Tensor) -> Tensor:
-        """What the map with every coefficient's absolute value makes of non-negative inputs, or a bit more.
+        """The linear map with the absolute values of its coefficients at non-negative inputs, or an upper bound of it.
 
-        Only rounding errors are bounded with it, in float64, so it may be loose; its own rounding is the caller's
-        to cover, 2 * terms + 8 factors of it.
+        It only serves to bound rounding errors, in float64, so it may be loose. The caller has to cover the rounding
+        of this computation itself, which is 2 * terms + 8 factors.
         """
 
     @abstractmethod
@@ -112,18 +116,18 @@ class Affine(Operation):
     @property
     @abstractmethod
     def terms(self) -> int:
-        """The most products that `linear` or `transpose` sum for one number."""
+        """The largest number of products that `linear` or `transpose` sums for one entry."""
 
     @property
     def matrix(self) -> Tensor | None:
-        """The linear map as a matrix (outputs, inputs) where it is stored as one."""
+        """The linear map as a matrix (outputs, inputs), None where it is not stored as one."""
         return None
 
     @cached_property
     def absolute(self) -> Self:
         """The operation whose linear map has the absolute value of every coefficient, exactly.
 
-        That of the absolute stored numbers, unless an operation says otherwise.
+        By default the operation with the absolute values of the stored tensors.
         """
         return replace(self, **{name: tensor.abs() for name, tensor in self.tensors().items()})  # type: ignore[type-var]
 
@@ -144,7 +148,7 @@ class Affine(Operation):
         return rows.abs().sum(1)
 
     def restrict(self, support: Tensor) -> Affine | None:
-        """The same map of the flat input coordinates in `support` alone; None where it has no compact form."""
+        """The same map restricted to the flat input coordinates in `support`; None where it has no compact form."""
         return None
 
 
@@ -161,7 +165,7 @@ def register(operation: _Registered) -> _Registered:
 
 
 def find(name: str) -> type[Operation]:
-    """The operation of that name; unknown means refused."""
+    """The operation of that name; raises UnsupportedError for an unknown one."""
     if name not in _REGISTRY:
         raise UnsupportedError(f"unknown operation {name!r}; known are {', '.join(sorted(_REGISTRY))}")
     return _REGISTRY[name]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from relucert.comparison.methods import CONTENDERS, Kind
-from relucert.comparison.ranking import Standing
+from relucert.comparison.ranking import Ranking
 from relucert.paper.published import Line
 from relucert.paper.rerun import Result
 from relucert.report.summary import rounded_down, rounded_up
@@ -25,12 +25,12 @@ Table = tuple[list[str], list[list[str]]]
 
 
 def radii(results: Sequence[Result], methods: Sequence[str]) -> Table:
-    """Titles and rows: the question, then a column a method."""
+    """Titles and rows of mean radii: the question, then one column per method."""
     return _table(results, methods, _radius)
 
 
 def seconds(results: Sequence[Result], methods: Sequence[str]) -> Table:
-    """The same for the mean time an image."""
+    """Titles and rows of mean times per image: the question, then one column per method."""
     return _table(results, methods, _time)
 
 
@@ -38,38 +38,38 @@ def _table(results: Sequence[Result], methods: Sequence[str], cell: Any) -> Tabl
     rows = []
     for result in results:
         line = result.line
-        count = max((own.count for own in result.standings.values()), default=0)
+        count = max((ranking.count for ranking in result.rankings.values()), default=0)
         cells = []
         for name in methods:
-            standing = result.standings.get(name)
-            fewer = f", {standing.count} of the images" if standing is not None and standing.count < count else ""
-            if standing is not None and standing.closed is not None and standing.closed < standing.count:
-                fewer += f", lower ends, {standing.closed} closed"
-            cells.append(cell(line, name, standing, result.authors) + fewer)
+            ranking = result.rankings.get(name)
+            fewer = f", {ranking.count} of the images" if ranking is not None and ranking.count < count else ""
+            if ranking is not None and ranking.closed is not None and ranking.closed < ranking.count:
+                fewer += f", lower ends, {ranking.closed} closed"
+            cells.append(cell(line, name, ranking, result.authors) + fewer)
         rows.append([result.label, line.norm, line.target, str(count), *cells])
     return ["network", "p", "target", "images", *(TITLES.get(name, name) for name in methods)], rows
 
 
 def _bounds(line: Line, method: str) -> bool | None:
-    """Whether the published number bounds anything; None where there is none."""
+    """Whether the published number is a bound; None where there is no number."""
     if method not in line.radii:
         return None
     return line.sound(method) and CONTENDERS[method].kind is not Kind.ESTIMATE
 
 
-def _radius(line: Line, method: str, standing: Standing | None, authors: bool) -> str:
+def _radius(line: Line, method: str, ranking: Ranking | None, authors: bool) -> str:
     published = line.radii.get(method)
     if published is not None and not line.sound(method):
         published += "†"
     ours = "-"
-    if standing is not None and standing.mean is not None:
-        ours = (rounded_up if standing.kind is Kind.UPPER else rounded_down)(standing.mean, 4)
+    if ranking is not None and ranking.mean is not None:
+        ours = (rounded_up if ranking.kind is Kind.UPPER else rounded_down)(ranking.mean, 4)
     return _beside(ours, published, authors)
 
 
-def _time(line: Line, method: str, standing: Standing | None, authors: bool) -> str:
+def _time(line: Line, method: str, ranking: Ranking | None, authors: bool) -> str:
     published = line.seconds.get(method)
-    ours = "-" if standing is None or standing.seconds is None else f"{standing.seconds:.3g} s"
+    ours = "-" if ranking is None or ranking.seconds is None else f"{ranking.seconds:.3g} s"
     return _beside(ours, None if published is None else f"{published:g} s", authors)
 
 
@@ -105,19 +105,20 @@ def _both(results: Sequence[Result], methods: Sequence[str]) -> list[tuple[str, 
 
 
 def cells(results: Sequence[Result], methods: Sequence[str]) -> list[dict[str, Any]]:
-    """One a line and method, with every number in full; absence is None."""
-    found = []
+    """One cell per line and method, with every number in full; absence is None."""
+    table_cells = []
     for result in results:
         line = result.line
         for name in methods:
-            own = result.standings.get(name)
-            found.append(
+            ranking = result.rankings.get(name)
+            table_cells.append(
                 {
                     "network": line.network, "same_network": result.authors, "norm": line.norm, "target": line.target,
-                    "method": name, "kind": CONTENDERS[name].kind.value, "images": 0 if own is None else own.count,
-                    "mean": own and own.mean, "seconds": own and own.seconds, "closed": own and own.closed,
+                    "method": name, "kind": CONTENDERS[name].kind.value, "images": ranking.count if ranking else 0,
+                    "mean": ranking and ranking.mean, "seconds": ranking and ranking.seconds,
+                    "closed": ranking and ranking.closed,
                     "published": line.radii.get(name), "published_is_a_bound": _bounds(line, name),
                     "published_seconds": line.seconds.get(name),
                 }
             )  # fmt: skip
-    return found
+    return table_cells

@@ -1,4 +1,4 @@
-"""The networks of a table: those of the zoo, or the authors' own, from a file."""
+"""The networks of a table: those of the zoo, or others from files, such as the authors'."""
 
 from __future__ import annotations
 
@@ -25,7 +25,12 @@ SETS = {"784": "mnist", "3072": "cifar"}
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """A network of a table, under the table's name for its size; authors: it is the paper's very own."""
+    """A network of a table, under the table's name for its size.
+
+    Attributes:
+        digest: The SHA-256 of its weights.
+        authors: Whether it is the very network of the paper's authors.
+    """
 
     name: str
     network: Network
@@ -34,8 +39,8 @@ class Subject:
 
     @classmethod
     def of(cls, name: str, network: Network) -> Subject:
-        found = digest(network)
-        return cls(name, network, found, is_authors(name, found))
+        checksum = digest(network)
+        return cls(name, network, checksum, is_authors(name, checksum))
 
     @property
     def label(self) -> str:
@@ -53,13 +58,13 @@ def from_file(path: Path) -> Subject:
 
 def digest(network: Network) -> str:
     """The SHA-256 of all stored numbers, in order."""
-    found = hashlib.sha256()
+    checksum = hashlib.sha256()
     for node in network.nodes:
         for field in fields(node.operation):  # type: ignore[arg-type]
             value: Any = getattr(node.operation, field.name)
             if isinstance(value, Tensor):
-                found.update(np.ascontiguousarray(value.double().numpy(), dtype="<f8").tobytes())
-    return found.hexdigest()
+                checksum.update(np.ascontiguousarray(value.double().numpy(), dtype="<f8").tobytes())
+    return checksum.hexdigest()
 
 
 def _from_arrays(path: Path) -> Network:
@@ -78,18 +83,19 @@ def _from_arrays(path: Path) -> Network:
     ) as error:
         raise LoadError(f"{path} can't be read as an .npz file of weights: {one_line(error)}") from error
     count = len(arrays) // 2
-    names = [f"{kind}{layer}" for layer in range(1, count + 1) for kind in "Wb"]
-    if not count or sorted(arrays) != sorted(names) or any(own.dtype.kind != "f" for own in arrays.values()):
+    names = [f"{letter}{layer}" for layer in range(1, count + 1) for letter in "Wb"]
+    if not count or sorted(arrays) != sorted(names) or any(array.dtype.kind != "f" for array in arrays.values()):
         raise LoadError(f"{path} must hold the arrays W1, b1, W2, b2 and so on, all floats, not {', '.join(arrays)}")
     operations: list[Operation] = []
     for layer in range(1, count + 1):
         if arrays[f"W{layer}"].ndim != 2:
-            raise LoadError(f"{path}: W{layer} must be a matrix, a row an output neuron")
+            raise LoadError(f"{path}: W{layer} must be a matrix, one row per output neuron")
         operations += [Linear(torch.from_numpy(arrays[f"W{layer}"]), torch.from_numpy(arrays[f"b{layer}"])), Relu()]
     nodes = tuple(Node(operation, (place,)) for place, operation in enumerate(operations[:-1]))
     return Network((arrays["W1"].shape[1],), nodes, path.stem)
 
 
 def check_known(subject: Subject, names: list[str], path: Path) -> None:
+    """Raises InputError for a network that is not in the table."""
     if subject.name not in names:
         raise InputError(f"{path} is a network {subject.name}; the table has {', '.join(names)}")

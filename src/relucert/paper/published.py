@@ -1,4 +1,4 @@
-"""The numbers of the paper's tables, as published: what is asked, and what the authors found."""
+"""The numbers of the paper's tables, as published: the questions, and the authors' answers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from relucert.errors import InputError
 
 FILE = "published.json"
 TABLES = ("toy", "large", "defences")
-METHODS = {
+TABLE_METHODS = {
     "toy": ("fast-lin", "fast-lip", "op-norm", "lp", "lp-full", "exact", "clever", "attack"),
     "large": ("fast-lin", "fast-lip", "op-norm", "lp", "clever", "attack"),
     "defences": ("fast-lin", "fast-lip"),
@@ -23,7 +23,7 @@ PROGRAMS = ("lp", "lp-full")
 
 @dataclass(frozen=True)
 class Line:
-    """A line of a table: the question, and for each method the mean radius, as printed, and the seconds an image."""
+    """A line of a table: the question, and for each method the mean radius, as printed, and the seconds per image."""
 
     network: str
     norm: str
@@ -32,7 +32,7 @@ class Line:
     seconds: dict[str, float]
 
     def sound(self, method: str) -> bool:
-        """Whether the published number is what it is called: the LPs for p = 2 and 1 searched one side only."""
+        """Whether the published number is a bound: the linear programs for p = 2 and 1 searched one side only."""
         return method not in PROGRAMS or self.norm == "inf"
 
 
@@ -40,24 +40,24 @@ def lines(
     table: str, networks: Sequence[str] | None, norms: Sequence[str] | None, targets: Sequence[str] | None
 ) -> list[Line]:
     """The lines of a table, or those of some networks, norms and targets."""
-    found = [Line(**row) for row in _content()[table]]
+    table_lines = [Line(**row) for row in _content()[table]]
     for name, chosen in (("network", networks), ("norm", norms), ("target", targets)):
-        known = list(dict.fromkeys(getattr(line, name) for line in found))
-        for own in chosen or ():
-            if own not in known:
-                raise InputError(f"the table {table!r} has no {name} {own!r}; it has {', '.join(known)}")
+        known = list(dict.fromkeys(getattr(line, name) for line in table_lines))
+        for part in chosen or ():
+            if part not in known:
+                raise InputError(f"the table {table!r} has no {name} {part!r}; it has {', '.join(known)}")
     return [
         line
-        for line in found
+        for line in table_lines
         if all(
-            chosen is None or own in chosen
-            for own, chosen in ((line.network, networks), (line.norm, norms), (line.target, targets))
+            chosen is None or part in chosen
+            for part, chosen in ((line.network, networks), (line.norm, norms), (line.target, targets))
         )
     ]
 
 
 def is_authors(name: str, digest: str) -> bool:
-    """Whether a network's weights are those of the authors' own."""
+    """Whether a network's weights are those of the authors' network."""
     return _content()["authors"].get(name) == digest  # type: ignore[no-any-return]
 
 

@@ -1,4 +1,4 @@
-"""Runs a table with the paper's protocol: image after image, each on its own, misclassified ones skipped."""
+"""Runs a table with the paper's protocol: one image after another, misclassified ones skipped."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 import torch
 
 from relucert.comparison.deadline import OutOfTime, deadline
-from relucert.comparison.methods import Contender, Entry, Setting
+from relucert.comparison.methods import Contender, Entry, Kind, Setting
 from relucert.comparison.order import Ledger
-from relucert.comparison.ranking import Standing, standings
+from relucert.comparison.ranking import Ranking, rankings
 from relucert.data import Dataset
 from relucert.errors import ContradictionError, RelucertError
 from relucert.network import Network
@@ -21,21 +21,27 @@ from relucert.paper.published import Line
 from relucert.paper.store import Store
 from relucert.query.questions import SEED_STEP, Question, pose
 
+PIXELS = (-0.5, 0.5)  # the paper's valid inputs, where it minds them
+
 
 @dataclass(frozen=True)
 class Result:
-    """A line of the table as it came out: how each method stands, by its name."""
+    """A line of the table, computed anew: the ranking of each method, by its name."""
 
     line: Line
     label: str
     authors: bool
-    standings: dict[str, Standing]
+    rankings: dict[str, Ranking]
 
 
 class Rerun:
-    """The answers of a table, from the store where it has them.
+    """The answers of a table, taken from the store where it has them.
 
-    subjects, images: by the network's name in the table. skipped: what was left out, and why; it grows.
+    Attributes:
+        subjects, images: By the network's name in the table.
+        skipped: What was left out, and why; it grows during the run.
+        protocol: Whether the valid inputs are those of the paper: every input for certificates, pixels from -0.5 to
+            0.5 for attacks, exact answers and CLEVER. Otherwise those of the setting, for all methods.
     """
 
     def __init__(
@@ -45,14 +51,15 @@ class Rerun:
         contenders: Sequence[Contender],
         setting: Setting,
         store: Store,
+        protocol: bool,
     ) -> None:
         self.subjects, self.images, self.contenders = subjects, images, contenders
-        self.setting, self.store = setting, store
+        self.setting, self.store, self.protocol = setting, store, protocol
         self.skipped: dict[str, str] = {}
         self._ledgers: list[tuple[Line, Ledger]] = []
 
     def run(self, lines: Sequence[Line], advance: Callable[[int], None]) -> None:
-        """Finds what is missing, line by line; `advance` is told how many images are done."""
+        """Asks for the answers that are missing, line by line; `advance` is called with the number of images done."""
         done = 0
         for line in lines:
             ledger = Ledger(each_rival=False)
@@ -72,16 +79,21 @@ class Rerun:
 
     @property
     def methods(self) -> list[str]:
-        return [own.name for own in self.contenders]
+        return [contender.name for contender in self.contenders]
 
     def results(self) -> list[Result]:
-        """What there is so far."""
-        found = []
+        """The lines of the table as far as they are known."""
+        results = []
         for line, ledger in self._ledgers:
             subject = self.subjects[line.network]
-            by_method = {own.method: own for own in standings(ledger.entries.values())}
-            found.append(Result(line, subject.label, subject.authors, by_method))
-        return found
+            by_method = {ranking.method: ranking for ranking in rankings(ledger.entries.values())}
+            results.append(Result(line, subject.label, subject.authors, by_method))
+        return results
+
+    def _asked(self, contender: Contender, setting: Setting) -> Setting:
+        if not self.protocol:
+            return setting
+        return replace(setting, box=None if contender.kind is Kind.CERTIFIED else PIXELS)
 
     def _image(
         self, line: Line, subject: Subject, images: Dataset, question: Question, setting: Setting, ledger: Ledger
@@ -100,7 +112,7 @@ class Rerun:
                     continue
                 try:
                     with deadline(setting.budget):
-                        entry = _ask(contender, subject.network, images, question, setting)
+                        entry = _ask(contender, subject.network, images, question, self._asked(contender, setting))
                 except (RelucertError, OutOfTime) as error:
                     late = f"image {question.image} took more than the budget of {setting.budget:g} s"
                     self.skipped[what] = late if isinstance(error, OutOfTime) else str(error)
@@ -110,16 +122,17 @@ class Rerun:
 
 
 def _mark(images: Dataset, question: Question) -> str:
-    """By which an image and its label are known again."""
+    """A checksum of an image and its label, by which stored answers are recognised."""
     pixels = images.images[question.image].double().contiguous().numpy().tobytes()
     return hashlib.sha256(pixels + str(question.label).encode()).hexdigest()[:16]
 
 
 def _ask(contender: Contender, network: Network, images: Dataset, question: Question, setting: Setting) -> Entry:
-    """One answer, the same as if all images had been asked about at once."""
+    """One answer, the same as in a run over all images at once."""
     place = question.image
-    own = replace(setting, seed=(setting.seed + SEED_STEP * place) % 2**63)
+    image_setting = replace(setting, seed=(setting.seed + SEED_STEP * place) % 2**63)
     if len(question.rivals) == 1:
-        own = replace(own, target=question.rivals[0])
-    (answer,) = contender.ask(network, images.images[place : place + 1], torch.tensor([question.label]), own)
+        image_setting = replace(image_setting, target=question.rivals[0])
+    image, label = images.images[place : place + 1], torch.tensor([question.label])
+    (answer,) = contender.ask(network, image, label, image_setting)
     return Entry(contender.name, contender.kind, replace(answer, image=place))  # type: ignore[type-var]

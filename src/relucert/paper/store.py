@@ -1,4 +1,4 @@
-"""Results on disk, a line an answer, written as they come: what stops a run loses at most the image in work."""
+"""Results on disk, one line per answer, written as they come: a stopped run loses at most the current image."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ from relucert.comparison.methods import Entry, Kind
 from relucert.errors import InputError
 from relucert.storage.cache import cache_directory
 
-Key = tuple[
-    str, str, str, str, str, float | None, str, int
-]  # limit: the budget, for methods whose answers depend on it
+Key = tuple[str, str, str, str, str, float | None, str, int]  # the values of NAMES
+# pixels: a checksum of the image; limit: the budget, for methods whose answers depend on it
 NAMES = ("network", "digest", "norm", "target", "method", "limit", "pixels", "image")
 Tell = Callable[[str], None]
 
@@ -47,7 +46,7 @@ class Store:
         return self._entries.get(key)
 
     def add(self, key: Key, entry: Entry) -> None:
-        """Keeps an answer; when this returns it is safe from whatever happens to the process."""
+        """Stores an answer; once this returns it is in the file, even if the process is killed."""
         self._entries[key] = entry
         try:
             row = entry.to_json()
@@ -87,13 +86,15 @@ class Store:
             tell(f"{self.path}: {damaged} lines are damaged and left out; those answers are found again")
 
     def _take(self, line: dict[str, Any] | None) -> bool:
-        """Whether a line was an answer of ours."""
+        """Takes over an answer from a line; whether the line was a sound one."""
         try:
             assert line is not None
             key = tuple(line[name] for name in NAMES)
             entry = Entry(line["method"], Kind(line["row"]["kind"]), SimpleNamespace(**line["row"]))
             amounts = (entry.lower, entry.upper, entry.figure, entry.answer.seconds)
-            sound = all(own is None or (isinstance(own, (int, float)) and 0 <= own < math.inf) for own in amounts)
+            sound = all(
+                value is None or (isinstance(value, (int, float)) and 0 <= value < math.inf) for value in amounts
+            )
             if not sound or entry.answer.image != line["image"] or line["sum"] != _checksum(line["row"]):
                 return False
             self._entries[key] = entry
@@ -104,10 +105,10 @@ class Store:
 
 def _object(line: bytes) -> dict[str, Any] | None:
     try:
-        found = json.loads(line)
+        content = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return content if isinstance(content, dict) else None
 
 
 def _checksum(row: Mapping[str, Any]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -12,7 +11,6 @@ from torch import Tensor
 
 from relucert.errors import InputError
 from relucert.network import Network
-from relucert.region import Ball
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -27,7 +25,7 @@ def check_images(images: ArrayLike | Tensor, network: Network) -> Tensor:
         raise InputError(f"the images are {given.dtype}; scale them to the network's own input range, as floats")
     shape, expected = tuple(given.shape[1:]), network.input_shape
     if shape not in (expected, (network.sizes[0],)):
-        raise InputError(f"each image must have the shape {expected}, one row an image; these have {shape}")
+        raise InputError(f"each image must have the shape {expected}, one row per image; these have {shape}")
     if not bool(torch.isfinite(given).all()):
         raise InputError("the images have NaN or infinite pixels")
     return given.flatten(1).double().clone()  # what the caller does to the images later is no concern of the answers
@@ -59,30 +57,14 @@ def check_batch(images: object, labels: object, classes: int) -> tuple[Tensor, T
 
 
 def check_pixels(images: object) -> Tensor:
-    """The images as they are: a tensor of finite floats, one row an image."""
+    """The images as they are: a tensor of finite floats, one row per image."""
     if not isinstance(images, Tensor):
         raise InputError(f"the images must be a tensor, not {type(images).__name__}")
     if not images.is_floating_point() or images.ndim < 2 or not images.numel():
-        raise InputError(f"the images must be floats, one row an image, not {images.dtype} {tuple(images.shape)}")
+        raise InputError(f"the images must be floats, one row per image, not {images.dtype} {tuple(images.shape)}")
     if not bool(torch.isfinite(images).all()):
         raise InputError("the images have NaN or infinite pixels")
     return images
-
-
-def check_ball(ball: object) -> None:
-    """Refuses what is no ball, and balls whose radii are negative or not finite."""
-    if not isinstance(ball, Ball) or not bool(((ball.radius >= 0) & ball.radius.isfinite()).all()):
-        raise InputError("bounds are over a ball with finite radii >= 0: relucert.Ball.around(centre, radius, norm)")
-
-
-def check_box(box: object) -> None:
-    """Refuses what is neither None nor two finite numbers, the lesser first."""
-    if box is None:
-        return
-    ends = tuple(box) if isinstance(box, (tuple, list)) else ()
-    numbers = len(ends) == 2 and all(isinstance(end, (int, float)) and abs(end) < math.inf for end in ends)
-    if not numbers or not ends[0] < ends[1]:
-        raise InputError(f"a box is a least and a larger largest pixel, both finite, not {box}")
 
 
 def _tensor(given: ArrayLike | Tensor, what: str) -> Tensor:

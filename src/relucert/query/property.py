@@ -1,8 +1,7 @@
-"""Margins and targets: what must stay positive, and against which rivals."""
+"""What must hold: linear forms on the outputs that stay positive."""
 
 from __future__ import annotations
 
-import operator
 from dataclasses import dataclass
 
 import torch
@@ -10,65 +9,63 @@ from torch import Tensor
 
 from relucert.errors import InputError
 
-TARGETS = ("runner-up", "least-likely", "random", "all", "untargeted")
-
 
 @dataclass(frozen=True, eq=False)
 class Property:
-    """Margins of labels over rivals that must stay positive together; labels (batch,), rivals (batch, rows)."""
+    """Linear forms on the outputs, plus offsets, that must all stay positive: `rows @ outputs + offsets > 0`.
 
-    labels: Tensor
-    rivals: Tensor
+    Attributes:
+        rows: (batch, rows, outputs).
+        offsets: (batch, rows).
+    """
 
-    def rows(self, classes: int, dtype: torch.dtype) -> Tensor:
-        """The margins as linear forms on the class scores: (batch, rows, classes)."""
-        forms = torch.zeros(*self.rivals.shape, classes, dtype=dtype)
-        forms.scatter_(2, self.labels[:, None, None].expand(*self.rivals.shape, 1), 1)
-        return forms.scatter_(2, self.rivals[..., None], -1)
+    rows: Tensor
+    offsets: Tensor
+
+    def __post_init__(self) -> None:
+        if self.rows.ndim != 3 or self.offsets.shape != self.rows.shape[:2]:
+            raise InputError(
+                f"a property needs rows (batch, rows, outputs) and offsets (batch, rows), "
+                f"not {tuple(self.rows.shape)} and {tuple(self.offsets.shape)}"
+            )
+
+    @classmethod
+    def margins(cls, labels: Tensor, rivals: Tensor, classes: int) -> Property:
+        """The margins of labels (batch,) over rivals (batch, rows): label's score minus rival's score."""
+        given: tuple[object, object] = (labels, rivals)
+        whole = all(isinstance(part, Tensor) and not part.is_floating_point() for part in given)
+        if not whole or labels.ndim != 1 or rivals.ndim != 2 or len(labels) != len(rivals) or not rivals.numel():
+            raise InputError("margins need whole numbers: labels (batch,) and rivals (batch, rows), one row at least")
+        labels, rivals = labels.long(), rivals.long()
+        for numbers in (labels, rivals):
+            if bool(((numbers < 0) | (numbers >= classes)).any()):
+                raise InputError(f"labels and rivals are classes from 0 to {classes - 1}")
+        if bool((labels[:, None] == rivals).any()):
+            raise InputError("a label is no rival of its own")
+        rows = torch.zeros(*rivals.shape, classes, dtype=torch.float64, device=labels.device)
+        rows.scatter_(2, labels[:, None, None].expand(*rivals.shape, 1), 1)
+        rows.scatter_(2, rivals[..., None], -1)
+        return cls(rows, rows.new_zeros(rivals.shape))
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def cast(self, dtype: torch.dtype) -> Property:
+        return Property(self.rows.to(dtype), self.offsets.to(dtype))
 
     def select(self, chosen: Tensor) -> Property:
-        return Property(self.labels[chosen], self.rivals[chosen])
+        """Those of some batch members."""
+        return Property(self.rows[chosen], self.offsets[chosen])
 
-    def narrow(self, rows: Tensor) -> Property:
+    def repeat(self, times: int) -> Property:
+        """The whole batch several times over."""
+        return Property(self.rows.repeat(times, 1, 1), self.offsets.repeat(times, 1))
+
+    def narrow(self, chosen: Tensor) -> Property:
         """Some rows of each batch member, (batch, fewer rows)."""
-        return Property(self.labels, self.rivals.gather(1, rows))
+        places = chosen[..., None].expand(-1, -1, self.rows.shape[2])
+        return Property(self.rows.gather(1, places), self.offsets.gather(1, chosen))
 
-
-def parse_target(target: str | int, classes: int) -> str | int:
-    """A target's name or a class index; anything else is refused."""
-    if classes < 2:
-        raise InputError("a network with a single output has no rival classes to be certified against")
-    if not isinstance(target, (str, bool)) and hasattr(target, "__index__"):
-        target = operator.index(target)
-    if isinstance(target, str) and target not in TARGETS and not (target.isascii() and target.isdecimal()):
-        raise InputError(f"unknown target {target!r}; use a class index or one of {', '.join(TARGETS)}")
-    if isinstance(target, str) and target in TARGETS:
-        return target
-    if isinstance(target, bool) or not isinstance(target, (int, str)):
-        raise InputError(f"a target is a class index or one of {', '.join(TARGETS)}, not {target!r}")
-    if not 0 <= int(target) < classes:
-        raise InputError(f"target class {target} is not among the network's {classes} classes")
-    return int(target)
-
-
-def rivals(target: str | int, scores: Tensor, labels: Tensor, seed: int) -> Tensor:
-    """The classes each label competes with, (batch, rows); scores (batch, classes) rank them.
-
-    For `all` and `untargeted` every class but the label; otherwise one. A class index that is an image's own label
-    yields -1 in its row: such an image has no rival.
-    """
-    count, classes = scores.shape
-    if isinstance(target, int):
-        chosen = torch.full((count, 1), target)
-        return torch.where(chosen == labels[:, None], -1, chosen)
-    own = torch.nn.functional.one_hot(labels, classes).bool()
-    others = (~own).nonzero()[:, 1].view(count, classes - 1)
-    if target in ("all", "untargeted"):
-        return others
-    if target == "random":
-        generator = torch.Generator().manual_seed(seed)
-        drawn = torch.randint(classes - 1, (count, 1), generator=generator)
-        return others.gather(1, drawn)
-    if target == "runner-up":
-        return scores.masked_fill(own, -torch.inf).argmax(1, keepdim=True)
-    return scores.masked_fill(own, torch.inf).argmin(1, keepdim=True)
+    def values(self, outputs: Tensor) -> Tensor:
+        """What must be positive, as computed, at one output per batch member, (batch, outputs): (batch, rows)."""
+        return (self.rows @ outputs[..., None]).squeeze(-1) + self.offsets

@@ -13,7 +13,8 @@ from relucert.answers import OWN_LABEL
 from relucert.errors import InputError
 from relucert.network import Network
 from relucert.query.inputs import check_images, check_labels
-from relucert.query.property import rivals
+from relucert.query.property import Property
+from relucert.query.targets import rivals
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -43,6 +44,12 @@ class Inquiry:
     images: Tensor
     scores: Tensor
     questions: list[Question]
+
+    def property(self, questions: Sequence[Question]) -> Property:
+        """The margins that these questions, all with as many rivals, are about: one batch member for each."""
+        labels = torch.tensor([question.label for question in questions])
+        rivals = torch.tensor([question.rivals for question in questions])
+        return Property.margins(labels, rivals, self.scores.shape[1])
 
 
 def pose(

@@ -1,1 +1,1 @@
-"""What determines a training: architectures, recipes, and the plans of the zoo."""
+"""What determines a training: architectures, recipes, and the plans for the networks of the zoo."""

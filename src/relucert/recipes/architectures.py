@@ -1,4 +1,4 @@
-"""The paper's networks by name: `mnist-3x1024` is three layers with 1024 neurons in each hidden one."""
+"""The paper's architectures by name: `mnist-3x1024` has three layers, with 1024 neurons in each hidden layer."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class Architecture:
 
     @property
     def data_set(self) -> str:
-        """The name `relucert.data.load` knows the data by."""
+        """The data set's name in `relucert.data.load`."""
         return DATA_SETS[self.data]
 
     def build(self, seed: int) -> nn.Sequential:
-        """The untrained network; the same for the same seed."""
+        """The untrained network, determined by the seed."""
         widths = [SIZES[self.data], *[self.width] * (self.layers - 1), CLASSES]
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)

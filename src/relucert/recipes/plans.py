@@ -1,4 +1,4 @@
-"""The paper's networks, each with the recipe it is built by."""
+"""The paper's networks, each with the recipe that it is trained with."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from relucert.recipes.recipe import Adversarial, Certified, Distillation, Recipe
 
 @dataclass(frozen=True)
 class Plan:
-    """How to build one network of the zoo; half: stored in float16."""
+    """How to build one network of the zoo; half: whether it is stored in float16."""
 
     architecture: Architecture
     recipe: Recipe

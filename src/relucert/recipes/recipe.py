@@ -1,4 +1,4 @@
-"""What determines a training: a recipe is all there is to store for building the same network again."""
+"""Recipes: the settings that determine a training, stored so that the same network can be built again."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from relucert.checks import check_number, check_positive, check_whole
 from relucert.errors import InputError
 from relucert.norm import Norm
 
-MOST = 2**31  # epochs, images a batch, steps of an attack
+MOST = 2**31  # the largest number of epochs, of images per batch, and of steps of an attack
 
 
 @dataclass(frozen=True)
 class Distillation:
-    """Defensive distillation: a teacher learns at a temperature, a student of the same shape learns its soft labels."""
+    """Defensive distillation: a teacher is trained at a temperature, then a student of its shape on its soft labels."""
 
     temperature: float = 100.0
 
@@ -26,10 +26,10 @@ class Distillation:
 
 @dataclass(frozen=True)
 class Adversarial:
-    """Adversarial training: every batch is replaced by what projected gradient descent makes of it (p = infinity).
+    """Adversarial training: every batch is replaced by adversarial images of projected gradient descent (p = infinity).
 
-    The radius grows to epsilon over the warm-up, a share of the training: at once it would teach nothing but guessing.
-    box: the least and the greatest value that a number of an image can have, None where there is no such limit.
+    warm_up: the share of the training over which the radius grows to epsilon; from the start, the full radius would
+    teach nothing but guessing. box: the least and the largest valid value of a pixel, None if there is no limit.
     """
 
     epsilon: float = 0.3
@@ -47,7 +47,10 @@ class Adversarial:
 
 @dataclass(frozen=True)
 class Certified:
-    """Training on the Fast-Lin bound itself; the radius grows to epsilon over the warm-up, a share of the training."""
+    """Training on Fast-Lin's upper bound of the loss; the radius grows to epsilon over the warm-up.
+
+    warm_up: its share of the training.
+    """
 
     epsilon: float = 0.1
     norm: str | float = math.inf
@@ -56,7 +59,7 @@ class Certified:
     def __post_init__(self) -> None:
         check_positive("epsilon", self.epsilon)
         check_number("warm-up", self.warm_up, 0, 1)
-        object.__setattr__(self, "norm", Norm.parse(self.norm).p)  # one spelling: equal settings are equal
+        object.__setattr__(self, "norm", Norm.parse(self.norm).p)  # one spelling, so that equal settings compare equal
 
 
 Defence = Distillation | Adversarial | Certified
@@ -69,7 +72,7 @@ DEFENCES: dict[str, type[Defence]] = {
 
 @dataclass(frozen=True)
 class Recipe:
-    """Stochastic gradient descent with momentum on cross-entropy, the learning rate falling as a cosine."""
+    """Stochastic gradient descent with momentum on the cross-entropy, with a cosine schedule of the learning rate."""
 
     epochs: int = 20
     learning_rate: float = 0.05
@@ -94,17 +97,18 @@ class Recipe:
             )
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values as JSON gives them back, the defence with its name; an infinite norm as "inf"."""
+        """The settings as plain JSON values, the defence with its name; an infinite norm is "inf"."""
         row = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "defence"}
         defence: dict[str, Any] | None = None
         if self.defence is not None:
-            defence = {"name": self.defence_name, **{key: _plain(it) for key, it in asdict(self.defence).items()}}
+            settings = {key: _plain(value) for key, value in asdict(self.defence).items()}
+            defence = {"name": self.defence_name, **settings}
         return {**row, "defence": defence}
 
     @property
     def defence_name(self) -> str | None:
         """The defence's name in DEFENCES, or None."""
-        return next((name for name, kind in DEFENCES.items() if type(self.defence) is kind), None)
+        return next((name for name, defence_type in DEFENCES.items() if type(self.defence) is defence_type), None)
 
 
 def _check_box(box: object) -> None:

@@ -20,7 +20,7 @@ CURVE, GUIDE, QUIET = "#1f5fa8", "#c2571a", "#667788"
 
 
 def check_suffix(path: Path) -> None:
-    """Raises InputError for a kind of picture that can't be drawn."""
+    """Raises InputError for a suffix of no format that can be drawn."""
     if path.suffix.lower() not in UNDATED:
         raise InputError(f"can't draw {path}: pictures end in {', '.join(UNDATED)}")
 
@@ -28,7 +28,7 @@ def check_suffix(path: Path) -> None:
 def draw(path: Path, summary: Summary, title: str, question: str) -> None:
     """Draws the share of images that keep their class within each radius; equal runs give equal files."""
     check_suffix(path)
-    kind = path.suffix.lower()
+    suffix = path.suffix.lower()
     content = io.BytesIO()
     with matplotlib.rc_context({"svg.hashsalt": "relucert", "font.size": 11}):
         figure = Figure(figsize=(7.2, 4.6), layout="constrained")
@@ -43,7 +43,7 @@ def draw(path: Path, summary: Summary, title: str, question: str) -> None:
             "radius" if summary.proven else "radius (rounding ignored)",
             "certified accuracy" if summary.proven else "accuracy, not certified",
         )
-        figure.savefig(content, format=kind[1:], dpi=160, metadata=UNDATED[kind])
+        figure.savefig(content, format=suffix[1:], dpi=160, metadata=UNDATED[suffix])
     files.write(path, content.getvalue())
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, SupportsIndex, TypeVar, overload
 
-from relucert.answers import Answer
+from relucert.answers import Recordable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-AnyAnswer = TypeVar("AnyAnswer", bound=Answer)
+AnyAnswer = TypeVar("AnyAnswer", bound=Recordable)
 
 
 class Answers(list[AnyAnswer]):
@@ -23,7 +23,7 @@ class Answers(list[AnyAnswer]):
         return Answers(super().__getitem__(place)) if isinstance(place, slice) else super().__getitem__(place)
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draws the share of images that keep their class against the radius, into `ax` or a figure of its own."""
+        """Draws the share of images that keep their class against the radius, into `ax` or a new figure."""
         from relucert.report import notebook  # matplotlib takes a second to import
 
         return notebook.plot(self, ax)

@@ -1,4 +1,4 @@
-"""Charts as SVG: drawn here once, coloured by the page's style, so that they follow dark mode and print."""
+"""Charts as SVG, coloured by the page's style, so that they follow dark mode and print."""
 
 from __future__ import annotations
 
@@ -33,47 +33,47 @@ class Point:
 def accuracy(curves: Sequence[Series], top: float) -> Markup:
     """The share of images that keep their class, from radius 0 to `top`, and a line where they are read."""
     paths = []
-    for place, own in enumerate(curves):
-        radii, shares = own.steps()
+    for place, curve in enumerate(curves):
+        radii, shares = curve.steps()
         path = [f"M{_x(0, top):.1f} {_y(shares[0]):.1f}"]
         path += [f"H{_x(radius, top):.1f}V{_y(share):.1f}" for radius, share in zip(radii[1:], shares[1:], strict=True)]
-        if len(own.finite) < len(own.radii):
+        if len(curve.finite) < len(curve.radii):
             path.append(f"H{_x(top, top):.1f}")
-        paths.append(tag("path", d="".join(path), class_=f"curve {style(place, own.kind)}"))
+        paths.append(tag("path", d="".join(path), class_=f"curve {style(place, curve.kind)}"))
     guide = tag("line", x1=LEFT, x2=LEFT, y1=TOP, y2=HEIGHT - BOTTOM, class_="guide")
-    ticks = [(_x(own, top), f"{own:g}") for own in _round_numbers(top)]
-    described = f"Share of images against radius, a step curve for each of {', '.join(own.name for own in curves)}."
+    ticks = [(_x(radius, top), f"{radius:g}") for radius in _round_numbers(top)]
+    described = f"Share of images against radius, a step curve for each of {', '.join(curve.name for curve in curves)}."
     return _frame(described, ticks, "radius", "share of images", *paths, guide)
 
 
 def timing(points: Sequence[Point]) -> Markup:
-    """A dot a method: seconds an answer, on a logarithmic axis, against the share of the way that is bounded."""
-    low = math.floor(math.log10(min(own.seconds for own in points)))
-    high = max(low + 1, math.ceil(math.log10(max(own.seconds for own in points))))
-    places = [(_x(math.log10(own.seconds) - low, high - low), _y(min(own.tightness, 1.0))) for own in points]
+    """One dot per method: seconds per answer, on a logarithmic axis, against tightness."""
+    low = math.floor(math.log10(min(point.seconds for point in points)))
+    high = max(low + 1, math.ceil(math.log10(max(point.seconds for point in points))))
+    places = [(_x(math.log10(point.seconds) - low, high - low), _y(min(point.tightness, 1.0))) for point in points]
     taken = [(x - DOT, x + DOT, y) for x, y in places]
     drawn = []
-    for own, (x, y) in zip(points, places, strict=True):
+    for point, (x, y) in zip(points, places, strict=True):
         left = x > WIDTH / 2
-        far = LETTER * len(own.name)
+        far = LETTER * len(point.name)
         start = x - 2 * DOT - far if left else x + 2 * DOT
         level = _free(taken, start, start + far, y)
         taken.append((start, start + far, level))
-        words, side = f"{own.name}: {own.tightness:.1%}, {own.seconds:.3g} s", "end" if left else "start"
+        words, side = f"{point.name}: {point.tightness:.1%}, {point.seconds:.3g} s", "end" if left else "start"
         away = -2 * DOT if left else 2 * DOT
         drawn += [
-            tag("circle", tag("title", words), cx=x, cy=y, r=DOT, class_=f"dot {colour(own.place)}"),
-            tag("text", own.name, x=x + away, y=level + 4, text_anchor=side, class_=f"label {colour(own.place)}"),
+            tag("circle", tag("title", words), cx=x, cy=y, r=DOT, class_=f"dot {colour(point.place)}"),
+            tag("text", point.name, x=x + away, y=level + 4, text_anchor=side, class_=f"label {colour(point.place)}"),
         ]
     ticks = [(_x(power - low, high - low), f"{10.0**power:g}") for power in range(low, high + 1)]
     described = "Tightness against time: " + "; ".join(
-        f"{own.name} {own.tightness:.1%} in {own.seconds:.3g} s" for own in points
+        f"{point.name} {point.tightness:.1%} in {point.seconds:.3g} s" for point in points
     )
-    return _frame(described, ticks, "seconds an answer", "tightness", *drawn)
+    return _frame(described, ticks, "seconds per answer", "tightness", *drawn)
 
 
 def bar(question: Sandwich, top: float) -> Markup:
-    """From 0: what is proven, then what is not known, up to the nearest adversarial example; a line each method."""
+    """From 0: what is proven, then what is not known, up to the nearest adversarial example; one line per method."""
 
     def place(value: float) -> float:
         return BAR * min(1.0, value / top)
@@ -85,10 +85,10 @@ def bar(question: Sandwich, top: float) -> Markup:
         parts.append(tag("rect", width=place(upper), height=14, class_="open"))
     if lower:
         parts.append(tag("rect", width=place(lower), height=14, class_="proven"))
-    for own in question.results:
-        if own.lower:
-            x = place(own.lower)
-            parts.append(tag("line", x1=x, x2=x, y1=0, y2=14, class_=f"mark {own.kind.value}"))
+    for result in question.results:
+        if result.lower:
+            x = place(result.lower)
+            parts.append(tag("line", x1=x, x2=x, y1=0, y2=14, class_=f"mark {result.kind.value}"))
     return _strip("bar", parts)
 
 
@@ -104,9 +104,9 @@ def stack(counts: Sequence[float]) -> Markup:
     return _strip("bar wide", parts)
 
 
-def style(place: int, kind: Kind) -> str:
-    """A colour a method, and a dash for whatever is not proven."""
-    return f"{colour(place)} {'' if kind in PROVEN else kind.value}".strip()
+def style(place: int, answer_kind: Kind) -> str:
+    """The style of a method: its colour, and a dash for whatever is not proven."""
+    return f"{colour(place)} {'' if answer_kind in PROVEN else answer_kind.value}".strip()
 
 
 def colour(place: int) -> str:
@@ -129,9 +129,11 @@ def _free(taken: Sequence[tuple[float, float, float]], start: float, end: float,
     return level
 
 
-def _strip(kind: str, parts: Sequence[Markup]) -> Markup:
+def _strip(style_class: str, parts: Sequence[Markup]) -> Markup:
     """A bar in a cell; the numbers are in the cells beside it."""
-    return tag("svg", *parts, viewBox=f"0 0 {BAR:g} 14", class_=kind, preserveAspectRatio="none", aria_hidden="true")
+    return tag(
+        "svg", *parts, viewBox=f"0 0 {BAR:g} 14", class_=style_class, preserveAspectRatio="none", aria_hidden="true"
+    )
 
 
 def _frame(described: str, ticks: Sequence[tuple[float, str]], across: str, up: str, *drawn: Markup) -> Markup:
@@ -169,7 +171,7 @@ def _frame(described: str, ticks: Sequence[tuple[float, str]], across: str, up: 
 
 def _round_numbers(top: float) -> list[float]:
     scale = 10.0 ** math.floor(math.log10(top / TICKS))
-    step = next((own * scale for own in ROUND_STEPS if own * scale * TICKS >= top), 10 * scale)
+    step = next((round_step * scale for round_step in ROUND_STEPS if round_step * scale * TICKS >= top), 10 * scale)
     return [step * count for count in range(int(top / step) + 1)]
 
 

@@ -31,7 +31,7 @@ for (const figure of document.querySelectorAll("figure.accuracy")) {
   const width = Number(chart.dataset.right) - left;
 
   const kept = (curve, radius) =>
-    curve.always + curve.radii.filter((own) => (curve.open ? own > radius : own >= radius)).length;
+    curve.always + curve.radii.filter((end) => (curve.open ? end > radius : end >= radius)).length;
 
   const read = () => {
     const share = Number(slider.value) / Number(slider.max);

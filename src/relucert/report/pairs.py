@@ -20,7 +20,7 @@ from relucert.storage import files
 
 
 class Album:
-    """A folder of pictures, one a pair, for a network that takes images."""
+    """A folder of pictures, one per image and adversarial example, for a network that takes images."""
 
     def __init__(self, folder: Path, input_shape: tuple[int, ...]) -> None:
         self.folder, self.shape, self.count = folder, pictures.shape_of(input_shape), 0
@@ -31,7 +31,7 @@ class Album:
         files.check_writable(folder / "image.png")
 
     def add(self, image: Tensor, answer: UpperBound) -> None:
-        """Draws an attack that found something farther than the image itself."""
+        """Draws the adversarial example of an attack, unless there is none but the image itself."""
         if answer.witness is None or not answer.distance:
             return
         name = f"image-{answer.image:05d}-label-{answer.label}-rival-{answer.target}.png"

@@ -1,10 +1,13 @@
-"""Inputs as pictures: how flat numbers are arranged and scaled to be looked at."""
+"""Inputs as pictures: how flat inputs are arranged and scaled to be drawn."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -15,7 +18,7 @@ Shape = tuple[int, int, int]
 
 
 def shape_of(shape: tuple[int, ...]) -> Shape:
-    """Colours, rows and columns; a flat input counts as a square, grey or with its three colours one after another."""
+    """Colours, rows and columns of an input; a flat one is a square, grey or with its colours one after another."""
     if len(shape) == 3 and shape[0] in (1, COLOURS):
         return (shape[0], shape[1], shape[2])
     if len(shape) == 2:
@@ -28,12 +31,27 @@ def shape_of(shape: tuple[int, ...]) -> Shape:
     raise InputError(f"can't draw inputs of shape {shape}: they are no grey or three-coloured pictures")
 
 
-def limits(image: Tensor, witness: Tensor, box: tuple[float, float] | None) -> tuple[float, float]:
-    """What is drawn black and white: the ends of the box, or without one the least and the largest pixel."""
-    return box or (float(min(image.min(), witness.min())), float(max(image.max(), witness.max())))
+def limits(image: Tensor, witness: Tensor, box: Sequence[Any] | None) -> tuple[Tensor, Tensor]:
+    """What is drawn black and white, for all pixels or for each: the ends of the box, else the extreme pixels.
+
+    Args:
+        image, witness: Flat, (size,).
+        box: None, or the lowest and the highest valid value: two numbers, or one number per pixel each; where they
+            are infinite, the least and the largest pixel count instead.
+
+    Returns:
+        The lower and the higher limit, each of shape (), (1,) or (size,), in float64.
+    """
+    pixels = torch.stack([image.double(), witness.double()])
+    lowest, highest = pixels.min(), pixels.max()
+    if box is None:
+        return lowest, highest
+    low, high = (torch.as_tensor(end, dtype=torch.float64).flatten() for end in box)
+    low, high = torch.where(low.isfinite(), low, lowest), torch.where(high.isfinite(), high, highest)
+    return low, torch.where(high > low, high, low + 1)  # a pixel with a single valid value is drawn black
 
 
 def arranged(pixels: Tensor, shape: Shape) -> NDArray[np.float64]:
-    """Numbers from 0 to 1, flat, as rows by columns, by colours if there are any."""
+    """Flat numbers from 0 to 1 as (rows, columns), or (rows, columns, colours) if there are any."""
     planes: NDArray[np.float64] = pixels.clamp(0, 1).reshape(shape).numpy()
     return planes[0] if len(planes) == 1 else np.moveaxis(planes, 0, -1)

@@ -1,4 +1,4 @@
-"""Small pictures for a page: the format itself is a header and compressed rows."""
+"""Small PNG pictures for a page: a header and compressed rows."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ def magnification(largest: float) -> int:
 
 
 def address(shape: Sequence[int], pixels: bytes) -> str:
-    """A data address of a picture: (rows, columns) or (rows, columns, 3) of bytes."""
+    """The data address of a picture; shape: (rows, columns) or (rows, columns, 3), pixels: as many bytes."""
     rows, columns = shape[:2]
     width = len(pixels) // rows
     lines = b"".join(b"\0" + pixels[row * width : (row + 1) * width] for row in range(rows))
     header = struct.pack(">IIBBBBB", columns, rows, 8, COLOUR if len(shape) == 3 else GREY, 0, 0, 0)
     content = b"\x89PNG\r\n\x1a\n" + b"".join(
-        _chunk(kind, own) for kind, own in ((b"IHDR", header), (b"IDAT", zlib.compress(lines, 9)), (b"IEND", b""))
+        _chunk(name, data) for name, data in ((b"IHDR", header), (b"IDAT", zlib.compress(lines, 9)), (b"IEND", b""))
     )
     return "data:image/png;base64," + base64.b64encode(content).decode()
 
 
-def _chunk(kind: bytes, content: bytes) -> bytes:
-    return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+def _chunk(name: bytes, data: bytes) -> bytes:
+    """A chunk of the format: the length of its data, its name of four letters, the data, a checksum."""
+    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))

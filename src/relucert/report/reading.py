@@ -1,4 +1,4 @@
-"""Run files read back: every answer checked, its kind told by its own keys, so that nothing can pose as certified."""
+"""Reads run files: every answer is checked and its kind told by its keys, so that nothing can pose as certified."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from typing import Any, NoReturn
 import relucert
 from relucert.answers import OWN_LABEL
 from relucert.errors import LoadError
+from relucert.report.domain import LARGEST, Domain, assumed, check_options, read_domain
 
 PARTS = ("dead", "undecided", "active")
 COLOURS = 3
-LARGEST = 1e300  # beyond which sums would overflow
 
 
 class Kind(str, Enum):
@@ -42,11 +42,14 @@ class Picture:
 
 @dataclass(frozen=True)
 class Result:
-    """One answer: a bound from below (or an estimate of it), one from above, or both.
+    """One answer: a lower bound (or an estimate of it), an upper bound, or both.
 
-    lower: a radius, the lower end of an exact answer, or an estimate; infinite where nothing adversarial exists.
-    upper: the distance of an adversarial example. asked: whether there was a question at all.
-    neurons: for each layer of ReLUs, how many are dead, undecided and active.
+    Attributes:
+        lower: A radius, the lower end of an exact answer, or an estimate; infinite where nothing adversarial exists.
+        upper: The distance of an adversarial example.
+        asked: Whether there was a question at all.
+        neurons: For each layer of ReLUs, how many are dead, undecided and active.
+        domain: The valid inputs that the answer is about; None where an older file does not say.
     """
 
     image: int
@@ -64,10 +67,19 @@ class Result:
     seconds: float
     neurons: tuple[tuple[float, float, float], ...]
     picture: Picture | None
+    domain: Domain | None
+
+    def is_comparable(self, other: Result) -> bool:
+        """Whether both answers are about the same valid inputs."""
+        return assumed(self.domain) == assumed(other.domain)
+
+    def covers(self, other: Result) -> bool:
+        """Whether this answer is about every input that is valid for the other."""
+        return assumed(self.domain).box is None or self.is_comparable(other)
 
     @property
     def name(self) -> str:
-        """The method as it is shown: whatever is not proven says so."""
+        """The method's name on pages and plots: whatever is not proven says so."""
         return {
             Kind.CERTIFIED: self.method,
             Kind.EXACT: "exact",
@@ -89,14 +101,19 @@ class Run:
         return self.head.get("complete") is True
 
     @property
-    def every_rival(self) -> bool:
-        """Whether each rival of an image was asked about on its own."""
+    def options(self) -> Mapping[str, Any]:
+        """The options of the run; none where the head has no such object."""
         options = self.head.get("options")
-        return isinstance(options, dict) and options.get("target") == "all"
+        return options if isinstance(options, dict) else {}
+
+    @property
+    def every_rival(self) -> bool:
+        """Whether there is one question per rival of an image."""
+        return self.options.get("target") == "all"
 
     @property
     def rivals(self) -> int | None:
-        """How many answers an image has in full; None where nothing says so."""
+        """How many answers a method gives per image in a finished run; None where the file does not say."""
         if not self.every_rival:
             return 1
         network = self.head.get("network")
@@ -105,7 +122,7 @@ class Run:
 
 
 def read(path: Path) -> Run:
-    """Raises LoadError, one line, for whatever is not a whole run file of this version."""
+    """Reads a run file; raises LoadError, with a message of one line, for anything but a whole one of this version."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -131,25 +148,31 @@ def read(path: Path) -> Run:
             results.append(result(row))
         except ValueError as error:
             raise LoadError(f"{path}, result {number}: {error}") from error
-    return Run(record, tuple(results))
+    run = Run(record, tuple(results))
+    try:
+        check_options(run.options)
+    except ValueError as error:
+        raise LoadError(f"{path}, options: {error}") from error
+    return run
 
 
 def result(row: Any) -> Result:
     """One answer from its JSON form; raises ValueError, saying what is wrong."""
     if not isinstance(row, dict):
         raise ValueError("it is no object")
-    kind, lower, upper = _bounds(row)
-    if row.get("kind", kind.value) not in (kind.value, "certified" if kind is Kind.UNPROVEN else kind.value):
-        raise ValueError(f"its kind is {row['kind']!r} and its keys are those of {kind.value!r}")
+    answer_kind, lower, upper = _bounds(row)
+    said = Kind.CERTIFIED if answer_kind is Kind.UNPROVEN else answer_kind  # what a row may call itself
+    if row.get("kind", said.value) not in (said.value, answer_kind.value):
+        raise ValueError(f"its kind is {row['kind']!r} and its keys are those of {answer_kind.value!r}")
     reason = _text(row, "reason") if row.get("reason") is not None else None
-    unfitted = kind is Kind.ESTIMATE and lower is None and row.get("sampled") is not None
+    unfitted = answer_kind is Kind.ESTIMATE and lower is None and row.get("sampled") is not None
     return Result(
         image=_whole(row, "image"),
         label=_whole(row, "label"),
         target=_whole(row, "target") if row.get("target") is not None else None,
         norm=_norm(row),
         method=_text(row, "method"),
-        kind=kind,
+        kind=answer_kind,
         lower=lower,
         upper=upper,
         closed=row.get("closed") is True,
@@ -159,11 +182,12 @@ def result(row: Any) -> Result:
         seconds=_seconds(row),
         neurons=_neurons(row),
         picture=_picture(row),
+        domain=read_domain(row),
     )
 
 
 def _bounds(row: Mapping[str, Any]) -> tuple[Kind, float | None, float | None]:
-    """The kind by the keys that only it has, and what it bounds from below and above."""
+    """The kind of an answer, told by the keys that only this kind has, and its lower and upper bound."""
     if "radius" in row and "arithmetic" in row:
         radius = _number(row, "radius")
         proven = row["arithmetic"] == "rigorous" and row.get("proven") is (radius is not None)

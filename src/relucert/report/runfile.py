@@ -26,7 +26,7 @@ Row = Mapping[str, Any]
 class RunFile:
     """Writes a run's answers as JSON, CSV or both, so that whatever stops the run leaves readable files.
 
-    A context manager: rows are saved about once a second from a thread of its own, and once more on leaving.
+    A context manager: a thread saves the rows about once a second, and they are saved once more on leaving.
     The files say `complete` only after `finish`.
     """
 
@@ -54,17 +54,17 @@ class RunFile:
         return self
 
     def add(self, row: Row) -> None:
-        """One more answer; numbers that JSON has no word for are refused, except infinities ("inf")."""
+        """Adds an answer; numbers that JSON can't express are refused, except infinities ("inf")."""
         plain = {name: _plain(value) for name, value in row.items()}
         self._lines.append(json.dumps(plain, allow_nan=False))
         self._rows.append(plain)
 
     def finish(self) -> None:
-        """Says that every answer is in."""
+        """Marks the run as complete: every answer is there."""
         self._complete = True
 
     def save(self) -> None:
-        """Writes what there is."""
+        """Writes the answers so far."""
         with self._lock:
             count = len(self._rows)
             if self._json_path is not None:
@@ -74,7 +74,7 @@ class RunFile:
             self._saved = count
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._leaving.set()
         self._saver.join()
@@ -87,7 +87,7 @@ class RunFile:
                     self.save()
 
     def _json(self, count: int) -> str:
-        """The head, then a line an answer."""
+        """The head, then one line per answer."""
         head = json.dumps({**self._head, "complete": self._complete}, indent=2, allow_nan=False)
         lines = ",\n".join("    " + line for line in self._lines[:count])
         results = f"[\n{lines}\n  ]" if count else "[]"
@@ -107,11 +107,14 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def _plain(value: Any) -> Any:
+    """The value as JSON can express it: infinities, also in lists such as the ends of a box, become words."""
+    if isinstance(value, (list, tuple)):
+        return [_plain(part) for part in value]
     if isinstance(value, float) and math.isinf(value):
         return "inf" if value > 0 else "-inf"
     return value
 
 
 def _cell(value: Any) -> Any:
-    """A CSV cell: the JSON spelling of truth values, numbers and lists; absence is empty."""
+    """The value as a CSV cell: truth values, numbers and lists as in JSON; absence is empty."""
     return json.dumps(value) if isinstance(value, (bool, float, list)) else value

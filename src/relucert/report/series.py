@@ -1,4 +1,4 @@
-"""What the answers of a run say together: a curve a method, and the bounds of each question side by side."""
+"""What the answers of a run say together: one curve per method, and the bounds of each question side by side."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ PROVEN = (Kind.CERTIFIED, Kind.EXACT)
 class Series:
     """One method: how far each image keeps its class (as proven, as estimated, or until an attack succeeds).
 
-    asked: how many images; radii: sorted, of those that keep it at all; seconds: the mean for each answer.
+    Attributes:
+        asked: How many images the method was asked about.
+        radii: The radii of the images that keep their class at all, sorted.
+        seconds: The mean time per answer.
     """
 
     name: str
@@ -55,90 +58,111 @@ class Sandwich:
 
     @property
     def lower(self) -> Result | None:
-        """The largest proven bound."""
-        known = [own for own in self.results if own.kind in PROVEN and own.lower is not None]
-        return max(known, key=lambda own: own.lower or 0.0, default=None)
+        """The answer with the largest proven bound."""
+        proven = [result for result in self.results if result.kind in PROVEN and result.lower is not None]
+        return max(proven, key=lambda result: result.lower or 0.0, default=None)
 
     @property
     def upper(self) -> Result | None:
-        """The nearest adversarial example."""
-        known = [own for own in self.results if own.upper is not None]
-        return min(known, key=lambda own: math.inf if own.upper is None else own.upper, default=None)
+        """The answer with the nearest adversarial example."""
+        attacked = [result for result in self.results if result.upper is not None]
+        return min(attacked, key=lambda result: math.inf if result.upper is None else result.upper, default=None)
 
     @property
     def exact(self) -> Result | None:
-        return next((own for own in self.results if own.kind is Kind.EXACT), None)
+        return next((result for result in self.results if result.kind is Kind.EXACT), None)
 
     @property
     def gap(self) -> float | None:
-        """How many times farther the nearest example is than what is proven."""
-        lower = self.lower.lower if self.lower is not None else None
-        upper = self.upper.upper if self.upper is not None else None
+        """How many times farther the nearest example is than what is proven; None if about unlike valid inputs."""
+        below, above = self.lower, self.upper
+        if below is None or above is None or not below.is_comparable(above):
+            return None
+        lower, upper = below.lower, above.upper
         return upper / lower if lower and upper and math.isfinite(lower) else None
+
+    @property
+    def comparable(self) -> bool:
+        """Whether all answers are about the same valid inputs."""
+        return all(result.is_comparable(self.results[0]) for result in self.results)
 
     @property
     def violated(self) -> bool:
         """Whether an adversarial example lies within a proven radius: never, unless something is wrong."""
-        lower, upper = self.lower, self.upper
-        return lower is not None and upper is not None and (lower.lower or 0.0) > (upper.upper or 0.0)
+        return any(
+            below.lower > above.upper
+            for below in self.results
+            for above in self.results
+            if below.kind in PROVEN and below.lower is not None and above.upper is not None and below.covers(above)
+        )
 
 
 def series(results: Iterable[Result], rivals: int | None) -> list[Series]:
-    """One for each method, in the order they first appear.
+    """One series per method, in the order they first appear.
 
-    rivals: how many answers an image has in full, None if as many as any image has. An image with fewer is left out:
-    about the other rivals nothing is known.
+    Args:
+        rivals: How many answers a method gives per image in a finished run; None: as many as any image has. An image
+            with fewer answers is left out, since nothing is known about its other rivals.
     """
     methods: dict[tuple[str, Kind], list[Result]] = {}
-    for own in results:
-        methods.setdefault((own.name, own.kind), []).append(own)
-    return [_one(name, kind, rows, rivals) for (name, kind), rows in methods.items()]
+    for result in results:
+        methods.setdefault((result.name, result.kind), []).append(result)
+    return [_series(name, answer_kind, rows, rivals) for (name, answer_kind), rows in methods.items()]
 
 
 def best_proven(questions: Iterable[Sandwich], rivals: int | None) -> Series | None:
     """What all methods together prove; None where no method proves anything."""
-    asked = [own for own in questions if any(result.kind in PROVEN for result in own.results)]
-    rows = [own.lower or next(result for result in own.results if result.kind in PROVEN) for own in asked]
-    return _one("best proven", Kind.CERTIFIED, rows, rivals) if rows else None
+    rows = []
+    for question in questions:
+        proven = [result for result in question.results if result.kind in PROVEN]
+        if proven:
+            rows.append(question.lower or proven[0])
+    return _series("best proven", Kind.CERTIFIED, rows, rivals) if rows else None
 
 
 def sandwiches(results: Iterable[Result], every_rival: bool) -> list[Sandwich]:
+    """The answers grouped by image, or by image and rival, in this order."""
     questions: dict[tuple[int, int | None], list[Result]] = {}
-    for own in results:
-        questions.setdefault((own.image, own.target if every_rival else None), []).append(own)
+    for result in results:
+        questions.setdefault((result.image, result.target if every_rival else None), []).append(result)
     return [Sandwich(tuple(rows)) for _, rows in sorted(questions.items(), key=lambda item: _order(item[0]))]
 
 
 def tightness(name: str, questions: Sequence[Sandwich]) -> float | None:
-    """A method's mean share of the way to the nearest adversarial example, or else to the best proven bound."""
-    shares = []
+    """A method's mean ratio to the nearest adversarial example, or else to the best proven bound.
+
+    Ratios between answers that are about unlike valid inputs are left out.
+    """
+    ratios = []
     for question in questions:
-        whole = question.upper.upper if question.upper is not None else None
-        if whole is None and question.lower is not None:
-            whole = question.lower.lower
-        shares += [
-            own.lower / whole
-            for own in question.results
-            if own.name == name and own.lower is not None and whole and math.isfinite(own.lower)
+        reference = question.upper or question.lower
+        if reference is None:
+            continue
+        whole = reference.lower if reference.upper is None else reference.upper
+        ratios += [
+            result.lower / whole
+            for result in question.results
+            if result.name == name and result.lower is not None and whole and math.isfinite(result.lower)
+            if result.is_comparable(reference)
         ]
-    return fmean(shares) if shares else None
+    return fmean(ratios) if ratios else None
 
 
-def _one(name: str, kind: Kind, rows: list[Result], rivals: int | None) -> Series:
-    rows = sorted((own for own in rows if own.asked), key=lambda own: own.image)
-    images = [list(group) for _, group in groupby(rows, key=lambda own: own.image)]
+def _series(name: str, answer_kind: Kind, rows: list[Result], rivals: int | None) -> Series:
+    rows = sorted((row for row in rows if row.asked), key=lambda row: row.image)
+    images = [list(group) for _, group in groupby(rows, key=lambda row: row.image)]
     full = max(map(len, images), default=0) if rivals is None else rivals
-    images = [own for own in images if len(own) >= full or own[0].target is None]  # no target: misclassified
-    radii = [radius for own in images if (radius := _kept(kind, own))]
-    worked = [own.seconds for own in rows if own.seconds]
-    return Series(name, kind, len(images), tuple(sorted(radii)), fmean(worked) if worked else 0.0)
+    images = [image for image in images if len(image) >= full or image[0].target is None]  # no target: misclassified
+    radii = [radius for image in images if (radius := _kept(answer_kind, image))]
+    seconds = [row.seconds for row in rows if row.seconds]
+    return Series(name, answer_kind, len(images), tuple(sorted(radii)), fmean(seconds) if seconds else 0.0)
 
 
-def _kept(kind: Kind, rows: list[Result]) -> float | None:
-    """The least over an image's rivals; an attack that found nothing leaves the image its class everywhere."""
-    if kind is Kind.UPPER:
-        return min(math.inf if own.upper is None else own.upper for own in rows)
-    lowers = [own.lower for own in rows]
+def _kept(answer_kind: Kind, rows: list[Result]) -> float | None:
+    """The least radius over an image's rivals; where no attack succeeded the image keeps its class everywhere."""
+    if answer_kind is Kind.UPPER:
+        return min(math.inf if row.upper is None else row.upper for row in rows)
+    lowers = [row.lower for row in rows]
     return None if None in lowers else min(lower for lower in lowers if lower is not None)
 
 

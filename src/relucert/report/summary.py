@@ -19,8 +19,11 @@ ROUND_STEPS = (1.0, 2.0, 2.5, 5.0)
 class Summary:
     """Counts of images, and the radius of each image that has one: the least over its rivals.
 
-    images: all that were finished; asked: those with a rival to be certified against; correct: those
-    classified as labelled (None where labels are unknown); proven: whether the radii count as certified.
+    Attributes:
+        images: How many images were finished.
+        asked: How many of them have a rival to be certified against.
+        correct: How many of them are classified as labelled; None where labels are unknown.
+        proven: Whether the radii count as certified.
     """
 
     images: int
@@ -39,36 +42,39 @@ class Summary:
 
     def within(self, radius: float) -> int:
         """How many images keep their class within this radius."""
-        return sum(own >= radius for own in self.radii)
+        return sum(certified >= radius for certified in self.radii)
 
     def grid(self) -> tuple[float, ...]:
         """A few round radii at which most images, about half of them, and few are left."""
         if not self.radii or not 0 < (far := _quantile(self.radii, 0.9)) < math.inf:
             return ()
         scale = 10.0 ** math.floor(math.log10(far / GRID))
-        step = max((own for own in ROUND_STEPS if own * scale <= far / GRID), default=ROUND_STEPS[0])
+        step = max((step for step in ROUND_STEPS if step * scale <= far / GRID), default=ROUND_STEPS[0])
         return tuple(float(f"{step * scale * count:.6g}") for count in range(1, GRID + 1))
 
 
 def summarise(
     certificates: Sequence[Certificate], correct: Sequence[bool] | None, target: str | int, rivals: int
 ) -> Summary:
-    """Over the finished images: with target "all" those with an answer for each of their rivals.
+    """The summary of the finished images: with target "all" those with an answer for each of their rivals.
 
-    correct: whether each image is classified as labelled, None where labels are unknown.
     An image whose label is the target itself is not asked about.
+
+    Args:
+        correct: Whether each image is classified as labelled; None where labels are unknown.
+        rivals: How many rivals each label has.
     """
     finished: list[int] = []
     radii: list[float] = []
     asked = 0
     for image, group in groupby(certificates, key=lambda certificate: certificate.image):
-        own = list(group)
-        known = [certificate.radius for certificate in own if certificate.radius is not None]
-        if target == "all" and len(known) == len(own) < rivals:
+        answers = list(group)
+        known = [certificate.radius for certificate in answers if certificate.radius is not None]
+        if target == "all" and len(known) == len(answers) < rivals:
             continue
         finished.append(image)
-        asked += own[0].label != target
-        if len(known) == len(own):
+        asked += answers[0].label != target
+        if len(known) == len(answers):
             radii.append(min(known))
     proven = all(certificate.arithmetic is Rounding.RIGOROUS for certificate in certificates)
     right = None if correct is None else sum(correct[image] for image in finished)
@@ -76,12 +82,12 @@ def summarise(
 
 
 def rounded_down(value: float, digits: int = 5) -> str:
-    """So many significant digits, never above the value: a proven radius must not grow in print."""
+    """The value to some significant digits, never above it: a proven radius must not grow in print."""
     return _rounded(value, digits, ROUND_DOWN)
 
 
 def rounded_up(value: float, digits: int = 5) -> str:
-    """So many significant digits, never below the value: an adversarial example must not come nearer in print."""
+    """The value to some significant digits, never below it: an adversarial example must not come nearer in print."""
     return _rounded(value, digits, ROUND_UP)
 
 

@@ -1,4 +1,4 @@
-"""Tables: real ones, with headers that a screen reader knows and, where asked for, a script can sort by."""
+"""HTML tables, with headers that screen readers know and, where asked for, a script can sort by."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from relucert.report.series import PROVEN, Sandwich, Series, tightness
 from relucert.report.summary import rounded_down, rounded_up
 
 NONE = "\N{EN DASH}"
-MANY = 15  # rows, beyond which a table scrolls in a window of its own
+MANY = 15  # rows, beyond which a table scrolls in its window
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What is shown, and what is sorted by: a number, or nothing, which comes last."""
+    """What is shown, and the number that rows are sorted by; rows without one come last."""
 
     shown: object
     value: float | None = None
@@ -27,7 +27,7 @@ class Cell:
 
 
 def table(caption: str, headers: Sequence[str], rows: Sequence[Sequence[Cell]], *, sortable: bool = False) -> Markup:
-    """The first cell of a row is its header; a column of numbers is sorted by a button in its own header."""
+    """A table whose rows have their header first; a button in its header sorts a column of numbers."""
     numeric = {place for row in rows for place, cell in enumerate(row) if cell.value is not None}
     heads = [
         tag("th", tag("button", name, type="button"), scope="col", aria_sort="none")
@@ -53,56 +53,56 @@ def table(caption: str, headers: Sequence[str], rows: Sequence[Sequence[Cell]], 
 
 
 def methods(curves: Sequence[Series], questions: Sequence[Sandwich]) -> Markup:
-    """A row a method: what it found in the mean, how tight, how fast."""
+    """One row per method: its mean and median radius, how tight it is, how fast."""
     rows = []
-    for place, own in enumerate(curves):
-        share = None if own.kind is Kind.UPPER else tightness(own.name, questions)
+    for place, curve in enumerate(curves):
+        share = None if curve.kind is Kind.UPPER else tightness(curve.name, questions)
         rows.append(
             [
-                Cell(tag("span", own.name, class_=f"key {charts.style(place, own.kind)}")),
-                Cell(MEANING[own.kind]),
-                Cell(f"{len(own.finite)} of {own.asked}", len(own.finite)),
-                bound(own.kind, own.mean),
-                bound(own.kind, own.median),
+                Cell(tag("span", curve.name, class_=f"key {charts.style(place, curve.kind)}")),
+                Cell(MEANING[curve.kind]),
+                Cell(f"{len(curve.finite)} of {curve.asked}", len(curve.finite)),
+                bound(curve.kind, curve.mean),
+                bound(curve.kind, curve.median),
                 Cell(NONE) if share is None else Cell(f"{share:.1%}", share),
-                Cell(f"{own.seconds:.3g}", own.seconds),
+                Cell(f"{curve.seconds:.3g}", curve.seconds),
             ]
         )
-    reached = "nearest example" if any(own.upper is not None for own in questions) else "best proven bound"
-    headers = ("method", "what it gives", "images", "mean", "median", "tightness", "seconds an answer")
+    reached = "nearest example" if any(question.upper is not None for question in questions) else "best proven bound"
+    headers = ("method", "what it gives", "images", "mean", "median", "tightness", "seconds per answer")
     return table(f"Methods side by side; tightness is the share of the {reached}", headers, rows, sortable=True)
 
 
 def sandwich(questions: Sequence[Sandwich], top: float, every_rival: bool) -> Markup:
-    """A row a question: the largest proven bound, the exact distance, the nearest adversarial example."""
-    given = {own.kind for question in questions for own in question.results}
+    """One row per question: the largest proven bound, the exact distance, the nearest adversarial example."""
+    given = {result.kind for question in questions for result in question.results}
     columns: list[tuple[str, Callable[[Sandwich], Cell]]] = [
-        ("image", lambda own: Cell(own.results[0].image, own.results[0].image)),
-        ("label", lambda own: Cell(own.results[0].label, own.results[0].label)),
+        ("image", lambda question: Cell(question.results[0].image, question.results[0].image)),
+        ("label", lambda question: Cell(question.results[0].label, question.results[0].label)),
     ]
     if every_rival:
-        columns.append(("rival", lambda own: _rival(own.results[0].target)))
-    columns.append(("from 0", lambda own: Cell(charts.bar(own, top))))
+        columns.append(("rival", lambda question: _rival(question.results[0].target)))
+    columns.append(("from 0", lambda question: Cell(charts.bar(question, top))))
     if given & set(PROVEN):
-        columns.append(("proven", lambda own: _end(Kind.CERTIFIED, own.lower)))
+        columns.append(("proven", lambda question: _end(Kind.CERTIFIED, question.lower)))
     if Kind.EXACT in given:
-        columns.append(("exact", lambda own: ends(own.exact)))
+        columns.append(("exact", lambda question: ends(question.exact)))
     if given & {Kind.UPPER, Kind.EXACT}:
-        columns.append(("nearest example", lambda own: _end(Kind.UPPER, own.upper)))
+        columns.append(("nearest example", lambda question: _end(Kind.UPPER, question.upper)))
     if Kind.UNPROVEN in given:
-        columns.append(("rounding ignored", lambda own: _guess(own, Kind.UNPROVEN)))
+        columns.append(("rounding ignored", lambda question: _guess(question, Kind.UNPROVEN)))
     if Kind.ESTIMATE in given:
-        columns.append(("estimate", lambda own: _guess(own, Kind.ESTIMATE)))
-    if any(own.gap is not None for own in questions):
-        columns.append(("gap", lambda own: _gap(own.gap)))
-    if any(own.reason for question in questions for own in question.results):
+        columns.append(("estimate", lambda question: _guess(question, Kind.ESTIMATE)))
+    if any(question.gap is not None for question in questions):
+        columns.append(("gap", lambda question: _gap(question.gap)))
+    if any(result.reason for question in questions for result in question.results):
         columns.append(("remark", _remark))
-    rows = [[make(question) for _, make in columns] for question in questions]
+    rows = [[cell(question) for _, cell in columns] for question in questions]
     return table("Every image", [name for name, _ in columns], rows, sortable=True)
 
 
 def neurons(name: str, layers: Sequence[Sequence[float]], answers: int) -> Markup:
-    """A row a layer: its neurons' mean counts over the images."""
+    """One row per layer of ReLUs: its neurons' mean counts over the answers; layers: (layers, parts)."""
     rows = [
         [Cell(number), Cell(charts.stack(counts)), *(Cell(f"{count:.1f}", count) for count in counts)]
         for number, counts in enumerate(layers, start=1)
@@ -111,20 +111,20 @@ def neurons(name: str, layers: Sequence[Sequence[float]], answers: int) -> Marku
     return table(caption, ("layer", "shares", *PARTS), rows)
 
 
-def bound(kind: Kind, value: float | None, note: str | None = None) -> Cell:
-    """Rounded to the safe side of its kind."""
+def bound(answer_kind: Kind, value: float | None, note: str | None = None) -> Cell:
+    """A bound, rounded down, or up if it is an upper bound, so that it still holds as printed."""
     if value is None:
         return Cell(NONE)
     if math.isinf(value):
         return Cell("any distance", 1e308, note)
-    return Cell(rounded_up(value) if kind is Kind.UPPER else rounded_down(value), value, note)
+    return Cell(rounded_up(value) if answer_kind is Kind.UPPER else rounded_down(value), value, note)
 
 
-def _end(kind: Kind, own: Result | None) -> Cell:
-    """One end of a sandwich, and who gives it."""
-    if own is None:
+def _end(answer_kind: Kind, result: Result | None) -> Cell:
+    """The best lower or upper bound, and the method that gives it."""
+    if result is None:
         return Cell(NONE)
-    return bound(kind, own.upper if kind is Kind.UPPER else own.lower, own.name)
+    return bound(answer_kind, result.upper if answer_kind is Kind.UPPER else result.lower, result.name)
 
 
 def _rival(target: int | None) -> Cell:
@@ -136,29 +136,30 @@ def _gap(gap: float | None) -> Cell:
 
 
 def _remark(question: Sandwich) -> Cell:
-    """What the answers remark; a remark that several make is said once."""
+    """The reasons that the answers give; a reason that several give is written once."""
     remarks: dict[str, list[str]] = {}
-    for own in question.results:
-        if own.reason:
-            remarks.setdefault(own.reason, []).append(own.name)
+    for result in question.results:
+        if result.reason:
+            remarks.setdefault(result.reason, []).append(result.name)
     alone = len(question.results) == 1
     said = [reason if alone else f"{', '.join(names)}: {reason}" for reason, names in remarks.items()]
     return Cell("; ".join(said), style="remark")
 
 
-def ends(own: Result | None) -> Cell:
+def ends(exact: Result | None) -> Cell:
     """Both ends of an exact answer, or the one number they agree on."""
-    if own is None or own.lower is None:
+    if exact is None or exact.lower is None:
         return Cell(NONE)
-    if math.isinf(own.lower):
+    if math.isinf(exact.lower):
         return Cell("none is valid", 1e308)
-    low, high = rounded_down(own.lower), "?" if own.upper is None else rounded_up(own.upper)
-    return Cell(low if low == high else f"{low} {NONE} {high}", own.lower, None if own.closed else "not closed")
+    low, high = rounded_down(exact.lower), "?" if exact.upper is None else rounded_up(exact.upper)
+    return Cell(low if low == high else f"{low} {NONE} {high}", exact.lower, None if exact.closed else "not closed")
 
 
-def _guess(question: Sandwich, kind: Kind) -> Cell:
-    own = next((own for own in question.results if own.kind is kind and own.lower is not None), None)
-    return Cell(NONE) if own is None or own.lower is None else Cell(f"{own.lower:.4g}", own.lower, "not certified")
+def _guess(question: Sandwich, answer_kind: Kind) -> Cell:
+    """The first number of a kind that is not certified."""
+    values = [result.lower for result in question.results if result.kind is answer_kind and result.lower is not None]
+    return Cell(f"{values[0]:.4g}", values[0], "not certified") if values else Cell(NONE)
 
 
 def _cell(place: int, cell: Cell) -> Markup:

@@ -11,8 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from relucert.bounding.forward import Bounds
-from relucert.bounding.relaxers import Interval
+from relucert.bounding.interval import Bounds, Interval
 
 KNOTS = 4  # evaluations that a prediction rests on
 FASTEST = 8  # the largest exponent of growth that a prediction believes
@@ -55,7 +54,7 @@ class Knots:
 
     Of each neuron's bounds the logarithm of their distance from the value at the centre is kept, in `distances` as
     (batch, knots, 2 * size): it is close to linear in the logarithm of the radius, in `logs` (batch, knots).
-    A method may bound every neuron several times, side by side in one row: in smaller balls within the ball.
+    A method may bound every neuron several times, side by side in one row: in smaller regions within the region.
     """
 
     centre: dict[int, Tensor]
@@ -82,7 +81,7 @@ class Knots:
         return Knots(centre, self.growth, self.logs[chosen], distances, lead)
 
     def interpolate(self, radii: Tensor) -> Bounds:
-        """Guessed hidden bounds at candidate radii (batch, candidates): flat batches, a row a candidate."""
+        """Guessed hidden bounds at candidate radii (batch, candidates): flat batches, one row per candidate."""
         if not self.logs.shape[1]:
             count = radii.shape[1]
             return {value: Interval(*[tensor.repeat_interleave(count, 0)] * 2) for value, tensor in self.centre.items()}
@@ -91,9 +90,9 @@ class Knots:
         hidden = {}
         for value, logs in self.distances.items():
             centre = _repeated(self.centre[value], logs.shape[2] // 2)[:, None]
-            kind = centre.dtype
-            guess = torch.bmm(weights.to(kind), logs) + (self.growth[value] * alone * steps[:, :, -1:]).to(kind)
-            known, step = logs[:, None], steps[..., None].to(kind)  # bounds widen with the ball, and not too fast
+            dtype = centre.dtype
+            guess = torch.bmm(weights.to(dtype), logs) + (self.growth[value] * alone * steps[:, :, -1:]).to(dtype)
+            known, step = logs[:, None], steps[..., None].to(dtype)  # bounds widen with the radius, and not too fast
             guess = torch.minimum(guess, (known + (FASTEST * step).clamp(min=0)).amin(2))
             guess = torch.maximum(guess, known.where(step > 0, -torch.inf).amax(2))
             below, above = guess.exp().chunk(2, 2)
@@ -101,7 +100,8 @@ class Knots:
         return hidden
 
     def _weights(self, steps: Tensor) -> tuple[Tensor, Tensor]:
-        """Lagrange's weights at candidates so far from the knots, (batch, candidates, knots), and whether one is alone.
+        """Lagrange's weights at candidates, given their steps from the knots, (batch, candidates, knots), and whether a
+        knot is alone.
 
         A knot too close to a newer one counts for nothing: between them rounding would be all there is to see.
         """
@@ -131,7 +131,7 @@ class Curve(NamedTuple):
         return ((self.margins > 0) != (self.margins[:, :1] > 0)).any(1)
 
     def around(self, count: int) -> Curve:
-        """So many neighbouring points around the first change of sign, or the last ones where there is none."""
+        """`count` neighbouring points around the first change of sign, or the last ones where there is none."""
         changed = (self.margins > 0) != (self.margins[:, :1] > 0)
         last = self.radii.shape[1] - 1
         place = torch.where(changed.any(1), changed.int().argmax(1), last)[:, None]

@@ -17,13 +17,11 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from relucert.bounding.forward import Bounds
-from relucert.bounding.relaxers import Interval
-from relucert.methods.table import Method
+from relucert.bounding.interval import Bounds, Interval
+from relucert.methods.method import Method
 from relucert.network import Network
-from relucert.norm import Norm
 from relucert.query.property import Property
-from relucert.region import Ball
+from relucert.region import Region
 from relucert.rigor import DOUBLE, FLOAT, Arithmetic, check_subnormals
 from relucert.search.prediction import Curve, Knots, Lead
 
@@ -41,8 +39,12 @@ FLOAT_NOISE = 2e-6  # relative radius that float32's rounding may move
 
 
 @dataclass(frozen=True)
-class Found:
-    """The end of one search. radius: the largest that passed (None: none did); weakest: its least margin's row."""
+class SearchEnd:
+    """The end of one search.
+
+    radius: the largest that passed, None where none did, infinite where all valid inputs are within one that did.
+    weakest: the row of the least margin there.
+    """
 
     question: int
     radius: float | None
@@ -53,28 +55,42 @@ class Found:
 
 @dataclass(frozen=True, eq=False)
 class Questions:
-    """A batch of searches, each a property around one of some points; the points are held in every dtype needed."""
+    """A batch of searches: in every dtype needed, regions whose radii are sought, and the properties to prove there."""
 
-    points: dict[torch.dtype, Tensor]
-    which: Tensor
-    prop: Property
+    regions: dict[torch.dtype, Region]
+    properties: dict[torch.dtype, Property]
+
+    @classmethod
+    def of(cls, region: Region, prop: Property, dtypes: Iterable[torch.dtype]) -> Questions:
+        needed = {torch.float64, *dtypes}
+        return cls({dtype: region.cast(dtype) for dtype in needed}, {dtype: prop.cast(dtype) for dtype in needed})
 
     def __len__(self) -> int:
-        return len(self.which)
+        return len(next(iter(self.properties.values())))
 
     def select(self, chosen: Tensor) -> Questions:
-        return replace(self, which=self.which[chosen], prop=self.prop.select(chosen))
+        return Questions(
+            {dtype: region.select(chosen) for dtype, region in self.regions.items()},
+            {dtype: prop.select(chosen) for dtype, prop in self.properties.items()},
+        )
 
-    def ball(self, radii: Tensor, norm: Norm, dtype: torch.dtype) -> Ball:
-        return Ball(self.points[dtype], radii.to(dtype), norm, self.which)
+    def narrow(self, rows: Tensor) -> Questions:
+        """With some rows of each property, (batch, fewer rows)."""
+        return replace(self, properties={dtype: prop.narrow(rows) for dtype, prop in self.properties.items()})
+
+    def without_box(self) -> Questions:
+        return replace(self, regions={dtype: replace(region, box=None) for dtype, region in self.regions.items()})
+
+    def region(self, radii: Tensor, dtype: torch.dtype) -> Region:
+        return self.regions[dtype].resized(radii.to(dtype))
 
 
 class Searcher:
-    """Searches for one network, norm and method, proving in the given arithmetic to a relative tolerance."""
+    """Searches for one network and method, proving in the given arithmetic to a relative tolerance."""
 
-    def __init__(self, network: Network, norm: Norm, method: Method, proof: Arithmetic, tolerance: float) -> None:
+    def __init__(self, network: Network, method: Method, proof: Arithmetic, tolerance: float) -> None:
         scout = FLOAT if tolerance >= 10 * FLOAT_NOISE and network.cast(torch.float32).finite else DOUBLE
-        self.norm, self.method, self.tolerance = norm, method, tolerance
+        self.method, self.tolerance = method, tolerance
         self.proof = proof if proof.rigorous else scout
         self.scout = scout
         self.noise = FLOAT_NOISE if scout is FLOAT else 1e-12
@@ -82,9 +98,7 @@ class Searcher:
         self.guide = method  # whose margins are cheap
         while self.guide.weaker is not None:
             self.guide = self.guide.weaker
-        depth = network.relu_depths[-1]
-        # bounds before the first ReLUs are linear in the radius
-        self.exact_prediction = depth <= 1 and self.guide is method
+        self.depth = depth = network.relu_depths[-1]
         self.first_share = FIRST_SHARES[0] * FIRST_SHARES[1] ** max(0, depth - 1)
 
     def network(self, arithmetic: Arithmetic) -> Network:
@@ -92,32 +106,34 @@ class Searcher:
 
     def evaluate(self, questions: Questions, radii: Tensor, arithmetic: Arithmetic) -> tuple[Tensor, Bounds, Tensor]:
         """Margins (batch, rows), hidden bounds, and the lead of the least margin over the guide's (batch,)."""
-        network, ball = self.network(arithmetic), questions.ball(radii, self.norm, arithmetic.dtype)
-        hidden = self.method.hidden(network, ball, arithmetic)
-        margins = self.method.margins(network, ball, questions.prop, hidden, arithmetic)
+        network, region = self.network(arithmetic), questions.region(radii, arithmetic.dtype)
+        prop = questions.properties[arithmetic.dtype]
+        hidden = self.method.hidden(network, region, arithmetic)
+        margins = self.method.margins(network, region, prop, hidden, arithmetic)
         if self.guide is self.method:
             return margins, hidden, torch.zeros_like(margins[:, 0])
-        guess = self.guide.margins(network, ball, questions.prop, hidden, arithmetic)
+        guess = self.guide.margins(network, region, prop, hidden, arithmetic)
         return margins, hidden, margins.amin(1) - guess.amin(1)
 
     def predict(self, questions: Questions, radii: Tensor, knots: Knots) -> Tensor:
         """Predicted margins at candidate radii, (batch, candidates, rows), from interpolated hidden bounds."""
         count, candidates = radii.shape
         repeated = questions.select(torch.arange(count).repeat_interleave(candidates))
-        ball = repeated.ball(radii.flatten(), self.norm, self.scout.dtype)
-        margins = self.guide.margins(
-            self.network(self.scout), ball, repeated.prop, knots.interpolate(radii), self.scout
-        )
+        region, prop = repeated.region(radii.flatten(), self.scout.dtype), repeated.properties[self.scout.dtype]
+        margins = self.guide.margins(self.network(self.scout), region, prop, knots.interpolate(radii), self.scout)
         return margins.double().view(count, candidates, -1) + knots.lead.at(radii)[..., None]
 
-    def run(self, points: Tensor, which: Tensor, prop: Property) -> Iterator[Found]:
-        """Searches a batch, a property each around points[which], yielding each question's end as it is reached."""
+    def run(self, region: Region, prop: Property) -> Iterator[SearchEnd]:
+        """Searches a batch, yielding each question's end as it is reached.
+
+        region: in float64, its radii do not matter; prop: one batch member for each of the region's.
+        """
         if self.proof.rigorous:
             check_subnormals()
-        state = _State.start(self, Questions({dtype: points.to(dtype) for dtype in self._networks}, which, prop))
+        state = _State.start(self, Questions.of(region, prop, self._networks))
         if self.method.weaker is not None:
-            weaker = Searcher(self.network(self.proof), self.norm, self.method.weaker, self.proof, self.tolerance)
-            state.resume(weaker.run(points, which, prop))
+            weaker = Searcher(self.network(self.proof), self.method.weaker, self.proof, self.tolerance)
+            state.resume(weaker.run(region, prop))
         for _ in range(MAX_ROUNDS):
             state.evaluate()
             yield from state.close()
@@ -129,7 +145,7 @@ class Searcher:
 
 @dataclass(eq=False)
 class _State:
-    """Where a batch of searches stands; every tensor has a row a question still open."""
+    """Where a batch of searches stands; every tensor has one row per question still open."""
 
     searcher: Searcher
     questions: Questions
@@ -149,30 +165,40 @@ class _State:
     steepness: Tensor  # every margin's slope there, (open, rows)
     focus: Tensor  # the rows that predictions look at, (open, a few): those that look like reaching zero first
     stride: Tensor  # in tolerances, from the best radius to the next where predictions lead nowhere
+    whole: Tensor  # the radius beyond which there are no further valid inputs
+    exact_prediction: bool  # whether what is predicted is what will be found
     rounds: int = 0
 
     @classmethod
     def start(cls, searcher: Searcher, questions: Questions) -> _State:
         network = searcher.network(searcher.scout)
-        values = network.values(questions.points[searcher.scout.dtype])
+        region, prop = questions.regions[searcher.scout.dtype], questions.properties[searcher.scout.dtype]
+        values = network.values(region.points)
         growth = {value: 1 + GROWTH * network.relu_depths[value] for value in network.rectified}
         count = len(questions)
-        centre = {value: values[value][questions.which] for value in network.rectified}
+        which = torch.arange(count) if region.which is None else region.which
+        centre = {value: values[value][which] for value in network.rectified}
         knots = Knots(centre, growth, torch.zeros(count, 0, dtype=torch.float64), {}, Lead.none(count))
         zeros, none = torch.zeros(count, dtype=torch.float64), torch.zeros(count, dtype=torch.long)
-        rows = questions.prop.rows(network.classes, searcher.scout.dtype)
-        margins = (rows @ values[-1][questions.which, :, None]).squeeze(-1).double()
-        slopes = (searcher.predict(questions, zeros[:, None] + 1, knots)[:, 0] - margins).clamp(max=-1e-30)
-        reached = margins / -slopes  # by every row alone, to first order
-        first, weakest = reached.clamp(1 / LIMIT, LIMIT).min(1)
-        drift = zeros if searcher.exact_prediction else zeros + torch.inf
+        margins = prop.values(values[-1][which]).double()
+        radii = zeros + 1
+        for asked in [questions.without_box(), *([] if region.box is None else [questions])]:
+            slopes = (searcher.predict(asked, radii[:, None], knots)[:, 0] - margins) / radii[:, None]
+            slopes = slopes.clamp(max=-1e-30)
+            reached = margins / -slopes  # by every row alone, to first order
+            radii, weakest = reached.clamp(1 / LIMIT, LIMIT).min(1)
+        whole = questions.regions[torch.float64].whole if region.box is not None else zeros + torch.inf
+        first = torch.minimum(radii, whole)
+        # Without a box, bounds before the first ReLUs are linear in the radius.
+        linear = searcher.depth <= 1 and searcher.guide is searcher.method and region.box is None
+        drift = zeros if linear else zeros + torch.inf
         return cls(
             searcher, questions, knots, torch.arange(count), first * searcher.first_share, zeros > 0,
             first, slopes.gather(1, weakest[:, None]).squeeze(1), drift, zeros, zeros + torch.inf, none, none,
-            margins.amin(1), margins, slopes, _least(reached), zeros + 1,
+            margins.amin(1), margins, slopes, _least(reached), zeros + 1, whole, linear,
         )  # fmt: skip
 
-    def resume(self, ends: Iterable[Found]) -> None:
+    def resume(self, ends: Iterable[SearchEnd]) -> None:
         """Starts from where a weaker method ended: what it proved is proven."""
         self.best, self.weakest = self.best.clone(), self.weakest.clone()
         for end in ends:
@@ -215,10 +241,16 @@ class _State:
     @property
     def focused(self) -> Questions:
         """The open questions with their few rows of interest."""
-        return replace(self.questions, prop=self.questions.prop.narrow(self.focus))
+        return self.questions.narrow(self.focus)
 
-    def close(self) -> Iterator[Found]:
+    def close(self) -> Iterator[SearchEnd]:
         """Yields and drops the questions whose proven radius is within the tolerance of what can be reached."""
+        everywhere = self.best >= self.whole
+        self.best = torch.where(everywhere, torch.inf, self.best)
+        yield from self._report(everywhere, closed=True)
+        self._keep(~everywhere)
+        if not len(self.index):
+            return
         endless = self.best > LIMIT
         beyond = self.best * (1 + self.searcher.tolerance)
         done = (self.best > 0) & (self.ceiling <= beyond) & ~endless
@@ -232,20 +264,22 @@ class _State:
         yield from self._report(endless, closed=False)
         self._keep(~(done | lost | endless))
 
-    def give_up(self) -> Iterator[Found]:
+    def give_up(self) -> Iterator[SearchEnd]:
         yield from self._report(torch.ones_like(self.proving), closed=False)
 
     def aim(self) -> None:
         """Predicts every root anew and chooses the next radius and how to check it."""
         searcher, previous = self.searcher, self.root
         self._predict_root()
-        if not searcher.exact_prediction:
+        if not self.exact_prediction:
             self.drift = ((self.root - previous) / self.root).abs()
         doubt = (4 * self.drift.square()).clamp(min=max(searcher.noise, searcher.tolerance / 3))
         self.proving = (doubt <= searcher.tolerance / 2) | (self.rounds >= PATIENCE)
         aim = self.root * (1 - torch.where(self.proving, doubt * 2.0 ** self.failures.clamp(max=30), 0).clamp(max=0.5))
         inside = (aim > self.best) & (aim < self.ceiling) & (self.rounds < TRUST)
         self.radii = torch.where(inside, aim, self._fallback()).clamp(max=2 * LIMIT)
+        inside &= self.radii < self.whole
+        self.radii = torch.minimum(self.radii, self.whole)
         self.stride = torch.where(inside, 1.0, STRIDE_GROWTH * self.stride)
         self.proving |= ~inside | (self.radii > LIMIT)
 
@@ -284,10 +318,10 @@ class _State:
         parts = [before, middle, *after]
         return Curve(torch.cat([part.radii for part in parts], 1), torch.cat([part.margins for part in parts], 1))
 
-    def _report(self, mask: Tensor, closed: bool) -> Iterator[Found]:
+    def _report(self, mask: Tensor, closed: bool) -> Iterator[SearchEnd]:
         columns = (self.index[mask].tolist(), self.best[mask].tolist(), self.weakest[mask].tolist())
         for index, radius, weakest in zip(*columns, strict=True):
-            yield Found(index, radius or None, weakest, self.rounds, closed)
+            yield SearchEnd(index, radius or None, weakest, self.rounds, closed)
 
     def _keep(self, mask: Tensor) -> None:
         if bool(mask.all()):

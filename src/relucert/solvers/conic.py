@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from relucert.solvers.program import Array, Program, Sides
-from relucert.solvers.solver import Multipliers, Unsolved, require
+from relucert.solvers.solver import DualSolution, Unsolved, require
 
 
 @contextmanager
@@ -25,7 +25,7 @@ def panics() -> Iterator[None]:
 
 
 class Conic:
-    """One model a radius, in which only the costs change from program to program."""
+    """One model per radius, in which only the costs change from program to program."""
 
     def __init__(self, program: Program, time_limit: float) -> None:
         self._clarabel = require("clarabel")
@@ -40,24 +40,28 @@ class Conic:
     def change(self, sides: Sides) -> None:
         """Clarabel wants A x + s = b with s in a product of cones: zero, nonnegative, second-order."""
         program, clarabel, width = self._program, self._clarabel, self._program.columns
-        line = program.own - program.origin
-        top = program.own - sides.slope[:, None] * program.origin
+        rows = program.activation_rows
+        line = rows - program.source_rows
+        top = rows - sides.slope[:, None] * program.source_rows
+        unit = np.eye(program.inputs, width)
+        low, high = (np.isfinite(side) for side in sides.inputs)
         fixed = [sides.zero[0] == sides.zero[1], sides.line[0] == sides.line[1]]
         free = [np.isfinite(sides.zero[0]) & ~fixed[0], np.isfinite(sides.line[0]) & ~fixed[1], np.isfinite(sides.top)]
         blocks = [
-            program.equations, program.own[fixed[0]], line[fixed[1]],
-            -program.own[free[0]], -line[free[1]], top[free[2]],
-            np.zeros((1, width)), -np.eye(program.inputs, width),
+            program.equations, rows[fixed[0]], line[fixed[1]],
+            -rows[free[0]], -line[free[1]], top[free[2]], -unit[low], unit[high],
+            np.zeros((1, width)), -unit,
         ]  # fmt: skip
         sizes = [len(block) for block in blocks]
         right = [
             np.zeros(sizes[0]), sides.zero[0][fixed[0]], sides.line[0][fixed[1]],
             -sides.zero[0][free[0]], -sides.line[0][free[1]], sides.top[free[2]],
+            -sides.inputs[0][low], sides.inputs[1][high],
             np.ones(1), np.zeros(program.inputs),
         ]  # fmt: skip
         cones = [
             clarabel.ZeroConeT(sum(sizes[:3])),
-            clarabel.NonnegativeConeT(sum(sizes[3:6])),
+            clarabel.NonnegativeConeT(sum(sizes[3:8])),
             clarabel.SecondOrderConeT(program.inputs + 1),
         ]
         matrix = sparse.csc_matrix(np.concatenate(blocks))
@@ -68,15 +72,15 @@ class Conic:
                 nothing, np.zeros(width), matrix, np.concatenate(right), cones, self._settings
             )
 
-    def solve(self, cost: Array) -> Multipliers:
+    def solve(self, cost: Array) -> DualSolution:
         with panics():
             self._model.update(q=cost)
             solution = self._model.solve()
         if solution.status != self._clarabel.SolverStatus.Solved:
             raise Unsolved(str(solution.status))
-        found = np.asarray(solution.z)[self._start :]
+        multipliers = np.asarray(solution.z)[self._start :]
         zero, line = np.zeros(len(self._program.after)), np.zeros(len(self._program.after))
         count = int(self._free[0].sum())
-        zero[self._free[0]] = found[:count]
-        line[self._free[1]] = found[count : count + int(self._free[1].sum())]
-        return Multipliers(zero, line)
+        zero[self._free[0]] = multipliers[:count]
+        line[self._free[1]] = multipliers[count : count + int(self._free[1].sum())]
+        return DualSolution(zero, line)

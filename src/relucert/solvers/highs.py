@@ -6,7 +6,7 @@ import numpy as np
 from scipy import sparse
 
 from relucert.solvers.program import Array, Program, Sides
-from relucert.solvers.solver import Multipliers, Unsolved, require
+from relucert.solvers.solver import DualSolution, Unsolved, require
 
 
 class Highs:
@@ -19,6 +19,7 @@ class Highs:
         self._columns = np.arange(first, first + count, dtype=np.int32)
         self._lines = len(program.equations) + diamond + np.arange(count, dtype=np.int32)
         self._all = np.arange(program.columns, dtype=np.int32)
+        self._inputs = self._all[: program.inputs]
         self._slope = np.zeros(count)
         self._model = self._highspy.Highs()
         for option, value in (("output_flag", False), ("parallel", "off"), ("presolve", "off")):
@@ -29,7 +30,8 @@ class Highs:
         program = self._program
         whole = np.zeros((int(diamond), program.columns))
         whole[:, : program.inputs] = 1
-        rows = np.concatenate([program.equations, whole, program.own - program.origin, program.own])
+        activations = program.activation_rows
+        rows = np.concatenate([program.equations, whole, activations - program.source_rows, activations])
         matrix = sparse.csc_array(rows)
         vanish, endless = np.zeros(len(program.equations)), np.full(2 * len(program.after), np.inf)
         others = np.full(program.columns - program.inputs, np.inf)
@@ -37,8 +39,8 @@ class Highs:
         minimise = int(self._highspy.ObjSense.kMinimize)
         status = self._model.passModel(
             program.columns, len(rows), matrix.nnz, by_columns, minimise, 0.0, np.zeros(program.columns),
-            np.concatenate([np.full(program.inputs, 0.0 if diamond else -1.0), -others]),
-            np.concatenate([np.ones(program.inputs), others]),
+            np.concatenate([np.zeros(program.inputs), -others]),
+            np.concatenate([np.zeros(program.inputs), others]),
             np.concatenate([vanish, -np.full(int(diamond), np.inf), -endless]),
             np.concatenate([vanish, np.ones(int(diamond)), endless]),
             matrix.indptr.astype(np.int32), matrix.indices.astype(np.int32), matrix.data,
@@ -48,6 +50,7 @@ class Highs:
 
     def change(self, sides: Sides) -> None:
         count, model = len(self._columns), self._model
+        self._check(model.changeColsBounds(len(self._inputs), self._inputs, *sides.inputs))
         self._check(model.changeColsBounds(count, self._columns, *sides.zero))
         self._check(model.changeRowsBounds(count, self._lines, *sides.line))
         tops = self._lines + np.int32(count)
@@ -56,7 +59,7 @@ class Highs:
             model.changeCoeff(int(tops[place]), int(self._program.sources[place]), -float(sides.slope[place]))
         self._slope = sides.slope
 
-    def solve(self, cost: Array) -> Multipliers:
+    def solve(self, cost: Array) -> DualSolution:
         model, statuses = self._model, self._highspy.HighsModelStatus
         self._check(model.changeColsCost(len(cost), self._all, cost))
         model.setOptionValue("time_limit", model.getRunTime() + self._time_limit)  # its clock never starts anew
@@ -68,7 +71,7 @@ class Highs:
             raise Unsolved(model.modelStatusToString(model.getModelStatus()))
         solution = model.getSolution()
         columns, rows = np.asarray(solution.col_dual), np.asarray(solution.row_dual)
-        return Multipliers(columns[self._columns], rows[self._lines])
+        return DualSolution(columns[self._columns], rows[self._lines])
 
     def _check(self, status: object) -> None:
         if status == self._highspy.HighsStatus.kError:

@@ -1,4 +1,4 @@
-"""What a solver is asked for: the multipliers of a program. Nobody believes them; see `dual.py`."""
+"""What a solver is asked for: the dual solution of a program. Nobody believes it; see `dual.py`."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class Unsolved(Exception):  # noqa: N818
     """A program without a clean end; the message says which other one it had."""
 
 
-class Multipliers(NamedTuple):
-    """Of a >= 0 and of a >= z, an entry a ReLU: both >= 0 where the solver is right."""
+class DualSolution(NamedTuple):
+    """The multipliers of a >= 0 and of a >= z, one entry per ReLU: both >= 0 where the solver is right."""
 
     zero: Array
     line: Array
@@ -27,8 +27,8 @@ class Solver(Protocol):
     def change(self, sides: Sides) -> None:
         """Moves on to another radius, or to other bounds of the neurons."""
 
-    def solve(self, cost: Array) -> Multipliers:
-        """The multipliers at the least cost; raises `Unsolved` at any other end."""
+    def solve(self, cost: Array) -> DualSolution:
+        """The dual solution at the least cost; raises `Unsolved` at any other end."""
 
 
 def require(module: str) -> ModuleType:

@@ -1,1 +1,1 @@
-"""Files on disk: written whole or not at all, and where caches are."""
+"""Files on disk: atomic writing, and the location of the user's cache."""

@@ -11,9 +11,9 @@ VARIABLE = "XDG_CACHE_HOME"
 
 
 def cache_directory(purpose: str) -> Path:
-    """The user's folder for "data" or "networks"; whoever writes into it creates it."""
+    """The folder of the user's cache for "data" or "networks"; it may not exist yet."""
     base = Path(os.environ.get(VARIABLE, ""))
-    if not base.is_absolute():  # the XDG specification: to be ignored
+    if not base.is_absolute():  # the XDG specification says to ignore relative paths
         try:
             base = Path.home() / ".cache"
         except RuntimeError as error:

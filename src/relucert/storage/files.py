@@ -1,4 +1,4 @@
-"""Files that are whole at every moment: written beside their place and moved into it."""
+"""Atomic replacement of files: content is written to a temporary file beside the path, which then replaces it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import BinaryIO
 
 from relucert.errors import InputError
 
-ABANDONED = 3600  # seconds without a change, after which nobody is still writing
+ABANDONED = 3600  # seconds without a change, after which a temporary file counts as left behind
 
 
 def write(path: Path, content: bytes) -> None:
-    """Replaces a file at once: a reader, or a crash, sees the old content or the new, never a part."""
+    """Replaces a file atomically: after a crash, or for a reader, it has the old content or the new, never a part."""
     try:
         with replacing(path) as file:
             file.write(content)
@@ -26,8 +26,8 @@ def write(path: Path, content: bytes) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A file to write into that takes its place at the end; after an error or an interruption there is no trace."""
-    place = path.resolve()  # through a symbolic link, not over it
+    """Opens a temporary file that replaces the path at the end; after an error or an interruption it is removed."""
+    place = path.resolve()  # a symbolic link is followed, not replaced
     temporary = _beside(place)
     try:
         with temporary.open("wb") as file:
@@ -40,7 +40,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 
 def sweep(path: Path) -> None:
-    """Removes what a process that was killed while writing the file left beside it."""
+    """Removes temporary files that killed processes left beside the path."""
     place = path.resolve()
     for temporary in place.parent.glob(f".{place.name}.*.tmp"):
         with suppress(OSError):
@@ -49,7 +49,7 @@ def sweep(path: Path) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """Raises InputError where `write` would fail, without touching a file that is there."""
+    """Raises InputError where `write` would fail, without touching an existing file."""
     place = path.resolve()
     if not place.parent.is_dir():
         raise InputError(f"can't write {path}: there is no folder {place.parent}")

@@ -25,15 +25,15 @@ from relucert.training.loop import Shuffled, accuracy, fit
 
 LEARNING_RATES = (0.1, 0.05, 0.02, 0.01, 0.005)
 WEIGHT_DECAYS = (1e-4, 1e-5, 1e-6, 1e-7, 1e-8)
-VALIDATION = 5000  # of the training images, the last ones, at most a tenth of them
+VALIDATION = 5000  # images for validation, the last training images; at most a tenth of them
 
-FEWEST = 10  # training images, for one of them to choose by
+FEWEST = 10  # training images needed, so that at least one is left for validation
 
 Keep = Callable[[Recipe], Path]
 
 
 class Watch(Protocol):
-    """Who is told how a training goes."""
+    """Receives the reports of a training: after every epoch, and once when it resumes from a checkpoint."""
 
     def epoch(self, recipe: Recipe, report: EpochReport) -> None: ...
 
@@ -41,10 +41,10 @@ class Watch(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Task:
-    """What to train on: images to learn from, images to choose by, images to test with.
+class TrainingTask:
+    """An architecture and its images with labels: for training (`learn`), for validation (`choose`) and for testing.
 
-    data: how to know the training images again: `name`, `images` (how many), `sha256` (the beginning of it).
+    data: identifies the training images by their `name`, `images` (their number) and `sha256` (its first digits).
     """
 
     architecture: Architecture
@@ -54,24 +54,24 @@ class Task:
     test: tuple[Tensor, Tensor]
 
     @classmethod
-    def of(cls, architecture: Architecture, train: Dataset, test: Dataset) -> Task:
+    def of(cls, architecture: Architecture, train: Dataset, test: Dataset) -> TrainingTask:
         if len(train) < FEWEST:
             raise InputError(f"{train.name} are {len(train)}, too few to learn from: {FEWEST} are needed")
-        held = min(VALIDATION, len(train) // 10)
+        validation_count = min(VALIDATION, len(train) // 10)
         images, labels = _labelled(train)
         data = {"name": architecture.data_set, "images": len(train), "sha256": train.fingerprint()}
         return cls(
             architecture,
             data,
-            (images[:-held], labels[:-held]),
-            (images[-held:], labels[-held:]),
+            (images[:-validation_count], labels[:-validation_count]),
+            (images[-validation_count:], labels[-validation_count:]),
             _labelled(test),
         )
 
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """A trained module with the recipe that made it, its accuracies, and how long it took."""
+    """A trained module with its recipe, its accuracies, and how long the training took."""
 
     module: nn.Module
     recipe: Recipe
@@ -80,8 +80,8 @@ class Trained:
     seconds: float
 
 
-def train_one(task: Task, recipe: Recipe, keep: Keep, watch: Watch) -> Trained:
-    """Trains by one recipe; an interrupted training goes on from the checkpoint it keeps."""
+def train_one(task: TrainingTask, recipe: Recipe, keep: Keep, watch: Watch) -> Trained:
+    """Trains with one recipe; an interrupted training resumes from its checkpoint, the file `keep(recipe)`."""
     module = task.architecture.build(recipe.seed)
     started = time.perf_counter()
     reports = fit(
@@ -104,24 +104,29 @@ def grid(recipe: Recipe) -> list[Recipe]:
     return [replace(recipe, learning_rate=rate, weight_decay=decay) for rate, decay in settings]
 
 
-def train_best(task: Task, recipes: list[Recipe], keep: Keep, watch: Watch) -> tuple[list[Trained], list[Recipe]]:
-    """Trains by every recipe: what came out, the best by validation accuracy first, and which recipes diverged.
+def train_best(
+    task: TrainingTask, recipes: list[Recipe], keep: Keep, watch: Watch
+) -> tuple[list[Trained], list[Recipe]]:
+    """Trains with every recipe; returns the results, best validation accuracy first, and the recipes that diverged.
 
-    Every recipe has a checkpoint of its own: what is finished is not done again.
+    Every recipe has its own checkpoint, so finished epochs are not repeated. Raises DivergedError if all diverge.
     """
-    found, diverged = [], []
+    results, diverged = [], []
     for recipe in recipes:
         try:
-            found.append(train_one(task, recipe, keep, watch))
+            results.append(train_one(task, recipe, keep, watch))
         except DivergedError:
             diverged.append(recipe)
             if len(diverged) == len(recipes):
                 raise
-    return sorted(found, key=lambda trained: -trained.validation), diverged
+    return sorted(results, key=lambda trained: -trained.validation), diverged
 
 
-def store(task: Task, trained: Trained, name: str, path: Path, half: bool) -> dict[str, Any]:
-    """Writes the network with its recipe, and returns what is noted about it; half: as float16, which is then it."""
+def store(task: TrainingTask, trained: Trained, name: str, path: Path, half: bool) -> dict[str, Any]:
+    """Writes the network with its metadata (recipe, accuracies, versions) and returns the metadata.
+
+    half: the weights are rounded to float16, and the accuracies are those of the rounded network.
+    """
     if half:
         trained = _rounded(task, trained)
     network = replace(load(trained.module.half() if half else trained.module), name=name)
@@ -138,15 +143,15 @@ def store(task: Task, trained: Trained, name: str, path: Path, half: bool) -> di
 
 
 def noted(about: dict[str, str], key: str) -> Any:
-    """What `store` noted under the key; None where there is nothing or something else."""
+    """The metadata that `store` wrote under the key; None where it is absent or not JSON."""
     try:
         return json.loads(about.get(key, "null"))
     except (ValueError, RecursionError):
         return None
 
 
-def _rounded(task: Task, trained: Trained) -> Trained:
-    """The same with the weights rounded to float16 and back, and the accuracies that these have."""
+def _rounded(task: TrainingTask, trained: Trained) -> Trained:
+    """The module with its weights rounded to float16 and back, and the accuracies of the rounded module."""
     module = trained.module.half().float()
     return replace(trained, module=module, validation=accuracy(module, *task.choose), test=accuracy(module, *task.test))
 

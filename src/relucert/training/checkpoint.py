@@ -1,4 +1,4 @@
-"""What an interrupted training leaves behind: safetensors, whole at every moment, never a pickle."""
+"""Checkpoints, from which an interrupted training resumes: safetensors files, replaced atomically, never pickles."""
 
 from __future__ import annotations
 
@@ -23,7 +23,11 @@ KEY = "relucert-training"
 
 @dataclass(frozen=True)
 class EpochReport:
-    """One epoch: of which network ("teacher" or "network"), its mean loss, and the share of images classified right."""
+    """One epoch of a training.
+
+    stage: the network that is trained, "teacher" or "network"; loss: the mean over the training images; accuracy,
+    validation: the shares of training and validation images classified correctly, None without validation images.
+    """
 
     stage: str
     epoch: int
@@ -35,7 +39,7 @@ class EpochReport:
 
 @dataclass(frozen=True)
 class Origin:
-    """Which training a checkpoint belongs to: its recipe, and how to know its data again (None: unknown)."""
+    """Identifies the training a checkpoint belongs to: by its recipe and its data (None: unknown)."""
 
     recipe: Recipe
     data: dict[str, Any] | None
@@ -43,7 +47,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a training has come: whole epochs of a stage, and what was reported of every one so far."""
+    """How far a training has come: its stage, the finished epochs of that stage, and the reports of all epochs."""
 
     stage: int
     epochs: int
@@ -54,16 +58,16 @@ def save(path: Path, models: list[nn.Module], optimiser: SGD, progress: Progress
     tensors = {name: tensor.contiguous().clone() for name, tensor in _state(models)}
     for place, parameter in enumerate(_parameters(optimiser)):
         momentum = optimiser.state[parameter].get("momentum_buffer")
-        momentum = torch.zeros_like(parameter) if momentum is None else momentum  # none yet: the same as zeros
+        momentum = torch.zeros_like(parameter) if momentum is None else momentum  # none yet is the same as zeros
         tensors[f"momentum.{place}"] = momentum.contiguous().clone()
     note = {"recipe": origin.recipe.to_json(), "data": origin.data, **asdict(progress)}
-    path.parent.mkdir(exist_ok=True)  # a training beside this one may have tidied up
+    path.parent.mkdir(exist_ok=True)  # another training may have removed the empty folder
     files.sweep(path)
     files.write(path, to_bytes(tensors, {KEY: json.dumps(note)}))
 
 
 def restore(path: Path, models: list[nn.Module], optimisers: list[SGD], origin: Origin) -> Progress | None:
-    """Puts models and the current stage's optimiser into the state they were saved in; None: there is no such file."""
+    """Restores the models and the current stage's optimiser from a checkpoint; None if there is no such file."""
     try:
         with safe_open(path, "pt") as file:
             note = json.loads((file.metadata() or {}).get(KEY, "null"))
@@ -101,7 +105,7 @@ def _parameters(optimiser: SGD) -> list[nn.Parameter]:
 
 
 def _progress(path: Path, note: dict[str, Any], stages: int, epochs: int) -> Progress:
-    """What the note says, with everything in it checked."""
+    """The progress stored in the metadata, with every entry checked."""
     stage, done, rows = note.get("stage"), note.get("epochs"), note.get("reports")
     if type(stage) is not int or type(done) is not int or not isinstance(rows, list):
         raise _unreadable(path)
@@ -113,8 +117,8 @@ def _progress(path: Path, note: dict[str, Any], stages: int, epochs: int) -> Pro
 def _report(path: Path, row: object) -> EpochReport:
     if not isinstance(row, dict) or set(row) != {field.name for field in fields(EpochReport)}:
         raise _unreadable(path)
-    kinds = {"stage": (str,), "epoch": (int,), "validation": (float, type(None))}
-    if not all(type(value) in kinds.get(name, (float,)) for name, value in row.items()):
+    types_by_field = {"stage": (str,), "epoch": (int,), "validation": (float, type(None))}
+    if not all(type(value) in types_by_field.get(name, (float,)) for name, value in row.items()):
         raise _unreadable(path)
     return EpochReport(**row)
 

@@ -1,4 +1,4 @@
-"""The one training loop: epochs of stochastic gradient descent, a checkpoint after each, the same with any defence."""
+"""The training loop for all defences: epochs of stochastic gradient descent, with a checkpoint after each."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from relucert.training.losses import attacked, distilled, robust_loss
 
 
 class Batches(Protocol):
-    """Images and labels in batches; the same for the same epoch."""
+    """Batches of images and labels; the same epoch gives the same batches."""
 
     def __len__(self) -> int: ...
 
@@ -34,7 +34,7 @@ class Batches(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Shuffled:
-    """All images in an order drawn from the seed and the epoch's number alone, so that any epoch can be repeated."""
+    """All images in an order that depends on the seed and the epoch's number alone, so any epoch can be repeated."""
 
     images: Tensor
     labels: Tensor
@@ -51,12 +51,16 @@ class Shuffled:
 
 
 def generator(seed: int, epoch: int, purpose: int = 0) -> torch.Generator:
-    """Purposes: 0 the order of the images, 1 the noise of attacks, 2 and 3 all else, in either stage."""
+    """A random generator for one epoch and purpose.
+
+    purpose: 0 for the order of the images, 1 for the noise of attacks, 2 and 3 for all else in the first and the second
+    stage.
+    """
     return torch.Generator().manual_seed(((seed * 1_000_003 + epoch) * 7 + purpose) % 2**63)
 
 
 def accuracy(model: nn.Module, images: Tensor, labels: Tensor) -> float:
-    """The share of images classified as labelled."""
+    """The share of images that are classified as labelled."""
     with torch.no_grad():
         right = sum(int((model(part).argmax(1) == true).sum()) for part, true in _parts(images, labels))
     return right / len(images)
@@ -73,10 +77,11 @@ def fit(
     report: Callable[[EpochReport], None] | None = None,
     resumed: Callable[[EpochReport], None] | None = None,
 ) -> list[EpochReport]:
-    """Trains the model in place and leaves it in evaluation mode; with `keep`, resumes from there and saves there.
+    """Trains the model in place and leaves it in evaluation mode.
 
-    data: how to know the data again, by which a checkpoint of other data is told apart.
-    report: told every epoch; resumed: told the last epoch that was in the checkpoint.
+    data: identifies the data, so that a checkpoint of other data is refused.
+    keep: the checkpoint's file, from which training resumes and which is saved after every epoch.
+    report: called after every epoch; resumed: called with the last epoch in the checkpoint, if there is one.
     """
     origin = checkpoint.Origin(recipe, data)
     models = [deepcopy(model), model] if isinstance(recipe.defence, Distillation) else [model]
@@ -112,7 +117,7 @@ class _Stage:
         self.live: Callable[[], Network] | None = None
 
     def run(self, epoch: int, validation: tuple[Tensor, Tensor] | None) -> EpochReport:
-        """One epoch; whatever draws from PyTorch's global generator in it depends on the seed and the epoch alone."""
+        """Trains one epoch; draws from PyTorch's global generator depend on the seed and the epoch alone."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(generator(self.recipe.seed, epoch, purpose=2 + self.number).initial_seed())
             return self._run(epoch, validation)
@@ -142,10 +147,10 @@ class _Stage:
         return EpochReport(self.name, epoch + 1, losses / seen, right / seen, checked, time.perf_counter() - started)
 
     def _loss(self, images: Tensor, labels: Tensor, share: float, noise: torch.Generator) -> tuple[Tensor, Tensor]:
-        """The loss of a batch, and the scores it is about."""
+        """The loss of a batch, and the model's scores: (batch, classes)."""
         defence = self.recipe.defence
         if isinstance(defence, Adversarial) and (radius := defence.epsilon * _ramp(share, defence.warm_up)) > 0:
-            self.model.eval()  # an attack is no training: it leaves running statistics alone
+            self.model.eval()  # an attack must not change running statistics
             images = attacked(self.model, images, labels, radius, defence, noise)
             self.model.train()
         scores = self.model(images)
@@ -164,7 +169,7 @@ class _Stage:
         return functional.cross_entropy(scores, labels), scores
 
     def _network(self, shape: Shape) -> Network:
-        """The model as it is now; traced at the first batch, so that one that can't be is refused at once."""
+        """The network of the current weights; traced at the first batch, so an unsupported model is refused at once."""
         if self.live is None:
             self.live = live_network(self.model, shape)
         try:
@@ -178,7 +183,7 @@ def _diverged(what: str) -> DivergedError:
 
 
 def _ramp(share: float, warm_up: float) -> float:
-    """How much of the radius is asked for: nothing in the first tenth of the warm-up, all of it after the warm-up."""
+    """The share of the radius to train with: 0 in the first tenth of the warm-up, then growing to 1 at its end."""
     start = warm_up / 10
     if share >= warm_up:
         return 1.0

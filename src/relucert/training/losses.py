@@ -1,4 +1,4 @@
-"""What is minimised: cross-entropy, its worst case in a ball as far as an attack finds it, or as far as is proven."""
+"""Training losses: cross-entropy at adversarial images, an upper bound of it in a ball, and with soft labels."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from relucert.methods.table import find_method
 from relucert.network import Network, Shape
 from relucert.norm import Norm
 from relucert.query.inputs import check_batch, check_pixels
-from relucert.query.property import Property, rivals
+from relucert.query.property import Property
+from relucert.query.targets import rivals
 from relucert.recipes.recipe import Adversarial
-from relucert.region import Ball
+from relucert.region import RegionShape, check_inside
 from relucert.rigor import DOUBLE, FLOAT
 
 
@@ -28,42 +29,48 @@ def robust_loss(
     labels: Tensor,
     radius: float,
     norm: str | float | Norm = "inf",
+    *,
+    box: object = None,
+    scale: object = None,
 ) -> Tensor:
-    """Cross-entropy at the worst scores that Fast-Lin can't exclude within the radius: an upper bound of it there.
+    """An upper bound of the cross-entropy within the radius around each image, from Fast-Lin's bounds of the margins.
 
-    Differentiable in the weights, to drop into a training loop. A module is traced anew at every call; in a loop,
-    hand over `relucert.live_network(module)` instead, which traces once and follows the weights.
-    Rounding is ignored: a loss, not a certificate.
+    It is differentiable in the weights, for use in a training loop. A module is traced anew at every call; in a loop,
+    pass `relucert.live_network(module)` instead, which traces once and follows the weights.
+    box, scale: as for `relucert.certify_each`.
+    Rounding is ignored: this is a loss, not a certificate.
     """
-    known = _network(network, tuple(check_pixels(images).shape[1:]))
-    if known.classes < 2:
+    checked = _network(network, tuple(check_pixels(images).shape[1:]))
+    if checked.classes < 2:
         raise InputError("a network with a single output has no rival classes to be robust against")
-    images, labels = check_batch(images, labels, known.classes)
-    if images[0].numel() != known.sizes[0]:
-        raise InputError(f"each image must have the shape {known.input_shape}, not {tuple(images.shape[1:])}")
-    margins = worst_margins(known, images, labels, radius, Norm.parse(norm))
+    images, labels = check_batch(images, labels, checked.classes)
+    if images[0].numel() != checked.sizes[0]:
+        raise InputError(f"each image must have the shape {checked.input_shape}, not {tuple(images.shape[1:])}")
+    shape = RegionShape.parse(norm, box, scale, checked.input_shape)
+    check_inside(images.detach().flatten(1).double(), shape.box)
+    margins = worst_margins(checked, images, labels, radius, shape)
     return functional.softplus(torch.logsumexp(-margins, 1)).mean()
 
 
 def _network(given: object, shape: Shape) -> Network:
     live = torch_module.live_network(given, shape) if isinstance(given, nn.Module) else given
-    known = live() if callable(live) and not isinstance(live, Network) else live
-    if not isinstance(known, Network):
-        raise InputError(f"a network, a module or relucert.live_network of one is needed, not {known!r}")
-    return known
+    network = live() if callable(live) and not isinstance(live, Network) else live
+    if not isinstance(network, Network):
+        raise InputError(f"a network, a module or relucert.live_network of one is needed, not {network!r}")
+    return network
 
 
-def worst_margins(network: Network, images: Tensor, labels: Tensor, radius: float, norm: Norm) -> Tensor:
-    """Fast-Lin's lower bounds of every rival's margin, (batch, classes - 1), in plain arithmetic."""
+def worst_margins(network: Network, images: Tensor, labels: Tensor, radius: float, shape: RegionShape) -> Tensor:
+    """Fast-Lin's lower bounds of the margin over every rival class, rounding ignored: (batch, classes - 1)."""
     check_number("radius", radius, 0, sys.float_info.max)
     arithmetic = DOUBLE if images.dtype == torch.float64 else FLOAT
     cast = network.cast(arithmetic.dtype)
     points = images.flatten(1).to(arithmetic.dtype)
-    ball = Ball(points, points.new_full((len(points),), radius), norm)
+    region = shape.around(points, points.new_full((len(points),), radius))
     scores = points.new_zeros(len(labels), network.classes)
-    prop = Property(labels, rivals("untargeted", scores, labels, 0))
+    prop = Property.margins(labels, rivals("untargeted", scores, labels, 0), network.classes).cast(points.dtype)
     method = find_method("fast-lin")
-    return method.margins(cast, ball, prop, method.hidden(cast, ball, arithmetic), arithmetic)
+    return method.margins(cast, region, prop, method.hidden(cast, region, arithmetic), arithmetic)
 
 
 def attacked(
@@ -74,7 +81,7 @@ def attacked(
     defence: Adversarial,
     generator: torch.Generator,
 ) -> Tensor:
-    """Images within epsilon (p = infinity) and the box that projected gradient descent makes hard to classify."""
+    """Adversarial images by projected gradient descent, within epsilon (p = infinity) and the defence's box."""
     steps, box = defence.steps, defence.box
     if box is not None and not bool(((images >= box[0]) & (images <= box[1])).all()):
         raise InputError(f"the images have numbers outside of the box from {box[0]:g} to {box[1]:g}")
@@ -82,16 +89,16 @@ def attacked(
     if box is not None:
         lower, upper = lower.clamp(*box), upper.clamp(*box)
     noise = torch.rand(images.shape, generator=generator, dtype=images.dtype).to(images.device)
-    found = torch.minimum(torch.maximum(images + epsilon * (2 * noise - 1), lower), upper)
+    adversarial = torch.minimum(torch.maximum(images + epsilon * (2 * noise - 1), lower), upper)
     for _ in range(steps):
-        found.requires_grad_(True)
-        loss = functional.cross_entropy(model(found), labels, reduction="sum")
-        (gradient,) = torch.autograd.grad(loss, found)
-        moved = found.detach() + 2.5 * epsilon / steps * gradient.sign()
-        found = torch.minimum(torch.maximum(moved, lower), upper)
-    return found.detach()
+        adversarial.requires_grad_(True)
+        loss = functional.cross_entropy(model(adversarial), labels, reduction="sum")
+        (gradient,) = torch.autograd.grad(loss, adversarial)
+        moved = adversarial.detach() + 2.5 * epsilon / steps * gradient.sign()
+        adversarial = torch.minimum(torch.maximum(moved, lower), upper)
+    return adversarial.detach()
 
 
 def distilled(scores: Tensor, soft_labels: Tensor, temperature: float) -> Tensor:
-    """Cross-entropy with soft labels at a temperature, times the temperature: gradients keep their size."""
+    """Cross-entropy with soft labels at a temperature, times the temperature so that gradients keep their size."""
     return temperature * functional.cross_entropy(scores / temperature, soft_labels)

@@ -1,4 +1,4 @@
-"""`relucert.train`: the loop and the defences for one's own module and data loader."""
+"""`relucert.train`: the training loop and the defences for the user's module and data loader."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from relucert.training.loop import fit
 
 
 class _Loader:
-    """A user's data loader, with every batch checked; its order is its own affair."""
+    """A user's data loader with every batch checked; the order of the batches is left to the loader."""
 
     def __init__(self, loader: Any, module: nn.Module, validation: tuple[Tensor, Tensor] | None) -> None:
         self._loader, self._module, self._validation = loader, module, validation
@@ -40,11 +40,11 @@ class _Loader:
             yield check_batch(images, labels, self._classes)
 
     def _try(self, images: Tensor) -> None:
-        """Runs the module on the first batch, before anything is learnt: how many classes does it tell apart?"""
+        """Runs the module on the first batch, before any training, to check it and to count its classes."""
         check_pixels(images)
         name, training = type(self._module).__name__, self._module.training
         self._module.eval()
-        with torch.no_grad(), torch.random.fork_rng(devices=[]):  # draws nothing that an epoch would
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):  # leaves the state of the random generator alone
             scores = run_module(self._module, images, name)
         self._module.train(training)
         if scores.ndim != 2 or len(scores) != len(images) or scores.shape[1] < 2:
@@ -57,7 +57,7 @@ class _Loader:
 
 
 def _pair(given: Any, wanted: str) -> tuple[Tensor, Tensor]:
-    if not isinstance(given, (tuple, list)) or len(given) != 2 or not all(isinstance(it, Tensor) for it in given):
+    if not isinstance(given, (tuple, list)) or len(given) != 2 or not all(isinstance(part, Tensor) for part in given):
         raise InputError(f"{wanted}, as tensors")
     return given[0], given[1]
 
@@ -82,13 +82,14 @@ def train(
 ) -> list[EpochReport]:
     """Trains a module in place on a loader of (images, labels) and leaves it in evaluation mode.
 
-    loader: re-iterable, with a length, such as a torch DataLoader; images in the network's own input range.
-    seed: what noise of attacks, dropout and whatever else draws from PyTorch's global generator, such as a shuffling
-    DataLoader without one of its own, depend on; the generator itself is left as it was.
-    defence: None, "distillation", "adversarial" or "certified" with their defaults, or one with settings of its own,
+    loader: re-iterable, with a length, such as a torch DataLoader; images in the network's input range.
+    seed: determines the noise of attacks and everything that draws from PyTorch's global generator, such as dropout or
+    a shuffling DataLoader without a generator; the state of the global generator is restored afterwards.
+    defence: None, "distillation", "adversarial" or "certified" with their default settings, or an object with others,
     such as `relucert.Certified(epsilon=0.1, norm=2)`. Attacks of `Adversarial` stay in its `box`, if it has one.
-    checkpoint: a file saved after every epoch; if it is there, training goes on from it, to the same weights if the
-    loader gives the same in the same epoch. It knows its settings and the module's shape, but not the loader's data.
+    checkpoint: a file saved after every epoch, from which training resumes if it exists; the weights become the same
+    as without an interruption if the loader gives the same batches in the same epoch. The file identifies the settings
+    and the module's shape, but not the loader's data.
     report: called after every epoch.
     """
     if not isinstance(module, nn.Module):

@@ -1,0 +1,38 @@
+"""A method, as the radius search sees it."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from torch import Tensor
+
+from relucert.bounding.interval import Bounds
+from relucert.network import Network
+from relucert.query.property import Property
+from relucert.region import Region
+from relucert.rigor import Arithmetic
+
+
+class Method(Protocol):
+    """Lower bounds of margins in two steps: the pre-activations of the hidden layers first (for all rivals at once, the
+    costly part), then the margins. Network, region and property come in the arithmetic's dtype; with a rigorous
+    arithmetic every result must be proven."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def weaker(self) -> Method | None:
+        """A cheaper method whose margins are never larger: the search starts from its radius, and where even the
+        margins are costly predicts with those of the last of such a row of methods."""
+
+    def remark(self, point: Tensor) -> str | None:
+        """What there is to say about the answers around a point, if anything."""
+
+    def hidden(self, network: Network, region: Region, arithmetic: Arithmetic) -> Bounds:
+        """Bounds of every pre-activation."""
+
+    def margins(
+        self, network: Network, region: Region, prop: Property, hidden: Bounds, arithmetic: Arithmetic
+    ) -> Tensor:
+        """Lower bounds of what must be positive: (batch, rows)."""

@@ -1,0 +1,52 @@
+"""The one backward walk over a network: linear forms on a value become forms on what it is computed from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, TypeVar
+
+from torch import Tensor
+
+from relucert.network.graph import Network
+from relucert.network.operation import Affine
+
+INPUT = 0
+Form = TypeVar("Form")
+
+
+class Rule(Protocol[Form]):
+    """What becomes of forms on their way; a form may be a tensor, or whatever the rule makes of one."""
+
+    def affine(self, value: int, form: Form) -> Sequence[Form]:
+        """A form on the value of an affine operation, as forms on each of its inputs."""
+
+    def relu(self, value: int, source: int, form: Form) -> Form | None:
+        """A form on the value of a ReLU, as a form on its source; None: the way ends here."""
+
+    def join(self, value: int, one: Form, other: Form) -> Form:
+        """The sum of two forms on a value that two branches lead to."""
+
+
+def pull_back(network: Network, value: int, form: Form, rule: Rule[Form], stop: int = INPUT) -> dict[int, Form]:
+    """Pulls a form on a value back; the forms that are left, by their values: on the input, or on `stop`."""
+    pending = {value: form}
+    for current in range(value, stop, -1):
+        if current not in pending:
+            continue
+        node, reached = network.nodes[current - 1], pending.pop(current)
+        if isinstance(node.operation, Affine):
+            parts = rule.affine(current, reached)
+        else:
+            part = rule.relu(current, node.inputs[0], reached)
+            parts = [] if part is None else [part]
+        for source, part in zip(node.inputs, parts, strict=bool(parts)):
+            pending[source] = rule.join(source, pending[source], part) if source in pending else part
+    return pending
+
+
+def transposed(network: Network, value: int, forms: Tensor) -> list[Tensor]:
+    """Forms on the value of an affine operation, (batch, forms, size), as forms on each of its inputs."""
+    operation = network.nodes[value - 1].operation
+    assert isinstance(operation, Affine)
+    parts = operation.transpose(forms.unflatten(-1, network.shapes[value]))
+    return [part.reshape(*part.shape[:2], -1) for part in parts]

@@ -1,0 +1,29 @@
+"""Which inputs count as valid, in words: the same words on the command line, in reports and in notebooks."""
+
+from __future__ import annotations
+
+from numbers import Real
+from typing import Any
+
+EVERY_INPUT = "every input valid"
+PER_COORDINATE = "valid range given per coordinate"
+
+
+def valid_inputs(box: Any) -> str:
+    """The valid inputs in words.
+
+    Args:
+        box: None where every input is valid; otherwise the lowest and the highest valid value, as two numbers, or as
+            two lists, arrays or tensors with one number per coordinate.
+    """
+    if box is None:
+        return EVERY_INPUT
+    low, high = box
+    if _is_number(low) and _is_number(high):
+        return f"pixels from {float(low):g} to {float(high):g}"
+    return PER_COORDINATE
+
+
+def _is_number(end: Any) -> bool:
+    """Whether one end of a box is a single number, which may be an array or a tensor without dimensions."""
+    return isinstance(end, Real) or getattr(end, "ndim", None) == 0

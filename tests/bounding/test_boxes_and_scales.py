@@ -1,0 +1,178 @@
+"""Boxes and scales: every driver, method and norm against points of the region, and against wider regions."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+
+import relucert
+from relucert.bounding.relaxers import RELAXERS
+from relucert.errors import InputError
+from relucert.methods.table import METHODS, find_method
+from relucert.query.property import Property
+from relucert.region import Region
+from relucert.rigor import DOUBLE, RIGOROUS
+from tests.nets import NETWORKS, NORMS, centres, mlp
+from tests.regions import KINDS, samples
+
+RADIUS = 0.3
+PROGRAMS = ("lp", "lp-full")
+
+
+@pytest.mark.parametrize("form", ["forward", "backward"])
+@pytest.mark.parametrize("method", RELAXERS)
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", NETWORKS)
+def test_bounds_enclose_the_region_and_lie_within_those_of_the_ball(
+    name: str, kind: str, norm: float, method: str, form: str
+) -> None:
+    network = NETWORKS[name]().cast(torch.float64)
+    points = centres(network, 2)
+    options = KINDS[kind].given(points)
+    region = Region.around(points, RADIUS, norm, **options)
+    found = relucert.bounds(network, region, method=method, form=form)
+    generator = torch.Generator().manual_seed(7)
+    places = sorted({*network.rectified, network.output})
+    for member in range(len(points)):
+        values = network.values(samples(region, member, 200, generator))
+        for value, (lower, upper) in zip(places, found, strict=True):
+            assert (values[value] >= lower[member]).all()
+            assert (values[value] <= upper[member]).all()
+    if "scale" not in options:
+        wide = relucert.bounds(network, Region.around(points, RADIUS, norm), method=method, form=form)
+        for inner, outer in zip(found[:1], wide[:1], strict=True):  # deeper, other slopes may be worse
+            assert (inner.lower >= outer.lower - 1e-9).all()
+            assert (inner.upper <= outer.upper + 1e-9).all()
+
+
+@pytest.mark.parametrize("method", RELAXERS)
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", NETWORKS)
+def test_forward_and_backward_agree(name: str, kind: str, norm: float, method: str) -> None:
+    network = NETWORKS[name]()
+    points = centres(network)
+    region = Region.around(points, RADIUS, norm, **KINDS[kind].given(points))
+    ahead, back = (
+        relucert.bounds(network, region, method=method, form=form, arithmetic="float")
+        for form in ("forward", "backward")
+    )
+    for one, other in zip(ahead, back, strict=True):
+        torch.testing.assert_close(one.lower, other.lower, rtol=0, atol=1e-10)
+        torch.testing.assert_close(one.upper, other.upper, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_region_s_own_numbers_are_right(kind: str, norm: float) -> None:
+    """Of single forms: what the region says is reached by no point, and nearly by some."""
+    generator = torch.Generator().manual_seed(1)
+    points = torch.randn(3, 5, generator=generator, dtype=torch.float64)
+    region = Region.around(points, 0.4, norm, **KINDS[kind].given(points))
+    forms = torch.randn(3, 12, 5, generator=generator, dtype=torch.float64)
+    proven, plain = (region.deviation(forms, arithmetic) for arithmetic in (RIGOROUS, DOUBLE))
+    for member in range(3):
+        values = (samples(region, member, 20_000, generator) - region.reference[member]) @ forms[member].T
+        assert (-values.amin(0) <= proven.below[member]).all()
+        assert (values.amax(0) <= proven.above[member]).all()
+        if norm in (1.0, 2.0, math.inf):
+            assert (values.amax(0) - values.amin(0) >= 0.6 * (proven.below + proven.above)[member]).all()
+    for one, other in zip(proven, plain, strict=True):
+        assert (one >= other).all()
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("norm", [1.0, 2.0, math.inf])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["three layers", "residual"])
+def test_margins_hold_in_the_region(name: str, kind: str, norm: float, method: str) -> None:
+    """With rows and offsets of any kind: what must stay positive is at least what is proven."""
+    network = NETWORKS[name]().cast(torch.float64)
+    points = centres(network, 2)
+    region = Region.around(points, RADIUS, norm, **KINDS[kind].given(points))
+    generator = torch.Generator().manual_seed(2)
+    rows = torch.randn(2, 3, network.classes, generator=generator, dtype=torch.float64)
+    prop = Property(rows, torch.randn(2, 3, generator=generator, dtype=torch.float64))
+    chosen = find_method(method)
+    with torch.inference_mode():
+        margins = chosen.margins(network, region, prop, chosen.hidden(network, region, RIGOROUS), RIGOROUS)
+    for member in range(2):
+        values = network(samples(region, member, 300, generator)) @ rows[member].T + prop.offsets[member]
+        assert (values >= margins[member]).all()
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("norm", [1.0, 2.0, math.inf])
+def test_a_box_never_makes_a_radius_smaller(norm: float, method: str) -> None:
+    """Not by more than Fast-Lin's other slopes may cost, where it bounds the neurons; intervals have none."""
+    network = NETWORKS["three layers"]()
+    points = centres(network)
+    inside = relucert.certify(network, points, norm=norm, method=method, box=(float(points.min()), float(points.max())))
+    for one, other in zip(inside, relucert.certify(network, points, norm=norm, method=method), strict=True):
+        assert one.radius is not None
+        assert other.radius is not None
+        assert one.radius >= other.radius * (1 - (2e-4 if method in ("interval", "op-norm") else 0.03))
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_a_scale_of_ones_changes_nothing_and_a_uniform_one_divides(norm: float) -> None:
+    network = NETWORKS["three layers"]()
+    points = centres(network)
+    plain = relucert.certify(network, points, norm=norm)
+    for factor in (1.0, 4.0):
+        scaled = relucert.certify(network, points, norm=norm, scale=torch.full((6,), factor))
+        for one, other in zip(scaled, plain, strict=True):
+            assert other.radius is not None
+            assert one.radius == pytest.approx(other.radius / factor, rel=2e-4)
+
+
+def test_coordinates_that_stay_do_not_count() -> None:
+    """A network that looks at two coordinates, of which the scale lets one move."""
+    network = mlp(2, 8, 3, seed=3)
+    points = centres(network, 4)
+    for norm in (1.0, 2.0, math.inf):
+        radii = [one.radius for one in relucert.certify(network, points, norm=norm, scale=[1.0, 0.0])]
+        for radius, other in zip(radii, relucert.certify(network, points, norm=1, scale=[1.0, 0.0]), strict=True):
+            assert radius == pytest.approx(other.radius, rel=2e-4)  # in one dimension all norms are alike
+
+
+@pytest.mark.parametrize("norm", [1.0, 2.0, math.inf])
+@pytest.mark.parametrize("method", ["fast-lin", "interval", "lp"])
+def test_where_no_valid_input_changes_the_decision_the_radius_is_infinite(method: str, norm: float) -> None:
+    network = NETWORKS["three layers"]()
+    points = centres(network, 2)
+    for image in points:
+        (answer,) = relucert.certify(network, image[None], norm=norm, method=method, box=(image - 1e-4, image + 1e-4))
+        assert answer.radius == math.inf
+        assert answer.proven
+        assert "every valid input" in str(answer.reason)
+        assert answer.to_json()["radius"] == "inf"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"box": (0.5, -0.5)}, "larger largest"),
+        ({"box": (0.5,)}, "a pair"),
+        ({"box": 3}, "a pair"),
+        ({"box": (-math.inf, 1.0)}, "finite"),
+        ({"box": ([-1.0] * 5, [1.0] * 5)}, "input's shape"),
+        ({"box": ([1.0] * 6, [-1.0] * 6)}, "below the lowest"),
+        ({"box": ([math.nan] * 6, [1.0] * 6)}, "no number"),
+        ({"box": (["a"] * 6, [1.0] * 6)}, "array of numbers"),
+        ({"box": (-1e-3, 1e-3)}, "outside the box"),
+        ({"scale": [1.0] * 5}, "input's shape"),
+        ({"scale": [-1.0] + [1.0] * 5}, ">= 0"),
+        ({"scale": [0.0] * 6}, "at least one above 0"),
+        ({"scale": [math.inf] * 6}, "finite"),
+        ({"scale": "wide"}, "array of numbers"),
+    ],
+)
+@pytest.mark.parametrize("call", [relucert.certify, relucert.attack, relucert.exact, relucert.estimate])
+def test_bad_boxes_and_scales_are_refused_by_every_call(call: Any, options: dict[str, Any], message: str) -> None:
+    network = NETWORKS["three layers"]()
+    with pytest.raises(InputError, match=message):
+        call(network, centres(network), **options)
