@@ -16,7 +16,7 @@ Array = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Layers:
-    """Weights and biases of an m-layer network, a row an output neuron."""
+    """Weights and biases of an m-layer network, one row per output neuron."""
 
     weights: list[Array]
     biases: list[Array]
@@ -33,13 +33,13 @@ def dual_norm(rows: Array, p: float) -> Array:
 
 def two_sided_bounds(layers: Layers, x: Array, radius: float, p: float) -> list[tuple[Array, Array]]:
     """ComputeTwoSideBounds for every layer in turn: lower and upper bounds of each."""
-    found: list[tuple[Array, Array]] = []
+    bounds: list[tuple[Array, Array]] = []
     saved: list[Array] = []  # A of every earlier layer, index 0 first
     for weight, bias in zip(layers.weights, layers.biases, strict=True):
-        if not found:
+        if not bounds:
             saved = [weight]
         else:
-            lower, upper = found[-1]
+            lower, upper = bounds[-1]
             slope = np.where(lower >= 0, 1, 0).astype(weight.dtype)
             undecided = (lower < 0) & (upper > 0)
             slope[undecided] = upper[undecided] / (upper[undecided] - lower[undecided])
@@ -47,14 +47,14 @@ def two_sided_bounds(layers: Layers, x: Array, radius: float, p: float) -> list[
             saved = [scaled @ matrix for matrix in saved] + [scaled]
         centre = saved[0] @ x + bias
         above, below = np.zeros_like(centre), np.zeros_like(centre)
-        for matrix, (lower, upper), earlier in zip(saved[1:], found, layers.biases, strict=False):
+        for matrix, (lower, upper), earlier in zip(saved[1:], bounds, layers.biases, strict=False):
             lows = np.where((lower < 0) & (upper > 0), lower, 0).astype(weight.dtype)
             centre = centre + matrix @ earlier
             above -= np.maximum(matrix, 0) @ lows
             below -= np.minimum(matrix, 0) @ lows
         reach = radius * dual_norm(saved[0], p)
-        found.append((centre + below - reach, centre + above + reach))
-    return found
+        bounds.append((centre + below - reach, centre + above + reach))
+    return bounds
 
 
 def certified_radius(layers: Layers, x: Array, rows: Array, p: float, start: float, steps: int = 15) -> float:

@@ -21,7 +21,7 @@ BOX = (-0.5, 0.5)
 
 
 class _Race(torch.nn.Module):
-    """Two scores an image: the label's and the runner-up's, so that success means what it means for relucert."""
+    """Two scores per image: the label's and the runner-up's, so that success means what it means for relucert."""
 
     def __init__(self, network: Network, labels: torch.Tensor, rivals: torch.Tensor) -> None:
         super().__init__()
@@ -68,17 +68,17 @@ def _foolbox_attacks() -> list[tuple[float, str, Any]]:
     ]
 
 
-def _run_foolbox(own: Any, race: _Race, images: torch.Tensor, p: float) -> list[float]:
+def _run_foolbox(attack: Any, race: _Race, images: torch.Tensor, p: float) -> list[float]:
     foolbox = _foolbox()
     model = foolbox.PyTorchModel(race.eval(), bounds=BOX, device="cpu")
-    found = own.run(model, images, foolbox.Misclassification(torch.zeros(len(images), dtype=torch.long)))
-    lengths = torch.linalg.vector_norm(found - images, ord=p, dim=1)
-    return [float(length) for length in lengths[race(found).argmax(1) == 1]]
+    examples = attack.run(model, images, foolbox.Misclassification(torch.zeros(len(images), dtype=torch.long)))
+    lengths = torch.linalg.vector_norm(examples - images, ord=p, dim=1)
+    return [float(length) for length in lengths[race(examples).argmax(1) == 1]]
 
 
 def _distances(network: Network, images: torch.Tensor, **options: Any) -> list[float]:
-    found = relucert.attack(network, images, target="runner-up", steps=STEPS, box=BOX, **options)
-    return [answer.distance for answer in found if answer.distance is not None]
+    answers = relucert.attack(network, images, target="runner-up", steps=STEPS, box=BOX, **options)
+    return [answer.distance for answer in answers if answer.distance is not None]
 
 
 def _cells(distances: list[float], seconds: float) -> list[str]:

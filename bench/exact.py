@@ -27,15 +27,16 @@ def main() -> None:
     answers = relucert.exact_each(
         network, images.images, images.labels, norm=arguments.norm, target="runner-up", box=BOX
     )  # fmt: skip
-    for own in answers:
-        if own.lower is None or not own.upper or own.target is None:
+    for answer in answers:
+        if answer.lower is None or not answer.upper or answer.target is None:
             continue
         started = time.perf_counter()
-        image = torch.as_tensor(images.images[own.image])
-        other = nearest(network, image, own.label, own.target, own.norm, own.upper * 1.001, BOX)
+        image = torch.as_tensor(images.images[answer.image])
+        other = nearest(network, image, answer.label, answer.target, answer.norm, answer.upper * 1.001, BOX)
         seconds = time.perf_counter() - started
-        found = "-" if other is None else f"{other[0]:.5f}"
-        print(f"{own.image:>5} {own.lower:>9.5f} to {own.upper:.5f} {own.seconds:>8.2f} {found:>9} {seconds:>8.2f}")
+        distance = "-" if other is None else f"{other[0]:.5f}"
+        ends = f"{answer.lower:>9.5f} to {answer.upper:.5f}"
+        print(f"{answer.image:>5} {ends} {answer.seconds:>8.2f} {distance:>9} {seconds:>8.2f}")
 
 
 if __name__ == "__main__":

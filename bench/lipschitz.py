@@ -31,9 +31,9 @@ def rows() -> list[list[str]]:
     for arithmetic in ("rigorous", "float"):
         certify = partial(relucert.certify, method="fast-lip", shells=1, arithmetic=arithmetic)
         started = time.perf_counter()
-        found = [answer.radius or 0.0 for answer in certify(network, data, labels)]
+        radii = [answer.radius or 0.0 for answer in certify(network, data, labels)]
         seconds = time.perf_counter() - started
-        gain = f"{100 * (np.mean(found) / np.mean(wanted) - 1):+.1f} %"
+        gain = f"{100 * (np.mean(radii) / np.mean(wanted) - 1):+.1f} %"
         table.append(_cells(f"Fast-Lip, plain, {arithmetic}", baseline / 2, seconds / 2, gain))
     return [*table, _clever(network, data[:1])]
 

@@ -40,7 +40,7 @@ def _compare(name: str, network: Network, norm: str, methods: tuple[str, ...], c
 def _timed(
     network: Network, data: torch.Tensor, labels: torch.Tensor, norm: str, method: str
 ) -> tuple[float, float, float]:
-    """Seconds of processor time a radius, the mean radius and the mean count of evaluations."""
+    """Seconds of processor time per radius, the mean radius and the mean count of evaluations."""
     started = time.process_time()
     answers = relucert.certify(network, data, labels, norm=norm, method=method)
     seconds = time.process_time() - started

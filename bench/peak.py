@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 
-HEADER = ["network", "norm", "seconds a radius", "peak memory of the process, GB", "of which before the search, GB"]
+HEADER = ["network", "norm", "seconds per radius", "peak memory of the process, GB", "of which before the search, GB"]
 NORMS = ("inf", "2", "1")
 
 

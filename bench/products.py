@@ -26,14 +26,14 @@ HEADER = ["network", "norm", "arithmetic", "evaluation, ms", "products alone, ms
 def rows() -> list[list[str]]:
     cases = [("mnist-3x1024", relucert.load("mnist-3x1024")), ("4x[1024]", trained(784, 1024, 1024, 1024, 10))]
     return [
-        _row(name, network, norm, arithmetic, kind)
+        _row(name, network, norm, arithmetic, arithmetic_name)
         for name, network in cases
         for norm in ("inf", "2", "1")
-        for arithmetic, kind in ((FLOAT, "float"), (RIGOROUS, "rigorous"))
+        for arithmetic, arithmetic_name in ((FLOAT, "float"), (RIGOROUS, "rigorous"))
     ]
 
 
-def _row(name: str, network: Network, norm: str, arithmetic: Arithmetic, kind: str) -> list[str]:
+def _row(name: str, network: Network, norm: str, arithmetic: Arithmetic, arithmetic_name: str) -> list[str]:
     data = images(network.sizes[0])[:1].double()
     scores = network.cast(torch.float64)(data)
     labels = scores.argmax(1)
@@ -49,7 +49,7 @@ def _row(name: str, network: Network, norm: str, arithmetic: Arithmetic, kind: s
     with torch.inference_mode():
         factors = _products(evaluate)
         whole, products = _medians(evaluate, lambda: [left @ right for left, right in factors])
-    return [name, norm, kind, f"{1e3 * whole:.2f}", f"{1e3 * products:.2f}", f"{whole / products:.2f}"]
+    return [name, norm, arithmetic_name, f"{1e3 * whole:.2f}", f"{1e3 * products:.2f}", f"{whole / products:.2f}"]
 
 
 def _products(evaluate: Callable[[], None]) -> list[tuple[Tensor, Tensor]]:

@@ -33,9 +33,9 @@ def table() -> None:
         missing = [element for element in universe if not any(element in family for family in sets)]
         sets.append(missing or draw.sample(universe, 3))
         reduction, least = from_set_cover(universe, sets), minimum_cover(universe, sets)
-        found = " | ".join(rounded_down(radius, 2) for radius in radii(reduction))
+        cells = " | ".join(rounded_down(radius, 2) for radius in radii(reduction))
         counts = f"{size} | {len(least)} | {len(greedy_cover(universe, sets))}"
-        print(f"| {counts} | {reduction.distance(least):.3f} | {found} |")
+        print(f"| {counts} | {reduction.distance(least):.3f} | {cells} |")
 
 
 def draw(path: Path) -> None:

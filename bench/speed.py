@@ -25,7 +25,7 @@ class Row:
     norm: str
     target: str
     images: int
-    baseline: float  # seconds an image
+    baseline: float  # seconds per image
     rigorous: float
     plain: float
     difference: float  # of the mean radii, relatively
@@ -75,10 +75,10 @@ def _row(name: str, network: Network, norm: str, target: str, count: int) -> Row
         seconds[0].append(time.perf_counter() - started)
         for place, arithmetic in ((1, "rigorous"), (2, "float")):
             started = time.perf_counter()
-            found = relucert.certify(network, data, labels, norm=norm, target=target, arithmetic=arithmetic)
+            answers = relucert.certify(network, data, labels, norm=norm, target=target, arithmetic=arithmetic)
             seconds[place].append(time.perf_counter() - started)
             if arithmetic == "rigorous":
-                proven = found
+                proven = answers
     radii = [answer.radius for answer in proven if answer.radius is not None]
     assert len(radii) == count
     baseline, rigorous, plain = (float(np.median(times)) / count for times in seconds)

@@ -25,17 +25,17 @@ def nearest_distance(network: Network, centre: Tensor, label: int, norm: Norm, s
 
 def _descend(network: Network, centre: Tensor, points: Tensor, pair: tuple[int, int], norm: Norm) -> float:
     label, rival = pair
-    found = []
+    misclassified = []
     for step in range(STEPS):
         leaf = points.clone().requires_grad_()
         scores = network(leaf)
         (scores[:, label] - scores[:, rival]).sum().backward()
         assert leaf.grad is not None
-        found.append(points[scores.argmax(1) != label])
+        misclassified.append(points[scores.argmax(1) != label])
         length = leaf.grad.norm(dim=1, keepdim=True).clamp(min=1e-12)
         points = points - 0.2 / (1 + step) * leaf.grad / length
         points = centre + 0.98 * (points - centre)
-    wrong = torch.cat(found)
+    wrong = torch.cat(misclassified)
     return float(_pulled_back(network, centre, wrong, label, norm).min()) if len(wrong) else float("inf")
 
 

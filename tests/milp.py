@@ -63,15 +63,15 @@ class _Program:
         margin = np.zeros((1, len(self.lower)))
         margin[0, score + label], margin[0, score + rival] = 1, -1
         rows = [*self.rows, LinearConstraint(margin, -np.inf, 0)]
-        found = self._run(rows, self.lower, self.upper)
-        if found is None:
+        solution = self._run(rows, self.lower, self.upper)
+        if solution is None:
             return None
         # Once more with the binaries whole: those of the first answer are so only up to a tolerance.
         whole = self.whole == 1
-        lower, upper = (np.where(whole, found.round(), side) for side in (self.lower, self.upper))
-        found = self._run(rows, lower, upper)
-        assert found is not None
-        return float(found[self.distance][0]), torch.from_numpy(found[self.values[0]].copy())
+        lower, upper = (np.where(whole, solution.round(), side) for side in (self.lower, self.upper))
+        solution = self._run(rows, lower, upper)
+        assert solution is not None
+        return float(solution[self.distance][0]), torch.from_numpy(solution[self.values[0]].copy())
 
     def _run(self, rows: list[LinearConstraint], lower: Array, upper: Array) -> Array | None:
         objective = np.zeros(len(lower))
@@ -83,8 +83,8 @@ class _Program:
             return None
         if not ended.success:
             raise ArithmeticError(f"HiGHS ended with status {ended.status}: {ended.message}")
-        found: Array = ended.x
-        return found
+        solution: Array = ended.x
+        return solution
 
     def _row(self, terms: list[tuple[slice, Array]], lower: Array | float, upper: Array | float) -> None:
         """Constraints lower <= sum of matrix times block <= upper."""

@@ -50,7 +50,7 @@ def skipping(size: int = 6, classes: int = 4, seed: int = 0) -> Network:
     """`x + relu(a x)`: the skip comes from before any ReLU and stands first in the sum, then last."""
     generator = torch.Generator().manual_seed(seed)
     first, second, last = (
-        _linear(*own, generator, torch.float32) for own in [(size, size), (size, size), (size, classes)]
+        _linear(*sizes, generator, torch.float32) for sizes in [(size, size), (size, size), (size, classes)]
     )
     return Network(
         (size,),

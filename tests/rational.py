@@ -41,7 +41,7 @@ def fast_lin(
     middle = exact(centre)
     inputs: Rows = [[Fraction(int(row == column)) for column in range(size)] for row in range(size)]
     symbols: Rows = [[] for _ in range(size)]
-    found = []
+    bounds = []
     layers = [node.operation for node in network.nodes if isinstance(node.operation, Linear)]
     for place, layer in enumerate(layers):
         weight = [exact(row) for row in layer.weight]
@@ -53,7 +53,7 @@ def fast_lin(
             reach = Fraction(radius) * dual + sum(map(abs, others))
             lower.append(at - reach)
             upper.append(at + reach)
-        found.append((lower, upper))
+        bounds.append((lower, upper))
         if place + 1 < len(layers):
             slopes = exact(FAST_LIN(Interval(proven[place].lower[0], proven[place].upper[0]), RIGOROUS).slope_below)
             offsets = [
@@ -67,7 +67,7 @@ def fast_lin(
                 + [offset if column == number else Fraction(0) for column in range(len(slopes))]
                 for number, (s, row, offset) in enumerate(zip(slopes, symbols, offsets, strict=True))
             ]
-    return found
+    return bounds
 
 
 def _affine(layer: Linear, value: list[Fraction]) -> list[Fraction]:

@@ -1,4 +1,4 @@
-"""Regions of every kind, for tables of tests: boxes and scales around points."""
+"""Boxes and scales around points, for tables of tests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from relucert.region import Region
 
 
 @dataclass(frozen=True)
-class Kind:
+class Limits:
     """What is valid, and how far coordinates move: as users give it, for inputs of some size."""
 
     boxed: str | None
@@ -35,11 +35,11 @@ class Kind:
         return options
 
 
-KINDS = {
-    "numbers": Kind("numbers", False),
-    "arrays": Kind("arrays", False),
-    "scale": Kind(None, True),
-    "arrays and scale": Kind("arrays", True),
+LIMITS = {
+    "numbers": Limits("numbers", False),
+    "arrays": Limits("arrays", False),
+    "scale": Limits(None, True),
+    "arrays and scale": Limits("arrays", True),
 }
 
 

@@ -14,6 +14,7 @@ import relucert
 from relucert.errors import BudgetError, InputError, RelucertError
 from relucert.methods.linear import LinearMethod
 from relucert.network import Network
+from relucert.query.targets import TARGETS
 from tests.nets import NORMS, centres, chain, mlp, normalised
 
 NETWORK = mlp(6, 12, 10, 4, seed=9)
@@ -27,13 +28,13 @@ def test_untargeted_is_the_weakest_rival(norm: float) -> None:
     each = relucert.certify(NETWORK, IMAGES, norm=norm, target="all")
     assert [answer.image for answer in each] == [image for image in range(8) for _ in range(3)]
     for answer in untargeted:
-        own = {other.target: other.radius for other in each if other.image == answer.image}
-        weakest = min(own, key=lambda target: own[target] or 0)
-        assert answer.radius == pytest.approx(own[weakest], rel=2e-4)
-        assert own[answer.target] == pytest.approx(own[weakest], rel=2e-4)
+        radii = {other.target: other.radius for other in each if other.image == answer.image}
+        weakest = min(radii, key=lambda target: radii[target] or 0)
+        assert answer.radius == pytest.approx(radii[weakest], rel=2e-4)
+        assert radii[answer.target] == pytest.approx(radii[weakest], rel=2e-4)
 
 
-@pytest.mark.parametrize("target", ["runner-up", "least-likely", "random", "1", 2])
+@pytest.mark.parametrize("target", [*TARGETS, "1", 2])
 def test_a_target_alone_equals_itself_among_all(target: str | int) -> None:
     each = relucert.certify(NETWORK, IMAGES, LABELS, target="all")
     by_pair = {(answer.image, answer.target): answer.radius for answer in each}
@@ -68,16 +69,18 @@ def test_a_misclassified_image_has_no_radius_and_a_reason() -> None:
                 assert answer.reason is None
 
 
-@pytest.mark.parametrize("kind", [np.asarray, torch.as_tensor, lambda rows: rows.tolist(), lambda rows: rows.float()])
-def test_images_may_be_arrays_tensors_or_lists(kind: Callable[[Any], Any]) -> None:
+@pytest.mark.parametrize(
+    "convert", [np.asarray, torch.as_tensor, lambda rows: rows.tolist(), lambda rows: rows.float()]
+)
+def test_images_may_be_arrays_tensors_or_lists(convert: Callable[[Any], Any]) -> None:
     expected = [answer.radius for answer in relucert.certify(NETWORK, IMAGES)]
-    found = [
+    radii = [
         answer.radius
         for answer in relucert.certify(
-            NETWORK, kind(IMAGES), kind(LABELS.double()).astype(int) if kind is np.asarray else LABELS.tolist()
+            NETWORK, convert(IMAGES), convert(LABELS.double()).astype(int) if convert is np.asarray else LABELS.tolist()
         )
     ]
-    assert found == pytest.approx(expected, rel=2e-4)
+    assert radii == pytest.approx(expected, rel=2e-4)
 
 
 def test_images_may_be_flat_or_shaped() -> None:
@@ -179,7 +182,7 @@ def test_bad_input_is_refused_in_one_line(change: dict[str, Any], message: str) 
 
 
 def test_a_single_output_has_no_rivals() -> None:
-    for target in ("untargeted", "all", "runner-up", "least-likely", "random", 0):
+    for target in (*TARGETS, 0):
         with pytest.raises(InputError, match="single output"):
             relucert.certify(mlp(6, 5, 1), IMAGES, target=target)
 

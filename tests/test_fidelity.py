@@ -86,7 +86,7 @@ def test_fast_lip_gains_on_the_published_averages(network: Network, norm: str, t
 
 @pytest.mark.parametrize(
     ("norm", "target"),
-    [pytest.param(*own, marks=[] if own[0] == "inf" else [pytest.mark.slow]) for own in LP_AVERAGES],
+    [pytest.param(*question, marks=[] if question[0] == "inf" else [pytest.mark.slow]) for question in LP_AVERAGES],
 )
 def test_lp_averages(network: Network, norm: str, target: str) -> None:
     data = bundled()

@@ -17,6 +17,8 @@ from bench.set_cover import draw
 from relucert import hardness
 from relucert.errors import InputError
 from relucert.hardness import from_set_cover, greedy_cover, minimum_cover
+from relucert.methods.table import METHODS
+from tests.methods import takes
 from tests.milp import nearest
 from tests.nets import NORMS
 from tests.rational import evaluate_graph
@@ -135,8 +137,9 @@ def test_over_the_reals_the_boolean_network_only_knows_fractional_covers(seed: i
     assert reduction.distance(least) == len(least) > minimum
 
 
-@pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize("method", ["fast-lin", "fast-lip", "lipschitz-norm", "op-norm", "interval"])
+@pytest.mark.parametrize(
+    ("method", "norm"), [(method, norm) for method in METHODS for norm in NORMS if takes(method, norm)]
+)
 def test_certificates_stay_below_the_minimum_distortion(method: str, norm: float) -> None:
     for seed in (0, 5):
         universe, sets = instance(seed)

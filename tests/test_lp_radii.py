@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -10,15 +11,16 @@ import torch
 
 import relucert
 from relucert.answers import Certificate
+from relucert.comparison.order import STRONGER
 from relucert.errors import InputError
 from relucert.norm import Norm
+from relucert.query.targets import TARGETS
 from relucert.solvers.highs import Highs
 from tests.adversaries import nearest_distance
+from tests.methods import PROGRAMS
 from tests.nets import NETWORKS, centres
 
 NORMS = (1.0, 2.0, float("inf"))
-METHODS = ("fast-lin", "lp", "lp-full")
-TARGETS = ("untargeted", "runner-up", "least-likely", "random", 1)
 COUNT = 3
 
 
@@ -27,7 +29,7 @@ def adversaries(name: str, norm: float) -> list[float]:
     network = NETWORKS[name]()
     points = centres(network, COUNT, seed=5)
     labels = network.cast(torch.float64)(points).argmax(1).tolist()
-    return [nearest_distance(network, point, own, Norm(norm)) for point, own in zip(points, labels, strict=True)]
+    return [nearest_distance(network, point, label, Norm(norm)) for point, label in zip(points, labels, strict=True)]
 
 
 def certify(name: str, count: int = COUNT, **options: Any) -> list[Certificate]:
@@ -38,35 +40,33 @@ def certify(name: str, count: int = COUNT, **options: Any) -> list[Certificate]:
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("name", [name for name in NETWORKS if name != "rectified input"])
 def test_the_order(name: str, norm: float) -> None:
-    columns = [certify(name, norm=norm, method=method) for method in METHODS]
-    for (one, two, three), distance in zip(zip(*columns, strict=True), adversaries(name, norm), strict=True):
-        assert one.proven
-        assert two.proven
-        assert three.proven
-        assert one.radius is not None
-        assert two.radius is not None
-        assert three.radius is not None
-        assert 0 < one.radius <= two.radius <= three.radius < distance
-        assert two.reason is three.reason is None
+    columns = [certify(name, norm=norm, method=method) for method in STRONGER]
+    for answers, distance in zip(zip(*columns, strict=True), adversaries(name, norm), strict=True):
+        assert all(answer.proven and answer.reason is None for answer in answers)
+        radii = [answer.radius for answer in answers if answer.radius is not None]
+        assert len(radii) == len(STRONGER)
+        assert radii[0] > 0
+        assert radii == sorted(radii)
+        assert radii[-1] < distance
 
 
 @pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", [*TARGETS, 1])
 def test_the_order_for_every_target(target: str | int, norm: float) -> None:
-    columns = [certify("five layers", 2, norm=norm, method=method, target=target) for method in METHODS]
+    columns = [certify("five layers", 2, norm=norm, method=method, target=target) for method in STRONGER]
     totals = [sum(answer.radius or 0.0 for answer in column) for column in columns]
     assert totals[0] * 1.01 < totals[1]
-    assert totals[1] * 1.001 < totals[2]
-    for one, two, three in zip(*columns, strict=True):
-        if one.radius is None:
-            assert target == one.label
+    assert all(weaker * 1.001 < stronger for weaker, stronger in pairwise(totals))
+    for answers in zip(*columns, strict=True):
+        radii = [answer.radius for answer in answers if answer.radius is not None]
+        if answers[0].radius is None:
+            assert target == answers[0].label
             continue
-        assert two.radius is not None
-        assert three.radius is not None
-        assert one.radius <= two.radius <= three.radius
+        assert len(radii) == len(STRONGER)
+        assert radii == sorted(radii)
 
 
-@pytest.mark.parametrize("method", METHODS[1:])
+@pytest.mark.parametrize("method", PROGRAMS)
 def test_all_rivals_and_untargeted_agree(method: str) -> None:
     single = certify("three layers", norm=2, method=method)
     every = certify("three layers", norm=2, method=method, target="all")
@@ -76,14 +76,14 @@ def test_all_rivals_and_untargeted_agree(method: str) -> None:
         assert answer.target == least[1]
 
 
-@pytest.mark.parametrize("method", METHODS[1:])
+@pytest.mark.parametrize("method", PROGRAMS)
 def test_a_network_without_relu_needs_no_program(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(Highs, "solve")
-    plain, found = (certify("linear", method=chosen) for chosen in ("fast-lin", method))
-    assert [answer.radius for answer in plain] == [answer.radius for answer in found]
+    plain, programs = (certify("linear", method=chosen) for chosen in ("fast-lin", method))
+    assert [answer.radius for answer in plain] == [answer.radius for answer in programs]
 
 
-@pytest.mark.parametrize("method", METHODS[1:])
+@pytest.mark.parametrize("method", PROGRAMS)
 def test_a_batch_equals_its_members(method: str) -> None:
     network = NETWORKS["residual"]()
     points = centres(network, 3, seed=5)

@@ -11,6 +11,7 @@ from scipy.optimize import linprog
 from torch import Tensor
 
 import relucert
+from relucert.methods.table import METHODS
 from relucert.network import Affine, Linear, Network, Relu, Reshape, Scale, Shift
 from relucert.norm import Norm
 from tests.milp import nearest
@@ -104,12 +105,12 @@ def test_the_program_finds_the_least_of_all_patterns(name: str, norm: float, box
         label = int(network(centre[None]).argmax())
         rival = (label + 1) % network.classes
         expected = brute_force(network, centre, (label, rival), norm, box)
-        found = nearest(network, centre, label, rival, norm, RADIUS, box)
-        if found is None:
+        nearest_point = nearest(network, centre, label, rival, norm, RADIUS, box)
+        if nearest_point is None:
             assert box is not None
             assert expected > RADIUS
             continue
-        distance, point = found
+        distance, point = nearest_point
         assert distance == pytest.approx(expected, rel=1e-6, abs=1e-6)
         assert float(Norm(norm).distance(point, centre)) == pytest.approx(distance, abs=1e-6)
         scores = network(point[None])[0]
@@ -123,11 +124,11 @@ def test_the_radius_that_is_searched_changes_nothing_but_the_reach(norm: float) 
     (centre,) = centres(network, 1)
     label = int(network(centre[None]).argmax())
     rival = (label + 1) % 3
-    found = nearest(network, centre, label, rival, norm, RADIUS)
-    assert found is not None
-    wider, closer = (nearest(network, centre, label, rival, norm, share * found[0]) for share in (1.2, 0.99))
+    nearest_point = nearest(network, centre, label, rival, norm, RADIUS)
+    assert nearest_point is not None
+    wider, closer = (nearest(network, centre, label, rival, norm, share * nearest_point[0]) for share in (1.2, 0.99))
     assert wider is not None
-    assert wider[0] == pytest.approx(found[0], abs=1e-6)
+    assert wider[0] == pytest.approx(nearest_point[0], abs=1e-6)
     assert closer is None
 
 
@@ -137,11 +138,11 @@ def test_no_certificate_exceeds_the_program(norm: float) -> None:
     for centre in centres(network, 2):
         label = int(network(centre[None]).argmax())
         for rival in {0, 1, 2} - {label}:
-            found = nearest(network, centre, label, rival, norm, RADIUS)
-            for method in ("fast-lin", "fast-lip", "interval", "op-norm"):
+            nearest_point = nearest(network, centre, label, rival, norm, RADIUS)
+            for method in METHODS:
                 (answer,) = relucert.certify(network, centre[None].numpy(), norm=norm, target=rival, method=method)
                 assert answer.radius is not None
-                assert found is None or answer.radius <= found[0] + 1e-6
+                assert nearest_point is None or answer.radius <= nearest_point[0] + 1e-6
 
 
 def test_by_hand() -> None:
@@ -151,9 +152,9 @@ def test_by_hand() -> None:
     first = Linear(torch.eye(2, dtype=torch.float64), torch.zeros(2, dtype=torch.float64))
     network, centre = chain((2,), first, Relu(), last), torch.tensor([0.0, -1.0], dtype=torch.float64)
     for norm, box, distance in ((1.0, None, 3.0), (math.inf, None, 2.0), (1.0, (-1.0, 2.0), 4.0)):
-        found = nearest(network, centre, 0, 1, norm, 10.0, box)
-        assert found is not None
-        assert found[0] == pytest.approx(distance)
+        nearest_point = nearest(network, centre, 0, 1, norm, 10.0, box)
+        assert nearest_point is not None
+        assert nearest_point[0] == pytest.approx(distance)
     assert nearest(network, centre, 0, 1, 1.0, 10.0, (-1.0, 1.0)) is None
     with pytest.raises(ValueError, match="p = 2"):
         nearest(network, centre, 0, 1, 2.0, 10.0)

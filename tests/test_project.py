@@ -88,10 +88,10 @@ def _pins() -> dict[str, str]:
     """The pins that apply to this Python."""
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     requirements = [Requirement(line) for line in lines if line and not line.startswith("#")]
-    chosen = [own for own in requirements if own.marker is None or own.marker.evaluate()]
-    names = [canonicalize_name(own.name) for own in chosen]
+    chosen = [one for one in requirements if one.marker is None or one.marker.evaluate()]
+    names = [canonicalize_name(requirement.name) for requirement in chosen]
     assert len(names) == len(set(names)), "two pins for one package"
-    return {name: str(own.specifier) for name, own in zip(names, chosen, strict=True)}
+    return {name: str(requirement.specifier) for name, requirement in zip(names, chosen, strict=True)}
 
 
 def test_every_dependency_is_pinned_and_installed_as_pinned() -> None:
@@ -102,12 +102,12 @@ def test_every_dependency_is_pinned_and_installed_as_pinned() -> None:
         for text in metadata.requires(name) or []:
             needed = Requirement(text)
             wanted = needed.marker is None or any(needed.marker.evaluate({"extra": extra}) for extra in {*extras, ""})
-            own = canonicalize_name(needed.name)
-            if wanted and own not in seen:
-                seen.add(own)
-                public = metadata.version(own).split("+")[0]
-                assert pins.get(own) == f"=={public}", own
-                waiting.append((own, frozenset(needed.extras)))
+            package = canonicalize_name(needed.name)
+            if wanted and package not in seen:
+                seen.add(package)
+                public = metadata.version(package).split("+")[0]
+                assert pins.get(package) == f"=={public}", package
+                waiting.append((package, frozenset(needed.extras)))
     assert {"torch", "numpy", "pytest", "mypy", "jinja2", "setuptools"} <= seen
 
 

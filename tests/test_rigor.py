@@ -93,13 +93,13 @@ def _compare(network: Network, point: torch.Tensor, radius: float, p: float, clo
     for form in ("forward", "backward"):
         checked = proven if form == "forward" else relucert.bounds(network, Region.around(point, radius, p), form=form)
         true = fast_lin(network, point[0], radius, p, checked)
-        for (lower, upper), found in zip(true, checked, strict=True):
-            _contained(lower, upper, found, closeness)
+        for (lower, upper), interval in zip(true, checked, strict=True):
+            _contained(lower, upper, interval, closeness)
 
 
-def _contained(lower: list[Fraction], upper: list[Fraction], found: Interval, closeness: float | None) -> None:
+def _contained(lower: list[Fraction], upper: list[Fraction], interval: Interval, closeness: float | None) -> None:
     for low, high, proven_low, proven_high in zip(
-        lower, upper, exact(found.lower[0]), exact(found.upper[0]), strict=True
+        lower, upper, exact(interval.lower[0]), exact(interval.upper[0]), strict=True
     ):
         assert proven_low <= low
         assert proven_high >= high

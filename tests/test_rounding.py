@@ -16,7 +16,7 @@ from torch import Tensor
 
 import relucert
 from relucert.bounding.backward import DualVariables, bound_forms
-from relucert.methods.table import find_method
+from relucert.methods.table import METHODS, find_method
 from relucert.network import Add, Linear, Network, Node, Operation, Relu, Scale, Shift
 from relucert.norm import Norm
 from relucert.query.property import Property
@@ -79,17 +79,17 @@ def test_no_corner_of_the_ball_lies_outside_the_bounds(name: str, norm: float, f
         draw = random.Random(seed)
         network = GRAPHS[name](draw)
         centre, radius = numbers(draw, SIZE), abs(draw.choice(AWKWARD)) * draw.choice((0, 2.0**-20, 1))
-        found = relucert.bounds(network, Region.around(centre[None], radius, norm), form=form)
+        bounds = relucert.bounds(network, Region.around(centre[None], radius, norm), form=form)
         places = sorted({*network.rectified, network.output})
         for point in corners(centre, radius, norm):
             values = evaluate_graph(network, point)
-            for place, (lower, upper) in zip(places, found, strict=True):
+            for place, (lower, upper) in zip(places, bounds, strict=True):
                 for value, low, high in zip(values[place], exact(lower[0]), exact(upper[0]), strict=True):
                     assert low <= value <= high
 
 
 @pytest.mark.parametrize("norm", [1.0, math.inf])
-@pytest.mark.parametrize("method", ["fast-lin", "lp", "lp-full", "any slopes"])
+@pytest.mark.parametrize("method", [*METHODS, "any slopes"])
 @pytest.mark.parametrize("name", GRAPHS)
 def test_no_corner_has_less_than_the_proven_margin(name: str, method: str, norm: float) -> None:
     for seed in range(25):
@@ -110,16 +110,16 @@ def test_no_corner_has_less_than_the_proven_margin(name: str, method: str, norm:
             assert Fraction(float(margin)) <= scores[0] - scores[1]
 
 
-def diagonal(*operations: tuple[float, str]) -> list[Operation]:
+def diagonal(*layers: tuple[float, str]) -> list[Operation]:
     """Operations on two numbers alike: a factor each, or a ReLU."""
-    made: list[Operation] = []
-    for number, kind in operations:
+    operations: list[Operation] = []
+    for number, layer in layers:
         factor = torch.full((2,), number, dtype=torch.float64)
-        made += [
-            Scale(factor, divide=False) if kind == "scale" else Linear(torch.diag(factor), torch.zeros(2).double())
+        operations += [
+            Scale(factor, divide=False) if layer == "scale" else Linear(torch.diag(factor), torch.zeros(2).double())
         ]
-        made += [Relu()] if kind == "linear, relu" else []
-    return made
+        operations += [Relu()] if layer == "linear, relu" else []
+    return operations
 
 
 @pytest.mark.parametrize("norm", ["inf", "2", "1"])
@@ -185,7 +185,7 @@ def _overflowing_row() -> Tensor:
 
 
 @pytest.mark.parametrize("norm", ["inf", "2", "1"])
-@pytest.mark.parametrize("method", ["fast-lin", "lp", "fast-lip", "lipschitz-norm", "op-norm"])
+@pytest.mark.parametrize("method", METHODS)
 def test_a_sum_that_overflows_on_its_way_certifies_nothing(method: str, norm: str) -> None:
     """In float64 the neuron is -inf and its ReLU 0, so class 0 seems to win; truly class 1 does, by far."""
     row = _overflowing_row()

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -25,6 +26,7 @@ from relucert.methods.programs import ProgramMethod
 from relucert.methods.table import find_method
 from relucert.network import Network
 from relucert.norm import Norm
+from relucert.query.property import Property
 from relucert.query.questions import Inquiry, Question, pose
 from relucert.query.targets import parse_target
 from relucert.region import Region, RegionShape, check_inside, check_region
@@ -162,13 +164,20 @@ class Certifier:
         self.searcher = Searcher(network, method, ARITHMETICS[options.arithmetic], options.tolerance)
 
     def run(self, inquiry: Inquiry, step: int) -> Iterator[Certificate]:
-        for first in range(0, len(inquiry.questions), step):
-            yield from self._batch(inquiry, inquiry.questions[first : first + step])
+        """Answers in the order of the questions; those about one image are never parted."""
+        batch: list[Question] = []
+        for _, group in groupby(inquiry.questions, key=lambda question: question.image):
+            of_image = list(group)
+            if batch and len(batch) + len(of_image) > step:
+                yield from self._batch(inquiry, batch, step)
+                batch = []
+            batch += of_image
+        yield from self._batch(inquiry, batch, step)
 
-    def _batch(self, inquiry: Inquiry, questions: list[Question]) -> list[Certificate]:
+    def _batch(self, inquiry: Inquiry, questions: list[Question], step: int) -> list[Certificate]:
         started = time.perf_counter()
         asked = [question for question in questions if question.refusal is None]
-        ends, failure = self._search(inquiry, asked)
+        ends, failure = self._search(inquiry, asked, step)
         seconds = (time.perf_counter() - started) / max(1, len(asked))
         answers, numbers = [], iter(range(len(asked)))
         for question in questions:
@@ -181,21 +190,33 @@ class Certifier:
                 answers.append(self._answer(question, end, reason, seconds))
         return answers
 
-    def _search(self, inquiry: Inquiry, asked: list[Question]) -> tuple[dict[int, SearchEnd], str | None]:
+    def _search(self, inquiry: Inquiry, asked: list[Question], step: int) -> tuple[dict[int, SearchEnd], str | None]:
         """How each search ended, by its position; where the arithmetic broke down, the reason."""
         if not asked:
             return {}, None
         first, last = asked[0].image, asked[-1].image
-        which = torch.tensor([question.image - first for question in asked])
         ends: dict[int, SearchEnd] = {}
         try:
             with torch.inference_mode():
-                region = self.options.shape.around(inquiry.images[first : last + 1], which=which)
-                for end in self.searcher.run(region, inquiry.property(asked)):
+                images = inquiry.images[first : last + 1]
+                places = [question.image - first for question in asked]
+                for end in self._ends(images, places, inquiry.property(asked), step):
                     ends[end.question] = end
         except (RuntimeError, ArithmeticError, MemoryError) as error:
             return ends, f"not certified: {type(error).__name__}: {' '.join(str(error).split())}"
         return ends, None
+
+    def _ends(self, images: Tensor, places: list[int], prop: Property, step: int) -> Iterator[SearchEnd]:
+        """Questions side by side, or, where a batch has no room for all rivals of an image, one rival after the other:
+        they share what is learnt of the hidden layers."""
+        images_asked = sorted(set(places))
+        rivals = len(places) // len(images_asked)
+        in_turn = self.searcher.method.weaker is None and step < rivals and len(places) == rivals * len(images_asked)
+        if not in_turn:
+            return self.searcher.run(self.options.shape.around(images, which=torch.tensor(places)), prop)
+        region = self.options.shape.around(images, which=torch.tensor(images_asked))
+        rows = prop.rows.unflatten(0, (-1, rivals)).squeeze(2)
+        return self.searcher.run_each(region, Property(rows, prop.offsets.unflatten(0, (-1, rivals)).squeeze(2)))
 
     def _answer(self, question: Question, end: SearchEnd | None, reason: str | None, seconds: float) -> Certificate:
         radius, target = None, None

@@ -9,16 +9,13 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
+from relucert.confined import SQUARED_TINY, Gains, diamond_gains, sphere_gains
 from relucert.errors import InputError
 from relucert.rigor import Arithmetic, absolute_sum, slices
 
 Amount = TypeVar("Amount", float, Tensor)
 Kind = TypeVar("Kind")
-WALLS = 8  # rounds after which no more coordinates are looked for that meet the box
-FEW = 256  # forms beyond which one round has to do
 NO_ROOM = 1e-6  # share of the radius
-LARGEST = 16  # coordinates among which the greedy choice for p = 1 mostly ends
-SQUARED_TINY = 2.0**-500  # above the root of a million squares that underflow
 
 
 @dataclass(frozen=True)
@@ -166,58 +163,30 @@ class Norm:
         even = self.offsets(count, size, generator, dtype)
         return even if math.isinf(self.p) else even * torch.rand(count, 1, generator=generator, dtype=dtype)
 
-    def confined_gain(self, sizes: Tensor, room: Tensor, radius: Tensor, arithmetic: Arithmetic) -> Tensor:
-        """The most that `sizes @ d` can be where the norm of d is at most the radius and 0 <= d <= room.
-
-        The sizes are split in two: the norm holds one part, which gains its dual norm times the radius, and the walls
-        hold the rest, which gains its size times the room. Any split is sound. The one chosen is nearly the best for
-        p = 1 and 2, the best for p = inf; for other p the walls hold the coordinates that have no room at all.
+    def confined_gains(
+        self, forms: Tensor, below: Tensor, above: Tensor, radius: Tensor, arithmetic: Arithmetic
+    ) -> Gains:
+        """How far forms may fall and rise where coordinates have walls, rounding included.
 
         Args:
-            sizes: (..., size), none negative.
-            room: (..., size), none negative.
-            radius: (...).
-
-        Returns:
-            Upper bounds, (...), rounding included.
+            forms: (batch or 1, forms, size).
+            below, above: How far every coordinate may go down and up, (batch, size), none negative.
+            radius: (batch,).
         """
-        with torch.no_grad():
-            held = self._held_by_norm(sizes, torch.minimum(room, radius[..., None]), radius)
-        free = torch.minimum(sizes, held)
-        rest = ((sizes - free) * torch.minimum(room, radius[..., None])).sum(-1)
-        gain = arithmetic.above(self.dual_bound(free, -1, arithmetic) * radius, 3)
-        return arithmetic.above(gain + arithmetic.above(rest, sizes.shape[-1] + 3), 1)
-
-    def _held_by_norm(self, sizes: Tensor, room: Tensor, radius: Tensor) -> Tensor:
-        """The largest part of every size that the norm should hold, (..., size)."""
-        if math.isinf(self.p):
-            return torch.zeros_like(sizes)
         if self.p == 1:
-            return self._marginal_size(sizes, room, radius).expand_as(sizes)
-        if self.p != 2:
-            return torch.where(room > NO_ROOM * radius[..., None], torch.inf, 0.0).to(sizes.dtype)
-        # Coordinates move in proportion to their sizes until they meet the wall.
-        walled = room == 0
-        rounds = WALLS if sizes[..., 0].numel() <= FEW else 1
-        for _ in range(rounds):
-            left = (radius.square() - (room.square() * walled).sum(-1)).clamp(min=0).sqrt()
-            level = torch.where(left > 0, _length(sizes * ~walled, 2, -1) / left, 0)
-            if rounds > 1:
-                walled = walled | (sizes > level[..., None] * room)
-        return level[..., None] * room
-
-    def _marginal_size(self, sizes: Tensor, room: Tensor, radius: Tensor) -> Tensor:
-        """For p = 1 the size of the coordinate on which the greedy choice, largest first, spends the last of the
-        radius: (..., 1), 0 where the room ends before the radius does."""
-        movable = sizes * (room > 0)
-        count = sizes.shape[-1]
-        for most in sorted({min(LARGEST, count), count}):
-            largest, order = movable.topk(most, -1)
-            spent = room.expand_as(sizes).gather(-1, order).cumsum(-1)
-            last = (spent < radius[..., None]).sum(-1, keepdim=True)
-            if most == count or bool((last < most).all()):
-                break
-        return torch.where(last < count, largest.gather(-1, last.clamp(max=count - 1)), 0)
+            return diamond_gains(forms, below, above, radius, arithmetic)
+        if self.p == 2:
+            return sphere_gains(forms, below, above, radius, arithmetic)
+        gains = []
+        for down, up in ((below, above), (above, below)):
+            room = torch.where(forms > 0, down[:, None], up[:, None])
+            walled = (room <= NO_ROOM * radius[:, None, None]) | math.isinf(self.p)
+            sizes = forms.abs()
+            rest = (sizes * walled * room.minimum(radius[:, None, None])).sum(-1)
+            free = self.dual_bound(sizes * ~walled, -1, arithmetic)
+            gain = arithmetic.above(free * radius[:, None], 1)
+            gains.append(arithmetic.above(gain + arithmetic.above(rest, forms.shape[-1] + 3), 1))
+        return Gains(*gains)
 
     def __str__(self) -> str:
         return f"{self.p:g}"

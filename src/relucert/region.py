@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 LEAST_WHOLE = 1e-12  # where all valid inputs are one point
-CONFINED_BYTES = 2**20  # of forms whose coordinates are split between the norm and the box at once
+CONFINED_BYTES = 2**21  # of forms whose coordinates are split between the norm and the box at once
 
 
 class Box(NamedTuple):
@@ -288,12 +288,29 @@ class Region:
             return Deviation(reach, reach)
         if self.box is not None:
             return self._confined(forms, arithmetic)
-        scaled = forms if self.scale is None else forms * self.scale
-        lengths = self.norm.dual_length(scaled, -1)
-        return self.deviation_of(lengths, forms.shape[-1], arithmetic)
+        return self._unconfined(self._lengths(forms), forms.shape[-1], arithmetic)
 
-    def deviation_of(self, lengths: Tensor, size: int, arithmetic: Arithmetic) -> Deviation:
-        """The same, where every input is valid, from the forms' dual lengths over so many coordinates."""
+    def deviation_in_parts(self, parts: Iterable[Tensor], arithmetic: Arithmetic) -> Deviation:
+        """The same of forms that come in parts of the batch, one after the other: (members, forms, size) each."""
+        if self.box is None and not self._is_box:
+            lengths, size = [], 0
+            for part in parts:
+                lengths.append(self._lengths(part))
+                size = part.shape[-1]
+            return self._unconfined(torch.cat(lengths), size, arithmetic)
+        first, sides = 0, []
+        for part in parts:
+            members = torch.arange(first, first + len(part))
+            sides.append(self.select(members).deviation(part, arithmetic))
+            first += len(part)
+        below = torch.cat([side.below for side in sides])
+        return Deviation(below, below if sides[0].symmetric else torch.cat([side.above for side in sides]))
+
+    def _lengths(self, forms: Tensor) -> Tensor:
+        return self.norm.dual_length(forms if self.scale is None else forms * self.scale, -1)
+
+    def _unconfined(self, lengths: Tensor, size: int, arithmetic: Arithmetic) -> Deviation:
+        """Where every input is valid: from the forms' dual lengths over so many coordinates."""
         lengths = self.norm.above_length(lengths, size + 1, arithmetic)
         reach = arithmetic.above(lengths * self.radius.reshape(-1, *[1] * (lengths.ndim - 1)), 1)
         return Deviation(reach, reach)
@@ -305,15 +322,12 @@ class Region:
             moving = self.scale > 0
             units = torch.where(moving, self.scale, 1)
             rooms = rooms.map(lambda room: torch.where(moving, arithmetic.ceil(room / units), 0))
-        below, above = (room[:, None] for room in rooms)
-        radius = self.radius[:, None]
+        rooms = rooms.map(lambda room: torch.minimum(room, self.radius[:, None]))
         step = max(1, CONFINED_BYTES // (len(self.radius) * forms.shape[-1] * forms.element_size()))
         falls, rises = [], []
         for part in forms.split(step, 1):
             scaled = part if self.scale is None else part * self.scale
-            sizes, positive = scaled.abs().expand(len(radius), -1, -1), scaled > 0
-            both = (torch.where(positive, *ends) for ends in ((below, above), (above, below)))
-            fall, rise = (self.norm.confined_gain(sizes, room, radius, arithmetic) for room in both)
+            fall, rise = self.norm.confined_gains(scaled, *rooms, self.radius, arithmetic)
             falls.append(fall)
             rises.append(rise)
         sides = torch.cat(falls, 1), torch.cat(rises, 1)

@@ -26,8 +26,8 @@ def test_a_piece_is_the_network_where_its_pattern_holds(name: str) -> None:
     network = NETWORKS[name]().cast(torch.float64)
     points = centres(network, 5)
     pattern = pattern_at(network, points)
-    for own, affine in zip(network.values(points), affine_values(network, pattern, points), strict=True):
-        torch.testing.assert_close(own, affine)
+    for actual, affine in zip(network.values(points), affine_values(network, pattern, points), strict=True):
+        torch.testing.assert_close(actual, affine)
     moved = points + 3 * centres(network, 5, seed=1)
     before, after = affine_values(network, pattern, points), affine_values(network, pattern, moved)
     for value in (*network.rectified, network.output):
@@ -43,19 +43,19 @@ def test_programs_agree_with_scipy(norm: float, bounded: bool) -> None:
     for _ in range(5):
         rows, least = draw.normal(size=(4, 6)), draw.normal(size=4)
         low, high = (-draw.random(6), draw.random(6)) if bounded else (np.full(6, -np.inf), np.full(6, np.inf))
-        own = nearest_program(Norm(norm), low, high)
-        own.add(rows[:2], least[:2])
-        first = own.solve(10)
-        own.add(rows[2:], least[2:])
-        found, wanted = own.solve(10), _least_norm(norm, rows, least, low, high)
-        assert (found is None) == (wanted is None)
-        if found is not None and wanted is not None:
+        program = nearest_program(Norm(norm), low, high)
+        program.add(rows[:2], least[:2])
+        first = program.solve(10)
+        program.add(rows[2:], least[2:])
+        solution, wanted = program.solve(10), _least_norm(norm, rows, least, low, high)
+        assert (solution is None) == (wanted is None)
+        if solution is not None and wanted is not None:
             assert first is not None
-            assert (rows @ found.offset >= least - 1e-6).all()
-            assert np.linalg.norm(found.offset, norm) == pytest.approx(wanted, rel=1e-6, abs=1e-7)
-            assert np.linalg.norm(first.offset, norm) <= np.linalg.norm(found.offset, norm) + 1e-7
-            slack = rows @ found.offset - least
-            assert (found.resistance[slack > 1e-4] < 1e-4).all()
+            assert (rows @ solution.offset >= least - 1e-6).all()
+            assert np.linalg.norm(solution.offset, norm) == pytest.approx(wanted, rel=1e-6, abs=1e-7)
+            assert np.linalg.norm(first.offset, norm) <= np.linalg.norm(solution.offset, norm) + 1e-7
+            slack = rows @ solution.offset - least
+            assert (solution.resistance[slack > 1e-4] < 1e-4).all()
 
 
 @pytest.mark.parametrize("norm", NORMS)
@@ -125,8 +125,8 @@ def _over_all_regions(
         lead = (form * active) @ weight
         rows = np.vstack([lead, signs[:, None] * weight])
         least = -np.append(lead @ x + (form * active) @ bias + constant, signs * (weight @ x + bias))
-        found = _least_norm(norm, rows, least, low, high)
-        best = found if best is None or (found is not None and found < best) else best
+        distance = _least_norm(norm, rows, least, low, high)
+        best = distance if best is None or (distance is not None and distance < best) else best
     return best
 
 
@@ -157,5 +157,5 @@ def _least_norm(p: float, rows: Array, least: Array, low: Array, high: Array) ->
         )
         limits = np.append(-least, np.zeros(2 * size))
         bounds = [*zip(low, high, strict=True), (0, None)]
-    found = optimize.linprog(cost, sides, limits, bounds=bounds)
-    return float(found.fun) if found.status == 0 else None
+    solution = optimize.linprog(cost, sides, limits, bounds=bounds)
+    return float(solution.fun) if solution.status == 0 else None

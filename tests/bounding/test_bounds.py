@@ -32,7 +32,7 @@ def neurons(network: Network) -> list[int]:
 def test_bounds_enclose_samples(name: str, norm: float, method: str, form: str, arithmetic: str) -> None:
     network = NETWORKS[name]()
     points = centres(network)
-    found = relucert.bounds(
+    bounds = relucert.bounds(
         network, Region.around(points, RADIUS, norm), method=method, form=form, arithmetic=arithmetic
     )
     generator = torch.Generator().manual_seed(7)
@@ -41,7 +41,7 @@ def test_bounds_enclose_samples(name: str, norm: float, method: str, form: str, 
     for row, centre in enumerate(points):
         samples = torch.cat([centre[None], Norm(norm).sample(centre, RADIUS, 400, generator)])
         values = double.values(samples)
-        for value, (lower, upper) in zip(neurons(network), found, strict=True):
+        for value, (lower, upper) in zip(neurons(network), bounds, strict=True):
             assert (values[value] >= lower[row] - tolerance).all()
             assert (values[value] <= upper[row] + tolerance).all()
 
@@ -67,14 +67,14 @@ def test_fast_lin_is_the_papers_algorithm(depth: int, norm: float, form: str) ->
     network = mlp(9, *[11] * (depth - 1), 6, seed=depth, dtype=torch.float64)
     layers = [node.operation for node in network.nodes if isinstance(node.operation, Linear)]
     points = centres(network, 2, seed=depth)
-    found = relucert.bounds(network, Region.around(points, 0.2, norm), form=form, arithmetic="float")
+    bounds = relucert.bounds(network, Region.around(points, 0.2, norm), form=form, arithmetic="float")
     weights, biases = (
         [np.asarray(part) for part in parts] for parts in zip(*[(o.weight, o.bias) for o in layers], strict=True)
     )
     undecided = 0
     for row in range(2):
         wanted = two_side_bounds(weights, biases, points[row].numpy(), 0.2, norm)
-        for (low, high), (lower, upper) in zip(wanted, found, strict=True):
+        for (low, high), (lower, upper) in zip(wanted, bounds, strict=True):
             np.testing.assert_allclose(lower[row], low, rtol=0, atol=1e-9)
             np.testing.assert_allclose(upper[row], high, rtol=0, atol=1e-9)
             undecided += int(((low < 0) & (high > 0)).sum())
@@ -124,11 +124,11 @@ def test_a_smaller_ball_has_tighter_bounds(name: str, method: str) -> None:
 def test_bounds_at_radius_zero_are_the_values() -> None:
     network = mlp(6, 10, 8, 4)
     points = centres(network)
-    found = relucert.bounds(network, Region.around(points, 0.0, "inf"))
+    bounds = relucert.bounds(network, Region.around(points, 0.0, "inf"))
     values = network.cast(torch.float64).values(points)
-    for value, both in zip(neurons(network), found, strict=True):
-        torch.testing.assert_close(both.lower, values[value], rtol=0, atol=1e-10)
-        torch.testing.assert_close(both.upper, values[value], rtol=0, atol=1e-10)
+    for value, interval in zip(neurons(network), bounds, strict=True):
+        torch.testing.assert_close(interval.lower, values[value], rtol=0, atol=1e-10)
+        torch.testing.assert_close(interval.upper, values[value], rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize("arithmetic", [RIGOROUS, DOUBLE], ids=["rigorous", "plain"])

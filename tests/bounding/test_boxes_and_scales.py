@@ -13,48 +13,48 @@ from relucert.methods.table import METHODS, find_method
 from relucert.query.property import Property
 from relucert.region import Region
 from relucert.rigor import DOUBLE, RIGOROUS
+from tests.methods import LINEAR, PROGRAMS
 from tests.nets import NETWORKS, NORMS, centres, mlp
-from tests.regions import KINDS, samples
+from tests.regions import LIMITS, samples
 
 RADIUS = 0.3
-PROGRAMS = ("lp", "lp-full")
 
 
 @pytest.mark.parametrize("form", ["forward", "backward"])
 @pytest.mark.parametrize("method", RELAXERS)
 @pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("limits", LIMITS)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_bounds_enclose_the_region_and_lie_within_those_of_the_ball(
-    name: str, kind: str, norm: float, method: str, form: str
+    name: str, limits: str, norm: float, method: str, form: str
 ) -> None:
     network = NETWORKS[name]().cast(torch.float64)
     points = centres(network, 2)
-    options = KINDS[kind].given(points)
+    options = LIMITS[limits].given(points)
     region = Region.around(points, RADIUS, norm, **options)
-    found = relucert.bounds(network, region, method=method, form=form)
+    bounds = relucert.bounds(network, region, method=method, form=form)
     generator = torch.Generator().manual_seed(7)
     places = sorted({*network.rectified, network.output})
     for member in range(len(points)):
         values = network.values(samples(region, member, 200, generator))
-        for value, (lower, upper) in zip(places, found, strict=True):
+        for value, (lower, upper) in zip(places, bounds, strict=True):
             assert (values[value] >= lower[member]).all()
             assert (values[value] <= upper[member]).all()
     if "scale" not in options:
         wide = relucert.bounds(network, Region.around(points, RADIUS, norm), method=method, form=form)
-        for inner, outer in zip(found[:1], wide[:1], strict=True):  # deeper, other slopes may be worse
+        for inner, outer in zip(bounds[:1], wide[:1], strict=True):  # deeper, other slopes may be worse
             assert (inner.lower >= outer.lower - 1e-9).all()
             assert (inner.upper <= outer.upper + 1e-9).all()
 
 
 @pytest.mark.parametrize("method", RELAXERS)
 @pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("limits", LIMITS)
 @pytest.mark.parametrize("name", NETWORKS)
-def test_forward_and_backward_agree(name: str, kind: str, norm: float, method: str) -> None:
+def test_forward_and_backward_agree(name: str, limits: str, norm: float, method: str) -> None:
     network = NETWORKS[name]()
     points = centres(network)
-    region = Region.around(points, RADIUS, norm, **KINDS[kind].given(points))
+    region = Region.around(points, RADIUS, norm, **LIMITS[limits].given(points))
     ahead, back = (
         relucert.bounds(network, region, method=method, form=form, arithmetic="float")
         for form in ("forward", "backward")
@@ -65,12 +65,12 @@ def test_forward_and_backward_agree(name: str, kind: str, norm: float, method: s
 
 
 @pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_region_s_own_numbers_are_right(kind: str, norm: float) -> None:
+@pytest.mark.parametrize("limits", LIMITS)
+def test_the_region_s_own_numbers_are_right(limits: str, norm: float) -> None:
     """Of single forms: what the region says is reached by no point, and nearly by some."""
     generator = torch.Generator().manual_seed(1)
     points = torch.randn(3, 5, generator=generator, dtype=torch.float64)
-    region = Region.around(points, 0.4, norm, **KINDS[kind].given(points))
+    region = Region.around(points, 0.4, norm, **LIMITS[limits].given(points))
     forms = torch.randn(3, 12, 5, generator=generator, dtype=torch.float64)
     proven, plain = (region.deviation(forms, arithmetic) for arithmetic in (RIGOROUS, DOUBLE))
     for member in range(3):
@@ -86,13 +86,13 @@ def test_the_region_s_own_numbers_are_right(kind: str, norm: float) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("norm", [1.0, 2.0, math.inf])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("limits", LIMITS)
 @pytest.mark.parametrize("name", ["three layers", "residual"])
-def test_margins_hold_in_the_region(name: str, kind: str, norm: float, method: str) -> None:
+def test_margins_hold_in_the_region(name: str, limits: str, norm: float, method: str) -> None:
     """With rows and offsets of any kind: what must stay positive is at least what is proven."""
     network = NETWORKS[name]().cast(torch.float64)
     points = centres(network, 2)
-    region = Region.around(points, RADIUS, norm, **KINDS[kind].given(points))
+    region = Region.around(points, RADIUS, norm, **LIMITS[limits].given(points))
     generator = torch.Generator().manual_seed(2)
     rows = torch.randn(2, 3, network.classes, generator=generator, dtype=torch.float64)
     prop = Property(rows, torch.randn(2, 3, generator=generator, dtype=torch.float64))
@@ -140,7 +140,7 @@ def test_coordinates_that_stay_do_not_count() -> None:
 
 
 @pytest.mark.parametrize("norm", [1.0, 2.0, math.inf])
-@pytest.mark.parametrize("method", ["fast-lin", "interval", "lp"])
+@pytest.mark.parametrize("method", [*LINEAR, *PROGRAMS])
 def test_where_no_valid_input_changes_the_decision_the_radius_is_infinite(method: str, norm: float) -> None:
     network = NETWORKS["three layers"]()
     points = centres(network, 2)

@@ -12,10 +12,9 @@ from torch import Tensor
 from relucert.bounding.gradient import gradient_sizes
 from relucert.bounding.interval import Bounds
 from relucert.errors import InputError
-from relucert.methods.lipschitz import Constant, fast_lip
 from relucert.methods.lipschitz_norm import LipschitzNorm
 from relucert.methods.operator_norm import OperatorNorm, induced_norms, spectral_norm
-from relucert.methods.table import find_method
+from relucert.methods.table import METHODS, find_method
 from relucert.network import Linear, Network, Relu, Scale
 from relucert.norm import Norm
 from relucert.query.property import Property
@@ -23,12 +22,11 @@ from relucert.query.targets import rivals
 from relucert.region import Region
 from relucert.rigor import DOUBLE, FLOAT, RIGOROUS, Arithmetic
 from tests.literal import gradient_bounds
+from tests.methods import CONSTANTS, SHELLED
 from tests.nets import NETWORKS, NORMS, centres, chain, mlp
 from tests.rational import exact
 
 RADIUS = 0.2
-METHODS = ("fast-lip", "lipschitz-norm")  # those with shells
-CONSTANTS: dict[str, Constant] = {"fast-lip": fast_lip, "lipschitz-norm": LipschitzNorm(), "op-norm": OperatorNorm()}
 
 
 def margins_of(network: Network, points: Tensor) -> Property:
@@ -59,7 +57,7 @@ def test_bounds_enclose_sampled_gradients(name: str, norm: float, arithmetic: Ar
     region = Region.around(points, RADIUS, norm)
     hidden = plain(network, region, arithmetic)
     sizes = gradient_sizes(network, rows, hidden, arithmetic)
-    found = {method: constant(network, region, rows, hidden, arithmetic) for method, constant in CONSTANTS.items()}
+    constants = {method: constant(network, region, rows, hidden, arithmetic) for method, constant in CONSTANTS.items()}
     generator = torch.Generator().manual_seed(3)
     for member, centre in enumerate(points):
         samples = Norm(norm).sample(centre, RADIUS, 200, generator)
@@ -67,12 +65,12 @@ def test_bounds_enclose_sampled_gradients(name: str, norm: float, arithmetic: Ar
             sampled = gradients(network, samples, row)
             assert (sampled.abs() <= sizes[member, number] + 1e-12).all()
             steepest = torch.linalg.vector_norm(sampled, Norm(norm).dual, 1).max()
-            for own in found.values():
-                assert steepest <= own[member, number] + 1e-12
+            for constant in constants.values():
+                assert steepest <= constant[member, number] + 1e-12
 
 
 @pytest.mark.parametrize("shells", [1, 2, 7])
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", SHELLED)
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_margins_hold_at_samples(name: str, norm: float, method: str, shells: int) -> None:
@@ -80,11 +78,11 @@ def test_margins_hold_at_samples(name: str, norm: float, method: str, shells: in
     points = centres(network)
     prop = margins_of(network, points)
     region, chosen = Region.around(points, RADIUS, norm), find_method(method, shells)
-    found = chosen.margins(network, region, prop, chosen.hidden(network, region, RIGOROUS), RIGOROUS)
+    margins = chosen.margins(network, region, prop, chosen.hidden(network, region, RIGOROUS), RIGOROUS)
     generator = torch.Generator().manual_seed(4)
     for member, rows in enumerate(prop.rows):
         samples = Norm(norm).sample(points[member], RADIUS, 300, generator)
-        assert (network(samples) @ rows.T >= found[member]).all()
+        assert (network(samples) @ rows.T >= margins[member]).all()
 
 
 @pytest.mark.parametrize("depth", [2, 3, 4])
@@ -95,15 +93,15 @@ def test_fast_lip_is_the_papers_algorithm(depth: int, seed: int) -> None:
     points = centres(network, 1, seed)
     row = torch.tensor([1.0, -1.0, 0.0, 0.0], dtype=torch.float64)
     hidden = plain(network, Region.around(points, 0.3, "inf"), DOUBLE)
-    found = gradient_sizes(network, row[None, None], hidden, DOUBLE)[0, 0]
+    sizes = gradient_sizes(network, row[None, None], hidden, DOUBLE)[0, 0]
     weights = [node.operation.weight.numpy() for node in network.nodes if isinstance(node.operation, Linear)]
     weights[-1] = row[None].numpy() @ weights[-1]
-    patterns = [(own.active[0].numpy(), own.unstable[0].numpy()) for own in hidden.values()]
+    patterns = [(interval.active[0].numpy(), interval.unstable[0].numpy()) for interval in hidden.values()]
     assert sum(int(unsure.sum()) for _, unsure in patterns) >= 3
     turned = gradient_bounds([weight.T for weight in reversed(weights)], patterns[::-1])
-    np.testing.assert_allclose(found, turned[:, 0], rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(sizes, turned[:, 0], rtol=1e-12, atol=1e-12)
     if depth == 2:
-        np.testing.assert_allclose(found, gradient_bounds(weights, patterns)[0], rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(sizes, gradient_bounds(weights, patterns)[0], rtol=1e-12, atol=1e-12)
 
 
 def _rational_gradient(network: Network, row: list[Fraction], hidden: Bounds) -> list[Fraction]:
@@ -113,10 +111,10 @@ def _rational_gradient(network: Network, row: list[Fraction], hidden: Bounds) ->
         if isinstance(node.operation, Linear):
             columns = list(zip(*[exact(line) for line in node.operation.weight], strict=True))
             ends = [[sorted((w * a, w * b)) for w, a, b in zip(column, low, high, strict=True)] for column in columns]
-            low, high = ([sum((end[side] for end in own), Fraction(0)) for own in ends] for side in (0, 1))
+            low, high = ([sum((end[side] for end in products), Fraction(0)) for products in ends] for side in (0, 1))
         else:
-            own = hidden[value - 1]
-            kept, unsure = own.active[0].tolist(), own.unstable[0].tolist()
+            interval = hidden[value - 1]
+            kept, unsure = interval.active[0].tolist(), interval.unstable[0].tolist()
             low = [min(a, Fraction(0)) if u else a * k for a, k, u in zip(low, kept, unsure, strict=True)]
             high = [max(b, Fraction(0)) if u else b * k for b, k, u in zip(high, kept, unsure, strict=True)]
     return [max(abs(a), abs(b)) for a, b in zip(low, high, strict=True)]
@@ -129,12 +127,12 @@ def test_rigorous_gradients_contain_the_exact_rational_ones(sizes: tuple[int, ..
     hidden = plain(network, Region.around(centres(network, 1, seed), 0.3, 2), RIGOROUS)
     row = torch.zeros(1, 1, sizes[-1], dtype=torch.float64)
     row[0, 0, :2] = torch.tensor([1.0, -1.0])
-    found = exact(gradient_sizes(network, row, hidden, RIGOROUS)[0, 0])
-    for proven, true in zip(found, _rational_gradient(network, exact(row[0, 0]), hidden), strict=True):
+    rigorous = exact(gradient_sizes(network, row, hidden, RIGOROUS)[0, 0])
+    for proven, true in zip(rigorous, _rational_gradient(network, exact(row[0, 0]), hidden), strict=True):
         assert true <= proven <= true + Fraction(1, 10**12)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", SHELLED)
 @pytest.mark.parametrize("norm", NORMS)
 def test_more_shells_never_lose(method: str, norm: float) -> None:
     network = NETWORKS["three layers"]().cast(torch.float64)
@@ -173,8 +171,8 @@ def test_a_hand_worked_margin() -> None:
     prop = Property.margins(torch.tensor([0]), torch.tensor([[1]]), network.classes)
     for shells, margin in ((1, -0.5), (2, 0.25), (3, 0.5)):
         chosen = find_method("fast-lip", shells)
-        found = chosen.margins(network, region, prop, chosen.hidden(network, region, DOUBLE), DOUBLE)
-        assert found.tolist() == [[pytest.approx(margin)]]
+        margins = chosen.margins(network, region, prop, chosen.hidden(network, region, DOUBLE), DOUBLE)
+        assert margins.tolist() == [[pytest.approx(margin)]]
 
 
 def test_rounding_never_makes_a_margin() -> None:
@@ -203,9 +201,9 @@ def test_lipschitz_norm_of_two_layers_is_the_appendix_formula(norm: float) -> No
     coefficients = row @ last
     expected = torch.linalg.vector_norm((coefficients * kept) @ first, q)
     expected = expected + sum(torch.linalg.vector_norm(coefficients[r] * first[r], q) for r in unsure.nonzero()[:, 0])
-    found = LipschitzNorm()(network, region, row[None, None], hidden, DOUBLE)
+    constant = LipschitzNorm()(network, region, row[None, None], hidden, DOUBLE)
     assert unsure.sum() >= 2
-    assert float(found) == pytest.approx(float(expected))
+    assert float(constant) == pytest.approx(float(expected))
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (5, 9), (9, 5), (40, 40), (3, 200)])
@@ -220,22 +218,22 @@ def test_the_spectral_norm_is_proven_and_close(shape: tuple[int, int], scale: fl
 @pytest.mark.parametrize("matrix", [torch.zeros(3, 3), torch.ones(4, 2), torch.eye(5)], ids=["zeros", "ones", "eye"])
 def test_singular_matrices_have_spectral_norms_too(matrix: Tensor) -> None:
     true = float(torch.linalg.svdvals(matrix.double())[0])
-    (found,) = induced_norms(
+    (induced,) = induced_norms(
         Linear(matrix.double(), matrix.double()[:, 0]), [(matrix.shape[1],)], Norm(2), RIGOROUS, [None]
     )
-    assert true <= found <= true * (1 + 1e-8) + 1e-100
+    assert true <= induced <= true * (1 + 1e-8) + 1e-100
 
 
 @pytest.mark.parametrize("norm", NORMS)
 def test_induced_norms_bound_what_a_matrix_stretches(norm: float) -> None:
     generator = torch.Generator().manual_seed(2)
     matrix = torch.randn(7, 5, generator=generator, dtype=torch.float64)
-    (found,) = induced_norms(Linear(matrix, matrix[:, 0]), [(5,)], Norm(norm), RIGOROUS, [None])
+    (induced,) = induced_norms(Linear(matrix, matrix[:, 0]), [(5,)], Norm(norm), RIGOROUS, [None])
     points = torch.cat([torch.eye(5).double(), torch.randn(5000, 5, generator=generator, dtype=torch.float64).sign()])
     points = torch.cat([points, torch.randn(5000, 5, generator=generator, dtype=torch.float64)])
     lengths = torch.linalg.vector_norm(points @ matrix.T, norm, 1) / torch.linalg.vector_norm(points, norm, 1)
-    assert lengths.max() <= found * (1 + 1e-12)
-    assert found <= (1.001 if norm in (1, float("inf")) else 1.5) * lengths.max()
+    assert lengths.max() <= induced * (1 + 1e-12)
+    assert induced <= (1.001 if norm in (1, float("inf")) else 1.5) * lengths.max()
 
 
 def test_op_norm_by_hand() -> None:
@@ -265,7 +263,7 @@ def test_a_ball_needs_a_whole_number_of_shells(shells: int) -> None:
 
 
 def test_only_lipschitz_methods_have_shells() -> None:
-    for name in ("fast-lin", "op-norm"):
+    for name in [name for name in METHODS if name not in SHELLED]:
         with pytest.raises(InputError, match=f"'{name}' has no shells"):
             find_method(name, 3)
 

@@ -13,6 +13,7 @@ from torch import Tensor
 import relucert
 from relucert import Exact, Network
 from relucert.branch_and_bound.exact import SearchProgress
+from relucert.comparison.order import STRONGER
 from relucert.errors import InputError
 from relucert.linear_regions import affine_values, form_gradients
 from relucert.network import Linear, Relu
@@ -29,24 +30,24 @@ def asked(network: Network, count: int = 2) -> Tensor:
 
 
 def single(network: Network, image: Tensor, **options: Any) -> Exact:
-    (found,) = relucert.exact(network, image[None], **options)
-    return found
+    (answer,) = relucert.exact(network, image[None], **options)
+    return answer
 
 
-def check_interval(network: Network, image: Tensor, found: Exact, box: tuple[float, float] | None = BOX) -> None:
+def check_interval(network: Network, image: Tensor, answer: Exact, box: tuple[float, float] | None = BOX) -> None:
     """Closed, and the witness is what it is said to be."""
-    assert found.closed
-    assert found.proven
-    assert found.reason is None
-    assert found.lower is not None
-    assert found.upper is not None
-    assert found.witness is not None
-    assert found.upper * (1 - 1e-3) <= found.lower <= found.upper
-    point = found.witness.double().flatten()
-    assert float(Norm(found.norm).distance(point, image)) <= found.upper
+    assert answer.closed
+    assert answer.proven
+    assert answer.reason is None
+    assert answer.lower is not None
+    assert answer.upper is not None
+    assert answer.witness is not None
+    assert answer.upper * (1 - 1e-3) <= answer.lower <= answer.upper
+    point = answer.witness.double().flatten()
+    assert float(Norm(answer.norm).distance(point, image)) <= answer.upper
     assert box is None or bool(((point >= box[0]) & (point <= box[1])).all())
     scores = network.cast(torch.float64)(point[None])[0]
-    assert scores[found.target] >= scores[found.label] - 1e-9
+    assert scores[answer.target] >= scores[answer.label] - 1e-9
 
 
 @pytest.mark.parametrize("box", [BOX, None])
@@ -54,15 +55,15 @@ def check_interval(network: Network, image: Tensor, found: Exact, box: tuple[flo
 @pytest.mark.parametrize("network", [mlp(4, 6, 3), mlp(3, 4, 3, 3, seed=4), residual()], ids=["two", "three", "skips"])
 def test_agrees_with_a_mixed_integer_program(network: Network, norm: str, box: tuple[float, float] | None) -> None:
     for image in asked(network, 1):
-        found = single(network, image, norm=norm, target="runner-up", box=box)
-        assert found.target is not None
-        radius = 20.0 if found.upper is None else 2 * found.upper
-        other = nearest(network, image, found.label, found.target, float(norm), radius, box)
-        assert found.unreachable == (other is None)
+        answer = single(network, image, norm=norm, target="runner-up", box=box)
+        assert answer.target is not None
+        radius = 20.0 if answer.upper is None else 2 * answer.upper
+        other = nearest(network, image, answer.label, answer.target, float(norm), radius, box)
+        assert answer.unreachable == (other is None)
         if other is None:
             continue
-        check_interval(network, image, found, box)
-        assert other[0] == pytest.approx(found.upper, rel=1.1e-3)
+        check_interval(network, image, answer, box)
+        assert other[0] == pytest.approx(answer.upper, rel=1.1e-3)
 
 
 def nearest_of_all_pieces(network: Network, image: Tensor, label: int, rival: int, box: tuple[float, float]) -> float:
@@ -84,23 +85,23 @@ def nearest_of_all_pieces(network: Network, image: Tensor, label: int, rival: in
         behind = torch.cat([(lead[0] @ at_image[-1][0]), signs[0] * at_image[value][0]])
         sides = LinearConstraint(rows.numpy(), -behind.numpy(), np.inf)
         bounds = [(box[0] - float(pixel), box[1] - float(pixel)) for pixel in image]
-        found = minimize(
+        solution = minimize(
             lambda offset: (float(offset @ offset), 2 * offset), np.zeros(len(image)), jac=True, method="SLSQP",
             bounds=bounds, constraints=[sides], options={"ftol": 1e-14, "maxiter": 200},
         )  # fmt: skip
-        if found.success and (rows.numpy() @ found.x >= -behind.numpy() - 1e-7).all():
-            least = min(least, math.sqrt(found.fun))
+        if solution.success and (rows.numpy() @ solution.x >= -behind.numpy() - 1e-7).all():
+            least = min(least, math.sqrt(solution.fun))
     return least
 
 
 def test_agrees_with_every_piece_for_the_euclidean_norm() -> None:
     network = mlp(3, 5, 3, seed=7)
     for image in asked(network, 3):
-        found = single(network, image, norm="2", target="runner-up", box=BOX)
-        check_interval(network, image, found)
-        assert found.target is not None
-        least = nearest_of_all_pieces(network, image, found.label, found.target, BOX)
-        assert least == pytest.approx(found.upper, rel=1.1e-3)
+        answer = single(network, image, norm="2", target="runner-up", box=BOX)
+        check_interval(network, image, answer)
+        assert answer.target is not None
+        least = nearest_of_all_pieces(network, image, answer.label, answer.target, BOX)
+        assert least == pytest.approx(answer.upper, rel=1.1e-3)
 
 
 @pytest.mark.parametrize("norm", ENDS)
@@ -109,22 +110,22 @@ def test_lies_between_certificates_and_attacks(name: str, norm: str) -> None:
     network = NETWORKS[name]()
     image = asked(network, 1)[0]
     limit = 2.0 if name == "rectified input" else 60.0  # its scores tie at 0 on whole regions: many pieces, no closing
-    found = single(network, image, norm=norm, target="runner-up", box=None, time_limit=limit)
+    answer = single(network, image, norm=norm, target="runner-up", box=None, time_limit=limit)
     (attacked,) = relucert.attack(network, image[None], norm=norm, target="runner-up", box=None)
     radii = [
-        relucert.certify(network, image[None], norm=norm, target="runner-up", method=method)[0].radius
-        for method in ("fast-lin", "lp", "lp-full")
+        relucert.certify(network, image[None], norm=norm, target="runner-up", method=method)[0].radius or 0.0
+        for method in STRONGER
     ]
     if limit == 60.0:
-        check_interval(network, image, found, None)
-        assert found.lower is not None
-        assert max(radius or 0.0 for radius in radii) <= found.lower * (1 + 1e-3)
-    assert found.lower is not None
-    assert found.upper is not None
+        check_interval(network, image, answer, None)
+        assert answer.lower is not None
+        assert max(radii) <= answer.lower * (1 + 1e-3)
+    assert answer.lower is not None
+    assert answer.upper is not None
     assert attacked.distance is not None
-    assert (radii[0] or 0.0) <= (radii[1] or 0.0) * (1 + 1e-4) <= (radii[2] or 0.0) * (1 + 2e-4)
-    assert found.lower <= attacked.distance
-    assert (radii[2] or 0.0) <= found.upper
+    assert all(weaker <= stronger * (1 + 1e-4) for weaker, stronger in itertools.pairwise(radii))
+    assert answer.lower <= attacked.distance
+    assert radii[-1] <= answer.upper
 
 
 @pytest.mark.parametrize("norm", ENDS)
@@ -133,7 +134,7 @@ def test_untargeted_is_the_least_of_all_rivals(norm: str) -> None:
     image = asked(network, 1)[0]
     whole = single(network, image, norm=norm, box=BOX)
     each = relucert.exact(network, image[None], norm=norm, target="all", box=BOX)
-    uppers = {own.target: own.upper for own in each if own.upper is not None}
+    uppers = {answer.target: answer.upper for answer in each if answer.upper is not None}
     assert whole.upper == pytest.approx(min(uppers.values()), rel=1.1e-3)
     assert uppers[whole.target] == pytest.approx(whole.upper, rel=1.1e-3)
 
@@ -142,7 +143,7 @@ def test_untargeted_is_the_least_of_all_rivals(norm: str) -> None:
 def test_a_box_only_takes_adversarial_points_away(norm: str) -> None:
     network = mlp(5, 8, 4, seed=6)
     image = asked(network, 1)[0]
-    inside, anywhere = (single(network, image, norm=norm, target=rival(network, image), box=own) for own in (BOX, None))
+    inside, anywhere = (single(network, image, norm=norm, target=rival(network, image), box=box) for box in (BOX, None))
     assert anywhere.lower is not None
     assert inside.unreachable or (inside.upper is not None and inside.upper >= anywhere.lower)
 
@@ -161,15 +162,15 @@ def constant(lead: float) -> Network:
 @pytest.mark.parametrize("norm", ENDS)
 def test_what_cannot_be_reached_is_said_to_be_so(norm: str) -> None:
     image = torch.tensor([0.2, -0.1], dtype=torch.float64)
-    found = single(constant(5.0), image, norm=norm, box=(-0.5, 0.5))
-    assert found.unreachable
-    assert found.closed
-    assert found.proven
-    assert found.lower is None
-    assert found.upper is None
-    assert found.witness is None
-    assert found.reason is not None
-    assert "no valid input" in found.reason
+    answer = single(constant(5.0), image, norm=norm, box=(-0.5, 0.5))
+    assert answer.unreachable
+    assert answer.closed
+    assert answer.proven
+    assert answer.lower is None
+    assert answer.upper is None
+    assert answer.witness is None
+    assert answer.reason is not None
+    assert "no valid input" in answer.reason
     within_reach = single(constant(0.05), image, norm=norm, box=(-0.5, 0.5))
     assert within_reach.closed
     assert not within_reach.unreachable
@@ -179,13 +180,13 @@ def test_what_cannot_be_reached_is_said_to_be_so(norm: str) -> None:
 def test_time_limits(norm: str) -> None:
     network = mlp(6, 40, 40, 40, 4, seed=8)
     image = asked(network, 1)[0]
-    found = single(network, image, norm=norm, box=BOX, time_limit=0)
+    answer = single(network, image, norm=norm, box=BOX, time_limit=0)
     (certified,) = relucert.certify(network, image[None], norm=norm, box=BOX)
-    assert not found.closed
-    assert found.upper is None
-    assert found.lower == certified.radius
-    assert found.reason is not None
-    assert "time limit" in found.reason
+    assert not answer.closed
+    assert answer.upper is None
+    assert answer.lower == certified.radius
+    assert answer.reason is not None
+    assert "time limit" in answer.reason
     later = single(network, image, norm=norm, box=BOX, time_limit=1.0)
     assert later.lower is not None
     assert certified.radius is not None
@@ -202,11 +203,11 @@ def test_misclassified_and_pointless_questions() -> None:
     assert (wrong.lower, wrong.upper, wrong.closed) == (0.0, 0.0, True)
     assert wrong.reason is not None
     assert "misclassified" in wrong.reason
-    (own,) = relucert.exact(network, image, target=predicted, box=BOX)
-    assert own.lower is None
-    assert not own.closed
-    assert not own.proven
-    assert own.reason is not None
+    (pointless,) = relucert.exact(network, image, target=predicted, box=BOX)
+    assert pointless.lower is None
+    assert not pointless.closed
+    assert not pointless.proven
+    assert pointless.reason is not None
 
 
 @pytest.mark.parametrize(
@@ -253,12 +254,12 @@ def test_a_broken_search_keeps_what_is_certified(monkeypatch: pytest.MonkeyPatch
         raise RuntimeError("no memory\nat all")
 
     monkeypatch.setattr("relucert.branch_and_bound.nodes.NodeBounder.enclosed", fail)
-    (found,) = relucert.exact(network, asked(network, 1), box=BOX)
+    (answer,) = relucert.exact(network, asked(network, 1), box=BOX)
     (certified,) = relucert.certify(network, asked(network, 1), box=BOX)
-    assert not found.closed
-    assert found.lower == certified.radius
-    assert found.reason is not None
-    assert "no memory at all" in found.reason
+    assert not answer.closed
+    assert answer.lower == certified.radius
+    assert answer.reason is not None
+    assert "no memory at all" in answer.reason
 
 
 def test_bounds_that_are_no_numbers_prove_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,17 +268,17 @@ def test_bounds_that_are_no_numbers_prove_nothing(monkeypatch: pytest.MonkeyPatc
         "relucert.branch_and_bound.nodes.NodeBounder.least",
         lambda self, bounded, nodes, radius: torch.full((len(nodes),), torch.nan),
     )
-    (found,) = relucert.exact(network, asked(network, 1), box=BOX)
+    (answer,) = relucert.exact(network, asked(network, 1), box=BOX)
     (certified,) = relucert.certify(network, asked(network, 1), box=BOX)
-    assert not found.closed
-    assert found.reason is not None
-    assert found.lower == certified.radius
+    assert not answer.closed
+    assert answer.reason is not None
+    assert answer.lower == certified.radius
 
 
 def test_answers_are_the_same_twice_and_leave_the_network_alone() -> None:
     network = mlp(5, 8, 4, seed=5)
     before = [tensor.clone() for node in network.nodes for tensor in node.operation.tensors().values()]
     first, second = (relucert.exact(network, asked(network), box=BOX) for _ in range(2))
-    assert [(own.lower, own.upper) for own in first] == [(own.lower, own.upper) for own in second]
+    assert [(answer.lower, answer.upper) for answer in first] == [(answer.lower, answer.upper) for answer in second]
     after = [tensor for node in network.nodes for tensor in node.operation.tensors().values()]
     assert all(torch.equal(one, two) for one, two in zip(before, after, strict=True))

@@ -28,8 +28,8 @@ NETWORK = mlp(5, 8, 6, 4, seed=5)
 def prove(network: Network, path: Path, **options: Any) -> relucert.Exact:
     image = centres(network, 1).clamp(*BOX)
     chosen: dict[str, Any] = {"box": BOX, "time_limit": 10, **options}
-    (found,) = relucert.exact(network, image, **chosen, proof=path)
-    return found
+    (answer,) = relucert.exact(network, image, **chosen, proof=path)
+    return answer
 
 
 @pytest.fixture(scope="module")
@@ -53,32 +53,32 @@ def verify(document: dict[str, Any], path: Path, network: Network = NETWORK) -> 
 @pytest.mark.parametrize("name", ["three layers", "residual", "normalised"])
 def test_what_the_search_proves_passes(name: str, norm: str, box: tuple[float, float] | None, tmp_path: Path) -> None:
     network, path = NETWORKS[name](), tmp_path / "proof.json.gz"
-    found = prove(network, path, norm=norm, box=box, target="runner-up")
+    answer = prove(network, path, norm=norm, box=box, target="runner-up")
     if not path.exists():
-        assert not found.lower
+        assert not answer.lower
         return
     claim = check(path, network)
     assert claim.norm == float(norm)
     assert claim.box == (None if box is None else tuple([end] * network.sizes[0] for end in box))
-    assert claim.margins == (found.label, [found.target])
-    assert claim.radius == found.lower or (found.unreachable and claim.radius > 0)
+    assert claim.margins == (answer.label, [answer.target])
+    assert claim.radius == answer.lower or (answer.unreachable and claim.radius > 0)
     assert str(claim.radius) in str(claim)
 
 
 def test_an_unfinished_search_proves_what_it_says(tmp_path: Path) -> None:
     network, path = mlp(6, 40, 40, 40, 4, seed=8), tmp_path / "proof.json"
-    found = prove(network, path, time_limit=3.0)
+    answer = prove(network, path, time_limit=3.0)
     if path.exists():
-        assert found.lower is not None
-        assert check(path, network).radius <= found.lower
+        assert answer.lower is not None
+        assert check(path, network).radius <= answer.lower
 
 
 Mutation = Callable[[dict[str, Any]], None]
 
 
 def first(document: dict[str, Any], key: str) -> dict[str, Any]:
-    found: dict[str, Any] = next(node for node in document["nodes"] if key in node)
-    return found
+    node: dict[str, Any] = next(node for node in document["nodes"] if key in node)
+    return node
 
 
 def drop_a_leaf(document: dict[str, Any]) -> None:
@@ -191,7 +191,8 @@ def all_empty(document: dict[str, Any]) -> None:
 def no_multipliers(document: dict[str, Any]) -> None:
     for node in document["nodes"]:
         if "multipliers" in node:
-            node["multipliers"] = {made: [-own for own in numbers] for made, numbers in node["multipliers"].items()}
+            multipliers = node["multipliers"].items()
+            node["multipliers"] = {relu: [-number for number in numbers] for relu, numbers in multipliers}
 
 
 def not_a_number(document: dict[str, Any]) -> None:
@@ -259,7 +260,7 @@ def test_harmless_mutations_claim_what_is_still_true(proof: dict[str, Any], tmp_
     document = copy.deepcopy(proof)
     for node in document["nodes"]:
         for numbers in node.get("slopes", {}).values():
-            numbers[:] = [1.5 if own == 1 else own for own in numbers]
+            numbers[:] = [1.5 if slope == 1 else slope for slope in numbers]
     assert verify(document, tmp_path).radius == proof["radius"]
 
 
@@ -353,14 +354,14 @@ def test_numbers_that_cancel_beyond_the_precision_prove_nothing(norm: object, tm
         return Linear(torch.tensor([[factor]], dtype=torch.float64), torch.zeros(1, dtype=torch.float64))
 
     def cancelled(source: int, factor: float) -> int:
-        parts = [put(times(own), source) for own in (2.0**100, factor, -(2.0**100))]
+        parts = [put(times(coefficient), source) for coefficient in (2.0**100, factor, -(2.0**100))]
         return put(Add(), put(Add(), parts[0], parts[1]), parts[2])
 
-    made = put(Relu(), cancelled(0, 1.0))
+    relu = put(Relu(), cancelled(0, 1.0))
     last = torch.tensor([[0.0], [-1.0]], dtype=torch.float64), torch.tensor([0.5, 0.0], dtype=torch.float64)
-    put(Linear(*last), cancelled(made, -1.0))
+    put(Linear(*last), cancelled(relu, -1.0))
     network = Network((1,), tuple(nodes), "cancelling")
-    leaf = {"radius": 10.0, "slopes": {str(made): [0.0]}, "multipliers": {}}
+    leaf = {"radius": 10.0, "slopes": {str(relu): [0.0]}, "multipliers": {}}
     document = {
         "format": FORMAT, "network": {"name": "cancelling", "sha256": fingerprint(network)},
         "image": [0.0], "rows": [[1.0, -1.0]], "offsets": [0.0], "norm": norm, "box": None, "scale": None,

@@ -57,16 +57,16 @@ class Library:
 
 
 def certificate(image: int, label: int, options: dict[str, Any]) -> Certificate:
-    own = radius(image)
+    certified = radius(image)
     return Certificate(
         image=image,
         label=label,
-        target=None if own is None else (label + 1) % 10,
+        target=None if certified is None else (label + 1) % 10,
         norm=float(options["norm"]),
         method=options["method"],
         arithmetic=Rounding(options["arithmetic"]),
-        radius=own,
-        reason="the network takes it for class 8" if own is None else None,
+        radius=certified,
+        reason="the network takes it for class 8" if certified is None else None,
         seconds=0.25,
         evaluations=4,
     )

@@ -41,10 +41,10 @@ def test_the_command_equals_the_library(command: Command, tmp_path: Path) -> Non
     assert record["complete"]
     assert record["options"]["box"] is None
     images = data.bundled().first(2)
-    found = relucert.attack(
+    answers = relucert.attack(
         "mnist-2x20", images.images, images.labels, norm="2", target="runner-up", method="ddn", seed=4, steps=20
     )
-    assert [row["distance"] for row in record["results"]] == pytest.approx([answer.distance for answer in found])
+    assert [row["distance"] for row in record["results"]] == pytest.approx([answer.distance for answer in answers])
     with table.open() as file:
         assert len(list(csv.DictReader(file))) == 2
     pictures = sorted(folder.iterdir())

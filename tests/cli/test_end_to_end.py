@@ -17,6 +17,7 @@ import relucert
 from relucert import data
 from relucert.cli import certify
 from relucert.cli.main import build_parser
+from relucert.methods.table import METHODS
 from tests.cli.conftest import Command, single_line
 
 
@@ -43,8 +44,8 @@ def test_shells_reach_the_method(command: Command, tmp_path: Path) -> None:
     images = data.bundled().first(3)
     for given, shells in (((), 30), (("--shells", "2"), 2)):
         rows = _run(command, tmp_path / "run.json", "--images", "3", "--method", "fast-lip", *given)
-        found = relucert.certify("mnist-2x20", images.images, images.labels, method="fast-lip", shells=shells)
-        assert [row["radius"] for row in rows] == [certificate.radius for certificate in found]
+        certificates = relucert.certify("mnist-2x20", images.images, images.labels, method="fast-lip", shells=shells)
+        assert [row["radius"] for row in rows] == [certificate.radius for certificate in certificates]
     for arguments, message in (
         (("--method", "fast-lip", "--shells", "0"), "whole number >= 1"),
         (("--shells", "3"), "'fast-lin' has no shells"),
@@ -58,31 +59,23 @@ def test_shells_reach_the_method(command: Command, tmp_path: Path) -> None:
 def test_the_command_equals_the_library(command: Command, tmp_path: Path, norm: str) -> None:
     rows = _run(command, tmp_path / "run.json", "--images", "5", "--norm", norm)
     images = data.bundled().first(5)
-    found = relucert.certify(relucert.load("mnist-2x20"), images.images, images.labels, norm=norm)
-    assert [row["radius"] for row in rows] == [certificate.radius for certificate in found]
-    assert [row["target"] for row in rows] == [certificate.target for certificate in found]
+    certificates = relucert.certify(relucert.load("mnist-2x20"), images.images, images.labels, norm=norm)
+    assert [row["radius"] for row in rows] == [certificate.radius for certificate in certificates]
+    assert [row["target"] for row in rows] == [certificate.target for certificate in certificates]
     assert all(row["proven"] for row in rows)
 
 
 def test_methods_and_arithmetics(command: Command, tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
     radii = {
         (method, arithmetic): [
             row["radius"]
-            for row in _run(
-                command,
-                tmp_path / "run.json",
-                "--images",
-                "3",
-                "--method",
-                method,
-                "--arithmetic",
-                arithmetic,
-            )
+            for row in _run(command, path, "--images", "3", "--method", method, "--arithmetic", arithmetic)
         ]
-        for method in ("fast-lin", "interval")
+        for method in METHODS
         for arithmetic in ("rigorous", "float")
     }
-    for method in ("fast-lin", "interval"):
+    for method in METHODS:
         assert radii[method, "rigorous"] == pytest.approx(radii[method, "float"], rel=1e-3)
     assert sum(radii["interval", "rigorous"]) < sum(radii["fast-lin", "rigorous"])
 

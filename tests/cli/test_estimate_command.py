@@ -35,11 +35,11 @@ def test_the_command_equals_the_library(command: Command, tmp_path: Path) -> Non
     record = json.loads(path.read_text())
     assert record["complete"]
     images = data.bundled().first(2)
-    found = relucert.estimate(
+    answers = relucert.estimate(
         "mnist-2x20", images.images, images.labels, norm="2", target="runner-up", box=(-0.5, 0.5), radius=3.0,
         seed=4, batches=12, samples=20,
     )  # fmt: skip
-    assert [row["value"] for row in record["results"]] == pytest.approx([answer.value for answer in found])
+    assert [row["value"] for row in record["results"]] == pytest.approx([answer.value for answer in answers])
     assert not any(row["proven"] for row in record["results"])
 
 

@@ -13,18 +13,19 @@ from relucert.solvers.highs import Highs
 from relucert.solvers.program import Array
 from relucert.solvers.solver import DualSolution
 from tests.cli.conftest import Command, single_line
+from tests.methods import PROGRAMS
 
 
 @pytest.mark.parametrize("norm", ["inf", "2", "1"])
-@pytest.mark.parametrize("method", ["lp", "lp-full"])
+@pytest.mark.parametrize("method", PROGRAMS)
 def test_the_command_equals_the_library(method: str, norm: str, command: Command, tmp_path: Path) -> None:
     path = tmp_path / "run.json"
     options = ("--method", method, "--norm", norm, "--time-limit", "30", "--images", "2", "--json", str(path))
     assert command("certify", *options).code == 0
     record = json.loads(path.read_text())
     images = data.bundled().first(2)
-    found = relucert.certify("mnist-2x20", images.images, images.labels, norm=norm, method=method)
-    assert [row["radius"] for row in record["results"]] == [answer.radius for answer in found]
+    certificates = relucert.certify("mnist-2x20", images.images, images.labels, norm=norm, method=method)
+    assert [row["radius"] for row in record["results"]] == [certificate.radius for certificate in certificates]
     assert all(row["proven"] and row["method"] == method for row in record["results"])
     assert record["options"]["time_limit"] == 30
 

@@ -39,18 +39,18 @@ def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     """Every question put to fast-lin and attack: the method, and how many images it was about."""
-    found: list[tuple[str, int]] = []
+    questions: list[tuple[str, int]] = []
     for name in ("fast-lin", "attack"):
-        own = methods.CONTENDERS[name]
+        contender = methods.CONTENDERS[name]
 
         def ask(
-            network: Network, images: Tensor, labels: Tensor, setting: Setting, own: methods.Contender = own
+            network: Network, images: Tensor, labels: Tensor, setting: Setting, contender: methods.Contender = contender
         ) -> Iterator[Answer]:
-            found.append((own.name, len(images)))
-            return own.ask(network, images, labels, setting)
+            questions.append((contender.name, len(images)))
+            return contender.ask(network, images, labels, setting)
 
-        monkeypatch.setitem(methods.CONTENDERS, name, replace(own, ask=ask))
-    return found
+        monkeypatch.setitem(methods.CONTENDERS, name, replace(contender, ask=ask))
+    return questions
 
 
 def _cells(path: Path) -> dict[str, dict[str, Any]]:
@@ -62,17 +62,19 @@ def test_the_means_are_the_library_s(command: Command, tmp_path: Path) -> None:
     assert (outcome.code, outcome.err) == (0, "")
     images = data.bundled().first(4)
     question: dict[str, Any] = {"norm": "inf", "target": "random", "seed": 3}
-    radii = relucert.certify("mnist-2x20", images.images, images.labels, **question)
-    attacks = relucert.attack("mnist-2x20", images.images, images.labels, steps=5, box=(-0.5, 0.5), **question)
+    certificates = relucert.certify("mnist-2x20", images.images, images.labels, **question)
+    witnesses = relucert.attack("mnist-2x20", images.images, images.labels, steps=5, box=(-0.5, 0.5), **question)
     cells = _cells(tmp_path / "t.json")
-    assert cells["fast-lin"]["mean"] == pytest.approx(np.mean([own.radius for own in radii if own.radius]), rel=2e-4)
-    assert cells["attack"]["mean"] == pytest.approx(np.mean([own.distance for own in attacks if own.distance]))
+    radii = [certificate.radius for certificate in certificates if certificate.radius]
+    distances = [witness.distance for witness in witnesses if witness.distance]
+    assert cells["fast-lin"]["mean"] == pytest.approx(np.mean(radii), rel=2e-4)
+    assert cells["attack"]["mean"] == pytest.approx(np.mean(distances))
     assert (cells["fast-lin"]["published"], cells["fast-lin"]["same_network"]) == ("0.0309", False)
 
 
 def test_misclassified_images_are_skipped(command: Command, tmp_path: Path) -> None:
     images = data.bundled()
-    wrong = sum(own.radius is None for own in relucert.certify("mnist-2x20", images.images, images.labels))
+    wrong = sum(answer.radius is None for answer in relucert.certify("mnist-2x20", images.images, images.labels))
     assert wrong
     command(*TOY, "--methods", "op-norm", "--json", str(tmp_path / "t.json"))
     assert _cells(tmp_path / "t.json")["op-norm"]["images"] == 100 - wrong
@@ -118,10 +120,10 @@ def test_an_interruption_shows_what_is_done(command: Command, tmp_path: Path, mo
     def ask(network: Network, images: Tensor, labels: Tensor, setting: Setting) -> Iterator[Answer]:
         if next(calls):
             raise KeyboardInterrupt
-        return own.ask(network, images, labels, setting)
+        return contender.ask(network, images, labels, setting)
 
-    own = methods.CONTENDERS["fast-lin"]
-    monkeypatch.setitem(methods.CONTENDERS, "fast-lin", replace(own, ask=ask))
+    contender = methods.CONTENDERS["fast-lin"]
+    monkeypatch.setitem(methods.CONTENDERS, "fast-lin", replace(contender, ask=ask))
     outcome = command(*TOY, "--methods", "fast-lin", "--images", "5", "--json", str(tmp_path / "t.json"))
     assert outcome.code == 130
     assert "the same command goes on from here" in outcome.err

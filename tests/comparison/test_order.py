@@ -71,7 +71,7 @@ def test_rivals_with_questions_of_their_own_are_not_mixed() -> None:
         _ledger(pair)
 
 
-def test_standings_by_hand() -> None:
+def test_rankings_by_hand() -> None:
     ledger = _ledger(
         [
             certified("fast-lin", 0.1), certified("fast-lin", 0.3, image=1), certified("fast-lin", None, image=2),
@@ -79,19 +79,19 @@ def test_standings_by_hand() -> None:
             attacked(0.4), attacked(0.6, image=1), attacked(0.0, image=2),
         ]
     )  # fmt: skip
-    found = {own.method: own for own in rankings(ledger.entries.values())}
-    assert {name: own.count for name, own in found.items()} == {
+    by_method = {ranking.method: ranking for ranking in rankings(ledger.entries.values())}
+    assert {name: ranking.count for name, ranking in by_method.items()} == {
         "fast-lin": 2, "lp": 2, "clever": 1, "exact": 1, "attack": 2,
     }  # fmt: skip
     means = {"fast-lin": 0.2, "lp": 0.25, "clever": 0.3, "exact": 0.2, "attack": 0.5}  # the misclassified is in none
-    assert {name: own.mean for name, own in found.items()} == pytest.approx(means)
-    assert found["fast-lin"].to_best == pytest.approx((-0.5 + 0) / 2)
-    assert found["fast-lin"].to_witness == pytest.approx((0.1 / 0.25 - 1 + 0.3 / 0.6 - 1) / 2)
-    assert found["attack"].seconds == pytest.approx(0.25)
-    assert found["exact"].closed == 0
+    assert {name: ranking.mean for name, ranking in by_method.items()} == pytest.approx(means)
+    assert by_method["fast-lin"].to_best == pytest.approx((-0.5 + 0) / 2)
+    assert by_method["fast-lin"].to_witness == pytest.approx((0.1 / 0.25 - 1 + 0.3 / 0.6 - 1) / 2)
+    assert by_method["attack"].seconds == pytest.approx(0.25)
+    assert by_method["exact"].closed == 0
 
 
 def test_a_misclassified_image_is_not_closed() -> None:
     ledger = _ledger([exact(0.2, 0.2, True), exact(0.0, 0.0, True, image=1)])
-    (standing,) = rankings(ledger.entries.values())
-    assert (standing.count, standing.closed) == (1, 1)
+    (ranking,) = rankings(ledger.entries.values())
+    assert (ranking.count, ranking.closed) == (1, 1)

@@ -18,6 +18,7 @@ from relucert.region import Region
 from relucert.rigor import DOUBLE, RIGOROUS, Arithmetic
 from relucert.search.prediction import Lead
 from relucert.search.radius import SearchEnd, Searcher
+from tests.methods import LINEAR, LIPSCHITZ
 from tests.nets import NETWORKS, NORMS, centres, mlp
 
 
@@ -55,7 +56,7 @@ def margin(network: Network, questions: Asked, radii: Tensor, norm: float, metho
 
 
 @pytest.mark.parametrize("tolerance", [1e-2, 1e-4, 1e-7])
-@pytest.mark.parametrize("method", ["fast-lin", "interval", "fast-lip"])
+@pytest.mark.parametrize("method", [*LINEAR, *LIPSCHITZ])
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("name", [name for name in NETWORKS if name != "rectified input"])
 def test_the_radius_passes_and_a_slightly_larger_one_fails(
@@ -63,9 +64,9 @@ def test_the_radius_passes_and_a_slightly_larger_one_fails(
 ) -> None:
     network = NETWORKS[name]()
     questions = ask(network)
-    found = search(network, questions, norm, method, tolerance=tolerance)
-    assert all(end.closed and end.radius is not None for end in found)
-    radii = torch.tensor([end.radius for end in found], dtype=torch.float64)
+    ends = search(network, questions, norm, method, tolerance=tolerance)
+    assert all(end.closed and end.radius is not None for end in ends)
+    radii = torch.tensor([end.radius for end in ends], dtype=torch.float64)
     assert (margin(network, questions, radii, norm, method) > 0).all()
     assert (margin(network, questions, radii * (1 + 3 * tolerance), norm, method) <= 0).all()
 
@@ -73,9 +74,9 @@ def test_the_radius_passes_and_a_slightly_larger_one_fails(
 def test_few_evaluations_are_spent() -> None:
     for sizes, most in (((20, 30, 10), 4), ((20, 30, 30, 10), 7), ((20, 30, 30, 30, 30, 10), 9)):
         network = mlp(*sizes, seed=4)
-        found = search(network, ask(network, count=20))
-        assert max(end.evaluations for end in found) <= most
-        assert min(end.evaluations for end in found) >= 2
+        ends = search(network, ask(network, count=20))
+        assert max(end.evaluations for end in ends) <= most
+        assert min(end.evaluations for end in ends) >= 2
 
 
 @pytest.mark.parametrize("name", ["two layers", "five layers", "residual"])
@@ -115,7 +116,7 @@ def test_plain_arithmetic_finds_nearly_the_same() -> None:
 class Liar:
     """Fast-Lin, with margins that are tampered with whenever the search only predicts or scouts."""
 
-    kind: str
+    lie: str
     name: str = "liar"
     weaker: ClassVar[None] = None
 
@@ -139,18 +140,18 @@ class Liar:
             "wrong scale": honest + 3 * region.radius[:, None],
             "nan": honest * torch.nan,
             "infinite": honest * torch.inf,
-        }[self.kind]
+        }[self.lie]
 
 
-@pytest.mark.parametrize("kind", ["optimist", "pessimist", "noisy", "wrong scale", "nan", "infinite"])
-def test_wrong_predictions_cost_time_but_not_truth(kind: str) -> None:
+@pytest.mark.parametrize("lie", ["optimist", "pessimist", "noisy", "wrong scale", "nan", "infinite"])
+def test_wrong_predictions_cost_time_but_not_truth(lie: str) -> None:
     network = NETWORKS["three layers"]()
     questions = ask(network)
     best = torch.tensor([end.radius for end in search(network, questions)], dtype=torch.float64)
-    for end, honest in zip(search(network, questions, method=Liar(kind)), best.tolist(), strict=True):
+    for end, honest in zip(search(network, questions, method=Liar(lie)), best.tolist(), strict=True):
         if end.radius is not None:
             assert end.radius <= honest * (1 + 1.1e-4)
-        if kind == "wrong scale":
+        if lie == "wrong scale":
             assert end.radius == pytest.approx(honest, rel=3e-3)
 
 

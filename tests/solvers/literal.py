@@ -31,9 +31,9 @@ class LiteralProgram:
             if isinstance(node.operation, Affine):
                 self._affine(value)
             elif node.inputs[0] in bounds:
-                own = bounds[node.inputs[0]]
+                interval = bounds[node.inputs[0]]
                 for neuron in range(network.sizes[value]):
-                    lower, upper = float(own.lower[0, neuron]), float(own.upper[0, neuron])
+                    lower, upper = float(interval.lower[0, neuron]), float(interval.upper[0, neuron])
                     self._triangle(value, node.inputs[0], neuron, lower, upper)
 
     def least(self, value: int, form: Array) -> float:

@@ -24,9 +24,9 @@ def one_sided_margin(network: Network, image: Array, radius: float, pair: tuple[
     active, unsure = lower >= 0, (lower < 0) & (upper > 0)
     inputs, count = len(image), int(unsure.sum())
     slope = (upper / (upper - lower))[unsure, None]
-    move, own = np.eye(inputs, inputs + count), np.eye(count, inputs + count, k=inputs)
+    move, relu = np.eye(inputs, inputs + count), np.eye(count, inputs + count, k=inputs)
     neuron = np.hstack([weight[unsure], np.zeros((count, count))])
-    rows = [-move, -own, neuron - own, own - slope * neuron, np.zeros((1, inputs + count)), -move]
+    rows = [-move, -relu, neuron - relu, relu - slope * neuron, np.zeros((1, inputs + count)), -move]
     right = [
         np.zeros(inputs), np.zeros(count), -before[unsure], slope[:, 0] * (before - lower)[unsure],
         np.array([radius]), np.zeros(inputs),
@@ -47,14 +47,14 @@ def nearby_rival(network: Network, image: Array, pair: tuple[int, int]) -> Array
     """The nearest point found, in the 2-norm, at which the rival wins: steps onto the linearised boundary."""
     label, rival = pair
     double, centre = network.cast(torch.float64), torch.from_numpy(image)
-    point, found = centre.clone(), []
+    point, crossed = centre.clone(), []
     for _ in range(STEPS):
         leaf = point.clone().requires_grad_()
         scores = double(leaf[None])[0]
         margin = scores[label] - scores[rival]
         (slope,) = torch.autograd.grad(margin, leaf)
         if margin < 0:
-            found.append(point)
+            crossed.append(point)
         at_centre = margin.detach() + slope @ (centre - point)
         point = (point + centre - 1.0001 * at_centre / slope.square().sum() * slope) / 2
-    return min(found, key=lambda wrong: float((wrong - centre).norm())).numpy()
+    return min(crossed, key=lambda wrong: float((wrong - centre).norm())).numpy()

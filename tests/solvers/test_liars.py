@@ -38,11 +38,11 @@ NAME = "half precision"  # a network on which LP and LP-Full gain a lot
 class Liar:
     """Answers with multipliers of its own; `change` is ignored."""
 
-    def __init__(self, kind: str, program: Program) -> None:
-        self.kind, self.size, self.random = kind, len(program.after), np.random.default_rng(0)
+    def __init__(self, lie: str, program: Program) -> None:
+        self.lie, self.size, self.random = lie, len(program.after), np.random.default_rng(0)
 
     def change(self, sides: Sides) -> None:
-        if self.kind == "refuses changes":
+        if self.lie == "refuses changes":
             raise ValueError("no")
 
     def solve(self, cost: Array) -> DualSolution:
@@ -60,7 +60,7 @@ class Liar:
             "words": lambda: DualSolution(np.array(["a"] * self.size), one),
             "refuses changes": lambda: DualSolution(one, one),
         }
-        return lies[self.kind]()  # type: ignore[no-any-return]
+        return lies[self.lie]()  # type: ignore[no-any-return]
 
 
 FAILING = ("nan", "infinite", "short", "nothing", "words", "refuses changes")
@@ -91,7 +91,7 @@ def adversaries(norm: float) -> list[float]:
     network = NETWORKS[NAME]()
     points = centres(network, 3, seed=5)
     labels = network.cast(torch.float64)(points).argmax(1).tolist()
-    return [nearest_distance(network, point, own, Norm(norm)) for point, own in zip(points, labels, strict=True)]
+    return [nearest_distance(network, point, label, Norm(norm)) for point, label in zip(points, labels, strict=True)]
 
 
 def programs(full: bool, make: proposer.MakeSolver = proposer.make_solver) -> ProgramMethod:
@@ -101,18 +101,18 @@ def programs(full: bool, make: proposer.MakeSolver = proposer.make_solver) -> Pr
 
 @pytest.mark.parametrize("full", [False, True], ids=["lp", "lp-full"])
 @pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize("kind", [*SOLVING, *FAILING])
-def test_no_lie_makes_a_radius_too_large(kind: str, norm: float, full: bool) -> None:
-    method = programs(full, lambda program, norm, limit: Liar(kind, program))
+@pytest.mark.parametrize("lie", [*SOLVING, *FAILING])
+def test_no_lie_makes_a_radius_too_large(lie: str, norm: float, full: bool) -> None:
+    method = programs(full, lambda program, norm, limit: Liar(lie, program))
     ends = search(method, norm)
     for end, least, most, distance in zip(ends, plain(norm), honest(norm, full), adversaries(norm), strict=True):
         assert end.radius is not None
         assert least <= end.radius <= most * (1 + 2e-4)
         assert end.radius < distance
-        if kind in FAILING:
+        if lie in FAILING:
             assert end.radius <= least * (1 + 2e-4)
     remarks = [method.remark(point) for point in centres(NETWORKS[NAME](), 3, seed=5)]
-    assert all(("fell back" in str(remark)) == (kind in FAILING) for remark in remarks)
+    assert all(("fell back" in str(remark)) == (lie in FAILING) for remark in remarks)
 
 
 @pytest.mark.parametrize("full", [False, True], ids=["lp", "lp-full"])

@@ -14,6 +14,7 @@ from relucert.rigor import RIGOROUS
 from relucert.solvers import proposer
 from relucert.solvers.dual import lower_slopes
 from relucert.solvers.solver import DualSolution, Unsolved
+from tests.methods import PROGRAMS
 from tests.nets import NETWORKS, centres
 from tests.solvers.literal import LiteralProgram, full_bounds
 
@@ -90,11 +91,11 @@ def test_ascent_climbs_to_the_programs(name: str, norm: float, monkeypatch: pyte
     )
     _, wanted = solve("lp", network, region, prop)
     monkeypatch.setattr(proposer, "SOLVABLE", -1)
-    _, found = solve("lp", network, region, prop)
-    assert float(plain) - 1e-12 <= float(found) <= float(wanted) + 1e-7
-    assert float(wanted - found) <= 0.01 * float(wanted - plain) + 1e-6
+    _, climbed = solve("lp", network, region, prop)
+    assert float(plain) - 1e-12 <= float(climbed) <= float(wanted) + 1e-7
+    assert float(wanted - climbed) <= 0.01 * float(wanted - plain) + 1e-6
     _, full = solve("lp-full", network, region, prop)
-    assert float(full) >= float(found) - 1e-3 * abs(float(found))
+    assert float(full) >= float(climbed) - 1e-3 * abs(float(climbed))
 
 
 def test_the_ball_has_both_signs() -> None:
@@ -115,7 +116,7 @@ def test_the_ball_has_both_signs() -> None:
 
 
 @pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize("method", ["lp", "lp-full"])
+@pytest.mark.parametrize("method", PROGRAMS)
 def test_a_batch_equals_its_members(method: str, norm: float) -> None:
     network, points, prop = question("five layers", 3)
     radii = torch.tensor([0.05, 0.4, 0.4], dtype=torch.float64)
@@ -124,9 +125,9 @@ def test_a_batch_equals_its_members(method: str, norm: float) -> None:
         one = torch.tensor([row])
         alone, margin = solve(method, network, Region.around(points[one], radii[one], norm), prop.select(one))
         torch.testing.assert_close(margins[one], margin, rtol=0, atol=1e-6)
-        for value, own in alone.items():
-            torch.testing.assert_close(hidden[value].lower[one], own.lower, rtol=0, atol=1e-6)
-            torch.testing.assert_close(hidden[value].upper[one], own.upper, rtol=0, atol=1e-6)
+        for value, interval in alone.items():
+            torch.testing.assert_close(hidden[value].lower[one], interval.lower, rtol=0, atol=1e-6)
+            torch.testing.assert_close(hidden[value].upper[one], interval.upper, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("norm", NORMS)
@@ -137,16 +138,16 @@ def test_threads_change_nothing(norm: float) -> None:
     torch.set_num_threads(4)
     try:
         with torch.inference_mode():  # as in certify; threads do not inherit it
-            _, found = solve("lp-full", network, region, prop)
+            _, margins = solve("lp-full", network, region, prop)
     finally:
         torch.set_num_threads(1)
-    torch.testing.assert_close(found, wanted, rtol=0, atol=1e-6)
+    torch.testing.assert_close(margins, wanted, rtol=0, atol=1e-6)
 
 
 def test_slopes_are_the_multipliers_shares() -> None:
     zero, line = np.array([3.0, 0.0, 2.0, 0.0, 1e-320, -1.0]), np.array([1.0, 5.0, 0.0, 0.0, 1e-320, 4.0])
-    found = lower_slopes(DualSolution(zero, line), np.full(6, 0.3))
-    np.testing.assert_allclose(found, [0.25, 1, 0, 0.3, 0.5, 1], atol=1e-3)
+    slopes = lower_slopes(DualSolution(zero, line), np.full(6, 0.3))
+    np.testing.assert_allclose(slopes, [0.25, 1, 0, 0.3, 0.5, 1], atol=1e-3)
 
 
 @pytest.mark.parametrize("wrong", [np.array([np.nan, 1]), np.array([np.inf, 1]), np.ones(3)])

@@ -181,14 +181,10 @@ class _Pull:
         self._gather((form @ at_reference[..., None]).squeeze(-1))
         self._lose(form, self.reach.get(-value), 3 * (max(operation.terms, form.shape[-1]) + 2))
         step = max(1, SLICE_BYTES // (form.shape[1] * self.network.sizes[INPUT] * form.element_size()))
-        if step >= len(form):
-            return self.region.deviation(transposed(self.network, value, form)[0], self.arithmetic)
-        parts = []
-        for members in torch.arange(len(form)).split(step):
-            (rows,) = transposed(self.network, value, form[members])
-            parts.append(self.region.select(members).deviation(rows, self.arithmetic))
-        below = torch.cat([part.below for part in parts])
-        return Deviation(below, below if parts[0].symmetric else torch.cat([part.above for part in parts]))
+        parts = (transposed(self.network, value, part)[0] for part in form.split(step))
+        if len(form) < len(self.region.radius):
+            return self.region.deviation(next(parts), self.arithmetic)
+        return self.region.deviation_in_parts(parts, self.arithmetic)
 
     def affine(self, value: int, form: Tensor) -> list[Tensor]:
         node, shape = self.network.nodes[value - 1], self.network.shapes[value]

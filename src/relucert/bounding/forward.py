@@ -157,11 +157,19 @@ class _AffineStep:
                 image = operation.spread(block, shape, dtype)
                 rows = image.flatten(2) if isinstance(image, Tensor) else image
             else:
-                total = operation.total(block, shape, dtype).flatten(1)
+                total = self._total(operand, block)
                 reach = self.arithmetic.above(total, self.operation.terms + 2)
                 yield source, block, Deviation(reach, reach)
                 continue
             yield source, rows, self._reach(source, rows)
+
+    def _total(self, operand: Zonotope, units: Units) -> Tensor:
+        """How far units move each coordinate, from the whole operation: its absolute weights are there already."""
+        indices = units.indices
+        if operand.support is not None:
+            indices = operand.support if indices is None else operand.support[indices]
+        whole = Units(indices, units.scale)
+        return self.operation.total(whole, self.shapes[0], operand.centre.dtype).flatten(1)
 
     def _reach(self, source: int, block: Block) -> Deviation:
         if source == INPUT:

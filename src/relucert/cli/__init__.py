@@ -1,1 +1,1 @@
-"""The command line: one file a command, nothing heavy imported before a command runs."""
+"""The command line: one file per command, nothing heavy imported before a command runs."""

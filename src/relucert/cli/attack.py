@@ -99,9 +99,9 @@ def _summarise(answers: list[UpperBound], screen: Screen) -> None:
     """Counts, and the mean over what attacks found: an image that is misclassified as it is needs none."""
     from relucert.report.summary import rounded_up
 
-    found = [answer.distance for answer in answers if answer.distance]
-    screen.line("found", f"{len(found)} adversarial examples for {len(answers)} questions")
+    distances = [answer.distance for answer in answers if answer.distance]
+    screen.line("found", f"{len(distances)} adversarial examples for {len(answers)} questions")
     if already := sum(answer.distance == 0 for answer in answers):
         screen.line("already wrong", f"{already}, at distance 0, not in the mean")
-    if found:
-        screen.line("mean distance", f"{rounded_up(sum(found) / len(found))} over the {len(found)} found")
+    if distances:
+        screen.line("mean distance", f"{rounded_up(sum(distances) / len(distances))} over the {len(distances)} found")

@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
     network, screen, images, chosen = setup.network, setup.screen, setup.images, setup.chosen
     setting = Setting(Norm.parse(arguments.norm), **chosen)
     contest = Contest(network, images.images, images.labels, contenders, setting)
-    given = {"norm": arguments.norm, "methods": [own.name for own in contenders], **chosen}
+    given = {"norm": arguments.norm, "methods": [contender.name for contender in contenders], **chosen}
     head = {**runs.head(arguments, setup, given), "skipped": contest.skipped}
     record = RunFile(head, outputs.get("json"), outputs.get("csv"))
     started = time.perf_counter()
@@ -70,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
         def came(entry: Entry) -> None:
             advance(contenders.index(by_name[entry.method]) * len(images) + entry.answer.image + 1)
 
-        by_name = {own.name: own for own in contenders}
+        by_name = {contender.name: contender for contender in contenders}
         work = runs.collect(contest.run(), record, came, lambda entry: row(entry, network, contest.images))
     if not work.answers and isinstance(work.stopped, RelucertError):
         raise work.stopped
@@ -86,11 +86,11 @@ def run(arguments: argparse.Namespace) -> int:
 def _show(contest: Contest, screen: Screen) -> None:
     from relucert.comparison.ranking import rankings
 
-    found = {own.method: own for own in rankings(contest.ledger.entries.values())}
+    by_method = {ranking.method: ranking for ranking in rankings(contest.ledger.entries.values())}
     what = ("questions", "s a question") if contest.ledger.each_rival else ("images", "s an image")
     titles = ("method", "kind", what[0], "mean", "to best certified", "to nearest witness", what[1], "remark")
-    rows = [_cells(own, contest.skipped.get(name, "")) for name, own in found.items()]
-    rows += [(name, *["-"] * 6, reason) for name, reason in contest.skipped.items() if name not in found]
+    rows = [_cells(ranking, contest.skipped.get(name, "")) for name, ranking in by_method.items()]
+    rows += [(name, *["-"] * 6, reason) for name, reason in contest.skipped.items() if name not in by_method]
     screen.columns(titles, rows)
 
 

@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
     started = time.perf_counter()
     with screen.status("searching", len(images)) as show:
         answers = relucert.exact_each(
-            network, images.images, images.labels, **chosen, progress=lambda own: show(own.image, _describe(own))
+            network, images.images, images.labels, **chosen, progress=lambda state: show(state.image, _describe(state))
         )
         chosen["proof"] = arguments.proof and str(arguments.proof)
         record = RunFile(runs.head(arguments, setup, chosen), outputs.get("json"), outputs.get("csv"))

@@ -58,10 +58,10 @@ def seconds(text: str) -> float:
 
 def names(text: str) -> list[str]:
     """Names with commas between them."""
-    found = [name.strip() for name in text.split(",")]
-    if not all(found):
+    listed = [name.strip() for name in text.split(",")]
+    if not all(listed):
         raise argparse.ArgumentTypeError(f"names with commas between them are needed, not {text!r}")
-    return found
+    return listed
 
 
 def number(text: str) -> float:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 NAME = "paper"
 HELP = "the paper's tables, computed anew beside the published numbers"
 DESCRIPTION = (
-    "Reruns a table of the paper: toy (networks of 20 neurons a layer), large (1024 or 2048), defences (distillation "
+    "Reruns a table of the paper: toy (networks of 20 neurons per layer), large (1024 or 2048), defences (distillation "
     "and adversarial training). Answers are kept in the cache as they come, and the same command goes on where an "
     "interrupted one stopped."
 )
@@ -154,22 +154,24 @@ def _images(
 
     bundled = data.bundled()
     loaded: dict[str, Dataset | LoadError] = {}
-    found: dict[str, Dataset] = {}
+    by_network: dict[str, Dataset] = {}
     for name in subjects:
-        kind = "cifar10" if name.startswith("cifar") else "mnist"
-        if kind not in loaded:
+        data_set = "cifar10" if name.startswith("cifar") else "mnist"
+        if data_set not in loaded:
             try:
                 with screen.downloads() as progress:
-                    enough = kind == "mnist" and arguments.data_dir is None and arguments.images <= len(bundled)
-                    loaded[kind] = bundled if enough else data.load(kind, "test", arguments.data_dir, progress=progress)
+                    enough = data_set == "mnist" and arguments.data_dir is None and arguments.images <= len(bundled)
+                    loaded[data_set] = (
+                        bundled if enough else data.load(data_set, "test", arguments.data_dir, progress=progress)
+                    )
             except LoadError as error:
-                loaded[kind] = error
-        images = loaded[kind]
+                loaded[data_set] = error
+        images = loaded[data_set]
         if isinstance(images, LoadError):
             missing[name] = str(images)
         else:
-            found[name] = images.first(arguments.images)
-    return found
+            by_network[name] = images.first(arguments.images)
+    return by_network
 
 
 def _show(rerun: Rerun, screen: Screen) -> None:
@@ -209,7 +211,7 @@ def _export(
     from relucert.storage import files
 
     methods, results = rerun.methods, rerun.results()
-    found = export.cells(results, methods)
+    cells = export.cells(results, methods)
     names = ("table", "images", "methods", "norms", "targets", "networks", "threads", "memory", "seed", *EFFORT)
     given = {name: getattr(arguments, name) for name in names}
     given["box"] = "paper" if rerun.protocol else rerun.setting.box
@@ -219,11 +221,11 @@ def _export(
         "valid_inputs": _valid(rerun),
         "skipped": missing | rerun.skipped,
         "complete": complete,
-        "cells": found,
+        "cells": cells,
     }
     texts = {
         "json": lambda: json.dumps(record, indent=2, allow_nan=False) + "\n",
-        "csv": lambda: table(found),
+        "csv": lambda: table(cells),
         "markdown": lambda: export.markdown(results, methods),
         "latex": lambda: export.latex(results, methods),
     }

@@ -28,7 +28,7 @@ INTERRUPTED = 130
 PACKAGES = ("torch", "numpy", "scipy", "highspy", "clarabel")  # whose versions a record names
 
 
-Kind = TypeVar("Kind", bound=Recordable)
+AnswerType = TypeVar("AnswerType", bound=Recordable)
 
 
 def add_network(parser: argparse.ArgumentParser) -> None:
@@ -76,14 +76,14 @@ def add_box(group: argparse._ArgumentGroup, default: object = None, otherwise: s
 
 def add_contest(group: argparse._ArgumentGroup, defaults: Mapping[str, int | float]) -> None:
     """How hard methods that could go on for ever try."""
-    for name, kind, what in (
+    for name, parse, what in (
         ("steps", options.count, "of each attack"),
         ("batches", options.count, "of CLEVER's samples"),
         ("samples", options.count, "of a batch of CLEVER's"),
         ("budget", options.seconds, "seconds a method may take an image; one too slow is left out, and said to be"),
     ):
         group.add_argument(
-            f"--{name}", type=kind, default=defaults[name], metavar="S" if name == "budget" else "N",
+            f"--{name}", type=parse, default=defaults[name], metavar="S" if name == "budget" else "N",
             help=f"{what} (default: %(default)s)",
         )  # fmt: skip
 
@@ -159,15 +159,15 @@ def outputs(arguments: argparse.Namespace, names: Sequence[str]) -> dict[str, Pa
     """The files to write, checked before any long work."""
     from relucert.storage import files
 
-    found = {name: path for name in names if (path := getattr(arguments, name)) is not None}
+    paths = {name: path for name in names if (path := getattr(arguments, name)) is not None}
     single = [given for name in ("network", "data") if (given := getattr(arguments, name, None)) is not None]
     inputs = [("", Path(given)) for given in (*single, *(getattr(arguments, "network_file", None) or ()))]
-    for (_, first), (name, second) in combinations([*inputs, *found.items()], 2):
-        if name in found and first.resolve() == second.resolve():
+    for (_, first), (name, second) in combinations([*inputs, *paths.items()], 2):
+        if name in paths and first.resolve() == second.resolve():
             raise InputError(f"--{name} {second} would overwrite another file of this command")
-    for path in found.values():
+    for path in paths.values():
         files.check_writable(path)
-    return found
+    return paths
 
 
 def circumstances(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -200,34 +200,34 @@ def head(arguments: argparse.Namespace, setup: Setup, chosen: Mapping[str, Any])
 
 
 @dataclass(frozen=True)
-class Work(Generic[Kind]):
-    """What was found, and what stopped it before the end."""
+class Work(Generic[AnswerType]):
+    """The answers that came, and what stopped the work before its end."""
 
-    answers: list[Kind]
+    answers: list[AnswerType]
     stopped: KeyboardInterrupt | RelucertError | ContradictionError | None
 
 
 def collect(
-    answers: Iterable[Kind],
+    answers: Iterable[AnswerType],
     record: RunFile,
-    came: Callable[[Kind], None],
-    row: Callable[[Kind], dict[str, Any]] = lambda answer: answer.to_json(),
-) -> Work[Kind]:
+    came: Callable[[AnswerType], None],
+    row: Callable[[AnswerType], dict[str, Any]] = lambda answer: answer.to_json(),
+) -> Work[AnswerType]:
     """Takes the answers as they come; what came is recorded, as its row, whatever happens."""
-    found: list[Kind] = []
+    received: list[AnswerType] = []
     try:
         with record:
             for answer in answers:
-                found.append(answer)
+                received.append(answer)
                 record.add(row(answer))
                 came(answer)
             record.finish()
     except (KeyboardInterrupt, RelucertError, ContradictionError) as stopped:
-        return Work(found, stopped)
-    return Work(found, None)
+        return Work(received, stopped)
+    return Work(received, None)
 
 
-def end(work: Work[Kind], screen: Screen, done: str) -> int:
+def end(work: Work[AnswerType], screen: Screen, done: str) -> int:
     """The exit code; where the work was stopped, says what is done."""
     if work.stopped is None:
         return 0

@@ -42,28 +42,28 @@ class Screen:
 
     @contextmanager
     def progress(self, title: str, total: int) -> Iterator[Advance]:
-        """A bar that vanishes at the end; yields how to say how many are done, and if need be of how many."""
+        """A bar that vanishes at the end; yields a function of how many are done and, where it changes, the total."""
         with self._bar(MofNCompleteColumn(), TimeElapsedColumn()) as bar:
             task = bar.add_task(title, total=total)
             yield lambda done, whole=total: bar.update(task, completed=done, total=whole)
 
     @contextmanager
     def status(self, title: str, total: int) -> Iterator[Callable[[int, str], None]]:
-        """The same with a few words that change; yields how to say how many are done, and the words."""
+        """The same with a few words that change; yields a function of how many are done and the words."""
         with self._bar(MofNCompleteColumn(), TimeElapsedColumn()) as bar:
             task = bar.add_task(title, total=total)
             yield lambda done, words: bar.update(task, completed=done, description=f"{title} {words}".rstrip())
 
     @contextmanager
     def training(self, epochs: int) -> Iterator[Callable[[str, int], None]]:
-        """A bar that vanishes at the end; yields how to say what is trained and how many epochs of it are done."""
+        """A bar that vanishes at the end; yields a function of what is trained and how many of its epochs are done."""
         with self._bar(MofNCompleteColumn(), TimeRemainingColumn()) as bar:
             task = bar.add_task("training", total=epochs)
             yield lambda title, done: bar.update(task, description=title, completed=done)
 
     @contextmanager
     def downloads(self) -> Iterator[Callable[[str, int, int], None]]:
-        """A bar a file, in bytes; yields how to say of which file how many of how many bytes are here."""
+        """One bar per file, in bytes; yields a function of a file's name, the bytes that are here and its size."""
         tasks: dict[str, TaskID] = {}
         with self._bar(DownloadColumn(), TimeRemainingColumn()) as bar:
 
@@ -85,45 +85,45 @@ class Screen:
         )
 
     def table(self, certificates: Sequence[Certificate], proven: bool) -> None:
-        """A row a certificate: image, label, rival, radius, and a remark, such as why a radius is missing."""
+        """One row per certificate: image, label, rival, radius, and a remark, such as why a radius is missing."""
         if self._quiet:
             return
         title = "certified radius" if proven else "radius (rounding ignored)"
         self._rows(title, [(*_cells(certificate), certificate.reason or "") for certificate in certificates])
 
     def estimates(self, estimates: Sequence[Estimate]) -> None:
-        """A row an estimate: image, label, rival, value, and a remark."""
+        """One row per estimate: image, label, rival, value, and a remark."""
         if self._quiet:
             return
         rows = []
-        for own in estimates:
-            value = "-" if own.value is None else f"{own.value:.4g}"
-            rival = "-" if own.target is None else str(own.target)
-            rows.append((str(own.image), str(own.label), rival, value, own.reason or ""))
+        for estimate in estimates:
+            value = "-" if estimate.value is None else f"{estimate.value:.4g}"
+            rival = "-" if estimate.target is None else str(estimate.target)
+            rows.append((str(estimate.image), str(estimate.label), rival, value, estimate.reason or ""))
         self._rows("estimate (not certified)", rows)
 
-    def attacks(self, found: Sequence[UpperBound]) -> None:
-        """A row an attack: image, label, rival, distance, and a remark."""
+    def attacks(self, answers: Sequence[UpperBound]) -> None:
+        """One row per attack: image, label, rival, distance, and a remark."""
         if self._quiet:
             return
         rows = []
-        for own in found:
-            distance = "-" if own.distance is None else rounded_up(own.distance)
-            rival = "-" if own.target is None else str(own.target)
-            rows.append((str(own.image), str(own.label), rival, distance, own.reason or ""))
+        for answer in answers:
+            distance = "-" if answer.distance is None else rounded_up(answer.distance)
+            rival = "-" if answer.target is None else str(answer.target)
+            rows.append((str(answer.image), str(answer.label), rival, distance, answer.reason or ""))
         self._rows("distance", rows)
 
-    def intervals(self, found: Sequence[Exact]) -> None:
-        """A row a minimum distortion: image, label, rival, both ends, and a remark."""
+    def intervals(self, answers: Sequence[Exact]) -> None:
+        """One row per minimum distortion: image, label, rival, both ends, and a remark."""
         if self._quiet:
             return
         rows = []
-        for own in found:
-            lower = "-" if own.lower is None else rounded_down(own.lower)
-            upper = "-" if own.upper is None else rounded_up(own.upper)
-            rival = "-" if own.target is None else str(own.target)
-            ends = "unreachable" if own.unreachable else f"{lower} to {upper}"
-            rows.append((str(own.image), str(own.label), rival, ends, own.reason or ""))
+        for answer in answers:
+            lower = "-" if answer.lower is None else rounded_down(answer.lower)
+            upper = "-" if answer.upper is None else rounded_up(answer.upper)
+            rival = "-" if answer.target is None else str(answer.target)
+            ends = "unreachable" if answer.unreachable else f"{lower} to {upper}"
+            rows.append((str(answer.image), str(answer.label), rival, ends, answer.reason or ""))
         self._rows("minimum distortion", rows)
 
     def _rows(self, answer: str, rows: Sequence[tuple[str, str, str, str, str]]) -> None:

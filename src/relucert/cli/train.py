@@ -19,7 +19,9 @@ DEFENCES = ("distillation", "adversarial", "certified")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("architecture", metavar="ARCH", help="mnist-MxN or cifar-MxN: M layers, N neurons a hidden one")
+    parser.add_argument(
+        "architecture", metavar="ARCH", help="mnist-MxN or cifar-MxN: M layers, N neurons per hidden layer"
+    )
     parser.add_argument("--half", action="store_true", help="round the weights to float16 and store them so")
     training_options(parser)
     how = parser.add_argument_group("how to train")
@@ -72,13 +74,13 @@ def _defence(arguments: argparse.Namespace) -> Defence | None:
         if given:
             raise InputError(f"{_option(next(iter(given)))} needs --defence")
         return None
-    kind = DEFENCES[arguments.defence]
-    known = set(kind.__dataclass_fields__)
+    defence = DEFENCES[arguments.defence]
+    known = set(defence.__dataclass_fields__)
     if strangers := sorted(set(given) - known):
         raise InputError(f"{_option(strangers[0])} does not go with --defence {arguments.defence}")
     if "box" in known:
         given["box"] = BOX
-    return kind(**given)
+    return defence(**given)
 
 
 def _given(arguments: argparse.Namespace, *names: str) -> dict[str, Any]:

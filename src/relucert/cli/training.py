@@ -45,11 +45,11 @@ def build_network(name: str, plan: Plan, arguments: argparse.Namespace, grid: bo
     recipes = build.grid(plan.recipe) if grid else [plan.recipe]
     board = Board(screen, output, recipes)
     with board.running():
-        found, diverged = build.train_best(task, recipes, board.keep, board)
+        trained, diverged = build.train_best(task, recipes, board.keep, board)
     if grid:
-        screen.grid([*map(_row, found), *((*_setting(recipe), "diverged", "") for recipe in diverged)])
+        screen.grid([*map(_row, trained), *((*_setting(recipe), "diverged", "") for recipe in diverged)])
     replaced = output.exists()
-    about = build.store(task, found[0], name, output, plan.half)
+    about = build.store(task, trained[0], name, output, plan.half)
     board.finish()
     if arguments.json is not None:
         write_json(arguments.json, {"name": name, "file": str(output), **about})

@@ -105,7 +105,11 @@ class Contest:
             raise InputError("; ".join(f"{name}: {reason}" for name, reason in self.skipped.items()))
 
     def _answers(self, contender: Contender) -> Iterator[Any]:
-        """One method's answers; a first image, timed or not closed, tells whether the others are worth starting."""
+        """One method's answers.
+
+        A method that may take longer than the budget is tried on the first image, and skipped if it does. An exact
+        search stops at an interval that stays open before any other has closed.
+        """
         budget, count = self.setting.budget, len(self.images)
         if not contender.patient and count > 1:
             started = time.perf_counter()
@@ -144,5 +148,5 @@ class Contest:
         self.skipped[contender.name] = too_slow
 
     def _asked(self, contender: Contender, count: int) -> Iterator[Answer]:
-        """The method is asked when its first answer is."""
+        """Asks the method when its first answer is wanted, so that what it refuses is met inside the loop."""
         yield from contender.ask(self.network, self.images[:count], self.labels[:count], self.setting)

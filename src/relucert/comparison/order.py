@@ -16,7 +16,7 @@ Key = tuple[int, int | None]
 class Ledger:
     """All answers so far, by their question; every new one is held against those that are there.
 
-    each_rival: whether every rival has a question of its own; otherwise there is one an image.
+    each_rival: whether every rival has a question of its own; otherwise there is one per image.
     """
 
     def __init__(self, each_rival: bool) -> None:

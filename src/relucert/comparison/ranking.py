@@ -40,16 +40,17 @@ def rankings(questions: Iterable[Mapping[str, Entry]]) -> list[Ranking]:
 
 def _ranking(name: str, entries: list[tuple[Entry, float | None, float | None]]) -> Ranking:
     known = [(entry.figure, best, witness) for entry, best, witness in entries if entry.figure]
-    kind = entries[0][0].kind
+    first = entries[0][0]
+    closed = sum(entry.answer.closed for entry, _, _ in entries if entry.figure) if first.kind is Kind.EXACT else None
     return Ranking(
         method=name,
-        kind=kind,
+        kind=first.kind,
         count=len(known),
         mean=_mean(figure for figure, _, _ in known),
         to_best=_mean(figure / best - 1 for figure, best, _ in known if best),
         to_witness=_mean(figure / witness - 1 for figure, _, witness in known if witness),
         seconds=_mean(entry.answer.seconds for entry, _, _ in entries if entry.answer.seconds),
-        closed=sum(entry.answer.closed for entry, _, _ in entries if entry.figure) if kind is Kind.EXACT else None,
+        closed=closed,
     )
 
 

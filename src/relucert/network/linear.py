@@ -67,7 +67,7 @@ class Linear(Affine):
         return units.spread(self.weight.T)
 
     def total(self, units: Units, shape: Shape, dtype: torch.dtype) -> Tensor:
-        return functional.linear(units.reach(shape[0], dtype), self.weight.abs())
+        return functional.linear(units.reach(shape[0], dtype), self.absolute.weight)
 
     def restrict(self, support: Tensor) -> "Linear":
         return Linear(self._columns[support].T, self.bias)

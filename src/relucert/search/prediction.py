@@ -5,6 +5,7 @@ Nothing here is a bound. A prediction chooses where to look next, and a wrong on
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -73,6 +74,42 @@ class Knots:
             distances[value] = newest if older is None else torch.cat([older[:, 1 - KNOTS :], newest], 1)
         logs = torch.cat([self.logs[:, 1 - KNOTS :], radii.log()[:, None]], 1)
         return replace(self, logs=logs, distances=distances, lead=self.lead.add(radii, leads))
+
+    @classmethod
+    def merge(cls, parts: Sequence[Knots], order: Tensor) -> Knots:
+        """Those of all batch members from those of some, in another order.
+
+        Where there are fewer knots the first is repeated: one so close to another counts for nothing.
+        """
+
+        def padded(values: Tensor) -> Tensor:
+            return torch.cat([values[:, :1].expand(-1, KNOTS - values.shape[1], *values.shape[2:]), values], 1)
+
+        def joined(tensors: Sequence[Tensor]) -> Tensor:
+            return torch.cat(list(tensors))[order]
+
+        first = parts[0]
+        return cls(
+            {value: joined([part.centre[value] for part in parts]) for value in first.centre},
+            first.growth,
+            joined([padded(part.logs) for part in parts]),
+            {value: joined([padded(part.distances[value]) for part in parts]) for value in first.distances},
+            Lead.none(len(order)),
+        )
+
+    def mean_growth(self) -> dict[int, float]:
+        """The exponents with which bounds grew between the last two knots, by value, where they tell anything."""
+        step = self.logs[:, -1] - self.logs[:, -2]
+        apart = step.abs() > 0.01
+        if not bool(apart.any()):
+            return {}
+        found = {}
+        for value, logs in self.distances.items():
+            exponents = (logs[apart, -1] - logs[apart, -2]).mean(1).double() / step[apart]
+            mean = float(exponents.mean())
+            if 0.5 < mean < FASTEST:
+                found[value] = mean
+        return found
 
     def select(self, chosen: Tensor) -> Knots:
         centre = {value: tensor[chosen] for value, tensor in self.centre.items()}

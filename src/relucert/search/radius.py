@@ -12,7 +12,7 @@ and predicts with the weaker margins plus a lead: by how much the method's own w
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -34,7 +34,9 @@ SECTIONINGS = 3  # at the most, to bring out a predicted root
 SHARPNESS = 0.05  # of the bracket around it: more is wasted on a guess
 ROWS = 3  # margins that a prediction looks at
 FIRST_SHARES = (0.7, 0.45)  # of the first-order radius, with one layer of ReLUs and for each further: where to start
-GROWTH = 0.4  # how much faster than linearly the bounds are guessed to grow, for each layer of ReLUs before
+LIKELY = (0.01, 1.0)  # shares to learn from
+KNOT_TRUST = 0.1  # by how much a root predicted at a distance from all knots may be off, relatively to it
+GROWTH = 0.55  # how much faster than linearly the bounds are guessed to grow, for each layer of ReLUs before
 FLOAT_NOISE = 2e-6  # relative radius that float32's rounding may move
 
 
@@ -99,7 +101,16 @@ class Searcher:
         while self.guide.weaker is not None:
             self.guide = self.guide.weaker
         self.depth = depth = network.relu_depths[-1]
+        self.growth = {value: 1 + GROWTH * network.relu_depths[value] for value in network.rectified}
         self.first_share = FIRST_SHARES[0] * FIRST_SHARES[1] ** max(0, depth - 1)
+
+    def learn(self, growth: dict[int, float], shares: Tensor) -> None:
+        """Takes from one search what the next may start with: how fast bounds grow, by value, and which shares of the
+        first-order radii the second evaluations were at."""
+        self.growth |= growth
+        known = shares[shares.isfinite()].clamp(*LIKELY)
+        if len(known):
+            self.first_share += float(known.mean() - self.first_share) / 2
 
     def network(self, arithmetic: Arithmetic) -> Network:
         return self._networks[arithmetic.dtype]
@@ -134,13 +145,25 @@ class Searcher:
         if self.method.weaker is not None:
             weaker = Searcher(self.network(self.proof), self.method.weaker, self.proof, self.tolerance)
             state.resume(weaker.run(region, prop))
-        for _ in range(MAX_ROUNDS):
-            state.evaluate()
-            yield from state.close()
-            if not len(state.index):
-                return
-            state.aim()
-        yield from state.give_up()
+        yield from state.run()
+
+    def run_each(self, region: Region, prop: Property) -> Iterator[SearchEnd]:
+        """Searches for the radius of every row on its own; the question of an end is `member * rows + row`.
+
+        The rows of one region come one after the other, and what each learns of the hidden layers is where the next
+        one starts: neighbouring radii are close.
+        """
+        if self.proof.rigorous:
+            check_subnormals()
+        questions, rows = Questions.of(region, prop, self._networks), prop.offsets.shape[1]
+        order, knots = _State.start(self, questions).nearest_first(), None
+        for row in order.T:
+            state = _State.start(self, questions.narrow(row[:, None]))
+            if knots is not None:
+                state.begin_with(knots)
+            for end in state.run():
+                yield replace(end, question=end.question * rows + int(row[end.question]))
+            knots = state.all_knots()
 
 
 @dataclass(eq=False)
@@ -165,20 +188,22 @@ class _State:
     steepness: Tensor  # every margin's slope there, (open, rows)
     focus: Tensor  # the rows that predictions look at, (open, a few): those that look like reaching zero first
     stride: Tensor  # in tolerances, from the best radius to the next where predictions lead nowhere
+    first_order: Tensor  # where the margin would vanish if it kept falling as at the centre
     whole: Tensor  # the radius beyond which there are no further valid inputs
     exact_prediction: bool  # whether what is predicted is what will be found
     rounds: int = 0
+    ended_knots: list[Knots] = field(default_factory=list)
+    ended_index: list[Tensor] = field(default_factory=list)
 
     @classmethod
     def start(cls, searcher: Searcher, questions: Questions) -> _State:
         network = searcher.network(searcher.scout)
         region, prop = questions.regions[searcher.scout.dtype], questions.properties[searcher.scout.dtype]
         values = network.values(region.points)
-        growth = {value: 1 + GROWTH * network.relu_depths[value] for value in network.rectified}
         count = len(questions)
         which = torch.arange(count) if region.which is None else region.which
         centre = {value: values[value][which] for value in network.rectified}
-        knots = Knots(centre, growth, torch.zeros(count, 0, dtype=torch.float64), {}, Lead.none(count))
+        knots = Knots(centre, dict(searcher.growth), torch.zeros(count, 0, dtype=torch.float64), {}, Lead.none(count))
         zeros, none = torch.zeros(count, dtype=torch.float64), torch.zeros(count, dtype=torch.long)
         margins = prop.values(values[-1][which]).double()
         radii = zeros + 1
@@ -195,8 +220,41 @@ class _State:
         return cls(
             searcher, questions, knots, torch.arange(count), first * searcher.first_share, zeros > 0,
             first, slopes.gather(1, weakest[:, None]).squeeze(1), drift, zeros, zeros + torch.inf, none, none,
-            margins.amin(1), margins, slopes, _least(reached), zeros + 1, whole, linear,
+            margins.amin(1), margins, slopes, _least(reached), zeros + 1, first, whole, linear,
         )  # fmt: skip
+
+    def run(self) -> Iterator[SearchEnd]:
+        """Yields each question's end as it is reached."""
+        for _ in range(MAX_ROUNDS):
+            self.evaluate()
+            yield from self.close()
+            if not len(self.index):
+                return
+            self.aim()
+        yield from self.give_up()
+
+    def nearest_first(self) -> Tensor:
+        """All rows in the order of where they vanish, to first order: (batch, rows)."""
+        return (self.heights / -self.steepness).argsort(1)
+
+    def begin_with(self, knots: Knots) -> None:
+        """Starts where other searches in the same regions ended: the first radius is predicted already.
+
+        A prediction is trusted as much as it is near to the nearest knot.
+        """
+        if self.exact_prediction:
+            return
+        self.knots = knots
+        last = knots.logs[:, -1].exp()
+        self.radii, self.margin = last, self.searcher.predict(self.questions, last[:, None], knots).amin(2)[:, 0]
+        self._fit_parabola(torch.zeros_like(self.index)[:, None])
+        self._predict_root()
+        self.drift = KNOT_TRUST * (self.root.log()[:, None] - knots.logs).abs().amin(1)
+        self._choose()
+
+    def all_knots(self) -> Knots:
+        """What is known of the hidden layers of every question, also of those that ended."""
+        return Knots.merge(self.ended_knots, torch.cat(self.ended_index).argsort())
 
     def resume(self, ends: Iterable[SearchEnd]) -> None:
         """Starts from where a weaker method ended: what it proved is proven."""
@@ -223,6 +281,8 @@ class _State:
         self.knots = self.knots.add(self.radii, hidden, leads)
         if not self.rounds:
             self._fit_parabola(weakest[:, None])
+        if self.rounds == 1:
+            self.searcher.learn(self.knots.mean_growth(), self.radii / self.first_order)
         self.rounds += 1
         passed = self.proving & (self.margin > 0) & (self.radii > self.best)
         failed = self.proving & ~(self.margin > 0)
@@ -266,15 +326,21 @@ class _State:
 
     def give_up(self) -> Iterator[SearchEnd]:
         yield from self._report(torch.ones_like(self.proving), closed=False)
+        self._keep(torch.zeros_like(self.proving))
 
     def aim(self) -> None:
         """Predicts every root anew and chooses the next radius and how to check it."""
-        searcher, previous = self.searcher, self.root
+        previous = self.root
         self._predict_root()
         if not self.exact_prediction:
             self.drift = ((self.root - previous) / self.root).abs()
-        doubt = (4 * self.drift.square()).clamp(min=max(searcher.noise, searcher.tolerance / 3))
-        self.proving = (doubt <= searcher.tolerance / 2) | (self.rounds >= PATIENCE)
+        self._choose()
+
+    def _choose(self) -> None:
+        """The next radius, and whether to prove it, by the predicted root and how far it has drifted."""
+        searcher = self.searcher
+        doubt = (2 * self.drift.square()).clamp(min=max(searcher.noise, searcher.tolerance / 3))
+        self.proving = (doubt <= 0.6 * searcher.tolerance) | (self.rounds >= PATIENCE)
         aim = self.root * (1 - torch.where(self.proving, doubt * 2.0 ** self.failures.clamp(max=30), 0).clamp(max=0.5))
         inside = (aim > self.best) & (aim < self.ceiling) & (self.rounds < TRUST)
         self.radii = torch.where(inside, aim, self._fallback()).clamp(max=2 * LIMIT)
@@ -326,7 +392,9 @@ class _State:
     def _keep(self, mask: Tensor) -> None:
         if bool(mask.all()):
             return
-        chosen = mask.nonzero().squeeze(1)
+        ended, chosen = (~mask).nonzero().squeeze(1), mask.nonzero().squeeze(1)
+        self.ended_knots.append(self.knots.select(ended))
+        self.ended_index.append(self.index[ended])
         self.questions, self.knots = self.questions.select(chosen), self.knots.select(chosen)
         for name, value in vars(self).items():
             if isinstance(value, Tensor):

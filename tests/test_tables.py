@@ -1,0 +1,97 @@
+"""Wherever the names of a table are typed again (help, docstrings, documents), none of them is missing."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+import relucert
+from relucert.attacks.methods import ATTACKS
+from relucert.cli import train
+from relucert.cli.main import build_parser
+from relucert.comparison.methods import CONTENDERS
+from relucert.data import NAMES
+from relucert.methods.table import METHODS
+from relucert.paper.published import TABLE_METHODS
+from relucert.query.targets import TARGETS
+from relucert.recipes.recipe import DEFENCES
+from tests.methods import LIPSCHITZ, PROGRAMS, SHELLED
+
+ROOT = Path(__file__).parent.parent
+OTHERS = [name for name in CONTENDERS if name not in METHODS]  # compared, and not by `certify`
+HELP: list[tuple[str, str, Iterable[str]]] = [
+    ("certify", "method", METHODS),
+    ("certify", "shells", SHELLED),
+    ("certify", "time_limit", PROGRAMS),
+    ("attack", "method", ATTACKS),
+    ("compare", "methods", OTHERS),
+    *((command, "target", TARGETS) for command in ("certify", "attack", "exact", "estimate", "compare")),
+    *((command, "data", NAMES) for command in ("certify", "attack", "exact", "estimate", "compare")),
+    ("paper", "table", TABLE_METHODS),
+]
+DOCSTRINGS: list[tuple[object, Iterable[str]]] = [
+    (relucert.certify_each, METHODS),
+    (relucert.certify_each, TARGETS),
+    (relucert.attack_each, ATTACKS),
+    (relucert.lipschitz, LIPSCHITZ),
+    (relucert.compare, OTHERS),
+]
+DOCUMENTS: list[tuple[str, Iterable[str]]] = [
+    ("README.md", METHODS),
+    ("docs/index.md", METHODS),
+    ("docs/command-line.md", METHODS),
+    ("docs/command-line.md", TARGETS),
+    ("docs/command-line.md", ATTACKS),
+    ("docs/attacks.md", ATTACKS),
+]
+
+
+def missing(names: Iterable[str], text: str) -> list[str]:
+    """The names that do not stand in the text as words of their own: `lp-full` is no mention of `lp`."""
+    return [name for name in names if not re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text, re.IGNORECASE)]
+
+
+def command_actions(command: str) -> dict[str, argparse.Action]:
+    """The options of a command, by their names."""
+    (commands,) = (action for action in build_parser()._actions if isinstance(action, argparse._SubParsersAction))
+    return {action.dest: action for action in commands.choices[command]._actions}
+
+
+@pytest.mark.parametrize(("command", "option", "names"), HELP)
+def test_help_names_all(command: str, option: str, names: Iterable[str]) -> None:
+    assert missing(names, str(command_actions(command)[option].help)) == []
+
+
+@pytest.mark.parametrize("command", ["certify", "attack"])
+def test_help_is_what_the_command_shows(
+    command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "1000")  # names with hyphens are not broken
+    with pytest.raises(SystemExit):
+        build_parser().parse_args([command, "--help"])
+    names = [*TARGETS, *(METHODS if command == "certify" else ATTACKS)]
+    assert missing(names, capsys.readouterr().out) == []
+
+
+def test_choices_are_those_of_the_tables() -> None:
+    assert tuple(DEFENCES) == train.DEFENCES
+    assert command_actions("train")["defence"].choices == train.DEFENCES
+    assert command_actions("paper")["table"].choices == tuple(TABLE_METHODS)
+
+
+@pytest.mark.parametrize(("function", "names"), DOCSTRINGS)
+def test_docstrings_name_all(function: object, names: Iterable[str]) -> None:
+    assert missing([f'"{name}"' for name in names], str(function.__doc__)) == []
+
+
+@pytest.mark.parametrize(("document", "names"), DOCUMENTS)
+def test_documents_name_all(document: str, names: Iterable[str]) -> None:
+    assert missing(names, (ROOT / document).read_text()) == []
+
+
+def test_what_is_missing_is_noticed() -> None:
+    assert missing(["lp", "fast-lin", "all"], "help: lp-full, Fast-Lin, overall") == ["lp", "all"]
