@@ -7,7 +7,7 @@ size times the room. Every split is an upper bound. The ones chosen here are the
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -20,33 +20,34 @@ ROUNDS = 8  # after which no more coordinates are looked for that meet a wall, f
 SQUARED_TINY = 2.0**-500  # above the root of a million squares that underflow
 
 
-class Gains(NamedTuple):
-    """How far forms may fall below and rise above their values at the centre: (batch, forms) each."""
-
-    fall: Tensor
-    rise: Tensor
+Walls = tuple[Tensor, Tensor]
+"""How far the coordinates of positive and of negative coefficients may go, (batch, size) each, none negative: for a
+form's fall the room below and above, for its rise the room above and below."""
 
 
-def diamond_gains(forms: Tensor, below: Tensor, above: Tensor, radius: Tensor, arithmetic: Arithmetic) -> Gains:
+def diamond_gains(forms: Tensor, sides: Sequence[Walls], radius: Tensor, arithmetic: Arithmetic) -> list[Tensor]:
     """For p = 1: the largest coefficients are spent first, each up to its wall.
 
     By duality the gain is the least of `level * radius + sum of (size - level)+ * room` over all levels >= 0.
 
     Args:
         forms: (batch or 1, forms, size).
-        below, above: The room of every coordinate, (batch, size), none negative.
+        sides: The walls for every gain that is wanted, none beyond the radius.
         radius: (batch,).
+
+    Returns:
+        The gains, (batch, forms) for each of the sides.
     """
     forms = forms.expand(len(radius), -1, -1)
     positive = forms.clamp(min=0)
     negative = positive - forms
     gains = []
-    for down, up in ((below, above), (above, below)):
+    for down, up in sides:
         level = _level(positive, negative, down, up, radius)
         spent = _beyond(positive, level) @ down[..., None] + _beyond(negative, level) @ up[..., None]
         gain = arithmetic.above(level * radius[:, None], 1) + spent.squeeze(-1)
         gains.append(arithmetic.above(gain, forms.shape[-1] + 4))
-    return Gains(*gains)
+    return gains
 
 
 def _beyond(sizes: Tensor, level: Tensor) -> Tensor:
@@ -79,7 +80,7 @@ def _marginal(movable: Tensor, rising: Tensor, down: Tensor, up: Tensor, radius:
     return level
 
 
-def sphere_gains(forms: Tensor, below: Tensor, above: Tensor, radius: Tensor, arithmetic: Arithmetic) -> Gains:
+def sphere_gains(forms: Tensor, sides: Sequence[Walls], radius: Tensor, arithmetic: Arithmetic) -> list[Tensor]:
     """For p = 2: coordinates move in proportion to their coefficients until they meet a wall.
 
     Those without room count for nothing, those whose room is at least the radius meet no wall: only the others are
@@ -88,19 +89,19 @@ def sphere_gains(forms: Tensor, below: Tensor, above: Tensor, radius: Tensor, ar
     limit = radius[:, None]
     positive = forms.clamp(min=0)
     negative = positive - forms
-    parts, free = (positive.square(), negative.square()), [(room >= limit).to(forms.dtype) for room in (below, above)]
-    between = [torch.where((room > 0) & (room < limit), room, 0) for room in (below, above)]
-    places = (between[0] + between[1]).any(0).nonzero().flatten()
-    chosen = forms[..., places]
-    sizes, upwards = chosen.abs(), (chosen > 0).to(forms.dtype)
-    rooms = [room[:, None, places] for room in between]
+    squares = positive.square(), negative.square()
     gains = []
-    for down, up in ((0, 1), (1, 0)):
-        squared = (parts[0] @ free[down][..., None] + parts[1] @ free[up][..., None]).squeeze(-1)
-        room = upwards * rooms[down] + (1 - upwards) * rooms[up]
-        moving = sizes * (room > 0).to(forms.dtype)
-        gains.append(_sphere_gain(squared, moving, room, limit, forms.shape[-1], arithmetic))
-    return Gains(*gains)
+    for walls in sides:
+        free = [(room >= limit).to(forms.dtype)[..., None] for room in walls]
+        squared = (squares[0] @ free[0] + squares[1] @ free[1]).squeeze(-1)
+        down, up = (torch.where((room > 0) & (room < limit), room, 0) for room in walls)
+        places = (down + up).any(0).nonzero().flatten()
+        chosen = forms[..., places]
+        rising = (chosen > 0).to(forms.dtype)
+        room = rising * down[:, None, places] + (1 - rising) * up[:, None, places]
+        sizes = chosen.abs() * (room > 0).to(forms.dtype)
+        gains.append(_sphere_gain(squared, sizes, room, limit, forms.shape[-1], arithmetic))
+    return gains
 
 
 def _sphere_gain(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 import torch
 from torch import Tensor
 
-from relucert.confined import SQUARED_TINY, Gains, diamond_gains, sphere_gains
+from relucert.confined import SQUARED_TINY, Walls, diamond_gains, sphere_gains
 from relucert.errors import InputError
 from relucert.rigor import Arithmetic, absolute_sum, slices
 
@@ -164,29 +165,27 @@ class Norm:
         return even if math.isinf(self.p) else even * torch.rand(count, 1, generator=generator, dtype=dtype)
 
     def confined_gains(
-        self, forms: Tensor, below: Tensor, above: Tensor, radius: Tensor, arithmetic: Arithmetic
-    ) -> Gains:
-        """How far forms may fall and rise where coordinates have walls, rounding included.
+        self, forms: Tensor, sides: Sequence[Walls], radius: Tensor, arithmetic: Arithmetic
+    ) -> list[Tensor]:
+        """How much forms may gain where coordinates have walls, rounding included: (batch, forms) for every side.
 
         Args:
             forms: (batch or 1, forms, size).
-            below, above: How far every coordinate may go down and up, (batch, size), none negative.
+            sides: For every gain wanted the walls of positive and of negative coefficients, none beyond the radius.
             radius: (batch,).
         """
         if self.p == 1:
-            return diamond_gains(forms, below, above, radius, arithmetic)
+            return diamond_gains(forms, sides, radius, arithmetic)
         if self.p == 2:
-            return sphere_gains(forms, below, above, radius, arithmetic)
-        gains = []
-        for down, up in ((below, above), (above, below)):
+            return sphere_gains(forms, sides, radius, arithmetic)
+        gains, sizes = [], forms.abs()
+        for down, up in sides:
             room = torch.where(forms > 0, down[:, None], up[:, None])
             walled = (room <= NO_ROOM * radius[:, None, None]) | math.isinf(self.p)
-            sizes = forms.abs()
-            rest = (sizes * walled * room.minimum(radius[:, None, None])).sum(-1)
+            rest = arithmetic.above((sizes * walled * room).sum(-1), forms.shape[-1] + 3)
             free = self.dual_bound(sizes * ~walled, -1, arithmetic)
-            gain = arithmetic.above(free * radius[:, None], 1)
-            gains.append(arithmetic.above(gain + arithmetic.above(rest, forms.shape[-1] + 3), 1))
-        return Gains(*gains)
+            gains.append(arithmetic.above(arithmetic.above(free * radius[:, None], 1) + rest, 1))
+        return gains
 
     def __str__(self) -> str:
         return f"{self.p:g}"

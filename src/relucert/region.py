@@ -276,10 +276,11 @@ class Region:
 
         return Deviation(room(self.centre - self.box.low), room(self.box.high - self.centre))
 
-    def deviation(self, forms: Tensor, arithmetic: Arithmetic) -> Deviation:
+    def deviation(self, forms: Tensor, arithmetic: Arithmetic, two_sided: bool = True) -> Deviation:
         """How far linear forms on the input may fall below and rise above their values at the reference.
 
-        forms: (batch or 1, forms, size). Returns (batch, forms) for each side, rounding included.
+        forms: (batch or 1, forms, size). Returns (batch, forms) for each side, rounding included; where the rise is not
+        wanted, the fall stands for it.
         """
         if self._is_box:
             half = self.spans(arithmetic).below
@@ -287,10 +288,10 @@ class Region:
             reach = arithmetic.above(reach, forms.shape[-1] + 1)
             return Deviation(reach, reach)
         if self.box is not None:
-            return self._confined(forms, arithmetic)
+            return self._confined(forms, arithmetic, two_sided)
         return self._unconfined(self._lengths(forms), forms.shape[-1], arithmetic)
 
-    def deviation_in_parts(self, parts: Iterable[Tensor], arithmetic: Arithmetic) -> Deviation:
+    def deviation_in_parts(self, parts: Iterable[Tensor], arithmetic: Arithmetic, two_sided: bool) -> Deviation:
         """The same of forms that come in parts of the batch, one after the other: (members, forms, size) each."""
         if self.box is None and not self._is_box:
             lengths, size = [], 0
@@ -301,7 +302,7 @@ class Region:
         first, sides = 0, []
         for part in parts:
             members = torch.arange(first, first + len(part))
-            sides.append(self.select(members).deviation(part, arithmetic))
+            sides.append(self.select(members).deviation(part, arithmetic, two_sided))
             first += len(part)
         below = torch.cat([side.below for side in sides])
         return Deviation(below, below if sides[0].symmetric else torch.cat([side.above for side in sides]))
@@ -315,7 +316,7 @@ class Region:
         reach = arithmetic.above(lengths * self.radius.reshape(-1, *[1] * (lengths.ndim - 1)), 1)
         return Deviation(reach, reach)
 
-    def _confined(self, forms: Tensor, arithmetic: Arithmetic) -> Deviation:
+    def _confined(self, forms: Tensor, arithmetic: Arithmetic, two_sided: bool) -> Deviation:
         """A ball cut by a box: falling, a positive coefficient's coordinate goes down, a negative one's up."""
         rooms = self._rooms(arithmetic)
         if self.scale is not None:
@@ -324,14 +325,15 @@ class Region:
             rooms = rooms.map(lambda room: torch.where(moving, arithmetic.ceil(room / units), 0))
         rooms = rooms.map(lambda room: torch.minimum(room, self.radius[:, None]))
         step = max(1, CONFINED_BYTES // (len(self.radius) * forms.shape[-1] * forms.element_size()))
-        falls, rises = [], []
+        sides = [(rooms.below, rooms.above), (rooms.above, rooms.below)][: 1 + two_sided]
+        parts = []
         for part in forms.split(step, 1):
             scaled = part if self.scale is None else part * self.scale
-            fall, rise = self.norm.confined_gains(scaled, *rooms, self.radius, arithmetic)
-            falls.append(fall)
-            rises.append(rise)
-        sides = torch.cat(falls, 1), torch.cat(rises, 1)
-        return Deviation(*sides).map(lambda side: side if self.scale is None else arithmetic.above(side, 2))
+            parts.append(self.norm.confined_gains(scaled, sides, self.radius, arithmetic))
+        gains = [torch.cat(gain, 1) for gain in zip(*parts, strict=True)]
+        if self.scale is not None:
+            gains = [arithmetic.above(gain, 2) for gain in gains]
+        return Deviation(gains[0], gains[-1])
 
     def dual_norm(self, forms: Tensor, arithmetic: Arithmetic) -> Tensor:
         """Upper bounds of the dual norms of forms on the input, (..., size), in units of the scale: (...)."""

@@ -110,20 +110,33 @@ def enclose(
     step = max(1, ROW_BYTES // (16 * max(network.sizes) * len(region.radius)))
     lower, upper = [], []
     for chosen in neurons.split(step) if len(neurons) else ():
-        forms = region.radius.new_zeros(1, len(chosen), size)
-        forms[0, torch.arange(len(chosen)), chosen] = 1
-        found = bound_forms(network, region, forms, value, bounds, arithmetic, relaxer=relaxer)
-        lower.append(found.lower)
-        if found.upper is None:
-            upper.append(-bound_forms(network, region, -forms, value, bounds, arithmetic, relaxer=relaxer).lower)
+        place, forms, offsets = _unit_forms(network, region, value, chosen)
+        pulled = bound_forms(network, region, forms, place, bounds, arithmetic, relaxer=relaxer, offsets=offsets)
+        lower.append(pulled.lower)
+        if pulled.upper is None:
+            negated = None if offsets is None else -offsets
+            pulled = bound_forms(network, region, -forms, place, bounds, arithmetic, relaxer=relaxer, offsets=negated)
+            upper.append(-pulled.lower)
         else:
-            upper.append(found.upper)
+            upper.append(pulled.upper)
     if known is None:
         return Interval(torch.cat(lower, 1), torch.cat(upper, 1))
     if not lower:
         return known
     found_bounds = Interval(torch.cat(lower, 1), torch.cat(upper, 1))
     return known.replaced(neurons, found_bounds)
+
+
+def _unit_forms(network: Network, region: Region, value: int, neurons: Tensor) -> tuple[int, Tensor, Tensor | None]:
+    """Some neurons of a value as forms, plus offsets, on a value: on its input, where it is a matrix times that."""
+    node = network.nodes[value - 1]
+    matrix = node.operation.matrix if isinstance(node.operation, Affine) else None
+    if matrix is not None and isinstance(node.operation, Affine) and node.operation.constant is not None:
+        constant = node.operation.constant.expand(network.shapes[value]).flatten()[neurons]
+        return node.inputs[0], matrix[neurons][None], constant.expand(len(region.radius), -1)
+    forms = region.radius.new_zeros(1, len(neurons), network.sizes[value])
+    forms[0, torch.arange(len(neurons)), neurons] = 1
+    return value, forms, None
 
 
 @dataclass(eq=False)
@@ -154,7 +167,10 @@ class _Pull:
         left = pull_back(self.network, value, forms, self, self._only_entrance(value))
         below, above = self.slack, self.slack
         for last, form in left.items():  # what it is worth at the reference is in the constant, or will be
-            moved = self._enter(last, form) if last != INPUT else self.region.deviation(form, self.arithmetic)
+            if last == INPUT:
+                moved = self.region.deviation(form, self.arithmetic, self.two_sided)
+            else:
+                moved = self._enter(last, form)
             below, above = moved.map(lambda side: self.arithmetic.above(side + self.slack, 1))
         upper = self.arithmetic.ceil(self.constant + above) if self.two_sided else None
         return PulledBack(self.arithmetic.floor(self.constant - below), upper, self.coefficients)
@@ -183,8 +199,8 @@ class _Pull:
         step = max(1, SLICE_BYTES // (form.shape[1] * self.network.sizes[INPUT] * form.element_size()))
         parts = (transposed(self.network, value, part)[0] for part in form.split(step))
         if len(form) < len(self.region.radius):
-            return self.region.deviation(next(parts), self.arithmetic)
-        return self.region.deviation_in_parts(parts, self.arithmetic)
+            return self.region.deviation(next(parts), self.arithmetic, self.two_sided)
+        return self.region.deviation_in_parts(parts, self.arithmetic, self.two_sided)
 
     def affine(self, value: int, form: Tensor) -> list[Tensor]:
         node, shape = self.network.nodes[value - 1], self.network.shapes[value]
