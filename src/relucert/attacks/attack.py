@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from relucert.answers import UpperBound
+from relucert.answers import Progress, UpperBound
 from relucert.attacks.methods import find_attacks
 from relucert.attacks.minimum_norm import STARTS
 from relucert.attacks.polish import Polisher
@@ -42,7 +42,6 @@ LEVEL = "a rival is level with the label at the image itself"
 UNCLEAR = "at the image itself the label and a rival can't be told apart within rounding error"
 BEFORE_POLISH = 0.6  # the attacks' share of a time limit
 FAULTS = (RuntimeError, ArithmeticError, ValueError, MemoryError)
-Progress = Callable[[int, int], None]  # how many parts are done, and how many there are
 
 
 def attack(

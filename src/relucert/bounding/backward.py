@@ -91,8 +91,8 @@ def backward(
 
 def _closed_form(network: Network, region: Region, values: tuple[int, ...], arithmetic: Arithmetic) -> Bounds:
     """Bounds of values that no ReLU comes before: each is a linear form on the input."""
-    found = forward(network, region, FAST_LIN, arithmetic, values)
-    return {value: found[value] for value in values}
+    bounds = forward(network, region, FAST_LIN, arithmetic, values)
+    return {value: bounds[value] for value in values}
 
 
 def enclose(
@@ -123,8 +123,7 @@ def enclose(
         return Interval(torch.cat(lower, 1), torch.cat(upper, 1))
     if not lower:
         return known
-    found_bounds = Interval(torch.cat(lower, 1), torch.cat(upper, 1))
-    return known.replaced(neurons, found_bounds)
+    return known.replaced(neurons, Interval(torch.cat(lower, 1), torch.cat(upper, 1)))
 
 
 def _unit_forms(network: Network, region: Region, value: int, neurons: Tensor) -> tuple[int, Tensor, Tensor | None]:
@@ -178,7 +177,7 @@ class _Pull:
     def _only_entrance(self, value: int) -> int:
         """The one value that is made of the input, by an affine operation; the input itself where that is not so."""
         needed = self.network.ancestors((value,))
-        entrances = [made for made, node in self.network.steps() if made in needed and INPUT in node.inputs]
+        entrances = [place for place, node in self.network.steps() if place in needed and INPUT in node.inputs]
         if len(entrances) != 1 or not isinstance(self.network.nodes[entrances[0] - 1].operation, Affine):
             return INPUT
         return entrances[0] if self.network.nodes[entrances[0] - 1].inputs == (INPUT,) else INPUT

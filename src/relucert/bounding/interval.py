@@ -32,8 +32,13 @@ class Interval(NamedTuple):
         return Interval(torch.maximum(self.lower, other.lower), torch.minimum(self.upper, other.upper))
 
     def replaced(self, neurons: Tensor, other: Interval) -> Interval:
-        """With the bounds of some neurons, (count,), taken from others, (batch, count) each."""
-        return Interval(*(mine.index_copy(1, neurons, theirs) for mine, theirs in zip(self, other, strict=True)))
+        """With the bounds of some neurons, (count,), met with others, (batch, count) each, where they are unstable."""
+        unstable = self.unstable[:, neurons]
+        met = Interval(self.lower[:, neurons], self.upper[:, neurons]).meet(other)
+        sides = zip(self, met, strict=True)
+        return Interval(
+            *(side.index_copy(1, neurons, torch.where(unstable, new, side[:, neurons])) for side, new in sides)
+        )
 
     def select(self, chosen: Tensor | slice) -> Interval:
         """Those of some batch members."""

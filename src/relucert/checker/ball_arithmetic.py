@@ -129,6 +129,7 @@ class Bounder:
             if node.operation.settings()["divide"]:
                 factors = [ONE / factor for factor in factors]
             return [[[number * factor for number, factor in zip(row, factors, strict=True)] for row in forms]]
+        assert name in ("shift", "reshape", "add")  # what is left takes every coordinate as it is
         return [forms for _ in node.inputs]
 
     def _fall(self, row: Row) -> arb:
@@ -143,10 +144,10 @@ class Bounder:
             for number, (down, up) in zip(row, self.rooms, strict=True)
         ]
         free = self._free(sizes, rooms)
-        held = ZERO
+        by_walls = ZERO
         for size, part, room in zip(sizes, free, rooms, strict=True):
-            held += _most(size - part, ZERO) * room
-        return held + self.radius * self._dual(free)
+            by_walls += _most(size - part, ZERO) * room
+        return by_walls + self.radius * self._dual(free)
 
     def _dual(self, sizes: Row) -> arb:
         if self.norm == math.inf:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from relucert.answers import Estimate
+from relucert.answers import Estimate, Progress
 from relucert.checks import check_positive, check_whole
 from relucert.clever.gradients import largest_gradients
 from relucert.clever.weibull import FitError, WeibullFit, fit
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 METHOD = "clever"
 RADII = (30.0, 3.0, 0.1)  # of the sampled ball for p = 1, 2 and inf, as in the original
 ALIKE = "every batch found the same largest gradient, which is taken for the distribution's end"
-Progress = Callable[[int, int], None]
 
 
 def estimate(

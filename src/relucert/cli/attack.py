@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from relucert.cli import options, runs
-from relucert.query.valid import valid_inputs
 
 if TYPE_CHECKING:
     from relucert import UpperBound
@@ -85,8 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
     if work.answers:
         screen.attacks(work.answers)
         screen.line("network", setup.about)
-        valid = valid_inputs(chosen["box"])
-        screen.line("question", f"norm {arguments.norm}, {arguments.method}, target {arguments.target}, {valid}")
+        screen.line("question", f"norm {arguments.norm}, {arguments.method}, target {arguments.target}, {setup.valid}")
         _summarise(work.answers, screen)
         if album is not None:
             screen.line("pictures", f"{album.count} in {arguments.save}")

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from relucert.cli import options, runs
-from relucert.query.valid import valid_inputs
 
 if TYPE_CHECKING:
     from relucert import Certificate, Network
@@ -129,8 +128,9 @@ def _show(
     index = options.whole(arguments.target)
     target = arguments.target if index is None else index
     summary = summarise(certificates, _correct(network, images), target, network.classes - 1)
-    valid = valid_inputs(setup.chosen["box"])
-    question = f"norm {arguments.norm}, {arguments.method}, target {target}, {valid}, {arguments.arithmetic} arithmetic"
+    question = (
+        f"norm {arguments.norm}, {arguments.method}, target {target}, {setup.valid}, {arguments.arithmetic} arithmetic"
+    )
     if arguments.plot is not None:
         from relucert.report import accuracy
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from relucert.cli import options, runs
 from relucert.errors import RelucertError
-from relucert.query.valid import valid_inputs
 
 if TYPE_CHECKING:
     from relucert.cli.show import Screen
@@ -78,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
         _show(contest, screen)
         screen.line("network", setup.about)
         screen.line("images", f"{len(images)} of {images.name}")
-        screen.line("question", f"norm {arguments.norm}, target {arguments.target}, {valid_inputs(setting.box)}")
+        screen.line("question", f"norm {arguments.norm}, target {arguments.target}, {setup.valid}")
         screen.line("time", f"{time.perf_counter() - started:.2f} s")
     return runs.end(work, screen, f"{len(work.answers)} answers")
 

@@ -61,7 +61,9 @@ def run(arguments: argparse.Namespace) -> int:
     if work.answers:
         screen.estimates(work.answers)
         screen.line("network", setup.about)
-        screen.line("question", f"norm {arguments.norm}, target {arguments.target}, CLEVER: not certified")
+        screen.line(
+            "question", f"norm {arguments.norm}, target {arguments.target}, {setup.valid}, CLEVER: not certified"
+        )
         values = [answer.value for answer in work.answers if answer.value is not None]
         if values:
             mean = sum(values) / len(values)

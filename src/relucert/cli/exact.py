@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from relucert.cli import options, runs
-from relucert.query.valid import valid_inputs
 
 if TYPE_CHECKING:
     from relucert import Exact
@@ -42,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=options.seconds,
         default=60.0,
         metavar="S",
-        help="seconds an answer; then the interval so far is given (default: %(default)s)",
+        help="seconds per answer; then the interval so far is given (default: %(default)s)",
     )
     runs.add_seed(effort, "for random targets and the attack's random starts")
     runs.add_threads(effort)
@@ -74,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
     if work.answers:
         screen.intervals(work.answers)
         screen.line("network", setup.about)
-        screen.line("question", f"norm {arguments.norm}, target {arguments.target}, {valid_inputs(chosen['box'])}")
+        screen.line("question", f"norm {arguments.norm}, target {arguments.target}, {setup.valid}")
         _summarise(work.answers, screen)
         if arguments.proof is not None and arguments.proof.exists():
             screen.line("proof", f"{arguments.proof}: verify it with `relucert check`")

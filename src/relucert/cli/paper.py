@@ -211,7 +211,8 @@ def _export(
     from relucert.storage import files
 
     methods, results = rerun.methods, rerun.results()
-    cells = export.cells(results, methods)
+    valid = {contender.name: valid_inputs(rerun.box(contender)) for contender in rerun.contenders}
+    cells = export.cells(results, methods, valid)
     names = ("table", "images", "methods", "norms", "targets", "networks", "threads", "memory", "seed", *EFFORT)
     given = {name: getattr(arguments, name) for name in names}
     given["box"] = "paper" if rerun.protocol else rerun.setting.box
@@ -226,8 +227,8 @@ def _export(
     texts = {
         "json": lambda: json.dumps(record, indent=2, allow_nan=False) + "\n",
         "csv": lambda: table(cells),
-        "markdown": lambda: export.markdown(results, methods),
-        "latex": lambda: export.latex(results, methods),
+        "markdown": lambda: export.markdown(results, methods, _valid(rerun)),
+        "latex": lambda: export.latex(results, methods, _valid(rerun)),
     }
     for name, path in outputs.items():
         files.write(path, texts[name]().encode())

@@ -16,6 +16,7 @@ from relucert.answers import Recordable
 from relucert.cli import images as image_options
 from relucert.cli import options
 from relucert.errors import ContradictionError, InputError, RelucertError
+from relucert.query.valid import valid_inputs
 
 if TYPE_CHECKING:
     from relucert import Network
@@ -80,7 +81,7 @@ def add_contest(group: argparse._ArgumentGroup, defaults: Mapping[str, int | flo
         ("steps", options.count, "of each attack"),
         ("batches", options.count, "of CLEVER's samples"),
         ("samples", options.count, "of a batch of CLEVER's"),
-        ("budget", options.seconds, "seconds a method may take an image; one too slow is left out, and said to be"),
+        ("budget", options.seconds, "seconds a method may take per image; one too slow is left out, and said to be"),
     ):
         group.add_argument(
             f"--{name}", type=parse, default=defaults[name], metavar="S" if name == "budget" else "N",
@@ -128,6 +129,12 @@ class Setup:
     chosen: dict[str, Any]
 
     @property
+    def valid(self) -> str:
+        """Which inputs are valid, and whether distances are scaled, in words."""
+        scaled = "" if self.chosen.get("scale") is None else ", distances scaled for each coordinate"
+        return f"{valid_inputs(self.chosen.get('box'))}{scaled}"
+
+    @property
     def about(self) -> str:
         """The network in a line."""
         return f"{self.network.name} ({self.network.describe()}, {self.network.parameters:,} parameters)"
@@ -151,7 +158,7 @@ def set_up(arguments: argparse.Namespace, names: Sequence[str]) -> Setup:
     if chosen.get("scale") is not None:
         from relucert.data.formats import numpy_arrays
 
-        chosen["scale"] = numpy_arrays(chosen["scale"])[0].tolist()
+        chosen["scale"] = numpy_arrays(chosen["scale"])[0].flatten().tolist()
     return Setup(network, screen, images, chosen)
 
 
@@ -160,7 +167,7 @@ def outputs(arguments: argparse.Namespace, names: Sequence[str]) -> dict[str, Pa
     from relucert.storage import files
 
     paths = {name: path for name in names if (path := getattr(arguments, name)) is not None}
-    single = [given for name in ("network", "data") if (given := getattr(arguments, name, None)) is not None]
+    single = [given for name in ("network", "data", "scale") if (given := getattr(arguments, name, None)) is not None]
     inputs = [("", Path(given)) for given in (*single, *(getattr(arguments, "network_file", None) or ()))]
     for (_, first), (name, second) in combinations([*inputs, *paths.items()], 2):
         if name in paths and first.resolve() == second.resolve():

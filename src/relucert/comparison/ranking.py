@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from statistics import fmean
@@ -55,5 +56,6 @@ def _ranking(name: str, entries: list[tuple[Entry, float | None, float | None]])
 
 
 def _mean(numbers: Iterable[float]) -> float | None:
-    listed = list(numbers)
+    """Over the finite ones."""
+    listed = [number for number in numbers if math.isfinite(number)]
     return fmean(listed) if listed else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from relucert.comparison.methods import CONTENDERS, Kind
@@ -79,15 +79,15 @@ def _beside(ours: str, published: str | None, authors: bool) -> str:
     return f"{ours} [{published}]" if authors else f"{ours} ({published})"
 
 
-def markdown(results: Sequence[Result], methods: Sequence[str]) -> str:
+def markdown(results: Sequence[Result], methods: Sequence[str], valid: str) -> str:
     parts = []
     for title, (titles, rows) in _both(results, methods):
         lines = [titles, ["---"] * len(titles), *rows]
         parts.append(f"{title}:\n\n" + "\n".join(f"| {' | '.join(cells)} |" for cells in lines))
-    return "\n\n".join([*parts, LEGEND]) + "\n"
+    return "\n\n".join([*parts, LEGEND, f"Valid inputs: {valid}."]) + "\n"
 
 
-def latex(results: Sequence[Result], methods: Sequence[str]) -> str:
+def latex(results: Sequence[Result], methods: Sequence[str], valid: str) -> str:
     parts = []
     for title, (titles, rows) in _both(results, methods):
         head = " & ".join(titles)
@@ -97,15 +97,15 @@ def latex(results: Sequence[Result], methods: Sequence[str]) -> str:
         )
         begin, end = rf"\begin{{tabular}}{{lll{'r' * (len(titles) - 3)}}}", r"\end{tabular}"
         parts.append("\n".join([f"% {title}", begin, r"\hline", rf"{head} \\ \hline", body, r"\hline", end]))
-    return "\n\n".join([*parts, f"% {LEGEND}"]) + "\n"
+    return "\n\n".join([*parts, f"% {LEGEND}\n% Valid inputs: {valid}."]) + "\n"
 
 
 def _both(results: Sequence[Result], methods: Sequence[str]) -> list[tuple[str, Table]]:
     return [("mean radius", radii(results, methods)), ("mean seconds an image", seconds(results, methods))]
 
 
-def cells(results: Sequence[Result], methods: Sequence[str]) -> list[dict[str, Any]]:
-    """One cell per line and method, with every number in full; absence is None."""
+def cells(results: Sequence[Result], methods: Sequence[str], valid: Mapping[str, str]) -> list[dict[str, Any]]:
+    """One cell per line and method, with every number in full; absence is None. valid: the valid inputs of each."""
     table_cells = []
     for result in results:
         line = result.line
@@ -114,7 +114,8 @@ def cells(results: Sequence[Result], methods: Sequence[str]) -> list[dict[str, A
             table_cells.append(
                 {
                     "network": line.network, "same_network": result.authors, "norm": line.norm, "target": line.target,
-                    "method": name, "kind": CONTENDERS[name].kind.value, "images": ranking.count if ranking else 0,
+                    "valid_inputs": valid.get(name), "method": name, "kind": CONTENDERS[name].kind.value,
+                    "images": ranking.count if ranking else 0,
                     "mean": ranking and ranking.mean, "seconds": ranking and ranking.seconds,
                     "closed": ranking and ranking.closed,
                     "published": line.radii.get(name), "published_is_a_bound": _bounds(line, name),

@@ -90,10 +90,11 @@ class Rerun:
             results.append(Result(line, subject.label, subject.authors, by_method))
         return results
 
-    def _asked(self, contender: Contender, setting: Setting) -> Setting:
+    def box(self, contender: Contender) -> object:
+        """The valid inputs that a method is asked about."""
         if not self.protocol:
-            return setting
-        return replace(setting, box=None if contender.kind is Kind.CERTIFIED else PIXELS)
+            return self.setting.box
+        return None if contender.kind is Kind.CERTIFIED else PIXELS
 
     def _image(
         self, line: Line, subject: Subject, images: Dataset, question: Question, setting: Setting, ledger: Ledger
@@ -112,7 +113,9 @@ class Rerun:
                     continue
                 try:
                     with deadline(setting.budget):
-                        entry = _ask(contender, subject.network, images, question, self._asked(contender, setting))
+                        entry = _ask(
+                            contender, subject.network, images, question, replace(setting, box=self.box(contender))
+                        )
                 except (RelucertError, OutOfTime) as error:
                     late = f"image {question.image} took more than the budget of {setting.budget:g} s"
                     self.skipped[what] = late if isinstance(error, OutOfTime) else str(error)

@@ -90,11 +90,9 @@ class Store:
         try:
             assert line is not None
             key = tuple(line[name] for name in NAMES)
-            entry = Entry(line["method"], Kind(line["row"]["kind"]), SimpleNamespace(**line["row"]))
+            entry = Entry(line["method"], Kind(line["row"]["kind"]), SimpleNamespace(**_numbers(line["row"])))
             amounts = (entry.lower, entry.upper, entry.figure, entry.answer.seconds)
-            sound = all(
-                value is None or (isinstance(value, (int, float)) and 0 <= value < math.inf) for value in amounts
-            )
+            sound = all(value is None or (isinstance(value, (int, float)) and value >= 0) for value in amounts)
             if not sound or entry.answer.image != line["image"] or line["sum"] != _checksum(line["row"]):
                 return False
             self._entries[key] = entry
@@ -113,3 +111,8 @@ def _object(line: bytes) -> dict[str, Any] | None:
 
 def _checksum(row: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(row, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def _numbers(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row with the word for an infinite radius as a number."""
+    return {**row, **({"radius": math.inf} if row.get("radius") == "inf" else {})}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from pathlib import Path
 
 import matplotlib
@@ -39,7 +40,7 @@ def draw(path: Path, summary: Summary, title: str, question: str) -> None:
         _curve(axes, summary)
         frame(
             axes,
-            1.05 * max(summary.radii, default=1.0),
+            1.05 * _farthest(summary),
             "radius" if summary.proven else "radius (rounding ignored)",
             "certified accuracy" if summary.proven else "accuracy, not certified",
         )
@@ -47,9 +48,14 @@ def draw(path: Path, summary: Summary, title: str, question: str) -> None:
     files.write(path, content.getvalue())
 
 
+def _farthest(summary: Summary) -> float:
+    """The largest finite radius; 1 where there is none."""
+    return max((radius for radius in summary.radii if 0 < radius < math.inf), default=1.0)
+
+
 def _curve(axes: Axes, summary: Summary) -> None:
     """A step down at every image's radius, from the share that has a radius at all."""
-    radii = [0.0, *sorted(summary.radii)]
+    radii = [min(radius, 2 * _farthest(summary)) for radius in (0.0, *sorted(summary.radii))]
     shares = [count / max(1, summary.asked) for count in range(len(summary.radii), -1, -1)]
     axes.step(radii, shares, where="post", color=CURVE, linewidth=2)
     axes.fill_between(radii, shares, step="post", color=CURVE, alpha=0.12, linewidth=0)
@@ -60,7 +66,7 @@ def _curve(axes: Axes, summary: Summary) -> None:
             f"clean accuracy {clean:.1%}", (1, clean), (-4, 4), xycoords=("axes fraction", "data"),
             textcoords="offset points", ha="right", color=QUIET, fontsize=9,
         )  # fmt: skip
-    if summary.median is not None:
+    if summary.median is not None and summary.median < math.inf:
         axes.axvline(summary.median, color=GUIDE, linewidth=1.2, linestyle="--")
         axes.annotate(
             f"median {rounded_down(summary.median, 3)}", (summary.median, 1), (5, -4),

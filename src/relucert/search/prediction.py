@@ -103,13 +103,13 @@ class Knots:
         apart = step.abs() > 0.01
         if not bool(apart.any()):
             return {}
-        found = {}
+        growth = {}
         for value, logs in self.distances.items():
             exponents = (logs[apart, -1] - logs[apart, -2]).mean(1).double() / step[apart]
             mean = float(exponents.mean())
             if 0.5 < mean < FASTEST:
-                found[value] = mean
-        return found
+                growth[value] = mean
+        return growth
 
     def select(self, chosen: Tensor) -> Knots:
         centre = {value: tensor[chosen] for value, tensor in self.centre.items()}

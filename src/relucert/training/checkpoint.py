@@ -46,7 +46,7 @@ class Origin:
 
 
 @dataclass(frozen=True)
-class Progress:
+class TrainingProgress:
     """How far a training has come: its stage, the finished epochs of that stage, and the reports of all epochs."""
 
     stage: int
@@ -54,7 +54,7 @@ class Progress:
     reports: list[EpochReport]
 
 
-def save(path: Path, models: list[nn.Module], optimiser: SGD, progress: Progress, origin: Origin) -> None:
+def save(path: Path, models: list[nn.Module], optimiser: SGD, progress: TrainingProgress, origin: Origin) -> None:
     tensors = {name: tensor.contiguous().clone() for name, tensor in _state(models)}
     for place, parameter in enumerate(_parameters(optimiser)):
         momentum = optimiser.state[parameter].get("momentum_buffer")
@@ -66,7 +66,7 @@ def save(path: Path, models: list[nn.Module], optimiser: SGD, progress: Progress
     files.write(path, to_bytes(tensors, {KEY: json.dumps(note)}))
 
 
-def restore(path: Path, models: list[nn.Module], optimisers: list[SGD], origin: Origin) -> Progress | None:
+def restore(path: Path, models: list[nn.Module], optimisers: list[SGD], origin: Origin) -> TrainingProgress | None:
     """Restores the models and the current stage's optimiser from a checkpoint; None if there is no such file."""
     try:
         with safe_open(path, "pt") as file:
@@ -104,14 +104,14 @@ def _parameters(optimiser: SGD) -> list[nn.Parameter]:
     return parameters
 
 
-def _progress(path: Path, note: dict[str, Any], stages: int, epochs: int) -> Progress:
+def _progress(path: Path, note: dict[str, Any], stages: int, epochs: int) -> TrainingProgress:
     """The progress stored in the metadata, with every entry checked."""
     stage, done, rows = note.get("stage"), note.get("epochs"), note.get("reports")
     if type(stage) is not int or type(done) is not int or not isinstance(rows, list):
         raise _unreadable(path)
     if not 0 <= stage < stages or not 1 <= done <= epochs or len(rows) != stage * epochs + done:
         raise _unreadable(path)
-    return Progress(stage, done, [_report(path, row) for row in rows])
+    return TrainingProgress(stage, done, [_report(path, row) for row in rows])
 
 
 def _report(path: Path, row: object) -> EpochReport:

@@ -87,7 +87,7 @@ def fit(
     models = [deepcopy(model), model] if isinstance(recipe.defence, Distillation) else [model]
     optimisers = [_optimiser(each, recipe) for each in models]
     done = None if keep is None else checkpoint.restore(keep, models, optimisers, origin)
-    done = done or checkpoint.Progress(0, 0, [])
+    done = done or checkpoint.TrainingProgress(0, 0, [])
     reports = [*done.reports]
     if reports and resumed is not None:
         resumed(reports[-1])
@@ -97,7 +97,7 @@ def fit(
             reports.append(stage.run(epoch, validation))
             if keep is not None:
                 checkpoint.save(
-                    keep, models, optimisers[number], checkpoint.Progress(number, epoch + 1, reports), origin
+                    keep, models, optimisers[number], checkpoint.TrainingProgress(number, epoch + 1, reports), origin
                 )
             if report is not None:
                 report(reports[-1])
