@@ -2,6 +2,7 @@
 
 import math
 
+from relucert.bounding.relaxers import RELAXERS
 from relucert.methods.linear import LinearMethod
 from relucert.methods.lipschitz import LipschitzMethod
 from relucert.methods.programs import ProgramMethod
@@ -21,3 +22,8 @@ SHELLED = [
 def takes(method: str, norm: float) -> bool:
     """Whether a method is for this p-norm."""
     return method not in PROGRAMS or norm in (1.0, 2.0, math.inf)
+
+
+PARALLEL = tuple(name for name, relaxer in RELAXERS.items() if relaxer.parallel)
+FORMS = [(name, "forward") for name in PARALLEL] + [(name, "backward") for name in RELAXERS]
+"""Every linear method with the drivers that take it."""

@@ -13,11 +13,10 @@ from relucert.norm import Norm
 from relucert.region import Region
 from relucert.rigor import DOUBLE, RIGOROUS, Arithmetic
 from tests.literal import two_side_bounds
+from tests.methods import FORMS, PARALLEL
 from tests.nets import NETWORKS, NORMS, centres, mlp
 
 METHODS = tuple(RELAXERS)
-PARALLEL = tuple(name for name, relaxer in RELAXERS.items() if relaxer.parallel)
-FORMS = [(name, form) for name in METHODS for form in ("forward", "backward") if form == "backward" or name in PARALLEL]
 RADIUS = 0.3
 
 

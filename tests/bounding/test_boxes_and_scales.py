@@ -12,15 +12,11 @@ from relucert.methods.table import METHODS, find_method
 from relucert.query.property import Property
 from relucert.region import Region
 from relucert.rigor import DOUBLE, RIGOROUS
-from tests.methods import LINEAR, PROGRAMS
+from tests.methods import FORMS, LINEAR, PARALLEL, PROGRAMS
 from tests.nets import NETWORKS, NORMS, centres, mlp
 from tests.regions import LIMITS, samples
 
 RADIUS = 0.3
-PARALLEL = tuple(name for name, relaxer in RELAXERS.items() if relaxer.parallel)
-FORMS = [
-    (name, form) for name in RELAXERS for form in ("forward", "backward") if form == "backward" or name in PARALLEL
-]
 
 
 @pytest.mark.parametrize(("method", "form"), FORMS)
