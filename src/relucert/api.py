@@ -225,7 +225,8 @@ class Certifier:
             if radius is None:
                 reason = "not certified: no radius could be proven; the margin may be within rounding error of zero"
             elif radius == math.inf:
-                reason = "proven for every valid input, at any distance"
+                how = "proven" if self.options.arithmetic is Rounding.RIGOROUS else "holds, rounding ignored,"
+                reason = f"{how} for every valid input, at any distance"
             elif not end.closed:
                 reason = "the search ended before it reached its tolerance; a larger radius may hold"
         if question.refusal is None and (len(question.rivals) == 1 or radius is not None):

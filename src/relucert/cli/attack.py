@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ from relucert.cli import options, runs
 
 if TYPE_CHECKING:
     from relucert import UpperBound
-    from relucert.cli.show import Screen
+    from relucert.cli.show import Advance, Screen
 
 NAME = "attack"
 HELP = "the nearest adversarial examples that attacks find"
@@ -60,37 +60,37 @@ def _add_effort(group: argparse._ArgumentGroup) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Checks everything that can be checked, then attacks, records, draws and shows."""
-    outputs = runs.outputs(arguments, ("json", "csv"))
+    files = runs.outputs(arguments, ("json", "csv"))
     import relucert
     from relucert.report.pairs import Album
-    from relucert.report.runfile import RunFile
 
     setup = runs.set_up(arguments, LIBRARY_OPTIONS)
-    network, screen, images, chosen = setup.network, setup.screen, setup.images, setup.chosen
+    network, images = setup.network, setup.images
     album = None if arguments.save is None else Album(arguments.save, network.input_shape)
-    started = time.perf_counter()
-    with screen.progress("attacking", len(images)) as advance:
-        answers = relucert.attack_each(
+
+    def ask(advance: Advance) -> Iterator[UpperBound]:
+        return relucert.attack_each(
             network,
             images.images,
             images.labels,
-            **chosen,
+            **setup.chosen,
             progress=lambda done, total: advance(done * len(images) // total),
         )
-        record = RunFile(runs.head(arguments, setup, chosen), outputs.get("json"), outputs.get("csv"))
-        work = runs.collect(
-            answers, record, lambda answer: None if album is None else album.add(images.images[answer.image], answer)
-        )
-    if work.answers:
-        screen.attacks(work.answers)
+
+    def draw(advance: Advance, answer: UpperBound) -> None:
+        if album is not None:
+            album.add(images.images[answer.image], answer)
+
+    def show(answers: list[UpperBound]) -> None:
+        screen = setup.screen
+        screen.attacks(answers)
         screen.line("network", setup.about)
         screen.line("question", f"norm {arguments.norm}, {arguments.method}, target {arguments.target}, {setup.valid}")
-        _summarise(work.answers, screen)
+        _summarise(answers, screen)
         if album is not None:
             screen.line("pictures", f"{album.count} in {arguments.save}")
-        screen.line("time", f"{time.perf_counter() - started:.2f} s")
-    done = len({answer.image for answer in work.answers})
-    return runs.end(work, screen, f"{done} of {len(images)} images")
+
+    return runs.answer(arguments, setup, files, setup.screen.progress("attacking", len(images)), ask, show, draw)
 
 
 def _summarise(answers: list[UpperBound], screen: Screen) -> None:

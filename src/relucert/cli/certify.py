@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,23 +33,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Checks everything that can be checked, then certifies, records and shows."""
-    outputs = _outputs(arguments)
+    files = _outputs(arguments)
     import relucert
-    from relucert.report.runfile import RunFile
 
     setup = runs.set_up(arguments, LIBRARY_OPTIONS)
-    network, screen, images, chosen = setup.network, setup.screen, setup.images, setup.chosen
-    started = time.perf_counter()
-    answers = relucert.certify_each(network, images.images, images.labels, **chosen)
-    record = RunFile(runs.head(arguments, setup, chosen), outputs.get("json"), outputs.get("csv"))
-    with screen.progress("certifying", len(images)) as advance:
-        work = runs.collect(answers, record, lambda certificate: advance(certificate.image + 1))
-    seconds = time.perf_counter() - started
-    if work.answers:
-        _show(arguments, setup, work.answers)
-        screen.line("time", f"{seconds:.2f} s")
-    done = len({certificate.image for certificate in work.answers})
-    return runs.end(work, screen, f"{done} of {len(images)} images")
+    images = setup.images
+    return runs.answer(
+        arguments,
+        setup,
+        files,
+        setup.screen.progress("certifying", len(images)),
+        lambda advance: relucert.certify_each(setup.network, images.images, images.labels, **setup.chosen),
+        lambda certificates: _show(arguments, setup, certificates),
+        lambda advance, certificate: advance(certificate.image + 1),
+    )
 
 
 def _add_question(group: argparse._ArgumentGroup) -> None:

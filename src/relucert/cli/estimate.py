@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import time
+from typing import TYPE_CHECKING
 
 from relucert.cli import options, runs
+
+if TYPE_CHECKING:
+    from relucert import Estimate
 
 NAME = "estimate"
 HELP = "CLEVER's estimates, which prove nothing"
@@ -45,29 +48,31 @@ def _add_question(group: argparse._ArgumentGroup) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Checks everything that can be checked, then estimates, records and shows."""
-    outputs = runs.outputs(arguments, ("json",))
+    files = runs.outputs(arguments, ("json",))
     import relucert
-    from relucert.report.runfile import RunFile
 
     setup = runs.set_up(arguments, LIBRARY_OPTIONS)
-    network, screen, images, chosen = setup.network, setup.screen, setup.images, setup.chosen
-    started = time.perf_counter()
-    record = RunFile(runs.head(arguments, setup, chosen), outputs.get("json"), None)
-    with screen.progress("sampling", arguments.batches * len(images)) as advance:
-        answers = relucert.estimate_each(
-            network, images.images, images.labels, **chosen, progress=lambda done, total: advance(done)
-        )
-        work = runs.collect(answers, record, lambda answer: None)
-    if work.answers:
-        screen.estimates(work.answers)
+    images = setup.images
+
+    def show(estimates: list[Estimate]) -> None:
+        screen = setup.screen
+        screen.estimates(estimates)
         screen.line("network", setup.about)
-        screen.line(
-            "question", f"norm {arguments.norm}, target {arguments.target}, {setup.valid}, CLEVER: not certified"
-        )
-        values = [answer.value for answer in work.answers if answer.value is not None]
+        asked = f"norm {arguments.norm}, target {arguments.target}, {setup.valid}"
+        screen.line("question", f"{asked}, CLEVER: not certified")
+        values = [answer.value for answer in estimates if answer.value is not None]
         if values:
             mean = sum(values) / len(values)
-            over = f"over {len(values)} of {len(work.answers)} questions"
+            over = f"over {len(values)} of {len(estimates)} questions"
             screen.line("mean estimate", f"{mean:.4g} {over} (not certified)")
-        screen.line("time", f"{time.perf_counter() - started:.2f} s")
-    return runs.end(work, screen, f"{len(work.answers)} answers")
+
+    return runs.answer(
+        arguments,
+        setup,
+        files,
+        setup.screen.progress("sampling", arguments.batches * len(images)),
+        lambda advance: relucert.estimate_each(
+            setup.network, images.images, images.labels, **setup.chosen, progress=lambda done, total: advance(done)
+        ),
+        show,
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -56,30 +56,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Checks everything that can be checked, then searches, records and shows."""
-    outputs = runs.outputs(arguments, ("json", "csv", "proof"))
+    files = runs.outputs(arguments, ("json", "csv", "proof"))
     import relucert
-    from relucert.report.runfile import RunFile
 
     setup = runs.set_up(arguments, LIBRARY_OPTIONS)
-    network, screen, images, chosen = setup.network, setup.screen, setup.images, setup.chosen
-    started = time.perf_counter()
-    with screen.status("searching", len(images)) as show:
-        answers = relucert.exact_each(
-            network, images.images, images.labels, **chosen, progress=lambda state: show(state.image, _describe(state))
+    images, options = setup.images, dict(setup.chosen)
+    setup.chosen["proof"] = arguments.proof and str(arguments.proof)
+
+    def ask(status: Callable[[int, str], None]) -> Iterator[Exact]:
+        return relucert.exact_each(
+            setup.network,
+            images.images,
+            images.labels,
+            **options,
+            progress=lambda state: status(state.image, _describe(state)),
         )
-        chosen["proof"] = arguments.proof and str(arguments.proof)
-        record = RunFile(runs.head(arguments, setup, chosen), outputs.get("json"), outputs.get("csv"))
-        work = runs.collect(answers, record, lambda answer: show(answer.image + 1, ""))
-    if work.answers:
-        screen.intervals(work.answers)
+
+    def show(answers: list[Exact]) -> None:
+        screen = setup.screen
+        screen.intervals(answers)
         screen.line("network", setup.about)
         screen.line("question", f"norm {arguments.norm}, target {arguments.target}, {setup.valid}")
-        _summarise(work.answers, screen)
+        _summarise(answers, screen)
         if arguments.proof is not None and arguments.proof.exists():
             screen.line("proof", f"{arguments.proof}: verify it with `relucert check`")
-        screen.line("time", f"{time.perf_counter() - started:.2f} s")
-    done = len({answer.image for answer in work.answers})
-    return runs.end(work, screen, f"{done} of {len(images)} images")
+
+    bar = setup.screen.status("searching", len(images))
+    return runs.answer(arguments, setup, files, bar, ask, show, lambda status, answer: status(answer.image + 1, ""))
 
 
 def _describe(progress: SearchProgress) -> str:

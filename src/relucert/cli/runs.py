@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from importlib import metadata
 from itertools import combinations
@@ -230,7 +232,7 @@ def collect(
                 came(answer)
             record.finish()
     except (KeyboardInterrupt, RelucertError, ContradictionError) as stopped:
-        return Work(received, stopped)
+        return Work(received[: len(record)], stopped)  # an interruption may come before the last one is on record
     return Work(received, None)
 
 
@@ -242,3 +244,31 @@ def end(work: Work[AnswerType], screen: Screen, done: str) -> int:
     if not isinstance(work.stopped, KeyboardInterrupt):
         raise work.stopped
     return INTERRUPTED
+
+
+def answer(
+    arguments: argparse.Namespace,
+    setup: Setup,
+    files: Mapping[str, Path],
+    bar: AbstractContextManager[Any],
+    ask: Callable[[Any], Iterable[AnswerType]],
+    show: Callable[[list[AnswerType]], None],
+    came: Callable[[Any, AnswerType], None] = lambda advance, answer: None,
+) -> int:
+    """The skeleton of the commands that answer questions about images: asks, records, shows and ends.
+
+    files: where to record; bar: a progress bar, which yields what `ask` and `came` move it with; ask: checks the
+    question and gives the answers; show: prints what came; came: called with every answer.
+    """
+    from relucert.report.runfile import RunFile
+
+    started = time.perf_counter()
+    with bar as advance:
+        answers = ask(advance)
+        record = RunFile(head(arguments, setup, setup.chosen), files.get("json"), files.get("csv"))
+        work = collect(answers, record, lambda answer: came(advance, answer))
+    if work.answers:
+        show(work.answers)
+        setup.screen.line("time", f"{time.perf_counter() - started:.2f} s")
+    done = len({answer.to_json()["image"] for answer in work.answers})
+    return end(work, setup.screen, f"{done} of {len(setup.images)} images")

@@ -59,6 +59,10 @@ class RunFile:
         self._lines.append(json.dumps(plain, allow_nan=False))
         self._rows.append(plain)
 
+    def __len__(self) -> int:
+        """How many answers are on record."""
+        return len(self._rows)
+
     def finish(self) -> None:
         """Marks the run as complete: every answer is there."""
         self._complete = True
