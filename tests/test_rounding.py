@@ -199,3 +199,19 @@ def test_a_sum_that_overflows_on_its_way_certifies_nothing(method: str, norm: st
     )
     (answer,) = relucert.certify(network, torch.full_like(row, 1e160), [0], norm=norm, method=method)
     assert answer.radius is None
+
+
+@pytest.mark.parametrize("boxed", [False, True])
+@pytest.mark.parametrize("form", ["forward", "backward"])
+@pytest.mark.parametrize("norm", [1.0, 1.5, 2.0, math.inf])
+@pytest.mark.parametrize(("weight", "scale", "radius"), [(1e-24, 1e-300, 1e300), (0.3, 5e-324, 1e308)])
+def test_what_underflows_when_it_is_scaled_is_charged(
+    weight: float, scale: float, radius: float, norm: float, form: str, boxed: bool
+) -> None:
+    layer = Linear(torch.tensor([[weight], [0.0]], dtype=torch.float64), torch.zeros(2, dtype=torch.float64))
+    network = Network((1,), (Node(layer, (0,)),))
+    reach = Fraction(scale) * Fraction(radius)
+    box = (-2 * float(reach) - 1, 2 * float(reach) + 1) if boxed else None
+    region = Region.around(torch.zeros(1, 1, dtype=torch.float64), radius, norm, box, [scale])
+    lower = relucert.bounds(network, region, form=form)[-1].lower[0, 0]
+    assert Fraction(float(lower)) <= -Fraction(weight) * reach

@@ -181,7 +181,7 @@ class Norm:
         gains, sizes = [], forms.abs()
         for down, up in sides:
             room = torch.where(forms > 0, down[:, None], up[:, None])
-            walled = (room <= NO_ROOM * radius[:, None, None]) | math.isinf(self.p)
+            walled = room <= NO_ROOM * radius[:, None, None]
             rest = arithmetic.above((sizes * walled * room).sum(-1), forms.shape[-1] + 3)
             free = self.dual_bound(sizes * ~walled, -1, arithmetic)
             gains.append(arithmetic.above(arithmetic.above(free * radius[:, None], 1) + rest, 1))

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from relucert.errors import InputError
 from relucert.norm import Norm
-from relucert.rigor import RIGOROUS, Arithmetic, slices
+from relucert.query.valid import is_number
+from relucert.rigor import RIGOROUS, TINY, Arithmetic, slices
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -260,7 +261,9 @@ class Region:
         if self.scale is not None:
             moving = self.scale > 0
             rooms = torch.where(moving, RIGOROUS.ceil(rooms / torch.where(moving, self.scale, 1)), 0)
-        return self.norm.distance_bound(rooms, torch.zeros_like(rooms), RIGOROUS).clamp(min=LEAST_WHOLE)
+        endless = rooms.isinf().any(-1)
+        finite = self.norm.distance_bound(rooms.where(rooms.isfinite(), 0), torch.zeros_like(rooms), RIGOROUS)
+        return torch.where(endless, torch.inf, finite.clamp(min=LEAST_WHOLE))
 
     @property
     def widest(self) -> Tensor:
@@ -313,6 +316,8 @@ class Region:
     def _unconfined(self, lengths: Tensor, size: int, arithmetic: Arithmetic) -> Deviation:
         """Where every input is valid: from the forms' dual lengths over so many coordinates."""
         lengths = self.norm.above_length(lengths, size + 1, arithmetic)
+        if self.scale is not None and arithmetic.rigorous:
+            lengths = lengths + TINY  # coefficients that underflowed when they were scaled
         reach = arithmetic.above(lengths * self.radius.reshape(-1, *[1] * (lengths.ndim - 1)), 1)
         return Deviation(reach, reach)
 
@@ -332,7 +337,8 @@ class Region:
             parts.append(self.norm.confined_gains(scaled, sides, self.radius, arithmetic))
         gains = [torch.cat(gain, 1) for gain in zip(*parts, strict=True)]
         if self.scale is not None:
-            gains = [arithmetic.above(gain, 2) for gain in gains]
+            lost = TINY * self.radius[:, None] if arithmetic.rigorous else 0  # by underflow
+            gains = [arithmetic.above(gain + lost, 3) for gain in gains]
         return Deviation(gains[0], gains[-1])
 
     def dual_norm(self, forms: Tensor, arithmetic: Arithmetic) -> Tensor:
@@ -354,11 +360,12 @@ def parse_box(given: object, shape: tuple[int, ...]) -> Box | None:
         return given
     ends = tuple(given) if isinstance(given, (tuple, list)) else ()
     if len(ends) != 2:
-        raise InputError(f"a box is a pair, the lowest and the highest valid values, not {given!r}")
-    if all(isinstance(end, (int, float)) and not isinstance(end, bool) for end in ends):
-        if not -np.inf < ends[0] < ends[1] < np.inf:
-            raise InputError(f"a box is a least and a larger largest pixel, both finite, not {given}")
-        return Box(*(torch.full((int(np.prod(shape)),), float(end), dtype=torch.float64) for end in ends))
+        raise InputError(f"a box is a pair, the lowest and the highest valid values, not {type(given).__name__}")
+    if all(is_number(end) for end in ends):
+        lowest, highest = (float(end) for end in ends)
+        if not -np.inf < lowest < highest < np.inf:
+            raise InputError(f"a box is a least and a larger largest pixel, both finite, not {(lowest, highest)}")
+        return Box(*(torch.full((int(np.prod(shape)),), end, dtype=torch.float64) for end in (lowest, highest)))
     low, high = (_array(end, shape, "a box's end") for end in ends)
     if not bool((low <= high).all()):
         raise InputError("a box has a highest value below the lowest, or one that is no number")
@@ -379,10 +386,13 @@ def _array(given: object, shape: tuple[int, ...], what: str) -> Tensor:
     """Numbers of the input's shape, or flat, as float64 (size,)."""
     try:
         numbers = given.detach().cpu() if isinstance(given, Tensor) else torch.from_numpy(np.array(given))
+        if numbers.is_complex():
+            raise TypeError
         flat = numbers.double().flatten()
     except (TypeError, ValueError, RuntimeError):
-        raise InputError(f"{what} is an array of numbers of the input's shape {shape}, not {given!r}") from None
-    if tuple(numbers.shape) not in (shape, (int(np.prod(shape)),)) or numbers.is_complex():
+        dtype = getattr(given, "dtype", type(given).__name__)
+        raise InputError(f"{what} is an array of numbers of the input's shape {shape}, not of {dtype}") from None
+    if tuple(numbers.shape) not in (shape, (int(np.prod(shape)),)):
         raise InputError(f"{what} has the input's shape {shape}, not {tuple(numbers.shape)}")
     return flat.clone()
 

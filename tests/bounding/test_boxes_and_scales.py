@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -174,3 +175,40 @@ def test_bad_boxes_and_scales_are_refused_by_every_call(call: Any, options: dict
     network = NETWORKS["three layers"]()
     with pytest.raises(InputError, match=message):
         call(network, centres(network), **options)
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("limits", LIMITS)
+def test_every_norm_finds_a_radius_in_every_region(limits: str, norm: float) -> None:
+    network = NETWORKS["three layers"]()
+    points = centres(network)
+    for answer in relucert.certify(network, points, norm=norm, **LIMITS[limits].given(points)):
+        assert answer.radius is not None
+        assert answer.proven
+        assert answer.evaluations < 20
+
+
+def test_numbers_of_any_kind_make_a_box() -> None:
+    network = NETWORKS["three layers"]()
+    points = centres(network).clamp(-1, 1)
+    plain = [answer.radius for answer in relucert.certify(network, points, box=(-1.0, 1.0))]
+    for one in (np.float32(1), np.int64(1), torch.tensor(1.0), 1):
+        assert [answer.radius for answer in relucert.certify(network, points, box=(-one, one))] == plain
+
+
+def test_coordinates_that_stay_must_be_representable() -> None:
+    network = NETWORKS["three layers"]()
+    points = centres(network, 1) + 1e-9
+    for call in (relucert.attack, relucert.exact):
+        with pytest.raises(InputError, match="scale 0"):
+            call(network, points, scale=[0.0, 1, 1, 1, 1, 1])
+
+
+def test_tiny_scales_do_not_end_the_search() -> None:
+    network = NETWORKS["three layers"]()
+    points = centres(network, 2)[1:].float()
+    (plain,), (scaled,) = (relucert.exact(network, points, scale=scale) for scale in (None, torch.full((6,), 2.0**-30)))
+    assert scaled.closed
+    assert scaled.upper is not None
+    assert plain.upper is not None
+    assert scaled.upper * 2.0**-30 == pytest.approx(plain.upper, rel=2e-3)

@@ -19,7 +19,7 @@ from relucert.attacks.methods import find_attacks
 from relucert.attacks.minimum_norm import STARTS
 from relucert.attacks.polish import Polisher
 from relucert.attacks.pursuit import Pursuit, TimeUp
-from relucert.attacks.witness import Judge, Witness
+from relucert.attacks.witness import Judge, Witness, check_staying
 from relucert.batching import attack_size
 from relucert.checks import check_number, check_whole
 from relucert.errors import InputError
@@ -91,6 +91,7 @@ def attack_each(
     options = AttackOptions(shape, method, polish, steps, time_limit, memory, seed)
     inquiry = pose(known, images, labels, parse_target(target, known.classes), seed)
     check_inside(inquiry.images, shape.box)
+    check_staying(inquiry.images, known, shape)
     step = attack_size(known, STARTS, options.memory)
     return Attacker(known, options, progress).run(inquiry, step)
 

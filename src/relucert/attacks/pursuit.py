@@ -126,6 +126,8 @@ class Pursuit:
         the pixels span."""
         spans = FAR * (self.centres.amax(1, keepdim=True) - self.centres.amin(1, keepdim=True)).clamp(min=1)
         spans = spans.expand_as(self.centres)
+        if self._scale is not None:
+            spans = torch.where(self._scale > 0, spans / torch.where(self._scale > 0, self._scale, 1), 0)
         if self._walls is not None:
             spans = torch.minimum(spans, self._walls.high - self._walls.low)
         return norm.distance(spans, torch.zeros_like(spans))

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from relucert.bounding.point import lower_margins
+from relucert.errors import InputError
 from relucert.network import Network
 from relucert.query.property import Property
 from relucert.region import Box, RegionShape
@@ -97,6 +98,16 @@ class Judge:
         """Whether, in real arithmetic, some row is proven not to be positive at points (count, size): (count,)."""
         negated = Property(-prop.rows, -prop.offsets).select(torch.zeros(len(points), dtype=torch.long))
         return (lower_margins(self.exact, points.double(), None, negated, RIGOROUS) >= 0).any(1)
+
+
+def check_staying(images: Tensor, network: Network, shape: RegionShape) -> None:
+    """Refuses images whose coordinates of scale 0 the network's precision can't hold: a witness could not keep them."""
+    if shape.scale is None:
+        return
+    staying = images[:, shape.scale == 0]
+    dtype = own_precision(network)
+    if not torch.equal(staying.to(dtype).double(), staying):
+        raise InputError(f"coordinates of scale 0 must be {dtype} numbers, as the network takes them: round the images")
 
 
 def own_precision(network: Network) -> torch.dtype:

@@ -128,11 +128,10 @@ def enclose(
 
 def _unit_forms(network: Network, region: Region, value: int, neurons: Tensor) -> tuple[int, Tensor, Tensor | None]:
     """Some neurons of a value as forms, plus offsets, on a value: on its input, where it is a matrix times that."""
-    node = network.nodes[value - 1]
-    matrix = node.operation.matrix if isinstance(node.operation, Affine) else None
-    if matrix is not None and isinstance(node.operation, Affine) and node.operation.constant is not None:
-        constant = node.operation.constant.expand(network.shapes[value]).flatten()[neurons]
-        return node.inputs[0], matrix[neurons][None], constant.expand(len(region.radius), -1)
+    operation, inputs = network.nodes[value - 1].operation, network.nodes[value - 1].inputs
+    if isinstance(operation, Affine) and operation.matrix is not None and operation.constant is not None:
+        constant = operation.constant.expand(network.shapes[value]).flatten()[neurons]
+        return inputs[0], operation.matrix[neurons][None], constant.expand(len(region.radius), -1)
     forms = region.radius.new_zeros(1, len(neurons), network.sizes[value])
     forms[0, torch.arange(len(neurons)), neurons] = 1
     return value, forms, None

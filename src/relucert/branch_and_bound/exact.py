@@ -19,7 +19,7 @@ from torch import Tensor
 from relucert.answers import Exact
 from relucert.attacks.attack import FAULTS, Attacker, AttackOptions, at_image, overtaken
 from relucert.attacks.polish import Polisher
-from relucert.attacks.witness import Judge, Witness
+from relucert.attacks.witness import Judge, Witness, check_staying
 from relucert.branch_and_bound import proof as proofs
 from relucert.branch_and_bound.nodes import NodeBounder
 from relucert.branch_and_bound.prover import LEAF_SECONDS, Prover
@@ -104,6 +104,7 @@ def exact_each(
     options = _Options(shape, tolerance, time_limit, seed, None if proof is None else Path(proof))
     inquiry = pose(known, images, labels, parse_target(target, known.classes), seed)
     check_inside(inquiry.images, shape.box)
+    check_staying(inquiry.images, known, shape)
     if options.proof is not None:
         if len(inquiry.questions) != 1:
             raise InputError(f"a proof is about one question, and these are {len(inquiry.questions)}")
@@ -259,8 +260,11 @@ class _Growth:
         return max(self.certified, self.prover.witness.distance * (1 - INSIDE * self.tolerance))
 
     def run(self) -> None:
-        limit = ENDLESS * (1 + float(self.prover.bounder.centre.abs().max()))
-        parts = [self.prover.bounder.roots()]
+        bounder = self.prover.bounder
+        limit = ENDLESS * (1 + float(bounder.centre.abs().max()))
+        if bounder.shape.scale is not None:
+            limit /= float(bounder.shape.scale.max())
+        parts = [bounder.roots()]
         while self.lower < self.goal and self.lower < limit and self.failure is None:
             radius = min(self.goal, self.lower * GROWTH or self.certified or min(self.goal, limit) / FIRST)
             closed = []

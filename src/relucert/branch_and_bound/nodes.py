@@ -139,7 +139,7 @@ class NodeBounder:
             slopes=_flat(climb.duals.slopes, nodes.slopes),
             multipliers=_flat(climb.duals.multipliers, nodes.multipliers),
         )
-        return better, self._weights(climb.coefficients(), bounded.bounds)
+        return better, self._weights(climb.coefficients(), bounded.bounds, len(nodes))
 
     def least(self, bounded: BoundedNodes, nodes: Nodes, radius: float) -> Tensor:
         """The lower bounds of the nodes' rows, proven, with these nodes' slopes and multipliers: (count,)."""
@@ -172,7 +172,7 @@ class NodeBounder:
             for value, interval in self._first[1].items()
         }
 
-    def _weights(self, coefficients: dict[int, Tensor], bounds: Bounds) -> Tensor:
+    def _weights(self, coefficients: dict[int, Tensor], bounds: Bounds, count: int) -> Tensor:
         weights = {value: torch.zeros_like(bounds[value].lower) for value in self.values}
         for value, source in self.relus.items():
             lower, upper = bounds[source]
@@ -180,7 +180,7 @@ class NodeBounder:
             gap = torch.where(unstable, -lower * upper / torch.where(unstable, upper - lower, 1), 0)
             weights[source] += gap * (coefficients[value][:, 0].double().abs() + torch.finfo(torch.float32).tiny)
         if not self.values:
-            return torch.zeros(len(coefficients), 0)
+            return self.prop.rows.new_zeros(count, 0)
         return torch.cat([weights[value] for value in self.values], 1)
 
 

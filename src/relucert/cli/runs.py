@@ -160,6 +160,9 @@ def set_up(arguments: argparse.Namespace, names: Sequence[str]) -> Setup:
     if chosen.get("scale") is not None:
         from relucert.data.formats import numpy_arrays
 
+        if not chosen["scale"].is_file():
+            raise InputError(f"can't read --scale {chosen['scale']}: there is no such file")
+
         chosen["scale"] = numpy_arrays(chosen["scale"])[0].flatten().tolist()
     return Setup(network, screen, images, chosen)
 

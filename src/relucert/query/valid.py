@@ -19,11 +19,11 @@ def valid_inputs(box: Any) -> str:
     if box is None:
         return EVERY_INPUT
     low, high = box
-    if _is_number(low) and _is_number(high):
+    if is_number(low) and is_number(high):
         return f"pixels from {float(low):g} to {float(high):g}"
     return PER_COORDINATE
 
 
-def _is_number(end: Any) -> bool:
+def is_number(end: Any) -> bool:
     """Whether one end of a box is a single number, which may be an array or a tensor without dimensions."""
-    return isinstance(end, Real) or getattr(end, "ndim", None) == 0
+    return not isinstance(end, bool) and (isinstance(end, Real) or getattr(end, "ndim", None) == 0)

@@ -262,7 +262,8 @@ class _State:
         for end in ends:
             if end.radius is not None:
                 self.best[end.question], self.weakest[end.question] = end.radius, end.weakest
-        self.radii = torch.where(self.best > 0, self.best, self.radii)
+        known = (self.best > 0) & self.best.isfinite()
+        self.radii = torch.where(known, self.best, self.radii)
 
     def evaluate(self) -> None:
         """One evaluation of every open question, each in the arithmetic its step calls for."""
