@@ -100,12 +100,12 @@ def test_attacks_find_the_same(method: str, norm: str) -> None:
 
 def test_coordinates_that_stay_stay_in_every_attack() -> None:
     network = NETWORKS["three layers"]()
-    points = centres(network)
+    points = centres(network).float()
     for norm in ENDS:
         for box in (None, (float(points.min()), float(points.max()))):
             for answer in relucert.attack(network, points, norm=norm, box=box, scale=[0.0, 0, 1, 1, 1, 1], steps=40):
                 if answer.witness is not None:
-                    assert torch.equal(answer.witness[:2].double(), points[answer.image][:2].float().double())
+                    assert torch.equal(answer.witness[:2].double(), points[answer.image][:2].double())
 
 
 @pytest.mark.parametrize("norm", [*ENDS, "3"])
