@@ -45,6 +45,7 @@ def test_a_trained_network_is_known_by_its_name(data: str, cache: Path, capsys: 
     assert [path.name for path in cache.iterdir()] == ["mnist-2x12.safetensors"]
     network = relucert.load("mnist-2x12")
     assert (network.name, network.describe()) == ("mnist-2x12", "784-12-10")
+    assert (network.input_range, network.picture_shape) == ((-0.5, 0.5), (1, 28, 28))
     about = zoo.about("mnist-2x12")
     recipe = json.loads(about["recipe"])
     assert (recipe["epochs"], recipe["batch"], recipe["seed"], recipe["defence"]) == (12, 20, 0, None)

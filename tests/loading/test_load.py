@@ -135,6 +135,7 @@ def test_bundled_networks(name: str, layers: str, dtype: torch.dtype, accuracy: 
     network = load(name)
     assert network.name == name
     assert network.describe() == layers
+    assert (network.input_range, network.picture_shape) == ((-0.5, 0.5), (1, 28, 28))
     stored = {tensor.dtype for entry in network.nodes for tensor in entry.operation.tensors().values()}
     assert stored == {dtype}
     about = zoo.about(name)

@@ -4,6 +4,7 @@ import json
 import os
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,14 @@ def test_every_operation_comes_back_bit_for_bit(dtype: torch.dtype, tmp_path: Pa
             assert kept.operation.tensors()[name].dtype == tensor.dtype
             assert kept.operation.tensors()[name].shape == tensor.shape
             assert bits(kept.operation.tensors()[name]) == bits(tensor)
+
+
+def test_what_is_known_about_inputs_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "kept.safetensors"
+    save(replace(example(), input_range=(0, 255), picture_shape=(1, 2, 3)), path)
+    assert (load(path).input_range, load(path).picture_shape) == ((0.0, 255.0), (1, 2, 3))
+    save(example(), path)
+    assert (load(path).input_range, load(path).picture_shape) == (None, None)
 
 
 def test_texts_about_the_network_are_kept(tmp_path: Path) -> None:
@@ -146,6 +155,14 @@ DAMAGES: dict[str, Callable[[dict[str, Any], dict[str, Tensor]], object]] = {
     "shape negative": changed("input_shape", to=[-2, -3]),
     "shape empty": changed("input_shape", to=[]),
     "shape other": changed("input_shape", to=[3, 2]),
+    "range no list": changed("input_range", to=0.5),
+    "range of text": changed("input_range", to=["0", "1"]),
+    "range of three": changed("input_range", to=[0.0, 0.5, 1.0]),
+    "range backwards": changed("input_range", to=[0.5, -0.5]),
+    "range endless": changed("input_range", to=[0.0, float("inf")]),
+    "range no number": changed("input_range", to=[0.0, float("nan")]),
+    "picture no list": changed("picture_shape", to="2x3"),
+    "picture other": changed("picture_shape", to=[2, 4]),
     "operation unknown": changed("nodes", 4, "operation", to="sigmoid"),
     "operation no text": changed("nodes", 4, "operation", to=["relu"]),
     "operation other": changed("nodes", 0, "operation", to="linear"),

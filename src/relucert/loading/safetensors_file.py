@@ -3,7 +3,8 @@
 A tensor is named `{value}.{field}`, as in `1.weight`: the index of the value that its node computes (0 is
 the input) and the field of the operation. The metadata entry `relucert` holds
 `{"format": 1, "name": ..., "input_shape": [...], "nodes": [...]}`, each node
-`{"operation": "linear", "inputs": [0], "settings": {...}}`. Every other entry is free text about the network.
+`{"operation": "linear", "inputs": [0], "settings": {...}}`, and, where they are known, `input_range` (the lowest and
+the highest number of an input) and `picture_shape`. Every other entry is free text about the network.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from relucert.storage import files
 
 FORMAT = 1
 ENTRY = "relucert"
+OPTIONAL = ("input_range", "picture_shape")  # what a network knows about its inputs, if it does
 
 
 def check_suffix(path: Path) -> None:
@@ -58,7 +60,8 @@ def load_safetensors(path: Path) -> Network:
         nodes.append(_node(entry, node_tensors, f"{path}: node {value}"))
     if tensors:
         raise LoadError(f"{path}: no node has the tensors {sorted(tensors)}")
-    return Network(tuple(graph["input_shape"]), tuple(nodes), path.stem)
+    known = {key: tuple(graph[key]) for key in OPTIONAL if key in graph}
+    return Network(tuple(graph["input_shape"]), tuple(nodes), path.stem, **known)
 
 
 def about(path: Path) -> dict[str, str]:
@@ -73,7 +76,12 @@ def _graph(network: Network) -> dict[str, Any]:
         {"operation": node.operation.name, "inputs": list(node.inputs), "settings": node.operation.settings()}
         for node in network.nodes
     ]
-    return {"format": FORMAT, "name": network.name, "input_shape": list(network.input_shape), "nodes": nodes}
+    graph = {"format": FORMAT, "name": network.name, "input_shape": list(network.input_shape), "nodes": nodes}
+    if network.input_range is not None:
+        graph["input_range"] = [float(end) for end in network.input_range]
+    if network.picture_shape is not None:
+        graph["picture_shape"] = list(network.picture_shape)
+    return graph
 
 
 def _read(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
@@ -99,12 +107,17 @@ def _parse(metadata: Mapping[str, str], path: Path) -> dict[str, Any]:
         raise LoadError(f"{path}: the metadata entry {ENTRY!r} is no JSON: {one_line(error)}") from error
     if not isinstance(graph, dict) or graph.get("format") != FORMAT:
         raise LoadError(f"{path}: expected a network in format {FORMAT}; it may come from a newer relucert")
-    if set(graph) != {"format", "name", "input_shape", "nodes"}:
+    if set(graph) - set(OPTIONAL) != {"format", "name", "input_shape", "nodes"}:
         raise LoadError(f"{path}: the network has the entries {sorted(graph)}")
     if not isinstance(graph["name"], str) or not isinstance(graph["nodes"], list):
         raise LoadError(f"{path}: the name must be a string and the nodes a list")
     if not _numbers(graph["input_shape"]):
         raise LoadError(f"{path}: the input_shape must be a list of counts, not {graph['input_shape']!r}")
+    if not _numbers(graph.get("picture_shape", [])):
+        raise LoadError(f"{path}: the picture_shape must be a list of counts, not {graph['picture_shape']!r}")
+    ends = graph.get("input_range", [0.0, 1.0])
+    if not isinstance(ends, list) or len(ends) != 2 or not all(type(end) is float for end in ends):
+        raise LoadError(f"{path}: the input_range must be two numbers with a point, not {ends!r}")
     return graph
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
-from math import prod
+from math import inf, prod
 
 import torch
 from torch import Tensor
@@ -26,15 +26,25 @@ class Node:
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """A piecewise linear map from an input of `input_shape` to a vector of class scores, the last node's value."""
+    """A piecewise linear map from an input of `input_shape` to a vector of class scores, the last node's value.
+
+    What it computes is in its nodes alone. input_range: the lowest and the highest number of the inputs it was trained
+    on; picture_shape: of the pictures that a flat input is made of, colours first; None where unknown.
+    """
 
     input_shape: Shape
     nodes: tuple[Node, ...]
     name: str = "network"
+    input_range: tuple[float, float] | None = None
+    picture_shape: Shape | None = None
 
     def __post_init__(self) -> None:
         if not self.input_shape or prod(self.input_shape) < 1:
             raise NetworkError(f"an input of shape {self.input_shape} has no numbers")
+        if self.input_range is not None and not -inf < self.input_range[0] < self.input_range[1] < inf:
+            raise NetworkError(f"an input's range is a finite number and a larger one, not {self.input_range}")
+        if self.picture_shape is not None and prod(self.picture_shape) != prod(self.input_shape):
+            raise NetworkError(f"pictures of shape {self.picture_shape} are no inputs of shape {self.input_shape}")
         if not self.nodes:
             raise NetworkError("the network has no operation: its output would be its input")
         for value, node in self.steps():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from dataclasses import dataclass
 
@@ -11,7 +12,7 @@ from torch import nn
 
 from relucert.errors import InputError
 
-SIZES = {"mnist": 784, "cifar": 3072}
+PICTURES = {"mnist": (1, 28, 28), "cifar": (3, 32, 32)}  # colours, rows, columns
 CLASSES = 10
 BOX = (-0.5, 0.5)
 DATA_SETS = {"mnist": "mnist", "cifar": "cifar10"}
@@ -34,9 +35,14 @@ class Architecture:
         """The data set's name in `relucert.data.load`."""
         return DATA_SETS[self.data]
 
+    @property
+    def picture_shape(self) -> tuple[int, ...]:
+        """Of the pictures that its flat inputs are made of."""
+        return PICTURES[self.data]
+
     def build(self, seed: int) -> nn.Sequential:
         """The untrained network, determined by the seed."""
-        widths = [SIZES[self.data], *[self.width] * (self.layers - 1), CLASSES]
+        widths = [math.prod(self.picture_shape), *[self.width] * (self.layers - 1), CLASSES]
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             steps: list[nn.Module] = []

@@ -18,7 +18,7 @@ import relucert
 from relucert.data import Dataset
 from relucert.errors import DivergedError, InputError
 from relucert.loading import load, save
-from relucert.recipes.architectures import Architecture
+from relucert.recipes.architectures import BOX, Architecture
 from relucert.recipes.recipe import Recipe
 from relucert.training.checkpoint import EpochReport
 from relucert.training.loop import Shuffled, accuracy, fit
@@ -129,7 +129,12 @@ def store(task: TrainingTask, trained: Trained, name: str, path: Path, half: boo
     """
     if half:
         trained = _rounded(task, trained)
-    network = replace(load(trained.module.half() if half else trained.module), name=name)
+    network = replace(
+        load(trained.module.half() if half else trained.module),
+        name=name,
+        input_range=BOX,
+        picture_shape=task.architecture.picture_shape,
+    )
     about = {
         "recipe": {**trained.recipe.to_json(), "half": half, "data": task.data},
         "validation_accuracy": round(trained.validation, 4),
