@@ -183,18 +183,19 @@ class Attacker:
 
     def pursue(self, inquiry: Inquiry, questions: list[Question], ends: float, came: Callable[[int], None]) -> Pursuit:
         """Runs all attacks on some questions; `came` is told how many attacks are through."""
-        centres = self.judge.represent(inquiry.images[[question.image for question in questions]])
-        shape = replace(self.options.shape, box=self.judge.inner_box)
-        pursuit = Pursuit(self.judge.network, centres, inquiry.property(questions), shape, ends)
-        generators = [question.generator(self.options.seed) for question in questions]
-        try:
-            for number, run in enumerate(self.attacks, start=1):
-                run(pursuit, self.options.steps, generators)
-                came(number)
-        except TimeUp:
-            pursuit.cut_short = True
-        except FAULTS as error:
-            pursuit.failure = f"the attack broke down: {_line(error)}"
+        with torch.inference_mode(False):  # whatever the caller's mode: attacks need gradients
+            centres = self.judge.represent(inquiry.images[[question.image for question in questions]])
+            shape = replace(self.options.shape, box=self.judge.inner_box)
+            pursuit = Pursuit(self.judge.network, centres, inquiry.property(questions), shape, ends)
+            generators = [question.generator(self.options.seed) for question in questions]
+            try:
+                for number, run in enumerate(self.attacks, start=1):
+                    run(pursuit, self.options.steps, generators)
+                    came(number)
+            except TimeUp:
+                pursuit.cut_short = True
+            except FAULTS as error:
+                pursuit.failure = f"the attack broke down: {_line(error)}"
         return pursuit
 
     def report(self, done: int) -> None:

@@ -47,7 +47,7 @@ class Pursuit:
         self.distances = torch.full((len(centres),), torch.inf, dtype=centres.dtype)
         self.cut_short = False  # whether time ended before the attacks did
         self.failure: str | None = None  # why they broke down
-        self._scale = None if shape.scale is None else shape.scale.to(centres.dtype)
+        self._scale = None if shape.scale is None else shape.scale.to(centres.dtype, copy=True)
         self._walls = self._scaled_box()
 
     def _scaled_box(self) -> Box | None:

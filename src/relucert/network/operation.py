@@ -85,8 +85,15 @@ class Operation(ABC):
         return cls(**tensors, **frozen)
 
     def cast(self, dtype: torch.dtype) -> Self:
-        """The same operation with its tensors in another precision."""
-        return replace(self, **{name: value.to(dtype) for name, value in self.tensors().items()})  # type: ignore[type-var]
+        """The same operation with its tensors in another precision; they can be part of a gradient, also where the
+        cast is made in PyTorch's inference mode."""
+        tracked = torch.is_grad_enabled()
+        with torch.inference_mode(False), torch.set_grad_enabled(tracked):
+            tensors = {
+                name: (tensor.clone() if tensor.is_inference() else tensor).to(dtype)
+                for name, tensor in self.tensors().items()
+            }
+        return replace(self, **tensors)  # type: ignore[type-var]
 
 
 class Affine(Operation):
