@@ -132,11 +132,12 @@ class LipschitzBound:
 class Estimate(_ToJson):
     """CLEVER's guess of how far an image can move before `target` catches up with `label`: no bound of anything.
 
-    value: the least of `radius`, within which gradients were sampled, and the margin over the fitted `location`, the
-    end of a reverse Weibull distribution; None, with a reason, where no distribution could be fitted. statistic and
-    p_value (Kolmogorov and Smirnov) say how well it fits: below a few percent, poorly. Where every batch found the
-    same largest gradient the distribution is a point: scale 0, no shape, and a reason that says so.
-    sampled: the same with the largest gradient of all samples for the end, whether or not there is a fit.
+    value: the margin over the fitted `location`, the end of a reverse Weibull distribution; where no distribution
+    could be fitted, over the largest gradient of all samples, as in the original, and a reason that says so. It is at
+    most `sampling_radius`, within which gradients were sampled, and the number that counts in every mean. statistic
+    and p_value (Kolmogorov and Smirnov) say how well the distribution fits: below a few percent, poorly. Where every
+    batch found the same largest gradient it is a point: scale 0, no shape, and a reason that says so.
+    sampled: the value without any fit.
     """
 
     image: int
@@ -148,7 +149,7 @@ class Estimate(_ToJson):
     sampled: float | None
     reason: str | None
     seconds: float
-    radius: float
+    sampling_radius: float
     batches: int
     samples: int
     shape: float | None
@@ -164,8 +165,13 @@ class Estimate(_ToJson):
         """Never."""
         return False
 
+    @property
+    def fitted(self) -> bool:
+        """Whether the value comes from a fitted distribution."""
+        return self.location is not None
+
     def to_json(self) -> dict[str, Any]:
-        return {**super().to_json(), "proven": self.proven}
+        return {**super().to_json(), "fitted": self.fitted, "proven": self.proven}
 
 
 @dataclass(frozen=True, eq=False)

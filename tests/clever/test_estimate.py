@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 import relucert
-from relucert.clever.gradients import gradients, largest_gradients
+from relucert.clever.gradients import largest_gradients
 from relucert.errors import InputError
+from relucert.linear_regions import Pattern, pattern_at
 from relucert.network import Network
 from relucert.norm import Norm
 from tests.nets import NETWORKS, NORMS, centres, mlp
@@ -22,14 +23,17 @@ FEW: dict[str, Any] = {"radius": 2.0, "batches": 30, "samples": 40}
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_gradients_are_those_of_autograd(name: str) -> None:
+def test_the_largest_gradients_are_those_of_autograd(name: str) -> None:
+    """Also where several points share an activation pattern, which is pulled back once."""
     network = NETWORKS[name]().cast(torch.float64)
-    points = centres(network, 20)
+    points = centres(network, 20).repeat_interleave(3, 0)
     rows = torch.randn(3, network.classes, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    largest = largest_gradients(network, lambda count: points[:count], rows, Norm(2), None, len(points))
     for number, row in enumerate(rows):
         leaf = points.clone().requires_grad_()
         (network(leaf) @ row).sum().backward()
-        torch.testing.assert_close(gradients(network, points, rows)[:, number], leaf.grad)
+        assert leaf.grad is not None
+        torch.testing.assert_close(largest[number], leaf.grad.norm(dim=1).max())
 
 
 def test_samples_in_parts_are_samples_in_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,12 +53,15 @@ def test_samples_in_parts_are_samples_in_one(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_value_is_the_margin_over_the_fitted_end(norm: float) -> None:
     scores = NETWORK.cast(torch.float64)(IMAGES)
     for answer in relucert.estimate(NETWORK, IMAGES, norm=norm, target="runner-up", **FEW):
-        assert (answer.method, answer.norm, answer.radius) == ("clever", norm, 2.0)
+        assert (answer.method, answer.norm, answer.sampling_radius) == ("clever", norm, 2.0)
         assert answer.target is not None
-        if answer.value is None:
+        assert answer.value is not None
+        if answer.location is None:
+            assert not answer.fitted
             assert "no fit" in str(answer.reason)
+            assert answer.value == answer.sampled
             continue
-        assert answer.location is not None
+        assert answer.fitted
         margin = float(scores[answer.image, answer.label] - scores[answer.image, answer.target])
         assert answer.value == pytest.approx(min(margin / answer.location, 2.0))
         assert answer.sampled is not None
@@ -71,12 +78,10 @@ def test_untargeted_is_the_least_over_all_rivals_from_the_same_samples() -> None
     each = relucert.estimate(NETWORK, IMAGES, target="all", **FEW)
     assert [answer.image for answer in each] == [image for image in range(4) for _ in range(3)]
     for answer in relucert.estimate(NETWORK, IMAGES, **FEW):
-        values_by_target = {other.target: other.value for other in each if other.image == answer.image}
-        if None in values_by_target.values():
-            assert answer.value is None
-            assert "no fit against class" in str(answer.reason)
-        else:
-            assert (answer.target, answer.value) == min(values_by_target.items(), key=lambda pair: pair[1] or 0)
+        rivals = [other for other in each if other.image == answer.image]
+        weakest = min(rivals, key=lambda other: other.value or 0)
+        assert (answer.target, answer.value, answer.fitted) == (weakest.target, weakest.value, weakest.fitted)
+        assert ("no fit against class" in str(answer.reason)) == (not all(other.fitted for other in rivals))
 
 
 def test_a_seed_gives_the_same_estimate_whatever_else_is_asked() -> None:
@@ -88,15 +93,27 @@ def test_a_seed_gives_the_same_estimate_whatever_else_is_asked() -> None:
     assert values(IMAGES, 3) != values(IMAGES, 4)
 
 
-def test_a_failed_fit_is_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_no_fit_succeeds_the_samples_count(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("relucert.clever.weibull.IMPLAUSIBLE", 2.0)
     for answer in relucert.estimate(NETWORK, IMAGES, **FEW):
-        assert answer.value is answer.location is answer.p_value is None
-        assert answer.sampled is not None
-        assert "no fit against class" in str(answer.reason)
+        assert answer.location is answer.p_value is None
+        assert not answer.fitted
+        assert answer.value is not None
+        assert answer.value == answer.sampled
+        assert f"no fit against class {answer.target}" in str(answer.reason)
+        assert "largest sampled gradient counts" in str(answer.reason)
     (answer,) = relucert.estimate(NETWORK, IMAGES[:1], target="runner-up", batches=5, samples=5)
-    assert answer.value is None
+    assert answer.value == answer.sampled
     assert "5 batches are too few" in str(answer.reason)
+
+
+def test_gradients_that_are_no_numbers_give_no_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "relucert.clever.estimate.largest_gradients", lambda *arguments: torch.full((len(arguments[2]),), torch.nan)
+    )
+    for answer in relucert.estimate(NETWORK, IMAGES, **FEW):
+        assert answer.value is answer.sampled is None
+        assert "not a finite number" in str(answer.reason)
 
 
 def test_one_gradient_everywhere_is_its_own_end() -> None:
@@ -118,11 +135,11 @@ def test_a_misclassified_image_has_no_estimate() -> None:
 def test_samples_stay_in_the_box(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[torch.Tensor] = []
 
-    def spy(network: Network, points: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    def spy(network: Network, points: torch.Tensor) -> Pattern:
         seen.append(points)
-        return gradients(network, points, rows)
+        return pattern_at(network, points)
 
-    monkeypatch.setattr("relucert.clever.gradients.gradients", spy)
+    monkeypatch.setattr("relucert.clever.gradients.pattern_at", spy)
     relucert.estimate(NETWORK, IMAGES[:1].clamp(-0.5, 0.5), box=(-0.5, 0.5), **FEW)
     assert float(torch.cat(seen).abs().max()) == 0.5
 
@@ -133,6 +150,7 @@ def test_an_estimate_never_poses_as_a_certificate() -> None:
     assert not isinstance(answer, relucert.Certificate)
     row = json.loads(json.dumps(answer.to_json(), allow_nan=False))
     assert (row["proven"], row["method"], row["norm"]) == (False, "clever", "inf")
+    assert "radius" not in row
     with pytest.raises(dataclasses.FrozenInstanceError):
         answer.value = 1.0  # type: ignore[misc]
 
@@ -146,7 +164,7 @@ def test_progress_counts_batches() -> None:
 @pytest.mark.parametrize(("norm", "radius"), [("1", 30), ("2", 3), ("inf", 0.1), (4 / 3, 90**0.5), (4, 0.3**0.5)])
 def test_the_default_ball_is_the_originals(norm: str | float, radius: float) -> None:
     (answer,) = relucert.estimate(NETWORK, IMAGES[:1], norm=norm, batches=10, samples=4)
-    assert answer.radius == pytest.approx(radius)
+    assert answer.sampling_radius == pytest.approx(radius)
 
 
 @pytest.mark.parametrize(

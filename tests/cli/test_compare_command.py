@@ -48,7 +48,7 @@ def test_the_record_has_every_answer(command: Command, tmp_path: Path) -> None:
     assert {"versions", "machine", "network", "options"} <= set(record)
     kinds = {row["method"]: row["kind"] for row in record["results"]}
     assert {kinds[method] for method in METHODS} == {"certified"}
-    assert (kinds["best"], kinds["clever"], kinds["branch-and-bound"]) == ("upper", "estimate", "exact")
+    assert (kinds["best"], kinds["clever"], kinds["exact"]) == ("upper", "estimate", "exact")
     for row in record["results"]:
         assert ("neurons" in row) == (row["method"] == "fast-lin")
         assert ("picture" in row) == (row["kind"] == "upper")

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import csv
+import re
 import webbrowser
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 
+from relucert.clever import weibull
+from relucert.report.summary import rounded_down
 from tests.cli.conftest import Command, single_line
 from tests.report import runs
 
@@ -33,6 +38,34 @@ def test_what_the_commands_record_is_reported(command: Command, tmp_path: Path, 
     assert text.endswith("</html>")
     certified = arguments[0] in ("certify", "exact") and "float" not in arguments
     assert ("Certified accuracy" in text) == certified
+
+
+def test_table_csv_and_report_of_one_run_agree(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CLEVER's value, its mean, and over which images it is; fits fail on some of these."""
+    monkeypatch.setattr(weibull, "IMPLAUSIBLE", 0.9)
+    recorded, table, written = tmp_path / "run.json", tmp_path / "run.csv", tmp_path / "page.html"
+    effort = ("--images", "6", "--batches", "12", "--samples", "20", "--methods", "fast-lin,clever,exact")
+    outcome = command("compare", *effort, "--target", "7", "--json", str(recorded), "--csv", str(table))
+    assert (outcome.code, outcome.err) == (0, "")
+    with table.open() as file:
+        rows = list(csv.DictReader(file))
+    estimates = [row for row in rows if row["method"] == "clever" and row["value"]]
+    assert {row["fitted"] for row in estimates} == {"true", "false"}
+    assert all(not row["radius"] for row in rows if row["method"] != "fast-lin")
+    mean = rounded_down(fmean(float(row["value"]) for row in estimates))
+    (line,) = (line for line in outcome.out.splitlines() if line.startswith("clever"))
+    assert line.split()[2:4] == [str(len(estimates)), mean]
+    assert "fitted, else the largest sampled gradient counts" in line
+    assert command("report", str(recorded), "-o", str(written)).code == 0
+    (row,) = re.findall(r"<tr><th[^>]*><span[^>]*>clever.*?</tr>", written.read_text())
+    assert f">{mean}<" in row
+    assert f">{len(estimates)} of " in row
+    assert "fitted, else the largest sampled gradient counts" in row
+    for text in (outcome.out, recorded.read_text(), table.read_text(), written.read_text()):
+        assert "exact" in text
+        assert "branch" not in text
 
 
 def test_bad_input_is_one_line_and_leaves_nothing(command: Command, tmp_path: Path) -> None:

@@ -19,15 +19,15 @@ def attacked(distance: float | None, image: int = 0, target: int | None = 3) -> 
     return Entry("attack", Kind.UPPER, answer)
 
 
-def estimated(value: float | None, image: int = 0, sampled: float | None = None) -> Entry:
+def estimated(value: float | None, image: int = 0) -> Entry:
     absent = dict.fromkeys(("reason", "shape", "location", "scale", "statistic", "p_value"))
     answer = Estimate(
-        image=image, label=7, target=3, norm=INF, method="clever", value=value, sampled=sampled, seconds=1.0,
-        radius=0.1, batches=20, samples=10, **absent,
+        image=image, label=7, target=3, norm=INF, method="clever", value=value, sampled=value, seconds=1.0,
+        sampling_radius=0.1, batches=20, samples=10, **absent,
     )  # fmt: skip
     return Entry("clever", Kind.ESTIMATE, answer)
 
 
 def exact(lower: float | None, upper: float | None, closed: bool, image: int = 0, target: int | None = 3) -> Entry:
-    answer = Exact(image, 7, target, INF, "branch-and-bound", lower, upper, closed, None, None, None, 1.0, 3)
+    answer = Exact(image, 7, target, INF, "exact", lower, upper, closed, None, None, None, 1.0, 3)
     return Entry("exact", Kind.EXACT, answer)

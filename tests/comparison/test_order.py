@@ -75,7 +75,7 @@ def test_rankings_by_hand() -> None:
     ledger = _ledger(
         [
             certified("fast-lin", 0.1), certified("fast-lin", 0.3, image=1), certified("fast-lin", None, image=2),
-            certified("lp", 0.2), certified("lp", 0.3, image=1), estimated(None, sampled=0.3), exact(0.2, 0.25, False),
+            certified("lp", 0.2), certified("lp", 0.3, image=1), estimated(0.3), exact(0.2, 0.25, False),
             attacked(0.4), attacked(0.6, image=1), attacked(0.0, image=2),
         ]
     )  # fmt: skip

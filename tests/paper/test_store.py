@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from relucert.errors import InputError
-from relucert.paper.store import Key, Store
+from relucert.paper.store import Key, Store, _checksum
 from tests.comparison.answers import attacked, certified, estimated
 
 SETTINGS = {"seed": 0}
@@ -45,6 +45,17 @@ def test_what_was_stored_comes_back() -> None:
     told: list[str] = []
     assert _figures(told) == [0.1, 0.2, 0.15]
     assert told == []
+
+
+def test_estimates_stored_before_count_by_the_same_rule() -> None:
+    path = _filled()
+    *others, last = path.read_text().splitlines()
+    line = json.loads(last)
+    del line["row"]["fitted"]
+    line["row"] |= {"value": None, "radius": line["row"].pop("sampling_radius")}
+    line["sum"] = _checksum(line["row"])
+    path.write_text("\n".join([*others, json.dumps(line), ""]))
+    assert _figures([]) == [0.1, 0.2, 0.15]
 
 
 def test_other_settings_and_other_networks_have_results_of_their_own() -> None:

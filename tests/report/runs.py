@@ -62,10 +62,8 @@ def invented(images: int) -> list[dict[str, Any]]:
             rows.append(
                 certified(image, share * nearest, method) | {"neurons": [{"dead": 4, "undecided": 10, "active": 6}]}
             )
-        rows.append(
-            answer(image, "branch-and-bound", lower=nearest, upper=nearest, closed=True, unreachable=False, proven=True)
-        )
-        rows.append(answer(image, "clever", value=1.1 * nearest, sampled=1.1 * nearest, proven=False))
+        rows.append(answer(image, "exact", lower=nearest, upper=nearest, closed=True, unreachable=False, proven=True))
+        rows.append(answer(image, "clever", value=1.1 * nearest, sampled=1.1 * nearest, fitted=True, proven=False))
         pixels = {part: base64.b64encode(draw.randbytes(3072)).decode() for part in ("original", "adversarial")}
         rows.append(attacked(image, 1.2 * nearest) | {"picture": {"shape": [32, 32, 3], **pixels}})
     return rows

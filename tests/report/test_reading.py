@@ -159,6 +159,21 @@ def test_older_files_do_not_say_which_inputs_are_valid(tmp_path: Path) -> None:
     assert [answer.domain for answer in run.results] == [None, None, box, None, box]
 
 
+def test_older_names_are_read(tmp_path: Path) -> None:
+    interval = runs.answer(0, "branch-and-bound", lower=0.1, upper=0.2, closed=False, unreachable=False, proven=True)
+    fitted = runs.answer(0, "clever", value=0.1, sampled=0.2, radius=0.5, proven=False)
+    unfitted = runs.answer(1, "clever", value=None, sampled=0.3, radius=0.5, proven=False, reason="no fit")
+    exact, *estimates = read(runs.write(tmp_path / "run.json", [interval, fitted, unfitted])).results
+    assert (exact.kind, exact.method, exact.name) == (Kind.EXACT, "exact", "exact")
+    assert [(guess.kind, guess.lower, guess.fitted) for guess in estimates] == [
+        (Kind.ESTIMATE, 0.1, True),
+        (Kind.ESTIMATE, 0.3, False),
+    ]
+    (curve,) = series(estimates, 1)
+    assert (curve.asked, curve.radii, curve.mean) == (2, (0.1, 0.3), 0.2)
+    assert str(curve.remark).startswith("1 of 2 fitted")
+
+
 def _domains(*domains: Domain | None) -> list[Result]:
     """A certificate and an attack, at 0.01 and 0.02, about these valid inputs."""
     answers = (result(runs.certified(0, 0.01)), result(runs.attacked(0, 0.02)))

@@ -40,7 +40,7 @@ from relucert.storage import files
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-METHOD = "branch-and-bound"
+METHOD = "exact"
 ATTACK_STEPS = 40
 ATTACK_SHARE = 0.3  # of the time limit, for the attack
 UNREACHABLE = "no valid input at all is adversarial"

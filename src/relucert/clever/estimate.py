@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 METHOD = "clever"
 RADII = (30.0, 3.0, 0.1)  # of the sampled ball for p = 1, 2 and inf, as in the original
 ALIKE = "every batch found the same largest gradient, which is taken for the distribution's end"
+UNFITTED = "the largest sampled gradient counts instead"
 
 
 def estimate(
@@ -105,6 +106,11 @@ class _Rival:
     largest: float
     fit: WeibullFit | str
 
+    @property
+    def steepest(self) -> float:
+        """The distribution's end; where none could be fitted, the largest gradient sampled."""
+        return self.fit.location if isinstance(self.fit, WeibullFit) else self.largest
+
 
 class _Estimator:
     """Answers questions about one network, image by image."""
@@ -160,26 +166,19 @@ class _Estimator:
         return torch.stack(maxima)
 
     def _conclude(self, question: Question, rivals: dict[int, _Rival], seconds: float) -> Estimate:
-        """The least value over the question's rivals; without a value if the fit failed for one of them."""
-        question_rivals = {rival: rivals[rival] for rival in question.rivals}
-        reaches = [
-            self._reach(rival.margin, rival.largest)
-            for rival in question_rivals.values()
-            if math.isfinite(rival.largest)
-        ]
-        sampled = min(reaches) if len(reaches) == len(question_rivals) else None
-        values: dict[int, float] = {}
-        for number, rival in question_rivals.items():
-            if isinstance(rival.fit, str):
-                reason = f"no fit against class {number}: {rival.fit}"
-                reason += "" if sampled is None else f"; unfitted, the samples say {sampled:.4g}"
-                return self._answer(question, reason, seconds, sampled=sampled)
-            values[number] = self._reach(rival.margin, rival.fit.location)
+        """The least value over the question's rivals; none where a gradient is no finite number."""
+        asked = {number: rivals[number] for number in question.rivals}
+        for number, rival in asked.items():
+            if not math.isfinite(rival.largest):
+                return self._answer(question, f"no estimate against class {number}: {rival.fit}", seconds)
+        sampled = min(self._reach(rival.margin, rival.largest) for rival in asked.values())
+        values = {number: self._reach(rival.margin, rival.steepest) for number, rival in asked.items()}
         weakest = min(values, key=lambda number: values[number])
-        best = question_rivals[weakest].fit
-        assert isinstance(best, WeibullFit)
-        fields = {"target": weakest, "value": values[weakest], "sampled": sampled, **asdict(best)}
-        return self._answer(question, ALIKE if best.shape is None else None, seconds, **fields)
+        weibull = asked[weakest].fit
+        fields = {"target": weakest, "value": values[weakest], "sampled": sampled}
+        if isinstance(weibull, WeibullFit):
+            fields |= asdict(weibull)
+        return self._answer(question, _remark(asked, weakest), seconds, **fields)
 
     def _reach(self, margin: float, steepest: float) -> float:
         """The distance over which a margin with this Lipschitz constant stays positive, at most the sampled radius."""
@@ -191,10 +190,21 @@ class _Estimator:
         options = self.options
         return Estimate(
             image=question.image, label=question.label, norm=options.shape.norm.p, method=METHOD, reason=reason,
-            seconds=seconds, radius=options.radius, batches=options.batches, samples=options.samples,
+            seconds=seconds, sampling_radius=options.radius, batches=options.batches, samples=options.samples,
             box=options.shape.given_box, input_scale=options.shape.scale,
             **{**absent, "target": question.rivals[0] if single else None, **fields},
         )  # fmt: skip
+
+
+def _remark(rivals: dict[int, _Rival], weakest: int) -> str | None:
+    """Which rivals have no fit, and what stands in for it; or that the weakest one's distribution is a point."""
+    weibull = rivals[weakest].fit
+    if isinstance(weibull, str):
+        return f"no fit against class {weakest}: {weibull}; {UNFITTED}"
+    unfitted = [str(number) for number, rival in rivals.items() if isinstance(rival.fit, str)]
+    if unfitted:
+        return f"no fit against class {', '.join(unfitted)}, which came out no weaker; {UNFITTED}"
+    return ALIKE if weibull.shape is None else None
 
 
 def _fitted(maxima: Any) -> WeibullFit | str:

@@ -1,25 +1,21 @@
-"""Gradients of margins at sampled points: one forward evaluation, then one backward pass for all rivals."""
+"""Gradients of margins at sampled points: one forward evaluation, then one backward pass for all rivals.
+
+The gradient is the same all over a linear region, so points of one activation pattern are pulled back once.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from relucert.linear_regions import form_gradients, pattern_at
+from relucert.linear_regions import Pattern, form_gradients, pattern_at
 from relucert.network import Network
 from relucert.norm import Norm
 
 FORM_BYTES = 2**25  # memory for the linear forms of the samples handled at once
-
-
-def gradients(network: Network, points: Tensor, rows: Tensor) -> Tensor:
-    """Gradients of linear forms on the network's output: (count, forms, size).
-
-    points: (count, size), where the gradients are taken; rows: (forms, classes), the linear forms.
-    """
-    return form_gradients(network, pattern_at(network, points), network.output, rows.expand(len(points), *rows.shape))
 
 
 def largest_gradients(
@@ -33,8 +29,18 @@ def largest_gradients(
     step = max(1, FORM_BYTES // (rows.element_size() * len(rows) * max(network.sizes)))
     largest = torch.zeros(len(rows), dtype=rows.dtype)
     for first in range(0, samples, step):
-        sampled_gradients = gradients(network, draw(min(step, samples - first)), rows)
+        pattern, count = _distinct(pattern_at(network, draw(min(step, samples - first))))
+        gradients = form_gradients(network, pattern, network.output, rows.expand(count, *rows.shape))
         if scale is not None:
-            sampled_gradients = sampled_gradients * scale
-        largest = torch.maximum(largest, norm.dual_length(sampled_gradients, -1).amax(0))
+            gradients = gradients * scale
+        largest = torch.maximum(largest, norm.dual_length(gradients, -1).amax(0))
     return largest
+
+
+def _distinct(pattern: Pattern) -> tuple[Pattern, int]:
+    """Every activation pattern once, and how many there are; without a ReLU there is one."""
+    if not pattern:
+        return pattern, 1
+    packed = np.packbits(torch.cat(list(pattern.values()), 1).numpy(), axis=1)
+    _, places = np.unique(packed.view(f"V{packed.shape[1]}").ravel(), return_index=True)
+    return {value: active[torch.from_numpy(places)] for value, active in pattern.items()}, len(places)

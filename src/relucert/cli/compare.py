@@ -95,7 +95,7 @@ def _show(contest: Contest, screen: Screen) -> None:
 
 def _cells(ranking: Ranking, remark: str) -> tuple[str, ...]:
     from relucert.comparison.methods import Kind
-    from relucert.report.summary import rounded_down, rounded_up
+    from relucert.report.summary import fits, rounded_down, rounded_up
 
     mean = "-"
     if ranking.mean is not None:
@@ -103,8 +103,8 @@ def _cells(ranking: Ranking, remark: str) -> tuple[str, ...]:
         mean = way(ranking.mean)
     if ranking.closed is not None:
         remark = f"{ranking.closed} closed; the mean is of the lower ends{'; ' if remark else ''}{remark}"
-    if ranking.kind is Kind.ESTIMATE:
-        remark = f"not certified{'; ' if remark else ''}{remark}"
+    if ranking.fitted is not None:
+        remark = f"not certified; {fits(ranking.fitted, ranking.count)}{'; ' if remark else ''}{remark}"
     gaps = ("-" if gap is None else f"{100 * gap:+.1f} %" for gap in (ranking.to_best, ranking.to_witness))
     seconds = "-" if ranking.seconds is None else f"{ranking.seconds:.3g}"
     return ranking.method, ranking.kind.value, str(ranking.count), mean, *gaps, seconds, remark

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from relucert.cli import options, runs
@@ -50,6 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Checks everything that can be checked, then estimates, records and shows."""
     files = runs.outputs(arguments, ("json",))
     import relucert
+    from relucert.report.summary import fits
 
     setup = runs.set_up(arguments, LIBRARY_OPTIONS)
     images = setup.images
@@ -60,11 +62,11 @@ def run(arguments: argparse.Namespace) -> int:
         screen.line("network", setup.about)
         asked = f"norm {arguments.norm}, target {arguments.target}, {setup.valid}"
         screen.line("question", f"{asked}, CLEVER: not certified")
-        values = [answer.value for answer in estimates if answer.value is not None]
+        values = [answer.value for answer in estimates if answer.value]
         if values:
-            mean = sum(values) / len(values)
             over = f"over {len(values)} of {len(estimates)} questions"
-            screen.line("mean estimate", f"{mean:.4g} {over} (not certified)")
+            fitted = fits(sum(answer.fitted for answer in estimates), len(values))
+            screen.line("mean estimate", f"{fmean(values):.4g} {over}, {fitted} (not certified)")
 
     return runs.answer(
         arguments,

@@ -103,10 +103,9 @@ class Entry:
 
     @property
     def figure(self) -> float | None:
-        """The number that stands for the method in tables; CLEVER's is the original's: unfitted, what was sampled."""
+        """The number that stands for the method in tables."""
         if self.kind is Kind.ESTIMATE:
-            value = self.answer.value
-            return self.answer.sampled if value is None else value  # type: ignore[no-any-return]
+            return self.answer.value  # type: ignore[no-any-return]
         return self.upper if self.kind is Kind.UPPER else self.lower
 
     def to_json(self) -> dict[str, Any]:

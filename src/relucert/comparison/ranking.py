@@ -16,6 +16,7 @@ class Ranking:
 
     to_best, to_witness: by how much, on average and relatively, its answers differ from the largest proven lower
     bound and from the smallest distance of a witness for the same question. A misclassified image counts nowhere.
+    closed: how many of exact's intervals are closed; fitted: how many of CLEVER's values come from a fit.
     """
 
     method: str
@@ -26,6 +27,7 @@ class Ranking:
     to_witness: float | None
     seconds: float | None
     closed: int | None
+    fitted: int | None
 
 
 def rankings(questions: Iterable[Mapping[str, Entry]]) -> list[Ranking]:
@@ -42,7 +44,7 @@ def rankings(questions: Iterable[Mapping[str, Entry]]) -> list[Ranking]:
 def _ranking(name: str, entries: list[tuple[Entry, float | None, float | None]]) -> Ranking:
     known = [(entry.figure, best, witness) for entry, best, witness in entries if entry.figure]
     first = entries[0][0]
-    closed = sum(entry.answer.closed for entry, _, _ in entries if entry.figure) if first.kind is Kind.EXACT else None
+    answers = [entry.answer for entry, _, _ in entries if entry.figure]
     return Ranking(
         method=name,
         kind=first.kind,
@@ -51,7 +53,8 @@ def _ranking(name: str, entries: list[tuple[Entry, float | None, float | None]])
         to_best=_mean(figure / best - 1 for figure, best, _ in known if best),
         to_witness=_mean(figure / witness - 1 for figure, _, witness in known if witness),
         seconds=_mean(entry.answer.seconds for entry, _, _ in entries if entry.answer.seconds),
-        closed=closed,
+        closed=sum(answer.closed for answer in answers) if first.kind is Kind.EXACT else None,
+        fitted=sum(answer.fitted for answer in answers) if first.kind is Kind.ESTIMATE else None,
     )
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import relucert
 from relucert.comparison.methods import Entry, Kind
 from relucert.errors import InputError
+from relucert.report.older import upgraded
 from relucert.storage.cache import cache_directory
 
 Key = tuple[str, str, str, str, str, float | None, str, int]  # the values of NAMES
@@ -114,5 +115,5 @@ def _checksum(row: Mapping[str, Any]) -> str:
 
 
 def _numbers(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row with the word for an infinite radius as a number."""
-    return {**row, **({"radius": math.inf} if row.get("radius") == "inf" else {})}
+    """A row, as this version writes it, with the word for an infinite radius as a number."""
+    return {**upgraded(row), **({"radius": math.inf} if row.get("radius") == "inf" else {})}

@@ -16,6 +16,7 @@ import relucert
 from relucert.answers import OWN_LABEL
 from relucert.errors import LoadError
 from relucert.report.domain import LARGEST, Domain, assumed, check_options, read_domain
+from relucert.report.older import upgraded
 
 PARTS = ("dead", "undecided", "active")
 COLOURS = 3
@@ -48,6 +49,7 @@ class Result:
         lower: A radius, the lower end of an exact answer, or an estimate; infinite where nothing adversarial exists.
         upper: The distance of an adversarial example.
         asked: Whether there was a question at all.
+        fitted: Whether an estimate comes from a fitted distribution; False for every other kind of answer.
         neurons: For each layer of ReLUs, how many are dead, undecided and active.
         domain: The valid inputs that the answer is about; None where an older file does not say.
     """
@@ -62,6 +64,7 @@ class Result:
     upper: float | None
     closed: bool
     asked: bool
+    fitted: bool
     reason: str | None
     predicted: int | None
     seconds: float
@@ -160,12 +163,12 @@ def result(row: Any) -> Result:
     """One answer from its JSON form; raises ValueError, saying what is wrong."""
     if not isinstance(row, dict):
         raise ValueError("it is no object")
+    row = upgraded(row)
     answer_kind, lower, upper = _bounds(row)
     said = Kind.CERTIFIED if answer_kind is Kind.UNPROVEN else answer_kind  # what a row may call itself
     if row.get("kind", said.value) not in (said.value, answer_kind.value):
         raise ValueError(f"its kind is {row['kind']!r} and its keys are those of {answer_kind.value!r}")
     reason = _text(row, "reason") if row.get("reason") is not None else None
-    unfitted = answer_kind is Kind.ESTIMATE and lower is None and row.get("sampled") is not None
     return Result(
         image=_whole(row, "image"),
         label=_whole(row, "label"),
@@ -176,7 +179,8 @@ def result(row: Any) -> Result:
         lower=lower,
         upper=upper,
         closed=row.get("closed") is True,
-        asked=reason != OWN_LABEL and not unfitted,
+        asked=reason != OWN_LABEL,
+        fitted=answer_kind is Kind.ESTIMATE and row["fitted"] is True,
         reason=reason,
         predicted=_whole(row, "predicted") if row.get("predicted") is not None else None,
         seconds=_seconds(row),

@@ -9,6 +9,7 @@ from itertools import groupby
 from statistics import fmean
 
 from relucert.report.reading import Kind, Result
+from relucert.report.summary import fits
 
 PROVEN = (Kind.CERTIFIED, Kind.EXACT)
 
@@ -21,6 +22,7 @@ class Series:
         asked: How many images the method was asked about.
         radii: The radii of the images that keep their class at all, sorted.
         seconds: The mean time per answer.
+        remark: How many estimates come from a fitted distribution, or how many exact intervals are closed.
     """
 
     name: str
@@ -28,6 +30,7 @@ class Series:
     asked: int
     radii: tuple[float, ...]
     seconds: float
+    remark: str | None
 
     @property
     def finite(self) -> tuple[float, ...]:
@@ -155,7 +158,16 @@ def _series(name: str, answer_kind: Kind, rows: list[Result], rivals: int | None
     images = [image for image in images if len(image) >= full or image[0].target is None]  # no target: misclassified
     radii = [radius for image in images if (radius := _kept(answer_kind, image))]
     seconds = [row.seconds for row in rows if row.seconds]
-    return Series(name, answer_kind, len(images), tuple(sorted(radii)), fmean(seconds) if seconds else 0.0)
+    mean_seconds = fmean(seconds) if seconds else 0.0
+    return Series(name, answer_kind, len(images), tuple(sorted(radii)), mean_seconds, _remark(answer_kind, rows))
+
+
+def _remark(answer_kind: Kind, rows: list[Result]) -> str | None:
+    """What a method's mean is made of, where that is not plain."""
+    known = [row for row in rows if row.lower]
+    if answer_kind is Kind.ESTIMATE and known:
+        return fits(sum(row.fitted for row in known), len(known))
+    return f"{sum(row.closed for row in known)} of {len(known)} closed" if answer_kind is Kind.EXACT else None
 
 
 def _kept(answer_kind: Kind, rows: list[Result]) -> float | None:

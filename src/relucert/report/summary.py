@@ -81,6 +81,11 @@ def summarise(
     return Summary(len(finished), asked, right, tuple(radii), proven)
 
 
+def fits(fitted: int, count: int) -> str:
+    """How CLEVER's values came about, in words."""
+    return f"{fitted} of {count} fitted{'' if fitted == count else ', else the largest sampled gradient counts'}"
+
+
 def rounded_down(value: float, digits: int = 5) -> str:
     """The value to some significant digits, never above it: a proven radius must not grow in print."""
     return _rounded(value, digits, ROUND_DOWN)

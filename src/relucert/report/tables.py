@@ -60,7 +60,7 @@ def methods(curves: Sequence[Series], questions: Sequence[Sandwich]) -> Markup:
         rows.append(
             [
                 Cell(tag("span", curve.name, class_=f"key {charts.style(place, curve.kind)}")),
-                Cell(MEANING[curve.kind]),
+                Cell(MEANING[curve.kind], note=curve.remark),
                 Cell(f"{len(curve.finite)} of {curve.asked}", len(curve.finite)),
                 bound(curve.kind, curve.mean),
                 bound(curve.kind, curve.median),
