@@ -23,6 +23,7 @@ _HOMES = {
     "Property": "query.property",
     "Region": "region",
     "RelucertError": "errors",
+    "RemarkWarning": "errors",
     "UpperBound": "answers",
     "attack": "attacks.attack",
     "attack_each": "attacks.attack",
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
     from relucert.comparison.compare import compare as compare
     from relucert.errors import ContradictionError as ContradictionError
     from relucert.errors import RelucertError as RelucertError
+    from relucert.errors import RemarkWarning as RemarkWarning
     from relucert.lipschitz_constants import lipschitz as lipschitz
     from relucert.loading import load as load
     from relucert.loading import save as save

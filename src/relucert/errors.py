@@ -35,3 +35,7 @@ class BudgetError(RelucertError, MemoryError):
 
 class ContradictionError(Exception):
     """Two answers that can't both be true: a fault of relucert's own, whatever was asked."""
+
+
+class RemarkWarning(UserWarning):
+    """Something about a network that was loaded which its user should know; the network has it in `remarks`."""

@@ -232,7 +232,7 @@ def test_weights_beside_the_file_are_read(tmp_path: Path) -> None:
 
 def test_everything_unsupported_is_named_at_once(tmp_path: Path) -> None:
     nodes = [
-        node("MaxPool", "x", "a", kernel_shape=[1]),
+        node("MaxPool", "x", "a", kernel_shape=[1], name="pool"),
         node("Sigmoid", "a", "b"),
         node("Flatten", "b", "c"),
         node("Gemm", "c w", "d", transA=1),
@@ -246,9 +246,11 @@ def test_everything_unsupported_is_named_at_once(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError) as caught:
         load(write(tmp_path, model(nodes, {"w": SQUARE}, ("batch", 2, 2))))
     message = str(caught.value)
-    assert "unsupported operators: MaxPool, Sigmoid, Tanh;" in message
-    assert "Gemm (transA=1)" in message
+    assert "unsupported operators: MaxPool at node pool, Sigmoid at the node of b and the node of f, Tanh" in message
+    assert "Gemm (transA=1) at the node of d" in message
     assert "Cast (a change of precision)" in message
+    assert "Sigmoid, Tanh: not piecewise linear" in message
+    assert message.endswith(f"supported are {', '.join(sorted(onnx_rules.RULES))}")
     assert "\n" not in message
 
 

@@ -293,15 +293,23 @@ def test_everything_unsupported_is_named_at_once() -> None:
     with pytest.raises(UnsupportedError) as caught:
         load(make(unsupported), input_shape=(2, 3))
     message = str(caught.value)
-    assert "unsupported operators: permute, sigmoid, tanh" in message
-    assert "clamp (max=4)" in message
+    for operator in ("permute", "sigmoid", "tanh", "clamp (max=4)"):
+        assert f"{operator} at the top level of forward" in message
+    assert "sigmoid, tanh: not piecewise linear" in message
+    assert "supported are add, addmm," in message
     assert "\n" not in message
+
+
+def test_an_unsupported_layer_is_named_by_its_path() -> None:
+    block = nn.Sequential(nn.Linear(6, 6), nn.GELU())
+    with pytest.raises(UnsupportedError, match=r"gelu at layer 0\.1 \(GELU\) and layer 1\.1 \(GELU\); gelu: not "):
+        load(nn.Sequential(block, deepcopy(block), nn.Linear(6, 2)))
 
 
 CONVOLUTIONAL = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(2, 2))
 
 REFUSED: list[tuple[nn.Module, tuple[int, ...], str]] = [
-    (CONVOLUTIONAL, (1, 4, 4), "unsupported operators: batch_norm, conv2d, max_pool2d"),
+    (CONVOLUTIONAL, (1, 4, 4), "batch_norm at layer 1 .*, conv2d at layer 0 .*, max_pool2d at layer 2"),
     (nn.Linear(3, 2), (4, 3), "flatten it first"),
     (make(lambda layers, x: layers.first(x) * layers.first(x)), (6,), "product of two computed values"),
     (make(lambda layers, x: 1 / layers.first(x)), (6,), "reciprocal"),

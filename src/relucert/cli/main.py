@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from typing import NoReturn
 
 import relucert
 from relucert.cli import attack, certify, check, compare, estimate, exact, paper, report, train, zoo
-from relucert.errors import ContradictionError, RelucertError
+from relucert.errors import ContradictionError, RelucertError, RemarkWarning
 
 COMMANDS = (certify, attack, exact, check, estimate, compare, paper, report, train, zoo)
 WRONG, BROKEN_PIPE, CONTRADICTION, INTERRUPTED = 2, 1, 3, 130
@@ -46,7 +47,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs a command; the result is the exit code."""
     arguments = build_parser().parse_args(argv)
     try:
-        code: int = arguments.run(arguments)
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", RemarkWarning)
+            warnings.showwarning = _remark  # type: ignore[assignment]
+            code: int = arguments.run(arguments)
         sys.stdout.flush()
     except KeyboardInterrupt:
         sys.stderr.write("relucert: interrupted\n")
@@ -63,6 +67,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.write(_line(str(error) or "out of memory"))
         return WRONG
     return code
+
+
+def _remark(message: Warning | str, category: type[Warning], *place: object) -> None:
+    """Shows a remark, or any other warning, in one line, without the line of code that it comes from."""
+    sys.stderr.write(f"relucert: note: {' '.join(str(message).split())}\n")
 
 
 def _line(message: str) -> str:

@@ -34,6 +34,8 @@ BLOCK = 2**20
 LIMIT = 4 * 2**30  # bytes of an unpacked file: a small gzipped one could otherwise fill the memory
 BROKEN_NUMPY = (ValueError, EOFError, OSError, MemoryError, KeyError, zipfile.BadZipFile, zlib.error)
 
+NUMPY_HEADS = (b"", b"P", b"\x93", b"\x80")  # how an empty file, an archive, an array and a pickle begin
+
 
 def read_idx(images: Path, labels: Path, shape: tuple[int, int]) -> Pixels:
     """Reads the original MNIST form, each file plain or gzipped; shape: (rows, columns) of an image."""
@@ -84,8 +86,11 @@ def read_npz(path: Path, shape: tuple[int, ...]) -> Pixels:
 
 def numpy_arrays(path: Path) -> tuple[Array, Array | None]:
     """The arrays `images` and `labels` (None if absent) as stored; any failure of NumPy becomes a LoadError."""
+    head = b""
     try:
         with path.open("rb") as file:
+            head = file.read(1)
+            file.seek(0)
             loaded = np.load(file, allow_pickle=False)
             if not isinstance(loaded, NpzFile):
                 return np.asarray(loaded), None
@@ -99,6 +104,8 @@ def numpy_arrays(path: Path) -> tuple[Array, Array | None]:
     except LoadError:
         raise
     except BROKEN_NUMPY as error:
+        if head not in NUMPY_HEADS:
+            raise LoadError(f"{path}: not a NumPy {'archive' if path.suffix == '.npz' else 'array'}") from error
         detail = "it holds Python objects (a pickle)" if "pickle" in str(error) else "truncated or damaged"
         raise LoadError(f"{path}: not a readable NumPy file: {detail}") from error
     if "images" not in stored:

@@ -3,54 +3,118 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping
+from numbers import Integral
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import nn
 
-from relucert.errors import InputError, LoadError
+from relucert.errors import InputError, LoadError, RemarkWarning
 from relucert.loading import safetensors_file, zoo
-from relucert.loading.paths import PICKLES, check_file
+from relucert.loading.paths import check_file
 from relucert.network import Network, Shape
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
 
 __all__ = ["load", "save"]
 
 
-def load(source: Network | nn.Module | str | os.PathLike[str], *, input_shape: Shape | None = None) -> Network:
+def load(
+    source: Network | nn.Module | ExportedProgram | str | os.PathLike[str], *, input_shape: Shape | None = None
+) -> Network:
     """Loads a network from a module, a path ending in .onnx or .safetensors, or the name of a bundled or built network.
 
+    A torch.export.ExportedProgram loads as the module it came from does.
     input_shape: the shape of one image, without the batch; needed where the source leaves it open, otherwise checked.
     A network from torch or ONNX is compared with the original runtime at random inputs; a difference raises an error.
+    A final softmax, log-softmax or arg max is left out: the network's `remarks`, and a RemarkWarning, say so.
     """
     shape = None if input_shape is None else _checked_shape(input_shape)
     network = _load(source, shape)
     if shape is not None and network.input_shape != shape:
         raise InputError(f"{network.name} takes inputs of shape {network.input_shape}, not {shape}")
+    if network is not source:
+        for remark in network.remarks:
+            warnings.warn(f"{network.name}: {remark}", RemarkWarning, stacklevel=2)
     return network
 
 
-def save(network: Network, path: str | os.PathLike[str], about: Mapping[str, str] | None = None) -> None:
+def save(network: Network, path: str | os.PathLike[str] | None = None, about: Mapping[str, str] | None = None) -> None:
     """Writes a network to a .safetensors file, with free text entries about it; `load` restores it exactly."""
-    target = Path(path)
+    _check_network(network)
+    place = os.fspath(path) if isinstance(path, str | os.PathLike) else None
+    if not isinstance(place, str) or "\0" in place:
+        raise InputError(f"save needs a path that ends in .safetensors, not {path!r}")
+    target = Path(place)
     safetensors_file.check_suffix(target)
     safetensors_file.save_safetensors(network, target, about or {})
+
+
+def _check_network(given: object) -> None:
+    if isinstance(given, Network):
+        return
+    hint = ": write relucert.save(relucert.load(module), 'model.safetensors')" if isinstance(given, nn.Module) else ""
+    raise InputError(f"save takes a network, as relucert.load makes it, and a path, not the {_called(given)}{hint}")
 
 
 def _load(source: Any, shape: Shape | None) -> Network:
     if isinstance(source, Network):
         return source
+    if isinstance(source, torch.jit.ScriptModule):
+        raise LoadError(
+            "a script module can't be traced: pass the torch.nn.Module that it was scripted from, as in "
+            "`module = MyModule()` and `relucert.load(module)`, or export that to ONNX"
+        )
     if isinstance(source, nn.Module):
         from relucert.loading.torch_module import load_module
 
         return load_module(source, shape)
     if isinstance(source, str | os.PathLike):
         return _load_path(source, shape)
-    raise LoadError(f"expected a torch.nn.Module, a path or a network's name, not {type(source).__name__}")
+    if _is_program(source):
+        from relucert.loading.torch_module import load_program
+
+        return load_program(source, shape)
+    raise LoadError(_other_source(source))
+
+
+def _is_program(source: object) -> bool:
+    """Whether this is an exported program; its module is imported already if anyone has one, and slow to import."""
+    return type(source).__module__.startswith("torch.export") and type(source).__name__ == "ExportedProgram"
+
+
+def _other_source(source: object) -> str:
+    expected = "expected a torch.nn.Module, a torch.export.ExportedProgram, a path or a network's name"
+    if isinstance(source, type) and issubclass(source, nn.Module):
+        return f"{expected}, not the class {source.__name__}: pass an instance, {source.__name__}(...)"
+    if isinstance(source, Mapping) and any(isinstance(entry, torch.Tensor) for entry in source.values()):
+        return (
+            f"{expected}, not a state dictionary, which has weights but no layers: "
+            "write `module = MyModule(); module.load_state_dict(weights)` and `relucert.load(module)`"
+        )
+    if callable(source):
+        return f"{expected}, not the {_called(source)}: call it in the forward of a torch.nn.Module"
+    return f"{expected}, not {type(source).__name__}"
+
+
+def _called(given: object) -> str:
+    """What a user would call this: its class, or the class or function itself."""
+    if isinstance(given, type):
+        return f"class {given.__name__}"
+    if isinstance(given, nn.Module):
+        return f"module {type(given).__name__}"
+    return f"function {given.__name__}" if hasattr(given, "__name__") else f"object {type(given).__name__}"
 
 
 def _load_path(source: str | os.PathLike[str], shape: Shape | None) -> Network:
-    path = Path(source)
+    name = os.fspath(source)
+    if not isinstance(name, str):
+        raise LoadError(f"expected a path of characters, not of bytes: {name!r}")
+    path = Path(name)
     suffix = path.suffix.lower()
     if suffix == ".onnx":
         from relucert.loading.onnx_file import load_onnx
@@ -58,14 +122,15 @@ def _load_path(source: str | os.PathLike[str], shape: Shape | None) -> Network:
         return load_onnx(path, shape)
     if suffix == ".safetensors":
         return safetensors_file.load_safetensors(path)
-    name = os.fspath(source)
-    if name not in zoo.names() and (suffix in PICKLES or os.path.exists(path)):
+    if name not in zoo.names() and (suffix or len(path.parts) > 1 or os.path.exists(path)):
         check_file(path)
         raise LoadError(f"{path} is neither an .onnx nor a .safetensors file; export the model to either")
     return zoo.load(name)
 
 
 def _checked_shape(given: Any) -> Shape:
-    if isinstance(given, list | tuple) and given and all(type(size) is int and size > 0 for size in given):
-        return tuple(given)
+    if isinstance(given, list | tuple) and given:
+        sizes = tuple(int(size) for size in given if not isinstance(size, bool) and isinstance(size, Integral))
+        if len(sizes) == len(given) and min(sizes) > 0:
+            return sizes
     raise InputError(f"input_shape must be a tuple of positive integers, without the batch, not {given!r}")

@@ -84,10 +84,17 @@ class Assembly:
         before, after = self.shapes[index], full_shape[1:]
         return index if before == after else self._append(Reshape(before, after), index)
 
-    def finish(self, output: int, name: str) -> Network:
+    def scores(self, value: Operand, axis: int | None) -> int:
+        """The value, if it is a vector of class scores for each image, with this axis along the classes."""
+        index = _value(value)
+        if len(self.shapes[index]) != 1 or axis not in (1, -1):
+            raise UnsupportedError(f"along axis {axis} of {self.full_shape(index)}, not along the classes")
+        return index
+
+    def finish(self, output: int, name: str, remarks: tuple[str, ...] = ()) -> Network:
         """The network with this value as its output; nodes that the output does not depend on are dropped."""
         nodes = _needed(_fused(_needed(self._nodes, output)))
-        return Network(self.shapes[0], tuple(nodes), name)
+        return Network(self.shapes[0], tuple(nodes), name, remarks=remarks)
 
     def _append(self, operation: Operation, *inputs: int) -> int:
         self.shapes.append(operation.shape(*(self.shapes[source] for source in inputs)))

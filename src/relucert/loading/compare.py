@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from relucert.errors import MismatchError
+from relucert.errors import LoadError, MismatchError
 from relucert.network import Network, Shape
 
 SCALES = (0.1, 1.0, 10.0)
@@ -29,7 +29,7 @@ def compare(network: Network, run: Callable[[Tensor], Tensor], precision: torch.
     if not bool(torch.isfinite(expected).all()):
         raise MismatchError(f"{network.name}: {runtime} gives outputs that are not finite at random inputs")
     alone = run(inputs[:1].clone()).double()
-    if alone.numel() != expected[0].numel() or not torch.allclose(alone.flatten(), expected[0], rtol=1e-3, atol=1e-6):
+    if alone.shape != expected[:1].shape or not torch.allclose(alone, expected[:1], rtol=1e-3, atol=1e-6):
         raise MismatchError(f"{network.name}: {runtime} treats an image on its own differently from one in a batch")
     difference = (values[-1] - expected).abs().amax(1)
     allowed = _allowed(network, inputs, values)
@@ -38,6 +38,21 @@ def compare(network: Network, run: Callable[[Tensor], Tensor], precision: torch.
             f"{network.name}: the imported network differs from {runtime} by up to "
             f"{difference.max().item():.3g} at random inputs, more than rounding explains; it is refused"
         )
+
+
+def in_batches(run: Callable[[Tensor], Tensor], batch: int | None) -> Callable[[Tensor], Tensor]:
+    """The same for any number of images, where `run` takes exactly `batch` at once (None: any number)."""
+
+    def run_all(images: Tensor) -> Tensor:
+        if batch is None:
+            return run(images)
+        padding = images.new_zeros(-len(images) % batch, *images.shape[1:])
+        outputs = [run(part) for part in torch.cat([images, padding]).split(batch)]
+        if any(output.shape[:1] != (batch,) for output in outputs):
+            raise LoadError(f"an output of shape {tuple(outputs[0].shape)} for {batch} images does not start with them")
+        return torch.cat(outputs)[: len(images)]
+
+    return run_all
 
 
 def probes(shape: Shape) -> Tensor:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from relucert.errors import InputError, LoadError, UnsupportedError
 from relucert.loading.assembly import Assembly, Operand
-from relucert.loading.compare import compare
+from relucert.loading.compare import compare, in_batches
 from relucert.loading.onnx_rules import MOVES, RULES, Call
 from relucert.loading.paths import check_file, one_line
 from relucert.loading.walk import Step, Walk
@@ -49,8 +49,12 @@ def load_onnx(path: Path, input_shape: Shape | None) -> Network:
     walk = Walk(Assembly(shape, batch or BATCH))
     walk.operands[source.name] = 0
     _translate(walk, model, precision)
-    network = walk.finish(model.graph.output[0].name, path.stem)
-    compare(network, _runtime(model, path, batch), _PRECISIONS[precision], "onnxruntime")
+    output = model.graph.output[0].name
+    network = walk.finish(output, path.stem, RULES)
+    ranking = walk.ranking(output)
+    scores = None if ranking is None else helper.make_tensor_value_info(ranking.scores, precision, None)
+    run = in_batches(_runtime(model, path, source.name, scores), batch)
+    compare(network, run, _PRECISIONS[precision], "onnxruntime")
     return network
 
 
@@ -118,12 +122,13 @@ def _translate(walk: Walk, model: ModelProto, precision: int) -> None:
 
 def _step(walk: Walk, node: NodeProto, needed: set[str], version: int, precision: int) -> Step:
     sources = tuple(source for source in node.input if source)
+    place = f"node {node.name}" if node.name else f"the node of {node.output[0]}"
     if node.domain not in DOMAINS:
-        return Step(f"{node.domain}.{node.op_type}", sources, node.output[0])
+        return Step(f"{node.domain}.{node.op_type}", place, sources, node.output[0])
     attributes = {entry.name: helper.get_attribute_value(entry) for entry in node.attribute}
     move = (lambda: _moved(walk, node, version)) if node.op_type in MOVES else None
     if node.op_type not in RULES:
-        return Step(node.op_type, sources, node.output[0], None, move)
+        return Step(node.op_type, place, sources, node.output[0], None, move)
     rule = RULES[node.op_type]
     flaws = [f"{name}={value}" for name, value in attributes.items() if not rule.accepts(name, value)]
     flaws += [f"the use of its output {name!r}" for name in node.output[1:] if name in needed]
@@ -132,7 +137,7 @@ def _step(walk: Walk, node: NodeProto, needed: set[str], version: int, precision
         inputs = tuple(walk.operands[source] if source else None for source in node.input)
         return rule.translate(walk.assembly, Call(inputs, attributes, precision))
 
-    return Step(node.op_type, sources, node.output[0], translate, move, tuple(flaws))
+    return Step(node.op_type, place, sources, node.output[0], translate, move, tuple(flaws), rule.keeps_order)
 
 
 def _moved(walk: Walk, node: NodeProto, version: int) -> Tensor:
@@ -156,25 +161,23 @@ def _tensor(array: np.ndarray[Any, Any]) -> Tensor:
         raise UnsupportedError(f"a constant of type {array.dtype}") from None
 
 
-def _runtime(model: ModelProto, path: Path, batch: int | None) -> Callable[[Tensor], Tensor]:
-    """A function that runs onnxruntime on any number of images, whatever batch size the model fixes."""
+def _runtime(model: ModelProto, path: Path, source: str, scores: ValueInfoProto | None) -> Callable[[Tensor], Tensor]:
+    """A function that runs onnxruntime; it gives the scores where these are given, otherwise the model's output."""
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 4
     options.intra_op_num_threads = 1
-    name = _only_input(model.graph, path).name
+    if scores is not None:
+        del model.graph.output[:]
+        model.graph.output.append(scores)
 
     def run(images: Tensor) -> Tensor:
-        count = batch or len(images)
-        padding = images.new_zeros(-len(images) % count, *images.shape[1:])
-        padded = torch.cat([images, padding]).numpy()
         try:
             session = onnxruntime.InferenceSession(
                 model.SerializeToString(), options, providers=["CPUExecutionProvider"]
             )
-            parts = [session.run(None, {name: part})[0] for part in np.split(padded, len(padded) // count)]
+            return torch.from_numpy(session.run(None, {source: images.numpy()})[0])
         except Exception as error:
             raise LoadError(f"{path} can't be checked, onnxruntime fails: {one_line(error)}") from error
-        return torch.from_numpy(np.concatenate(parts))[: len(images)]
 
     return run

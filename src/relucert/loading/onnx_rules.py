@@ -47,11 +47,15 @@ class Call:
 
 @dataclass(frozen=True)
 class Rule:
-    """How to translate an operator, the attributes the translation uses, and those accepted with one value only."""
+    """How to translate an operator, the attributes the translation uses, and those accepted with one value only.
+
+    keeps_order: the operator only keeps the order of the class scores; as the last one it is left out.
+    """
 
     translate: Callable[[Assembly, Call], Operand]
     attributes: tuple[str, ...] = ()
     fixed: Mapping[str, Any] = field(default_factory=dict)
+    keeps_order: bool = False
 
     def accepts(self, attribute: str, value: object) -> bool:
         """Whether the translation respects this attribute; one that the rule does not name is refused."""
@@ -172,8 +176,18 @@ def _shape(assembly: Assembly, call: Call) -> Operand:
     return torch.tensor(shape[slice(call.attributes.get("start", 0), call.attributes.get("end"))])
 
 
+def _ranked(default: int) -> Callable[[Assembly, Call], Operand]:
+    """A layer over the class scores that keeps their order; default: its axis where none is given."""
+
+    def translate(assembly: Assembly, call: Call) -> Operand:
+        return assembly.scores(call.value(0), call.attributes.get("axis", default))
+
+    return translate
+
+
 RULES: dict[str, Rule] = {
     "Add": Rule(_add),
+    "ArgMax": Rule(_ranked(0), ("axis", "keepdims", "select_last_index"), keeps_order=True),
     "Cast": Rule(_cast, ("to", "saturate")),
     "Clip": Rule(_clip),
     "Div": Rule(_divide),
@@ -182,12 +196,14 @@ RULES: dict[str, Rule] = {
     "Gemm": Rule(_gemm, ("alpha", "beta", "transB"), {"transA": 0}),
     "Identity": Rule(_identity),
     "MatMul": Rule(_matmul),
+    "LogSoftmax": Rule(_ranked(1), ("axis",), keeps_order=True),
     "Max": Rule(_maximum),
     "Mul": Rule(_multiply),
     "Neg": Rule(_negate),
     "Relu": Rule(_relu),
     "Reshape": Rule(_reshape, ("allowzero",)),
     "Shape": Rule(_shape, ("start", "end")),
+    "Softmax": Rule(_ranked(1), ("axis",), keeps_order=True),
     "Squeeze": Rule(_squeeze, ("axes",)),
     "Sub": Rule(_subtract),
     "Unsqueeze": Rule(_unsqueeze, ("axes",)),

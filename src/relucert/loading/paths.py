@@ -1,19 +1,18 @@
 """Checks of the paths to load from: a readable file that is not a pickle."""
 
 import os
+import zipfile
 from pathlib import Path
 
 from relucert.errors import LoadError
 
-PICKLES = (".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".bin")
+PICKLES = (".pt", ".pth", ".pt2", ".pkl", ".pickle", ".ckpt", ".bin")
 _ZIP = b"PK\x03\x04"
 _PROTOCOLS = tuple(bytes((0x80, protocol)) for protocol in range(2, 6))
 
 
 def check_file(path: Path) -> None:
     """Raises LoadError unless the path is a file that can be read and does not look like a pickle."""
-    if path.suffix.lower() in PICKLES:
-        raise _pickled(path)
     if os.path.isdir(path):
         raise LoadError(f"{path} is a directory; name the .onnx or .safetensors file itself")
     try:
@@ -23,9 +22,12 @@ def check_file(path: Path) -> None:
         raise LoadError(f"there is no file {path}; check the path") from None
     except (OSError, ValueError) as error:
         raise LoadError(f"{path} can't be read: {one_line(error)}") from error
+    if not head:
+        raise LoadError(f"{path} is empty; write it again")
     # A safetensors file begins with its header's length, which may look like a pickle's protocol, then "{".
-    if head.startswith(_ZIP) or (head.startswith(_PROTOCOLS) and head[8:] != b"{"):
-        raise _pickled(path)
+    pickled = head.startswith(_ZIP) or (head.startswith(_PROTOCOLS) and head[8:] != b"{")
+    if pickled or path.suffix.lower() in PICKLES:
+        raise LoadError(_pickled(path))
 
 
 def one_line(error: BaseException) -> str:
@@ -34,8 +36,27 @@ def one_line(error: BaseException) -> str:
     return lines[0] if lines else type(error).__name__
 
 
-def _pickled(path: Path) -> LoadError:
-    return LoadError(
-        f"{path} looks like a pickle, which can run any code when it is opened; "
-        "export the model to ONNX, write it with relucert.save, or pass the torch.nn.Module itself"
+def _pickled(path: Path) -> str:
+    """Why the archive or pickle is not opened, and the two lines of code that make something loadable of it."""
+    entries = _entries(path)
+    content, source = "a state dictionary or the like", "module"
+    line = f"module = MyModule(); module.load_state_dict(torch.load({str(path)!r}, weights_only=True))"
+    if any(name.endswith(".npy") for name in entries):
+        return f"{path} has NumPy arrays but no network; export the model to ONNX, or pass the torch.nn.Module"
+    if path.suffix.lower() == ".pt2" or any(name.endswith("archive_format") for name in entries):
+        content, source, line = "an exported program", "program", f"program = torch.export.load({str(path)!r})"
+    elif any("/code/" in name for name in entries):
+        content, line = "a script module", "module = MyModule()  # the class that was scripted, with its weights"
+    return (
+        f"{path} looks like a pickle ({content}), which can run any code when it is opened: "
+        f"write `{line}` and `relucert.load({source})`, or export the model to ONNX"
     )
+
+
+def _entries(path: Path) -> list[str]:
+    """The names of the files in a zip archive; none where it is no archive."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return archive.namelist()
+    except (zipfile.BadZipFile, OSError, ValueError):
+        return []

@@ -37,8 +37,7 @@ def check_suffix(path: Path) -> None:
 
 def save_safetensors(network: Network, path: Path, about: Mapping[str, str]) -> None:
     """Writes the network and the texts about it; the file appears whole or not at all."""
-    if ENTRY in about or not all(isinstance(text, str) for pair in about.items() for text in pair):
-        raise InputError(f"about must map strings to strings, and can't have the key {ENTRY!r}")
+    _check_about(about)
     tensors = {
         f"{value}.{field}": tensor.contiguous().clone()
         for value, node in network.steps()
@@ -69,6 +68,17 @@ def about(path: Path) -> dict[str, str]:
     metadata, _ = _read(path)
     _parse(metadata, path)
     return {key: text for key, text in metadata.items() if key != ENTRY}
+
+
+def _check_about(about: object) -> None:
+    texts = isinstance(about, Mapping) and all(_is_text(text) for pair in about.items() for text in pair)
+    if not texts or (isinstance(about, Mapping) and ENTRY in about):
+        raise InputError(f"about must map strings to strings, and can't have the key {ENTRY!r}")
+
+
+def _is_text(given: object) -> bool:
+    """Whether this is a string that can be written as UTF-8."""
+    return isinstance(given, str) and given.encode(errors="ignore").decode() == given
 
 
 def _graph(network: Network) -> dict[str, Any]:

@@ -1,54 +1,90 @@
-"""A network from a `torch.nn.Module`: a copy is exported, translated, and compared with the module itself."""
+"""A network from a `torch.nn.Module` or an exported program: a copy is traced, translated, and compared with it."""
 
 from __future__ import annotations
 
 import io
 import logging
-import operator
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, suppress
 from copy import deepcopy
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.export import ExportedProgram
-from torch.export.graph_signature import InputKind, OutputKind
-from torch.fx.node import Node, map_arg
+from torch.export.graph_signature import InputKind
+from torch.nn.parameter import is_lazy
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from relucert.errors import InputError, LoadError
-from relucert.loading.assembly import PRECISIONS, Assembly, Operand
-from relucert.loading.compare import compare, probes
+from relucert.loading.assembly import PRECISIONS
+from relucert.loading.compare import compare, in_batches, probes
 from relucert.loading.paths import one_line
-from relucert.loading.torch_rules import MOVES, RULES, Call, Reference
-from relucert.loading.walk import Step, Walk
+from relucert.loading.torch_graph import trace, translate
 from relucert.network import Network, Shape
 
 BATCH = 3
 """The batch size used for tracing; the comparison uses another one, so a module with a fixed batch size is noticed."""
 
-_PLAIN_NAMES = {
-    "_native_batch_norm_legit_no_training": "batch_norm",
-    "_to_copy": "to (a change of precision)",
-}
-_FAMILIES = {name.split(".")[0] for name in RULES}
+_LEFT_OUT = frozenset({torch.ops.aten._softmax, torch.ops.aten._log_softmax, torch.ops.aten.argmax})
+"""The operators that torch runs for the layers that are left out at the end."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """What is imported; batch: how many images it takes at once, None for any number."""
+
+    module: nn.Module
+    name: str
+    batch: int | None = None
+
+    def copy(self) -> nn.Module:
+        try:
+            copied = deepcopy(self.module).cpu()
+            with suppress(NotImplementedError):  # the module of an exported program has no modes
+                copied.eval()
+            return copied
+        except Exception as error:
+            raise LoadError(f"{self.name} can't be copied: {one_line(error)}") from error
+
+    @property
+    def precision(self) -> torch.dtype:
+        """The precision of the first stored tensor, in which the module expects its inputs."""
+        stored = chain(self.module.parameters(), self.module.buffers())
+        precision = next((tensor.dtype for tensor in stored if tensor.is_floating_point()), torch.float32)
+        if precision not in PRECISIONS:
+            raise LoadError(f"{self.name} stores {precision}; convert it to float16, bfloat16, float32 or float64")
+        return precision
+
+    def images(self, shape: Shape) -> Tensor:
+        """The inputs to trace with."""
+        return torch.zeros(self.batch or BATCH, *shape, dtype=self.precision)
 
 
 def load_module(module: nn.Module, input_shape: Shape | None) -> Network:
     """The network that a module computes in evaluation mode, hooks included; only copies of the module are called."""
     name = type(module).__name__
+    _check_weights(module, name)
     with torch.no_grad(), _quiet():
-        precision = _precision(module, name)
-        shape = input_shape or _guess(module, name, precision)
-        images = torch.zeros(BATCH, *shape, dtype=precision)
-        run_module(_copy(module, name), images, name)
-        program, casts = _export(_copy(module, name), images, name)
-        network = _translate(program, shape, name)
-        runtime, precision = _runtime(module, shape, name, widen=not casts)
-        compare(network, lambda inputs: run_module(runtime, inputs, name), precision, "torch")
-    return network
+        source = Source(module, name)
+        return _load(source, input_shape or _guess(source))
+
+
+def load_program(program: ExportedProgram, input_shape: Shape | None) -> Network:
+    """The network of the module that a program was exported from."""
+    stacks = (node.meta.get("nn_module_stack") for node in program.graph.nodes)
+    outermost = next((layer for stack in stacks if stack for _, layer in stack.values()), "ExportedProgram")
+    name = str(outermost).rpartition(".")[2]
+    batch, axes = _input_axes(program, name)
+    shape = tuple(axis for axis in axes if axis is not None) if input_shape is None else input_shape
+    if len(shape) != len(axes) or any(axis not in (None, size) for axis, size in zip(axes, shape, strict=True)):
+        shown = ", ".join("?" if axis is None else str(axis) for axis in axes)
+        raise InputError(f"{name} was exported for images of shape ({shown}); pass such an input_shape")
+    with torch.no_grad(), _quiet():
+        return _load(Source(program.module(), name, batch), shape)
 
 
 def live_network(module: nn.Module, input_shape: Shape | None = None) -> Callable[[], Network]:
@@ -56,58 +92,88 @@ def live_network(module: nn.Module, input_shape: Shape | None = None) -> Callabl
 
     The module is checked and traced once, here: afterwards its weights may change, but not what it computes with them.
     """
-    name = type(module).__name__
+    source = Source(module, type(module).__name__)
     shape = load_module(module, input_shape).input_shape
     with torch.no_grad(), _quiet():
-        images = torch.zeros(BATCH, *shape, dtype=_precision(module, name))
-        program, _ = _export(_copy(module, name), images, name)
+        images = source.images(shape)
+        program, _ = trace(source.copy(), images, source.name)
 
     def current() -> Network:
         live = dict(
             chain(module.named_parameters(remove_duplicate=False), module.named_buffers(remove_duplicate=False))
         )
-        return _translate(program, shape, name, live)
+        return translate(program, tuple(images.shape), source.name, live)[0]
 
     return current
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keeps the exporter from writing logs, warnings and unfinished graphs to the terminal."""
+    """Keeps the exporter from writing logs, warnings and unfinished graphs; what torch.compile made runs as written."""
     level = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
-        with warnings.catch_warnings(), redirect_stderr(io.StringIO()):
+        stance = torch.compiler.set_stance("force_eager")
+        with warnings.catch_warnings(), redirect_stderr(io.StringIO()), stance:
             warnings.simplefilter("ignore")
             yield
     finally:
         logging.disable(level)
 
 
-def _copy(module: nn.Module, name: str) -> nn.Module:
+def _load(source: Source, shape: Shape) -> Network:
+    images = source.images(shape)
+    run_module(source.copy(), images, source.name)
+    program, casts = trace(source.copy(), images, source.name)
+    network, left_out = translate(program, tuple(images.shape), source.name)
+    module, precision = _widest(source, shape, widen=not casts)
+
+    def run(inputs: Tensor) -> Tensor:
+        return _scores(module, inputs, source.name, left_out)
+
+    compare(network, in_batches(run, source.batch), precision, "torch")
+    return network
+
+
+def _check_weights(module: nn.Module, name: str) -> None:
     try:
-        return deepcopy(module).cpu().eval()
-    except Exception as error:
-        raise LoadError(f"{name} can't be copied: {one_line(error)}") from error
+        stored = [*module.parameters(), *module.buffers()]
+    except AttributeError as error:
+        raise LoadError(f"{name} is not set up: its __init__ must call super().__init__() ({error})") from error
+    for tensor in stored:
+        if tensor.is_complex():
+            raise LoadError(f"{name} stores {tensor.dtype}; a network computes with real numbers")
+        if is_lazy(tensor):
+            raise LoadError(f"{name} has lazy layers without weights; call it once on some images first")
+        if tensor.is_meta:
+            raise LoadError(f"{name} has weights on the meta device, without values; load its weights first")
 
 
-def _precision(module: nn.Module, name: str) -> torch.dtype:
-    """The precision of the first stored tensor, in which the module expects its inputs."""
-    stored = chain(module.parameters(), module.buffers())
-    precision = next((tensor.dtype for tensor in stored if tensor.is_floating_point()), torch.float32)
-    if precision not in PRECISIONS:
-        raise LoadError(f"{name} stores {precision}; convert it to float16, bfloat16, float32 or float64")
-    return precision
-
-
-def _guess(module: nn.Module, name: str, precision: torch.dtype) -> Shape:
+def _guess(source: Source) -> Shape:
     """The input size of the first linear layer, if the module runs on flat inputs of that size."""
-    first = next((layer for layer in module.modules() if isinstance(layer, nn.Linear)), None)
-    if first is not None and first.in_features > 0:
-        with suppress(LoadError):
-            run_module(_copy(module, name), torch.zeros(BATCH, first.in_features, dtype=precision), name)
-            return (first.in_features,)
-    raise InputError(f"{name} does not tell the shape of its input; pass input_shape, without the batch")
+    first = next((layer for layer in source.module.modules() if isinstance(layer, nn.Linear)), None)
+    if first is None or first.in_features < 1:
+        raise InputError(f"{source.name} does not tell the shape of its input; pass input_shape, without the batch")
+    shape, module = (first.in_features,), source.copy()
+    try:
+        run_module(module, source.images(shape), source.name)
+    except LoadError as error:
+        raise InputError(
+            f"{source.name} does not tell the shape of its input; pass input_shape, without the batch "
+            f"(flat images do not do: {error})"
+        ) from error
+    return shape
+
+
+def _input_axes(program: ExportedProgram, name: str) -> tuple[int | None, list[int | None]]:
+    """The batch size and the image's axes that a program was exported for, None where it leaves one open."""
+    inputs = [entry.arg.name for entry in program.graph_signature.input_specs if entry.kind is InputKind.USER_INPUT]
+    sizes = [node.meta["val"] for node in program.graph.nodes if node.op == "placeholder" and node.name in inputs]
+    if len(sizes) != 1 or not isinstance(sizes[0], Tensor) or sizes[0].ndim < 2:
+        raise LoadError(f"{name} must take one tensor, with the batch as first axis, not {len(inputs)} inputs")
+    known: list[Any] = list(sizes[0].shape)  # an open axis is a symbol
+    batch, *axes = (size if isinstance(size, int) else None for size in known)
+    return batch, axes
 
 
 def run_module(module: nn.Module, images: Tensor, name: str) -> Tensor:
@@ -122,104 +188,36 @@ def run_module(module: nn.Module, images: Tensor, name: str) -> Tensor:
     return output
 
 
-def _runtime(module: nn.Module, shape: Shape, name: str, widen: bool) -> tuple[nn.Module, torch.dtype]:
+class _Recorder(TorchDispatchMode):
+    """Keeps the inputs of every operator that may be left out, in the order of the calls."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.inputs: list[Tensor] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func.overloadpacket in _LEFT_OUT:
+            self.inputs.append(args[0].clone())
+        return func(*args, **(kwargs or {}))
+
+
+def _scores(module: nn.Module, images: Tensor, name: str, left_out: int) -> Tensor:
+    """The module's output before its last `left_out` layers."""
+    if not left_out:
+        return run_module(module, images, name)
+    with _Recorder() as recorder:
+        run_module(module, images, name)
+    if len(recorder.inputs) < left_out:
+        raise LoadError(f"{name} can't be compared: its last layer does not run as an operator of torch")
+    scores: Tensor = recorder.inputs[-left_out]
+    return scores
+
+
+def _widest(source: Source, shape: Shape, widen: bool) -> tuple[nn.Module, torch.dtype]:
     """The copy to compare with and its precision: float64 if the module runs in it, which shows the smallest errors."""
     if widen:
         with suppress(LoadError):
-            run_module(_copy(module, name).double(), probes(shape).double(), name)
-            return _copy(module, name).double(), torch.float64
-    return _copy(module, name), _precision(module, name)
-
-
-def _export(module: nn.Module, images: Tensor, name: str) -> tuple[ExportedProgram, bool]:
-    """The module as a program without in-place operators, and whether its code casts to a fixed precision anywhere.
-
-    A module with such a cast would compute in float64 only in part.
-    """
-    try:
-        program = torch.export.export(module, (images,))
-        casts = any(_operator(node).startswith("to.") for node in program.graph.nodes)
-        return program.run_decompositions({}), casts
-    except Exception as error:
-        raise LoadError(f"{name} can't be traced by torch.export: {one_line(error)}") from error
-
-
-def _translate(program: ExportedProgram, shape: Shape, name: str, live: dict[str, Tensor] | None = None) -> Network:
-    """The exported program as a network; live: tensors by name that replace the exported ones."""
-    walk = Walk(Assembly(shape, BATCH, live is not None))
-    signature = program.graph_signature
-    stored = {**program.state_dict, **program.constants, **(live or {})}
-    for entry in signature.input_specs:
-        if entry.kind is InputKind.USER_INPUT:
-            walk.operands[entry.arg.name] = 0
-        elif isinstance(constant := stored.get(str(entry.target)), Tensor):
-            walk.operands[entry.arg.name] = constant
-    output = next(entry.arg.name for entry in signature.output_specs if entry.kind is OutputKind.USER_OUTPUT)
-    for node in _needed(program, output):
-        # getitem picks one of several results; no supported operator has several, so its source is refused already.
-        if node.target is not operator.getitem:
-            walk.take(_step(walk, node))
-    return walk.finish(output, name)
-
-
-def _needed(program: ExportedProgram, output: str) -> list[Node]:
-    """The calls that the output depends on, in order."""
-    nodes = list(program.graph.nodes)
-    needed = {output}
-    for node in reversed(nodes):
-        if node.name in needed:
-            needed.update(source.name for source in node.all_input_nodes)
-    return [node for node in nodes if node.name in needed and node.op == "call_function"]
-
-
-def _operator(node: Node) -> str:
-    """The operator's name without its namespace, as in `conv2d` or `div.Tensor_mode`."""
-    return str(node.target).removeprefix("aten.").removesuffix(".default")
-
-
-def _label(name: str) -> str:
-    """The operator's name in error messages: its family, unless another member of the family is supported."""
-    family = name.split(".")[0]
-    return _PLAIN_NAMES.get(family, name if family in _FAMILIES and name not in RULES else family)
-
-
-def _step(walk: Walk, node: Node) -> Step:
-    name = _operator(node)
-    label = _label(name)
-    sources = tuple(source.name for source in node.all_input_nodes)
-    move = (lambda: _moved(walk, node)) if name in MOVES else None
-    if name not in RULES:
-        return Step(label, sources, node.name, None, move)
-    understood = RULES[name].arguments
-    flaws = tuple(
-        f"{key}={value}"
-        for key, (value, default) in _arguments(node).items()
-        if key not in understood and value != default
-    )
-    return Step(label, sources, node.name, lambda: _called(walk, node), move, flaws)
-
-
-def _arguments(node: Node) -> dict[str, tuple[Any, Any]]:
-    """Every argument of the operator's schema by name: the value given and the default."""
-    schema = node.target._schema.arguments  # type: ignore[union-attr]
-    given = {**dict(zip((entry.name for entry in schema), node.args, strict=False)), **node.kwargs}
-    return {entry.name: (given.get(entry.name, entry.default_value), entry.default_value) for entry in schema}
-
-
-def _called(walk: Walk, node: Node) -> Operand:
-    """The operand that the call of a known operator becomes."""
-    arguments = {
-        key: Reference(walk.operands[value.name]) if isinstance(value, Node) else value
-        for key, (value, _) in _arguments(node).items()
-    }
-    return RULES[_operator(node)].translate(walk.assembly, Call(arguments, tuple(node.meta["val"].shape)))
-
-
-def _moved(walk: Walk, node: Node) -> Tensor:
-    """The constant that an operator of MOVES makes of constants, computed by running the operator."""
-    call: Any = node.target
-    result: Tensor = call(
-        *map_arg(node.args, lambda source: walk.operands[source.name]),
-        **map_arg(dict(node.kwargs), lambda source: walk.operands[source.name]),
-    )
-    return result
+            trial = source.copy().double()
+            in_batches(lambda images: run_module(trial, images, source.name), source.batch)(probes(shape).double())
+            return source.copy().double(), torch.float64
+    return source.copy(), source.precision

@@ -45,10 +45,14 @@ class Reference:
 
 @dataclass(frozen=True)
 class Rule:
-    """How to translate an operator, and the arguments the translation uses; any other must have its default value."""
+    """How to translate an operator, and the arguments the translation uses; any other must have its default value.
+
+    keeps_order: the operator only keeps the order of the class scores; as the last one it is left out.
+    """
 
     translate: Callable[[Assembly, Call], Operand]
     arguments: tuple[str, ...]
+    keeps_order: bool = False
 
 
 def _identity(assembly: Assembly, call: Call) -> Operand:
@@ -115,6 +119,12 @@ def _negate(assembly: Assembly, call: Call) -> Operand:
     return assembly.multiply(call.operand("self"), scalar(-1.0))
 
 
+def _ranked(assembly: Assembly, call: Call) -> Operand:
+    if call.arguments.get("half_to_float"):
+        raise UnsupportedError("half_to_float=True")
+    return assembly.scores(call.operand("self"), call.arguments["dim"])
+
+
 _SUM = ("self", "other", "alpha")
 _PAIR = ("self", "other")
 
@@ -139,6 +149,11 @@ RULES: dict[str, Rule] = {
     "unflatten.int": Rule(_reshape, ("self", "dim", "sizes")),
     "squeeze": Rule(_reshape, ("self",)),
     **{name: Rule(_reshape, ("self", "dim")) for name in ("squeeze.dim", "squeeze.dims", "unsqueeze")},
+    **{name: Rule(_ranked, ("self", "dim"), keeps_order=True) for name in ("softmax.int", "log_softmax.int")},
+    **{
+        name: Rule(_ranked, ("self", "dim", "half_to_float"), keeps_order=True) for name in ("_softmax", "_log_softmax")
+    },
+    "argmax": Rule(_ranked, ("self", "dim", "keepdim"), keeps_order=True),
     **{name: Rule(_identity, ("self",)) for name in ("alias", "detach")},
     **{name: Rule(_identity, ("self", "memory_format")) for name in ("clone", "contiguous")},
 }

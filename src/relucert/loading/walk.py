@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 
 from relucert.errors import LoadError, UnsupportedError
 from relucert.loading.assembly import Assembly, Operand
+from relucert.loading.hints import hints
 from relucert.network import Network
 
 
@@ -16,17 +17,32 @@ from relucert.network import Network
 class Step:
     """One foreign node: `result = operator(sources)`.
 
+    place: the layer or node that it belongs to, for error messages.
     translate: makes the operand; None for an unknown operator.
     move: makes the constant where all sources are constants; None for an operator that might round there.
     flaws: the attributes that are refused, whatever the sources are.
+    keeps_order: it only rescales the class scores and keeps their order, so as the last layer it is left out.
     """
 
     operator: str
+    place: str
     sources: tuple[str, ...]
     result: str
     translate: Callable[[], Operand] | None = None
     move: Callable[[], Tensor] | None = None
     flaws: tuple[str, ...] = ()
+    keeps_order: bool = False
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """A foreign value that has the order of the class scores, but not their values.
+
+    scores: the foreign name of the scores; layers: what was left out after them, each as operator and place.
+    """
+
+    scores: str
+    layers: tuple[tuple[str, str], ...]
 
 
 class Walk:
@@ -35,38 +51,72 @@ class Walk:
     def __init__(self, assembly: Assembly) -> None:
         self.assembly = assembly
         self.operands: dict[str, Operand] = {}
-        self._operators: set[str] = set()
-        self._uses: set[str] = set()
+        self._rankings: dict[str, Ranking] = {}
+        self._operators: dict[str, list[str]] = {}
+        self._uses: dict[str, list[str]] = {}
 
     def take(self, step: Step) -> None:
         constant = all(isinstance(self.operands.get(source), Tensor) for source in step.sources)
         if constant and step.move is not None:
             self._keep(step, step.move)
         elif step.translate is None:
-            self._operators.add(step.operator)
+            self._operators.setdefault(step.operator, []).append(step.place)
         elif constant:
-            self._uses.add(f"{step.operator} (of constants alone; store its result instead)")
+            self._refuse(step, "of constants alone; store its result instead")
         elif step.flaws:
-            self._uses.update(f"{step.operator} ({flaw})" for flaw in step.flaws)
+            for flaw in step.flaws:
+                self._refuse(step, flaw)
         elif all(source in self.operands for source in step.sources):
             self._keep(step, step.translate)
+            self._rank(step)
 
     def _keep(self, step: Step, make: Callable[[], Operand]) -> None:
         try:
             self.operands[step.result] = make()
         except UnsupportedError as error:
-            self._uses.add(f"{step.operator} ({error})")
+            self._refuse(step, str(error))
 
-    def finish(self, output: str, name: str) -> Network:
-        """The finished network; if anything was refused, one error that names all of it."""
-        parts = []
-        if self._operators:
-            parts.append(f"unsupported operators: {', '.join(sorted(self._operators))}")
-        if self._uses:
-            parts.append(f"unsupported uses: {', '.join(sorted(self._uses))}")
+    def _refuse(self, step: Step, reason: str) -> None:
+        self._uses.setdefault(f"{step.operator} ({reason})", []).append(step.place)
+
+    def _rank(self, step: Step) -> None:
+        """Follows a layer that keeps the order of the scores; whatever computes with its result is refused."""
+        before = next((self._rankings[source] for source in step.sources if source in self._rankings), None)
+        if step.keeps_order:
+            ranking = before or Ranking(step.sources[0], ())
+            self._rankings[step.result] = replace(ranking, layers=(*ranking.layers, (step.operator, step.place)))
+        elif before is not None and self.operands.get(step.result) == self.operands[before.scores]:
+            self._rankings[step.result] = before
+        elif before is not None:
+            operator, place = before.layers[-1]
+            self._refuse(replace(step, operator=operator, place=place), "in the middle; only the last one is left out")
+
+    def ranking(self, output: str) -> Ranking | None:
+        """What was left out at the end, None where nothing was."""
+        return self._rankings.get(output)
+
+    def finish(self, output: str, name: str, supported: Iterable[str]) -> Network:
+        """The finished network; if anything was refused, one error that names all of it and what is supported."""
+        parts = [
+            f"unsupported {what}: {', '.join(f'{entry} at {_places(refused[entry])}' for entry in sorted(refused))}"
+            for what, refused in (("operators", self._operators), ("uses", self._uses))
+            if refused
+        ]
         if parts:
-            raise UnsupportedError(f"{name}: {'; '.join(parts)}")
+            parts += hints([*self._operators, *self._uses])
+            raise UnsupportedError(f"{name}: {'; '.join(parts)}; supported are {', '.join(sorted(supported))}")
         operand = self.operands.get(output)
         if not isinstance(operand, int):
             raise LoadError(f"{name}: the output does not depend on the input")
-        return self.assembly.finish(operand, name)
+        return self.assembly.finish(operand, name, self._remarks(output))
+
+    def _remarks(self, output: str) -> tuple[str, ...]:
+        ranking = self.ranking(output)
+        if ranking is None:
+            return ()
+        layers = " and ".join(operator for operator, _ in ranking.layers)
+        return (f"the final {layers} is left out: it keeps the order of the class scores, which answers are about",)
+
+
+def _places(places: list[str]) -> str:
+    return " and ".join(dict.fromkeys(places))

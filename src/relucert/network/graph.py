@@ -30,6 +30,7 @@ class Network:
 
     What it computes is in its nodes alone. input_range: the lowest and the highest number of the inputs it was trained
     on; picture_shape: of the pictures that a flat input is made of, colours first; None where unknown.
+    remarks: what an import left out of the original, in words.
     """
 
     input_shape: Shape
@@ -37,6 +38,7 @@ class Network:
     name: str = "network"
     input_range: tuple[float, float] | None = None
     picture_shape: Shape | None = None
+    remarks: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.input_shape or prod(self.input_shape) < 1:

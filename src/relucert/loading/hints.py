@@ -1,0 +1,37 @@
+"""What to write instead of an operator that is not supported."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+_SMOOTH = "not piecewise linear: train with ReLU, or another activation of straight pieces, in its place"
+_MONOTONE = f"{_SMOOTH}; if it is the last layer, return the scores before it, whose order is the same"
+_DIVIDES = "divides by what it computes: a batch normalisation in evaluation mode is affine"
+_RANDOM = "random: pass training=self.training, and call eval() before an export"
+_CHOOSES = "not a score of each class: return the scores themselves"
+_BRANCHES = "control flow: export the model without it, for inputs of one shape"
+
+HINTS: dict[str, str] = {
+    **dict.fromkeys(("sigmoid", "tanh", "softplus", "logsigmoid", "exp", "log", "erf", "softsign"), _MONOTONE),
+    **dict.fromkeys(("gelu", "silu", "mish", "elu", "selu", "celu", "hardswish", "pow", "sqrt", "swish"), _SMOOTH),
+    **dict.fromkeys(("layernorm", "groupnorm", "instancenorm"), _DIVIDES),
+    **dict.fromkeys(("layernormalization", "instancenormalization", "groupnormalization"), _DIVIDES),
+    **dict.fromkeys(("dropout", "nativedropout", "bernoulli", "rand", "randn", "randlike", "randnlike"), _RANDOM),
+    **dict.fromkeys(("max.dim", "topk", "sort", "argsort", "argmin"), _CHOOSES),
+    **dict.fromkeys(("if", "loop", "scan"), _BRANCHES),
+    "to": "convert the whole model to one precision and leave the cast out",
+    "cast": "convert the whole model to one precision and leave the cast out",
+}
+"""By the operator's name in lower case, without underscores; both importers look here."""
+
+
+def hints(refused: Iterable[str]) -> list[str]:
+    """One hint for each group of refused operators that has one; an entry may go on after the operator's name."""
+    names: dict[str, list[str]] = {}
+    for entry in refused:
+        name = entry.split(" ")[0]
+        key = name.lower().replace("_", "")
+        hint = HINTS.get(key, HINTS.get(key.split(".")[0]))
+        if hint is not None and name not in names.setdefault(hint, []):
+            names[hint].append(name)
+    return [f"{', '.join(group)}: {hint}" for hint, group in names.items()]
