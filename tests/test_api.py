@@ -109,7 +109,7 @@ def test_answers_come_one_by_one() -> None:
     assert [next(stream).image, next(stream).image] == [0, 1]
 
 
-@pytest.mark.parametrize("error", [RuntimeError("out of memory\nmore"), ArithmeticError("broke"), MemoryError("full")])
+@pytest.mark.parametrize("error", [RuntimeError("out of memory\nmore"), IndexError("broke"), MemoryError("full")])
 def test_a_breakdown_is_not_a_certificate(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise error
@@ -119,6 +119,7 @@ def test_a_breakdown_is_not_a_certificate(error: Exception, monkeypatch: pytest.
         assert answer.radius is None
         assert str(answer.reason).startswith("not certified: ")
         assert "\n" not in str(answer.reason)
+        assert answer.failed
 
 
 def test_only_rigorous_answers_are_proven() -> None:

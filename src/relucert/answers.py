@@ -45,15 +45,23 @@ class Recordable(Protocol):
     def to_json(self) -> dict[str, Any]: ...
 
 
-class Answer(Recordable, Protocol):
+class Reply(Recordable, Protocol):
+    """What a method says: an answer, by itself or under the name that the method is compared under."""
+
+    @property
+    def reason(self) -> str | None: ...
+    @property
+    def failed(self) -> bool:
+        """Whether something went wrong inside the method, as the reason says: an error, no mere lack of an answer."""
+
+
+class Answer(Reply, Protocol):
     """What every answer to a question about an image has."""
 
     @property
     def image(self) -> int: ...
     @property
     def target(self) -> int | None: ...
-    @property
-    def reason(self) -> str | None: ...
     @property
     def seconds(self) -> float: ...
 
@@ -83,7 +91,8 @@ class Certificate(_ToJson):
 
     The claim is about the network in real arithmetic with its stored weights. It is proven if `proven`. The radius is
     infinite where it is about all valid inputs. box: the lowest and the highest valid values, None where every input
-    is valid; input_scale: how far each coordinate may move per unit of radius, None: 1.
+    is valid; input_scale: how far each coordinate may move per unit of radius, None: 1. failed: whether an error inside
+    the method, which the reason names, is why there is no radius.
     """
 
     image: int
@@ -98,6 +107,7 @@ class Certificate(_ToJson):
     evaluations: int
     box: Box = None
     input_scale: Tensor | None = None
+    failed: bool = False
 
     @property
     def proven(self) -> bool:
@@ -138,6 +148,7 @@ class Estimate(_ToJson):
     and p_value (Kolmogorov and Smirnov) say how well the distribution fits: below a few percent, poorly. Where every
     batch found the same largest gradient it is a point: scale 0, no shape, and a reason that says so.
     sampled: the value without any fit.
+    failed: whether an error inside the method, which the reason names, is why there is no value.
     """
 
     image: int
@@ -159,6 +170,7 @@ class Estimate(_ToJson):
     p_value: float | None
     box: Box = None
     input_scale: Tensor | None = None
+    failed: bool = False
 
     @property
     def proven(self) -> bool:
@@ -181,7 +193,8 @@ class UpperBound(_ToJson):
     witness: the example, in the input's shape and the network's own precision; distance: how far it is from the
     image, never understated; None for both, with a reason, where no attack succeeded. Where the image itself is one,
     being misclassified, the distance is 0 and the reason says so. predicted: the class the network gives the witness.
-    target: the rival that caught up. box, input_scale: as of a `Certificate`.
+    target: the rival that caught up. box, input_scale: as of a `Certificate`. failed: whether an error inside the
+    attack, which the reason names, cut it short.
 
     That the rival's score is no less than the label's was checked in the network's own precision, and proven in real
     arithmetic: no such distance lies below a certified radius.
@@ -199,6 +212,7 @@ class UpperBound(_ToJson):
     reason: str | None
     seconds: float
     input_scale: Tensor | None = None
+    failed: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,7 +223,8 @@ class Exact(_ToJson):
     weights, rounding included. witness: re-checked as an `UpperBound`'s is. Where time ended or a step failed the
     interval is what was known by then, and the reason says so: upper and witness are None where no adversarial
     example is known. Where it is proven that no valid input is one, both ends are None, and the answer is closed.
-    Where the image itself is misclassified both ends are 0. nodes: how many parts of the ball were bounded.
+    Where the image itself is misclassified both ends are 0. nodes: how many parts of the ball were bounded. failed:
+    whether an error inside the search, which the reason names, kept the interval from closing.
     """
 
     image: int
@@ -226,6 +241,7 @@ class Exact(_ToJson):
     seconds: float
     nodes: int
     input_scale: Tensor | None = None
+    failed: bool = False
 
     @property
     def unreachable(self) -> bool:

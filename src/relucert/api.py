@@ -19,7 +19,7 @@ from relucert.bounding.forward import forward
 from relucert.bounding.interval import Interval
 from relucert.bounding.relaxers import find_relaxer
 from relucert.checks import check_number, check_whole
-from relucert.errors import InputError
+from relucert.errors import FAULTS, InputError, RelucertError, in_one_line
 from relucert.loading import load
 from relucert.methods.method import Method
 from relucert.methods.programs import ProgramMethod
@@ -185,9 +185,9 @@ class Certifier:
                 answers.append(self._answer(question, None, question.refusal, 0.0))
             else:
                 end = ends.get(next(numbers))
-                point = inquiry.images[question.image]
-                reason = failure if end is None else self.searcher.method.remark(point)
-                answers.append(self._answer(question, end, reason, seconds))
+                point, rows = inquiry.images[question.image], inquiry.property([question]).rows[0]
+                reason = failure if end is None else self.searcher.method.remark(point, rows)
+                answers.append(self._answer(question, end, reason, seconds, failed=end is None))
         return answers
 
     def _search(self, inquiry: Inquiry, asked: list[Question], step: int) -> tuple[dict[int, SearchEnd], str | None]:
@@ -202,8 +202,10 @@ class Certifier:
                 places = [question.image - first for question in asked]
                 for end in self._ends(images, places, inquiry.property(asked), step):
                     ends[end.question] = end
-        except (RuntimeError, ArithmeticError, MemoryError) as error:
-            return ends, f"not certified: {type(error).__name__}: {' '.join(str(error).split())}"
+        except RelucertError:
+            raise
+        except FAULTS as error:
+            return ends, f"not certified: {in_one_line(error)}"
         return ends, None
 
     def _ends(self, images: Tensor, places: list[int], prop: Property, step: int) -> Iterator[SearchEnd]:
@@ -219,7 +221,9 @@ class Certifier:
         rows = prop.rows.unflatten(0, (-1, rivals)).squeeze(2)
         return self.searcher.run_each(region, Property(rows, prop.offsets.unflatten(0, (-1, rivals)).squeeze(2)))
 
-    def _answer(self, question: Question, end: SearchEnd | None, reason: str | None, seconds: float) -> Certificate:
+    def _answer(
+        self, question: Question, end: SearchEnd | None, reason: str | None, seconds: float, failed: bool = False
+    ) -> Certificate:
         radius, target = None, None
         if end is not None:
             radius = end.radius
@@ -236,4 +240,5 @@ class Certifier:
         return Certificate(
             question.image, question.label, target, shape.norm.p, self.options.method, self.options.arithmetic,
             radius, reason, seconds, end.evaluations if end is not None else 0, shape.given_box, shape.scale,
+            failed,
         )  # fmt: skip

@@ -39,3 +39,14 @@ class ContradictionError(Exception):
 
 class RemarkWarning(UserWarning):
     """Something about a network that was loaded which its user should know; the network has it in `remarks`."""
+
+
+FAULTS = (
+    ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError,
+)  # fmt: skip
+"""What a failure inside a method raises. Its answer is then marked as failed, and the others are found all the same."""
+
+
+def in_one_line(error: BaseException) -> str:
+    """What was raised, and what it says."""
+    return " ".join(f"{type(error).__name__}: {error}".split())

@@ -190,6 +190,28 @@ def test_a_slow_method_is_left_out_and_said_to_be(command: Command, tmp_path: Pa
     assert _cells(path)["fast-lin"]["images"] == 2
 
 
+def test_a_slow_method_is_not_tried_again(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless it is given more time than it was."""
+    calls = []
+
+    def slow(network: Network, images: Tensor, labels: Tensor, setting: Setting) -> Iterator[Answer]:
+        calls.append(setting.budget)
+        while True:
+            time.sleep(0.01)
+
+    monkeypatch.setitem(methods.CONTENDERS, "clever", replace(methods.CONTENDERS["clever"], ask=slow))
+    effort = (*TOY, "--images", "2", "--methods", "fast-lin,clever", "--json", str(tmp_path / "t.json"), "--budget")
+    for budget, tries in (("0.2", [0.2]), ("0.2", [0.2]), ("0.1", [0.2]), ("0.3", [0.2, 0.3]), ("0.3", [0.2, 0.3])):
+        outcome = command(*effort, budget)
+        assert outcome.code == 0
+        assert "clever on mnist-2x20, p = inf is left out: image 0 took more than the budget" in outcome.err
+        assert calls == tries
+        assert _cells(tmp_path / "t.json")["fast-lin"]["images"] == 2
+    assert "a larger --budget tries again" in outcome.err
+    command(*effort, "0.3", "--steps", "7")  # another effort
+    assert len(calls) == 3
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from relucert.answers import Certificate, Estimate, Exact, Rounding, UpperBound
 from relucert.comparison.methods import Entry, Kind
 
@@ -20,7 +22,7 @@ def attacked(distance: float | None, image: int = 0, target: int | None = 3) -> 
 
 
 def estimated(value: float | None, image: int = 0) -> Entry:
-    absent = dict.fromkeys(("reason", "shape", "location", "scale", "statistic", "p_value"))
+    absent: dict[str, Any] = dict.fromkeys(("reason", "shape", "location", "scale", "statistic", "p_value"))
     answer = Estimate(
         image=image, label=7, target=3, norm=INF, method="clever", value=value, sampled=value, seconds=1.0,
         sampling_radius=0.1, batches=20, samples=10, **absent,

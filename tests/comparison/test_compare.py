@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import signal
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,7 +18,6 @@ from torch import Tensor
 import relucert
 from relucert.answers import Answer
 from relucert.comparison.compare import Contest
-from relucert.comparison.deadline import OutOfTime, deadline
 from relucert.comparison.methods import CONTENDERS, Contender, Entry, Kind, Setting, find_contenders
 from relucert.comparison.rows import neurons
 from relucert.errors import InputError
@@ -137,12 +137,36 @@ def test_exact_goes_on_only_where_it_closes(ends: list[tuple[float, float | None
     assert ("exact" in contest.skipped) == (expected < len(ends))
 
 
-def test_the_alarm_is_put_away() -> None:
-    before = signal.getsignal(signal.SIGALRM)
-    with pytest.raises(OutOfTime), deadline(0.05):
-        time.sleep(30)
-    assert signal.getsignal(signal.SIGALRM) is before
-    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+def test_a_slow_method_is_skipped_in_any_thread() -> None:
+    with ThreadPoolExecutor(1) as pool:
+        contest, entries = pool.submit(_contest, _slow(60.0, 0.0), 0.5).result()
+    assert entries == []
+    assert "slow" in contest.skipped
+
+
+def _failing(spoilt: bool) -> Contender:
+    """Marks its first answer as failed, and then goes on, or breaks down outside of any answer."""
+
+    def ask(network: Network, images: Tensor, labels: Tensor, setting: Setting) -> Iterator[Answer]:
+        if not spoilt:
+            raise IndexError("nowhere\nat all")
+        for image in range(len(images)):
+            answer = certified("slow", None if image == 0 else 1e-6, image).answer
+            yield replace(answer, failed=image == 0, reason="not certified: RuntimeError: no" if image == 0 else None)
+
+    return Contender("slow", Kind.CERTIFIED, ask)
+
+
+def test_what_fails_inside_a_method_is_told_apart() -> None:
+    contest, entries = _contest(_failing(spoilt=True), 60.0)
+    assert len(entries) == 4
+    assert contest.failed == {"slow": ["not certified: RuntimeError: no"]}
+    assert contest.skipped == {}
+    contest, entries = _contest(_failing(spoilt=False), 60.0)
+    assert entries == []
+    assert contest.failed == {"slow": ["IndexError: nowhere at all"]}
+    assert contest.skipped == {"slow": "failed: IndexError: nowhere at all"}
+    assert len(contest.ledger.entries) == 4
 
 
 @pytest.mark.parametrize(

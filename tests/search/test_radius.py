@@ -120,7 +120,7 @@ class Liar:
     name: str = "liar"
     weaker: ClassVar[None] = None
 
-    def remark(self, point: Tensor) -> None:
+    def remark(self, point: Tensor, rows: Tensor) -> None:
         return None
 
     def hidden(self, network: Network, region: Region, arithmetic: Arithmetic) -> Bounds:
@@ -173,7 +173,7 @@ class Constant:
     name: str = "constant"
     weaker: ClassVar[None] = None
 
-    def remark(self, point: Tensor) -> None:
+    def remark(self, point: Tensor, rows: Tensor) -> None:
         return None
 
     def hidden(self, network: Network, region: Region, arithmetic: Arithmetic) -> Bounds:

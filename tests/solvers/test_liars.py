@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
+import re
 import sys
+import threading
+import time
+from collections import Counter
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -18,6 +23,7 @@ from relucert.bounding.relaxers import FAST_LIN
 from relucert.errors import InputError
 from relucert.methods.linear import LinearMethod
 from relucert.methods.programs import ProgramMethod
+from relucert.network import Network
 from relucert.norm import Norm
 from relucert.query.property import Property
 from relucert.region import Region
@@ -29,6 +35,7 @@ from relucert.solvers.highs import Highs
 from relucert.solvers.program import Array, Program, Sides, build
 from relucert.solvers.solver import DualSolution, Unsolved
 from tests.adversaries import nearest_distance
+from tests.methods import PROGRAMS
 from tests.nets import NETWORKS, centres
 
 NORMS = (1.0, 2.0, float("inf"))
@@ -67,12 +74,18 @@ FAILING = ("nan", "infinite", "short", "nothing", "words", "refuses changes")
 SOLVING = ("random", "huge", "negative", "mixed signs", "all slopes one")
 
 
-def search(method: ProgramMethod | LinearMethod, norm: float) -> list[SearchEnd]:
+def question() -> tuple[Network, torch.Tensor, Property]:
+    """A network, points, and their labels' margins over all rivals."""
     network = NETWORKS[NAME]()
     points = centres(network, 3, seed=5)
     labels = network.cast(torch.float64)(points).argmax(1)
     others = torch.tensor([[rival for rival in range(network.classes) if rival != label] for label in labels.tolist()])
-    searcher, prop = Searcher(network, method, RIGOROUS, 1e-4), Property.margins(labels, others, network.classes)
+    return network, points, Property.margins(labels, others, network.classes)
+
+
+def search(method: ProgramMethod | LinearMethod, norm: float) -> list[SearchEnd]:
+    network, points, prop = question()
+    searcher = Searcher(network, method, RIGOROUS, 1e-4)
     return sorted(searcher.run(Region.around(points, 0.0, norm), prop), key=lambda end: end.question)
 
 
@@ -111,7 +124,8 @@ def test_no_lie_makes_a_radius_too_large(lie: str, norm: float, full: bool) -> N
         assert end.radius < distance
         if lie in FAILING:
             assert end.radius <= least * (1 + 2e-4)
-    remarks = [method.remark(point) for point in centres(NETWORKS[NAME](), 3, seed=5)]
+    _, points, prop = question()
+    remarks = [method.remark(*asked) for asked in zip(points, prop.rows, strict=True)]
     assert all(("fell back" in str(remark)) == (lie in FAILING) for remark in remarks)
 
 
@@ -205,6 +219,61 @@ def test_exceptions_fall_back(error: Exception, monkeypatch: pytest.MonkeyPatch)
         assert type(error).__name__ in str(answer.reason)
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("method", PROGRAMS)
+def test_a_remark_counts_the_programs_of_its_own_question(
+    method: str, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With every rival a question of its own, each program belongs to one of them."""
+    rows: Counter[bytes] = Counter()
+
+    def broken(self: Highs, cost: Array) -> None:
+        rows[cost.tobytes()] += 1
+        raise Unsolved("no")
+
+    monkeypatch.setattr(Highs, "solve", broken)
+    torch.set_num_threads(threads)
+    try:
+        answers = relucert.certify(
+            NETWORKS[NAME](), centres(NETWORKS[NAME](), 1, seed=5), norm=1, method=method, target="all"
+        )
+    finally:
+        torch.set_num_threads(1)
+    counts = [re.match(r"(\d+) of (\d+) programs", str(answer.reason)) for answer in answers]
+    assert all(count is not None and count[1] == count[2] for count in counts)
+    programs = [int(count[1]) for count in counts if count is not None]
+    assert sum(programs) == rows.total()
+    if method == "lp":  # one row a program: each question's own
+        assert sorted(programs) == sorted(rows.values())
+
+
+def test_an_interruption_stops_the_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for the programs that are left."""
+    solved = []
+
+    def slow(self: Highs, cost: Array) -> None:
+        solved.append(cost)
+        if len(solved) == 4:
+            raise_in_main()
+        time.sleep(0.02)
+        raise Unsolved("no")
+
+    def raise_in_main() -> None:
+        main = threading.main_thread().ident
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(main or 0), ctypes.py_object(KeyboardInterrupt))
+
+    monkeypatch.setattr(Highs, "solve", slow)
+    torch.set_num_threads(2)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            certify(1.0, "lp-full", target="all")
+        before = len(solved)
+        time.sleep(0.3)
+    finally:
+        torch.set_num_threads(1)
+    assert len(solved) <= before + 2  # those under way
+
+
 def test_no_memory_is_no_certificate(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise MemoryError("full")
@@ -213,6 +282,7 @@ def test_no_memory_is_no_certificate(monkeypatch: pytest.MonkeyPatch) -> None:
     for answer in certify(1.0):
         assert answer.radius is None
         assert answer.reason == "not certified: MemoryError: full"
+        assert answer.failed
 
 
 @pytest.mark.parametrize(("norm", "package"), [(1.0, "highspy"), (2.0, "clarabel"), (float("inf"), "highspy")])

@@ -34,7 +34,7 @@ def solve(method: str, network: Network, region: Region, prop: Property) -> tupl
     chosen = find_method(method)
     hidden = chosen.hidden(network, region, RIGOROUS)
     margins = chosen.margins(network, region, prop, hidden, RIGOROUS)
-    assert all(chosen.remark(point) is None for point in region.points)
+    assert all(chosen.remark(*asked) is None for asked in zip(region.points, prop.rows, strict=True))
     return hidden, margins
 
 

@@ -9,7 +9,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,7 +22,7 @@ from relucert.attacks.pursuit import Pursuit, TimeUp
 from relucert.attacks.witness import Judge, Witness, check_staying
 from relucert.batching import attack_size
 from relucert.checks import check_number, check_whole
-from relucert.errors import InputError
+from relucert.errors import FAULTS, InputError, in_one_line
 from relucert.loading import load
 from relucert.network import Network
 from relucert.norm import Norm
@@ -41,7 +41,6 @@ NO_TIME = "the time limit ended the attack before it found an adversarial exampl
 LEVEL = "a rival is level with the label at the image itself"
 UNCLEAR = "at the image itself the label and a rival can't be told apart within rounding error"
 BEFORE_POLISH = 0.6  # the attacks' share of a time limit
-FAULTS = (RuntimeError, ArithmeticError, ValueError, MemoryError)
 
 
 def attack(
@@ -164,8 +163,9 @@ class Attacker:
         return None if question.refusal is None else self.answer(inquiry, question, None, question.refusal, 0.0)
 
     def answer(
-        self, inquiry: Inquiry, question: Question, witness: Witness | None, reason: str | None, seconds: float
-    ) -> UpperBound:
+        self, inquiry: Inquiry, question: Question, witness: Witness | None, reason: str | None, seconds: float,
+        failed: bool = False,
+    ) -> UpperBound:  # fmt: skip
         target = question.rivals[0] if len(question.rivals) == 1 and question.refusal is None else None
         predicted, example, distance = None, None, None
         if witness is not None:
@@ -178,7 +178,7 @@ class Attacker:
         shape = self.options.shape
         return UpperBound(
             question.image, question.label, target, shape.norm.p, self.options.method, distance, example,
-            predicted, shape.given_box, reason, seconds, shape.scale,
+            predicted, shape.given_box, reason, seconds, shape.scale, failed,
         )  # fmt: skip
 
     def pursue(self, inquiry: Inquiry, questions: list[Question], ends: float, came: Callable[[int], None]) -> Pursuit:
@@ -195,12 +195,20 @@ class Attacker:
             except TimeUp:
                 pursuit.cut_short = True
             except FAULTS as error:
-                pursuit.failure = f"the attack broke down: {_line(error)}"
+                pursuit.failure = f"the attack broke down: {in_one_line(error)}"
         return pursuit
 
     def report(self, done: int) -> None:
         if self.progress is not None:
             self.progress(done, self.total)
+
+
+class _End(NamedTuple):
+    """What came of attacking one question, and what there is to say of it."""
+
+    witness: Witness | None
+    reason: str | None
+    failed: bool = False
 
 
 class _Batch:
@@ -225,9 +233,9 @@ class _Batch:
                 continue
             begun = time.perf_counter()
             assert pursuit is not None
-            witness, reason = self._settle(question, pursuit, next(numbers), _share(ends, 1, len(known) - place))
+            end = self._settle(question, pursuit, next(numbers), _share(ends, 1, len(known) - place))
             seconds = shared + time.perf_counter() - begun
-            yield self.attacker.answer(self.inquiry, question, witness, reason, seconds)
+            yield self.attacker.answer(self.inquiry, question, end.witness, end.reason, seconds, end.failed)
 
     def _pursue(self, questions: list[Question], ends: float) -> Pursuit:
         now = time.monotonic()
@@ -238,9 +246,7 @@ class _Batch:
 
         return self.attacker.pursue(self.inquiry, questions, deadline, came)
 
-    def _settle(
-        self, question: Question, pursuit: Pursuit, number: int, ends: float
-    ) -> tuple[Witness | None, str | None]:
+    def _settle(self, question: Question, pursuit: Pursuit, number: int, ends: float) -> _End:
         """The witness, re-checked and polished, and a remark."""
         witness, image, prop = None, self.inquiry.images[question.image], self.inquiry.property([question])
         try:
@@ -254,20 +260,16 @@ class _Batch:
                     finally:
                         witness = polisher.witness
         except FAULTS as error:
-            return witness, f"the polish broke down: {_line(error)}"
+            return _End(witness, f"the polish broke down: {in_one_line(error)}", failed=True)
         if pursuit.failure is not None:
-            return witness, pursuit.failure
+            return _End(witness, pursuit.failure, failed=True)
         late = pursuit.cut_short or (self.options.polish and time.monotonic() > ends)
         if witness is None:
-            return None, NO_TIME if late else NOTHING
-        return witness, CUT_SHORT if late else None
+            return _End(None, NO_TIME if late else NOTHING)
+        return _End(witness, CUT_SHORT if late else None)
 
 
 def _share(ends: float, part: int, whole: int) -> float:
     """When the time for a part of what is left ends, if every part gets as much."""
     now = time.monotonic()
     return now + (ends - now) * part / whole
-
-
-def _line(error: Exception) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())

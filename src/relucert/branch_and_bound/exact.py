@@ -17,14 +17,14 @@ import torch
 from torch import Tensor
 
 from relucert.answers import Exact
-from relucert.attacks.attack import FAULTS, Attacker, AttackOptions, at_image, overtaken
+from relucert.attacks.attack import Attacker, AttackOptions, at_image, overtaken
 from relucert.attacks.polish import Polisher
 from relucert.attacks.witness import Judge, Witness, check_staying
 from relucert.branch_and_bound import proof as proofs
 from relucert.branch_and_bound.nodes import NodeBounder
 from relucert.branch_and_bound.prover import LEAF_SECONDS, Prover
 from relucert.checks import check_number, check_whole
-from relucert.errors import InputError
+from relucert.errors import FAULTS, InputError, in_one_line
 from relucert.loading import load
 from relucert.methods.table import find_method
 from relucert.network import Network
@@ -145,6 +145,7 @@ class _Answering:
         self.network, self.options, self.progress = network, options, progress
         self.inquiry, self.question = inquiry, question
         self.image = inquiry.images[question.image]
+        self.fault: str | None = None  # what went wrong
         self.judge = Judge(network, options.shape)
 
     def run(self) -> Exact:
@@ -157,7 +158,7 @@ class _Answering:
                 return self._answer(0.0, witness, witness is not None, reason, 0)
         if question.refusal is not None:
             return self._answer(None, None, False, question.refusal, 0)
-        growth, failure, lower, witness = None, None, 0.0, None
+        growth, lower, witness = None, 0.0, None
         try:
             with torch.inference_mode():
                 lower = self._certified()
@@ -166,12 +167,12 @@ class _Answering:
             with torch.inference_mode():
                 growth.run()
         except FAULTS as error:
-            failure = " ".join(f"the search broke down: {type(error).__name__}: {error}".split())
+            self.fault = f"the search broke down: {in_one_line(error)}"
         if growth is None:
-            return self._answer(lower, witness, False, failure, 0)
-        return self._conclude(growth, lower, failure or growth.failure)
+            return self._answer(lower, witness, False, self.fault, 0)
+        return self._conclude(growth, lower)
 
-    def _conclude(self, growth: _Growth, lower: float, failure: str | None) -> Exact:
+    def _conclude(self, growth: _Growth, lower: float) -> Exact:
         prover = growth.prover
         if prover.tree is not None and growth.lower > 0:
             assert self.options.proof is not None
@@ -180,7 +181,7 @@ class _Answering:
         if witness is None and lower >= growth.whole:
             return self._answer(None, None, True, UNREACHABLE, prover.nodes)
         closed = witness is not None and lower >= witness.distance * (1 - self.options.tolerance)
-        reason = None if closed else failure or UNKNOWN
+        reason = None if closed else self.fault or growth.failure or UNKNOWN
         return self._answer(lower, witness, closed, reason, prover.nodes)
 
     def _certified(self) -> float:
@@ -198,6 +199,7 @@ class _Answering:
         options = AttackOptions(self.options.shape, steps=ATTACK_STEPS, time_limit=limit, seed=self.options.seed)
         asked = replace(self.inquiry, questions=[self.question])
         (nearest,) = Attacker(self.network, options, None).run(asked, 1)
+        self.fault = nearest.reason if nearest.failed else None
         if nearest.witness is None or nearest.distance is None:
             return None
         return Witness(nearest.witness.flatten(), nearest.distance)
@@ -231,6 +233,7 @@ class _Answering:
         return Exact(
             question.image, question.label, target, shape.norm.p, METHOD, lower, upper, closed, example,
             shape.given_box, reason, time.monotonic() - self.started, nodes, shape.scale,
+            self.fault is not None and not closed,
         )  # fmt: skip
 
 

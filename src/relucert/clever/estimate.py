@@ -20,7 +20,7 @@ from relucert.answers import Estimate, Progress
 from relucert.checks import check_positive, check_whole
 from relucert.clever.gradients import largest_gradients
 from relucert.clever.weibull import FitError, WeibullFit, fit
-from relucert.errors import InputError
+from relucert.errors import FAULTS, InputError, in_one_line
 from relucert.loading import load
 from relucert.network import Network
 from relucert.norm import Norm
@@ -136,12 +136,17 @@ class _Estimator:
         prop = Property.margins(torch.tensor([questions[0].label]), torch.tensor([against]), self.network.classes)
         rows = prop.rows[0]
         margins = dict(zip(against, prop.values(scores[None])[0].tolist(), strict=True))
-        with torch.inference_mode():
-            maxima = self._sample(centre, rows.float(), questions[0]).double().numpy()
-        rivals = {
-            rival: _Rival(margins[rival], float(column.max()), _fitted(column))
-            for rival, column in zip(against, maxima.T, strict=True)
-        }
+        try:
+            with torch.inference_mode():
+                maxima = self._sample(centre, rows.float(), questions[0]).double().numpy()
+            rivals = {
+                rival: _Rival(margins[rival], float(column.max()), _fitted(column))
+                for rival, column in zip(against, maxima.T, strict=True)
+            }
+        except FAULTS as error:
+            seconds = (time.perf_counter() - started) / len(questions)
+            reason = f"the sampling broke down: {in_one_line(error)}"
+            return [self._answer(question, reason, seconds, failed=True) for question in questions]
         seconds = (time.perf_counter() - started) / len(questions)
         return [self._conclude(question, rivals, seconds) for question in questions]
 

@@ -75,11 +75,13 @@ def run(arguments: argparse.Namespace) -> int:
         raise work.stopped
     if work.answers:
         _show(contest, screen)
+        runs.tell_failures(screen, work.answers)
         screen.line("network", setup.about)
         screen.line("images", f"{len(images)} of {images.name}")
         screen.line("question", f"norm {arguments.norm}, target {arguments.target}, {setup.valid}")
         screen.line("time", f"{time.perf_counter() - started:.2f} s")
-    return runs.end(work, screen, f"{len(work.answers)} answers")
+    code = runs.end(work, screen, f"{len(work.answers)} answers")
+    return runs.FAILED if contest.failed and not code else code
 
 
 def _show(contest: Contest, screen: Screen) -> None:
@@ -88,12 +90,19 @@ def _show(contest: Contest, screen: Screen) -> None:
     by_method = {ranking.method: ranking for ranking in rankings(contest.ledger.entries.values())}
     what = ("questions", "s a question") if contest.ledger.each_rival else ("images", "s an image")
     titles = ("method", "kind", what[0], "mean", "to best certified", "to nearest witness", what[1], "remark")
-    rows = [_cells(ranking, contest.skipped.get(name, "")) for name, ranking in by_method.items()]
-    rows += [(name, *["-"] * 6, reason) for name, reason in contest.skipped.items() if name not in by_method]
-    screen.columns(titles, rows)
+    rows = [_cells(ranking, _remarks(contest, name)) for name, ranking in by_method.items()]
+    absent = [name for name in contest.skipped if name not in by_method]
+    screen.columns(titles, [*rows, *((name, *["-"] * 6, "; ".join(_remarks(contest, name))) for name in absent)])
 
 
-def _cells(ranking: Ranking, remark: str) -> tuple[str, ...]:
+def _remarks(contest: Contest, method: str) -> list[str]:
+    """Why a method was left out or stopped, and how many of its answers failed, with what the first error says."""
+    skipped, reasons = contest.skipped.get(method), contest.failed.get(method, [])
+    failed = [f"{len(reasons)} failed: {reasons[0]}"] if reasons else []
+    return [*([] if skipped is None or skipped.startswith("failed: ") else [skipped]), *failed]
+
+
+def _cells(ranking: Ranking, remarks: list[str]) -> tuple[str, ...]:
     from relucert.comparison.methods import Kind
     from relucert.report.summary import fits, rounded_down, rounded_up
 
@@ -102,9 +111,9 @@ def _cells(ranking: Ranking, remark: str) -> tuple[str, ...]:
         way = rounded_up if ranking.kind is Kind.UPPER else rounded_down
         mean = way(ranking.mean)
     if ranking.closed is not None:
-        remark = f"{ranking.closed} closed; the mean is of the lower ends{'; ' if remark else ''}{remark}"
+        remarks = [f"{ranking.closed} closed; the mean is of the lower ends", *remarks]
     if ranking.fitted is not None:
-        remark = f"not certified; {fits(ranking.fitted, ranking.count)}{'; ' if remark else ''}{remark}"
+        remarks = ["not certified", fits(ranking.fitted, ranking.count), *remarks]
     gaps = ("-" if gap is None else f"{100 * gap:+.1f} %" for gap in (ranking.to_best, ranking.to_witness))
     seconds = "-" if ranking.seconds is None else f"{ranking.seconds:.3g}"
-    return ranking.method, ranking.kind.value, str(ranking.count), mean, *gaps, seconds, remark
+    return ranking.method, ranking.kind.value, str(ranking.count), mean, *gaps, seconds, "; ".join(remarks)

@@ -112,7 +112,9 @@ def run(arguments: argparse.Namespace) -> int:
     screen.line("time", f"{time.perf_counter() - started:.1f} s")
     if interrupted:
         screen.complain("stopped; the same command goes on from here")
-    return runs.INTERRUPTED if interrupted else 0
+    if interrupted:
+        return runs.INTERRUPTED
+    return runs.FAILED if rerun.failed else 0
 
 
 def _contenders(arguments: argparse.Namespace) -> list[Contender]:
@@ -182,6 +184,8 @@ def _show(rerun: Rerun, screen: Screen) -> None:
         screen.columns(titles, rows)
     for what, reason in rerun.skipped.items():
         screen.complain(f"{what} is left out: {reason}")
+    for what, reasons in rerun.failed.items():
+        screen.line("failed", f"{len(reasons)} answers of {what}: {reasons[0]}")
     screen.line("cells", export.LEGEND)
     screen.line(
         "effort", f"{setting.steps} attack steps, CLEVER {setting.batches} x {setting.samples}, seed {setting.seed}"
@@ -221,6 +225,7 @@ def _export(
         "options": given | {"network_file": [str(path) for path in arguments.network_file]},
         "valid_inputs": _valid(rerun),
         "skipped": missing | rerun.skipped,
+        "failed": rerun.failed,
         "complete": complete,
         "cells": cells,
     }

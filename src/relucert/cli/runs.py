@@ -6,6 +6,7 @@ import argparse
 import os
 import platform
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from relucert.answers import Recordable
+from relucert.answers import Reply
 from relucert.cli import images as image_options
 from relucert.cli import options
 from relucert.errors import ContradictionError, InputError, RelucertError
@@ -27,11 +28,12 @@ if TYPE_CHECKING:
     from relucert.report.runfile import RunFile
 
 NETWORK = "mnist-2x20"
-INTERRUPTED = 130
+FAILED, INTERRUPTED = 4, 130
+MOST_REASONS = 3  # that a summary names
 PACKAGES = ("torch", "numpy", "scipy", "highspy", "clarabel")  # whose versions a record names
 
 
-AnswerType = TypeVar("AnswerType", bound=Recordable)
+AnswerType = TypeVar("AnswerType", bound=Reply)
 
 
 def add_network(parser: argparse.ArgumentParser) -> None:
@@ -239,10 +241,19 @@ def collect(
     return Work(received, None)
 
 
+def tell_failures(screen: Screen, answers: Sequence[Reply]) -> None:
+    """Says how many answers failed inside their method, and why; also where little else is said."""
+    reasons = Counter(answer.reason for answer in answers if answer.failed)
+    for reason, count in reasons.most_common(MOST_REASONS):
+        screen.line("failed", f"{count} of {len(answers)} answers: {reason}")
+    if more := reasons.total() - sum(count for _, count in reasons.most_common(MOST_REASONS)):
+        screen.line("failed", f"{more} of {len(answers)} answers, for other reasons")
+
+
 def end(work: Work[AnswerType], screen: Screen, done: str) -> int:
     """The exit code; where the work was stopped, says what is done."""
     if work.stopped is None:
-        return 0
+        return FAILED if any(answer.failed for answer in work.answers) else 0
     screen.complain(f"stopped after {done}")
     if not isinstance(work.stopped, KeyboardInterrupt):
         raise work.stopped
@@ -272,6 +283,7 @@ def answer(
         work = collect(answers, record, lambda answer: came(advance, answer))
     if work.answers:
         show(work.answers)
+        tell_failures(setup.screen, work.answers)
         setup.screen.line("time", f"{time.perf_counter() - started:.2f} s")
     done = len({answer.to_json()["image"] for answer in work.answers})
     return end(work, setup.screen, f"{done} of {len(setup.images)} images")

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from relucert.answers import Answer
-from relucert.comparison.deadline import OutOfTime, deadline
+from relucert.comparison.deadline import OutOfTime, Worker
 from relucert.comparison.methods import Contender, Entry, Kind, Setting, find_contenders
 from relucert.comparison.order import Ledger
-from relucert.errors import InputError, RelucertError
+from relucert.errors import FAULTS, InputError, RelucertError, in_one_line
 from relucert.loading import load
 from relucert.network import Network
 from relucert.norm import Norm
@@ -40,10 +40,14 @@ class Compared:
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """All questions in order, and why methods, by their names, were left out or stopped."""
+    """All questions in order, and by the methods' names why some were left out or stopped, and what failed in them.
+
+    failed: for every answer that an error inside the method spoilt, what the error says.
+    """
 
     questions: list[Compared]
     skipped: dict[str, str]
+    failed: dict[str, list[str]]
 
 
 def compare(
@@ -68,13 +72,16 @@ def compare(
         Compared(image, rival, {name: entry.answer for name, entry in entries.items()})
         for (image, rival), entries in contest.ledger.entries.items()
     ]
-    return Comparison(sorted(questions, key=lambda compared: (compared.image, compared.rival or 0)), contest.skipped)
+    return Comparison(
+        sorted(questions, key=lambda compared: (compared.image, compared.rival or 0)), contest.skipped, contest.failed
+    )
 
 
 class Contest:
     """Puts the same questions to one method after the other; everything that can be checked is checked at once.
 
-    skipped: by a method's name, why it was left out or where it was stopped; it grows during the run.
+    skipped: by a method's name, why it was left out or where it was stopped; failed: what errors inside it said, one
+    entry per answer that they spoilt. Both grow during the run.
     """
 
     def __init__(
@@ -93,12 +100,15 @@ class Contest:
         self.labels = torch.tensor(list({question.image: question.label for question in inquiry.questions}.values()))
         self.ledger = Ledger(each_rival=target == "all")
         self.skipped: dict[str, str] = {}
+        self.failed: dict[str, list[str]] = {}
 
     def run(self) -> Iterator[Entry]:
         """The answers, method by method, each checked against all others about its question once it is handed over."""
         for contender in self.contenders:
             for answer in self._answers(contender):
                 entry = Entry(contender.name, contender.kind, answer)
+                if entry.failed:
+                    self.failed.setdefault(entry.method, []).append(entry.reason or "")
                 yield entry  # first, so that one that contradicts another is on record
                 self.ledger.add(entry)
         if not self.ledger.entries:
@@ -128,23 +138,27 @@ class Contest:
                     return
 
     def _within(self, contender: Contender, count: int, too_slow: str) -> Iterator[Any]:
-        """The answers about the first images within the budget; a refusal is noted like a lack of time."""
+        """The answers about the first images within the budget; a refusal or an error is noted like a lack of time."""
         left = self.setting.budget * count
         answers = self._asked(contender, count)
-        while left > 0:
-            started = time.perf_counter()
-            try:
-                with deadline(left):
-                    answer = next(answers, None)
-            except OutOfTime:
-                break
-            except RelucertError as error:
-                self.skipped[contender.name] = f"skipped: {error}"
-                return
-            if answer is None:
-                return
-            left -= time.perf_counter() - started
-            yield answer
+        with Worker() as worker:
+            while left > 0:
+                started = time.perf_counter()
+                try:
+                    answer = worker.call(lambda: next(answers, None), left)
+                except OutOfTime:
+                    break
+                except RelucertError as error:
+                    self.skipped[contender.name] = f"skipped: {error}"
+                    return
+                except FAULTS as error:
+                    self.skipped[contender.name] = f"failed: {in_one_line(error)}"
+                    self.failed.setdefault(contender.name, []).append(in_one_line(error))
+                    return
+                if answer is None:
+                    return
+                left -= time.perf_counter() - started
+                yield answer
         self.skipped[contender.name] = too_slow
 
     def _asked(self, contender: Contender, count: int) -> Iterator[Answer]:

@@ -1,39 +1,92 @@
-"""An end to work that knows no time limit of its own."""
+"""An end to work that knows no time limit of its own: it runs in a thread that can be told to stop.
+
+There is no signal in it, so it works in any thread and on any system.
+"""
 
 from __future__ import annotations
 
-import signal
+import ctypes
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+from types import TracebackType
+from typing import Any, TypeVar
 
-AGAIN = 1.0  # seconds after which the alarm rings once more, should a solver have swallowed it
+from typing_extensions import Self
+
+POLL = 0.1  # seconds between looks: on some systems an interruption waits for the next one
+AGAIN = 1.0  # seconds after which a thread is told to stop once more, should a solver have swallowed it
+GRACE = 5.0  # seconds that a thread has to stop before the work goes on without it
+
+T = TypeVar("T")
 
 
 class OutOfTime(BaseException):  # as KeyboardInterrupt: whoever catches Exception must not take it for a failure
     """The time is up."""
 
 
-@contextmanager
-def deadline(seconds: float) -> Iterator[None]:
-    """Raises OutOfTime inside once the seconds have passed.
+class Worker:
+    """A thread that takes calls, one after the other; a context manager, which stops it at the end.
 
-    By an alarm, which only the main thread of a Unix process can set: elsewhere nothing is cut short.
+    A call that is given up has OutOfTime raised in it, at the interpreter's next step. Should it be in a long step of
+    a library at that time, it goes on beside the caller until that step is done.
     """
-    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
-        yield
-        return
 
-    def ring(*_: object) -> None:
-        raise OutOfTime
+    def __init__(self) -> None:
+        self._calls: SimpleQueue[Callable[[], Any] | None] = SimpleQueue()
+        self._ends: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
+        self._busy = False
+        self._thread = threading.Thread(target=self._run, name="relucert-worker")
 
-    before = signal.signal(signal.SIGALRM, ring)
-    try:
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def call(self, work: Callable[[], T], seconds: float) -> T:
+        """What the work returns or raises; raises OutOfTime once the seconds have passed, and takes no more calls."""
+        ends = time.monotonic() + seconds
+        self._busy = True
+        self._calls.put(work)
+        while True:
+            left = ends - time.monotonic()
+            try:
+                result, error = self._ends.get(timeout=max(0.0, min(POLL, left)))
+            except Empty:
+                if left <= 0:
+                    raise OutOfTime from None
+                continue
+            self._busy = False
+            if error is not None:
+                raise error
+            return result  # type: ignore[no-any-return]
+
+    def __exit__(
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._calls.put(None)
+        if self._busy:
+            threading.Thread(target=self._stop, name="relucert-stopper", daemon=True).start()
+        self._thread.join(GRACE)
+
+    def _run(self) -> None:
         try:
-            signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN)
-            yield
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-    finally:  # also where it rang within the line above: the next ring is a while away
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+            while (work := self._calls.get()) is not None:
+                try:
+                    self._ends.put((work(), None))
+                except BaseException as error:  # the caller's to judge
+                    self._ends.put((None, error))
+        except OutOfTime:  # rang between two calls
+            pass
+
+    def _stop(self) -> None:
+        identity = ctypes.c_ulong(self._thread.ident or 0)
+        while self._thread.is_alive():
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(identity, ctypes.py_object(OutOfTime))
+            self._thread.join(AGAIN)
+
+
+def limited(work: Callable[[], T], seconds: float) -> T:
+    """What the work returns or raises; raises OutOfTime once the seconds have passed."""
+    with Worker() as worker:
+        return worker.call(work, seconds)

@@ -108,6 +108,14 @@ class Entry:
             return self.answer.value  # type: ignore[no-any-return]
         return self.upper if self.kind is Kind.UPPER else self.lower
 
+    @property
+    def reason(self) -> str | None:
+        return self.answer.reason  # type: ignore[no-any-return]
+
+    @property
+    def failed(self) -> bool:
+        return self.answer.failed  # type: ignore[no-any-return]
+
     def to_json(self) -> dict[str, Any]:
         return {**self.answer.to_json(), "kind": self.kind.value}
 

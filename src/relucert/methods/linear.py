@@ -26,7 +26,7 @@ class LinearMethod:
     relaxer: Relaxer
     weaker: ClassVar[None] = None
 
-    def remark(self, point: Tensor) -> None:
+    def remark(self, point: Tensor, rows: Tensor) -> None:
         return None
 
     def hidden(self, network: Network, region: Region, arithmetic: Arithmetic) -> Bounds:

@@ -56,7 +56,7 @@ class LipschitzMethod:
         if type(self.shells) is not int or self.shells < 1:
             raise InputError(f"a ball is split into a whole number of shells >= 1, not {self.shells!r}")
 
-    def remark(self, point: Tensor) -> None:
+    def remark(self, point: Tensor, rows: Tensor) -> None:
         return None
 
     def hidden(self, network: Network, region: Region, arithmetic: Arithmetic) -> Bounds:

@@ -26,8 +26,9 @@ class Method(Protocol):
         """A cheaper method whose margins are never larger: the search starts from its radius, and where even the
         margins are costly predicts with those of the last of such a row of methods."""
 
-    def remark(self, point: Tensor) -> str | None:
-        """What there is to say about the answers around a point, if anything."""
+    def remark(self, point: Tensor, rows: Tensor) -> str | None:
+        """What there is to say about the answer to a question, if anything: a point, (size,), and the rows of the
+        property that was asked about there, (rows, classes)."""
 
     def hidden(self, network: Network, region: Region, arithmetic: Arithmetic) -> Bounds:
         """Bounds of every pre-activation."""

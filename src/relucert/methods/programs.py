@@ -26,6 +26,7 @@ from relucert.region import Region
 from relucert.rigor import Arithmetic
 from relucert.solvers.proposer import MakeSolver, Proposer, SlopeRequest, make_solver
 from relucert.solvers.solver import require
+from relucert.solvers.tally import Tallies, Tally
 
 if TYPE_CHECKING:
     from relucert.methods.method import Method
@@ -53,8 +54,8 @@ class ProgramMethod:
             raise InputError(f"{self.name} needs the norm 1, 2 or inf, not {norm}; fast-lin takes any norm")
         require("clarabel" if norm.body == "sphere" else "highspy")
 
-    def remark(self, point: Tensor) -> str | None:
-        return self._proposer.remark(point)
+    def remark(self, point: Tensor, rows: Tensor) -> str | None:
+        return self._tallies.remark(point, rows)
 
     def limited(self, time_limit: float) -> ProgramMethod:
         """The same method, and what it starts from, with another time limit for each program."""
@@ -68,12 +69,19 @@ class ProgramMethod:
             return self.weaker._proposer
         return Proposer(self.time_limit, self.make)
 
+    @cached_property
+    def _tallies(self) -> Tallies:
+        """Shared likewise: a question's programs are those of the method that it starts from, too."""
+        return self.weaker._tallies if isinstance(self.weaker, ProgramMethod) else Tallies()
+
     def hidden(self, network: Network, region: Region, arithmetic: Arithmetic) -> Bounds:
         bounds = forward(network, region, FAST_LIN, arithmetic, network.rectified)
         if self.full:
+            tallies = [Tally() for _ in region.radius]
             for value in network.rectified:
                 if network.relu_depths[value]:  # before the first ReLU nothing is relaxed
-                    bounds[value] = self._tightened(network, region, value, bounds, arithmetic)
+                    bounds[value] = self._tightened(network, region, value, bounds, arithmetic, tallies)
+            self._tallies.hold(region, tallies)
         return bounds
 
     def margins(
@@ -83,33 +91,40 @@ class ProgramMethod:
         margins = bound_forms(
             network, region, prop.rows, network.output, hidden, arithmetic, offsets=prop.offsets
         ).lower.clone()
-        if not any(bool(interval.unstable.any()) for interval in hidden.values()):
-            return margins  # nothing is relaxed
+        tallies = [Tally() for _ in region.radius]
+        relaxed = any(bool(interval.unstable.any()) for interval in hidden.values())
         waiting, least = margins.clone(), margins.new_full((len(margins),), torch.inf)
-        while bool((waiting.amin(1) < least).any()):
+        while relaxed and bool((waiting.amin(1) < least).any()):
             chosen = (waiting.amin(1) < least).nonzero().flatten()
             weakest = waiting[chosen].argmin(1)
             request = SlopeRequest(
                 network, region.select(chosen), network.output, prop.rows[chosen, weakest][:, None],
                 torch.ones(len(chosen), 1, dtype=torch.bool), select(hidden, chosen),
             )  # fmt: skip
-            proven = self._bound(request, arithmetic, prop.offsets[chosen, weakest][:, None])[:, 0]
+            asked = [tallies[member] for member in chosen.tolist()]
+            proven = self._bound(request, arithmetic, asked, prop.offsets[chosen, weakest][:, None])[:, 0]
             better = torch.fmax(margins[chosen, weakest], proven)
             margins[chosen, weakest], waiting[chosen, weakest] = better, torch.inf
             least[chosen] = torch.minimum(least[chosen], better)
+        self._tallies.settle(region, prop, tallies)
         return margins
 
-    def _bound(self, request: SlopeRequest, arithmetic: Arithmetic, offsets: Tensor | None = None) -> Tensor:
-        """Proven lower bounds of a request's forms: (batch, forms)."""
-        duals = DualVariables(self._proposer.propose(request))
+    def _bound(
+        self, request: SlopeRequest, arithmetic: Arithmetic, tallies: list[Tally], offsets: Tensor | None = None
+    ) -> Tensor:
+        """Proven lower bounds of a request's forms: (batch, forms). Adds its programs to the batch members' tallies."""
+        proposal = self._proposer.propose(request)
+        for tally, programs in zip(tallies, proposal.tallies, strict=True):
+            tally.add(programs)
         return bound_forms(
             request.network, request.region, request.forms, request.value, request.bounds, arithmetic,
-            duals=duals, offsets=offsets,
+            duals=DualVariables(proposal.slopes), offsets=offsets,
         ).lower  # fmt: skip
 
     def _tightened(
-        self, network: Network, region: Region, value: int, bounds: Bounds, arithmetic: Arithmetic
-    ) -> Interval:
+        self, network: Network, region: Region, value: int, bounds: Bounds, arithmetic: Arithmetic,
+        tallies: list[Tally],
+    ) -> Interval:  # fmt: skip
         """The bounds of one value's neurons, each unstable one's lower bound by a program of its own, and if it
         remains unstable its upper bound."""
         before = {source: interval for source, interval in bounds.items() if source < value}
@@ -123,6 +138,7 @@ class ProgramMethod:
                 forms = torch.zeros(1, len(neurons), network.sizes[value], dtype=arithmetic.dtype)
                 forms[0, torch.arange(len(neurons)), neurons] = sign
                 wanted, known = unstable[:, neurons], sides[side][:, neurons]
-                proven = self._bound(SlopeRequest(network, region, value, forms, wanted, before), arithmetic)
+                request = SlopeRequest(network, region, value, forms, wanted, before)
+                proven = self._bound(request, arithmetic, tallies)
                 sides[side][:, neurons] = torch.where(wanted, sign * torch.fmax(proven, sign * known), known)
         return Interval(*sides)

@@ -5,20 +5,21 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 
-from relucert.comparison.deadline import OutOfTime, deadline
+from relucert.comparison.deadline import OutOfTime, limited
 from relucert.comparison.methods import Contender, Entry, Kind, Setting
 from relucert.comparison.order import Ledger
 from relucert.comparison.ranking import Ranking, rankings
 from relucert.data import Dataset
-from relucert.errors import ContradictionError, RelucertError
+from relucert.errors import FAULTS, ContradictionError, RelucertError, in_one_line
 from relucert.network import Network
 from relucert.norm import Norm
 from relucert.paper.networks import Subject
 from relucert.paper.published import Line
-from relucert.paper.store import Store
+from relucert.paper.store import Course, Store
 from relucert.query.questions import SEED_STEP, Question, pose
 
 PIXELS = (-0.5, 0.5)  # the paper's valid inputs, where it minds them
@@ -39,7 +40,8 @@ class Rerun:
 
     Attributes:
         subjects, images: By the network's name in the table.
-        skipped: What was left out, and why; it grows during the run.
+        skipped: What was left out, and why. failed: What errors inside methods said, one entry per answer that they
+            spoilt; such an answer is not stored. Both grow during the run.
         protocol: Whether the valid inputs are those of the paper: every input for certificates, pixels from -0.5 to
             0.5 for attacks, exact answers and CLEVER. Otherwise those of the setting, for all methods.
     """
@@ -56,6 +58,7 @@ class Rerun:
         self.subjects, self.images, self.contenders = subjects, images, contenders
         self.setting, self.store, self.protocol = setting, store, protocol
         self.skipped: dict[str, str] = {}
+        self.failed: dict[str, list[str]] = {}
         self._ledgers: list[tuple[Line, Ledger]] = []
 
     def run(self, lines: Sequence[Line], advance: Callable[[int], None]) -> None:
@@ -108,20 +111,39 @@ class Rerun:
             )  # fmt: skip
             entry = self.store.get(key)
             if entry is None:
-                what = f"{contender.name} on {line.network}, p = {line.norm}"
-                if what in self.skipped:
+                asked = replace(setting, box=self.box(contender))
+                work = partial(_ask, contender, subject.network, images, question, asked)
+                entry = self._limited((line.network, subject.digest, line.norm, contender.name), question, work)
+                if entry is None:
                     continue
-                try:
-                    with deadline(setting.budget):
-                        entry = _ask(
-                            contender, subject.network, images, question, replace(setting, box=self.box(contender))
-                        )
-                except (RelucertError, OutOfTime) as error:
-                    late = f"image {question.image} took more than the budget of {setting.budget:g} s"
-                    self.skipped[what] = late if isinstance(error, OutOfTime) else str(error)
-                    continue
-                self.store.add(key, entry)
+                if not entry.failed:
+                    self.store.add(key, entry)
             ledger.add(entry)
+
+    def _limited(self, course: Course, question: Question, work: Callable[[], Entry]) -> Entry | None:
+        """The work's answer; None where its method is left out, which is noted."""
+        network, _, norm, method = course
+        what, budget = f"{method} on {network}, p = {norm}", self.setting.budget
+        if what in self.skipped:
+            return None
+        if (reason := self.store.too_slow(course, budget)) is not None:
+            self.skipped[what] = f"{reason}; a larger --budget tries again"
+            return None
+        try:
+            entry = limited(work, budget)
+        except OutOfTime:
+            self.skipped[what] = f"image {question.image} took more than the budget of {budget:g} s"
+            self.store.note_slow(course, budget, self.skipped[what])
+        except RelucertError as error:
+            self.skipped[what] = str(error)
+        except FAULTS as error:
+            self.skipped[what] = f"failed: {in_one_line(error)}"
+            self.failed.setdefault(what, []).append(in_one_line(error))
+        else:
+            if entry.failed:
+                self.failed.setdefault(what, []).append(entry.reason or "")
+            return entry
+        return None
 
 
 def _mark(images: Dataset, question: Question) -> str:

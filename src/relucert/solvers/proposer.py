@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -22,8 +23,10 @@ from relucert.solvers.ascent import ascend
 from relucert.solvers.dual import lower_slopes
 from relucert.solvers.program import Array, Program, build
 from relucert.solvers.solver import Solver, Unsolved
+from relucert.solvers.tally import Tally, key
 
 SOLVABLE = 400_000  # coefficients of a program beyond which ascent takes over
+POLL = 0.1  # seconds between looks whether an interruption came
 Slopes = dict[int, Tensor]  # by the value of a ReLU, the slopes of lower lines: (batch, forms, size)
 
 MakeSolver = Callable[[Program, Norm, float], Solver]
@@ -62,12 +65,18 @@ class SlopeRequest:
 
 @dataclass(eq=False)
 class _Place:
-    """What is kept for one point: its program, solvers with their warm starts, and how the programs ended."""
+    """What is kept for one point: its program, and solvers with their warm starts."""
 
     program: Program | None = None
     solvers: dict[int, Solver] = field(default_factory=dict)
-    programs: int = 0
-    failures: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(frozen=True, eq=False)
+class Proposal:
+    """Slopes for all forms of a request, and how the programs of each batch member ended."""
+
+    slopes: Slopes
+    tallies: list[Tally]
 
 
 class Proposer:
@@ -78,15 +87,7 @@ class Proposer:
         self._places: dict[bytes, _Place] = {}
         self._shape: object = None
 
-    def remark(self, point: Tensor) -> str | None:
-        """What there is to say about the programs around a point of the latest regions."""
-        place = self._places.get(_key(point))
-        if place is None or not place.failures:
-            return None
-        ends = ", ".join(f"{reason}: {count}" for reason, count in sorted(place.failures.items()))
-        return f"{place.failures.total()} of {place.programs} programs fell back to Fast-Lin's bounds ({ends})"
-
-    def propose(self, request: SlopeRequest) -> Slopes:
+    def propose(self, request: SlopeRequest) -> Proposal:
         """Slopes for all forms, (batch, forms, size) for each ReLU: Fast-Lin's where none are wanted or found."""
         needed = request.network.ancestors((request.value,))
         slopes = {}
@@ -96,27 +97,29 @@ class Proposer:
                 slopes[value] = fast_lin[:, None].repeat(1, request.forms.shape[1], 1)
         region = request.region
         self._forget_other_regions(region)
-        keys = [_key(point) for point in region.points]
-        self._places = {key: self._places.get(key) or _Place() for key in keys}
+        keys = [key(point) for point in region.points]
+        self._places = {point: self._places.get(point) or _Place() for point in keys}
         members = keys if region.which is None else [keys[place] for place in region.which.tolist()]
+        proposal = Proposal(slopes, [Tally() for _ in members])
         if solvable(request.network):
-            self._solve(request, slopes, members)
-            return slopes
-        for member in request.wanted.any(1).nonzero().flatten().tolist():
-            self._ascend(request, slopes, member, self._places[members[member]])
-        return slopes
+            self._solve(request, proposal, members)
+        else:
+            for member in request.wanted.any(1).nonzero().flatten().tolist():
+                self._ascend(request, proposal, member)
+        return proposal
 
     def _forget_other_regions(self, region: Region) -> None:
         """Programs are about one box and one scale."""
         parts = (*(region.box or ()), *(() if region.scale is None else (region.scale,)))
-        shape = region.norm, region.box is None, tuple(_key(part) for part in parts)
+        shape = region.norm, region.box is None, tuple(key(part) for part in parts)
         if shape != self._shape:
             self._shape, self._places = shape, {}
 
-    def _ascend(self, request: SlopeRequest, slopes: Slopes, member: int, place: _Place) -> None:
+    def _ascend(self, request: SlopeRequest, proposal: Proposal, member: int) -> None:
         alone, forms = slice(member, member + 1), request.wanted[member].nonzero().flatten()
-        place.programs += len(forms)
-        start = {value: table[alone, forms] for value, table in slopes.items()}
+        tally = proposal.tallies[member]
+        tally.programs += len(forms)
+        start = {value: table[alone, forms] for value, table in proposal.slopes.items()}
         rows = request.forms[alone if len(request.forms) > 1 else slice(None), forms]
         region = request.region.select(torch.tensor([member]))
         try:
@@ -124,50 +127,57 @@ class Proposer:
                 request.network, region, rows, request.value, select(request.bounds, alone), start, self._time_limit
             )
         except Unsolved as unsolved:
-            place.failures[str(unsolved)] += len(forms)
+            tally.failures[str(unsolved)] += len(forms)
             return
         for value, table in better.items():
-            slopes[value][alone, forms] = table
+            proposal.slopes[value][alone, forms] = table
 
-    def _solve(self, request: SlopeRequest, slopes: Slopes, members: list[bytes]) -> None:
+    def _solve(self, request: SlopeRequest, proposal: Proposal, members: list[bytes]) -> None:
         """Solves all wanted programs: the points side by side, few points in as many parts as there are threads."""
         wanted: dict[bytes, list[tuple[int, list[int]]]] = {}
         region = request.region
         inside = (request.wanted & (region.radius > 0)[:, None]).tolist()  # a radius of 0 is no unit to count in
-        for member, (key, row) in enumerate(zip(members, inside, strict=True)):
+        for member, (point, row) in enumerate(zip(members, inside, strict=True)):
             if any(row):
-                wanted.setdefault(key, []).append((member, [form for form, asked in enumerate(row) if asked]))
+                wanted.setdefault(point, []).append((member, [form for form, asked in enumerate(row) if asked]))
         if not wanted:
             return
         threads = torch.get_num_threads()
         parts = -(-threads // len(wanted))
         network = request.network.cast(torch.float64)
-        for key in wanted:
-            place = self._places[key]
+        for point in wanted:
+            place = self._places[point]
             if place.program is None:
-                place.program = build(network, region, wanted[key][0][0])
+                place.program = build(network, region, wanted[point][0][0])
         work = [
-            _Work(self, request, self._places[key], part, [(member, forms[part::parts]) for member, forms in asked])
-            for key, asked in wanted.items()
+            _Work(self, request, self._places[point], part, [(member, forms[part::parts]) for member, forms in asked])
+            for point, asked in wanted.items()
             for part in range(parts)
         ]
-        if threads == 1 or len(work) == 1:
-            ends = [item.run() for item in work]
-        else:
-            with ThreadPoolExecutor(threads) as pool:
-                ends = list(pool.map(_Work.run, work))
-        for item, (proposed, failures) in zip(work, ends, strict=True):
-            item.place.programs += len(proposed) + failures.total()
-            item.place.failures.update(failures)
-            for (member, form), table in proposed.items():
-                for value, chosen in slopes.items():
-                    chosen[member, form] = torch.from_numpy(table[item.program.activations[value]])
+        ends = [end for item in work for end in item.run()] if threads == 1 else _side_by_side(work, threads)
+        for end in ends:
+            tally = proposal.tallies[end.member]
+            tally.programs += 1
+            if isinstance(end.slopes, str):
+                tally.failures[end.slopes] += 1
+                continue
+            for value, chosen in proposal.slopes.items():
+                chosen[end.member, end.form] = torch.from_numpy(end.slopes[end.program.activations[value]])
 
     def solver(self, place: _Place, part: int, norm: Norm) -> Solver:
         assert place.program is not None
         if part not in place.solvers:
             place.solvers[part] = self._make(place.program, norm, self._time_limit)
         return place.solvers[part]
+
+
+class _End(NamedTuple):
+    """How the program of one form of one batch member ended: slopes, one entry per ReLU, or why there are none."""
+
+    member: int
+    form: int
+    program: Program
+    slopes: Array | str
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,39 +189,47 @@ class _Work:
     place: _Place
     part: int
     asked: list[tuple[int, list[int]]]
-
-    @property
-    def program(self) -> Program:
-        assert self.place.program is not None
-        return self.place.program
+    stopped: threading.Event = field(default_factory=threading.Event)
 
     @np.errstate(all="ignore")
-    def run(self) -> tuple[dict[tuple[int, int], Array], Counter[str]]:
-        """The slopes proposed, by batch member and form, and how many programs failed for which reason."""
-        proposed: dict[tuple[int, int], Array] = {}
-        failures: Counter[str] = Counter()
-        request = self.request
+    def run(self) -> list[_End]:
+        """How the programs ended; those that come after a stop are left out."""
+        request, program = self.request, self.place.program
+        ends: list[_End] = []
+        assert program is not None
         for member, forms in self.asked:
             rows = request.forms[member if len(request.forms) > 1 else 0].double().numpy()
-            sides = self.program.sides(float(request.region.radius[member]), request.bounds, member)
+            sides = program.sides(float(request.region.radius[member]), request.bounds, member)
             changed = False
             for form in forms:
+                if self.stopped.is_set():
+                    return ends
                 try:
                     solver = self.proposer.solver(self.place, self.part, request.region.norm)
                     if not changed:
                         solver.change(sides)
                         changed = True
-                    solution = solver.solve(rows[form] @ self.program.forms[request.value])
-                    proposed[member, form] = lower_slopes(solution, sides.slope)
+                    solution = solver.solve(rows[form] @ program.forms[request.value])
+                    ends.append(_End(member, form, program, lower_slopes(solution, sides.slope)))
                 except (RelucertError, MemoryError):
                     raise
                 except Exception as error:  # whatever a solver does to us, Fast-Lin's slopes stand
-                    failures[str(error) if isinstance(error, Unsolved) else type(error).__name__] += 1
+                    reason = str(error) if isinstance(error, Unsolved) else type(error).__name__
+                    ends.append(_End(member, form, program, reason))
                     self.place.solvers.pop(self.part, None)
                     changed = False
-        return proposed, failures
+        return ends
 
 
-def _key(point: Tensor) -> bytes:
-    """The same for a point in either precision."""
-    return point.float().numpy().tobytes()
+def _side_by_side(work: list[_Work], threads: int) -> list[_End]:
+    """Runs the work in threads. An interruption is minded meanwhile, and stops them after their present programs."""
+    pool = ThreadPoolExecutor(threads)
+    try:
+        futures = [pool.submit(item.run) for item in work]
+        while wait(futures, timeout=POLL).not_done:
+            pass
+        return [end for future in futures for end in future.result()]
+    finally:
+        for item in work:
+            item.stopped.set()
+        pool.shutdown(wait=False, cancel_futures=True)
