@@ -23,7 +23,7 @@ from tests.cli.conftest import Command, single_line
 StandIn = Callable[[fake.Library], None]
 ROW_KEYS = {
     "image", "label", "target", "norm", "method", "arithmetic", "radius", "reason", "seconds", "evaluations",
-    "proven", "box", "input_scale",
+    "proven", "box", "input_scale", "failed",
 }  # fmt: skip
 
 
