@@ -5,11 +5,12 @@ PIP := $(PYTHON) -m pip --disable-pip-version-check install --quiet -c constrain
 UNFINISHED := .venv/.unfinished
 RUN := .venv/.ready-to-run
 DEVELOP := .venv/.ready-to-develop
-CHECKED := src tests bench
+DOCUMENT := .venv/.ready-to-document
+CHECKED := src tests bench tools
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help certify test lint types test-slow browser bench clean
+.PHONY: help certify test lint types test-slow browser bench wheel docs notebook clean
 
 help:
 	@echo "make certify    certify the bundled network on the bundled images"
@@ -17,6 +18,9 @@ help:
 	@echo "make test-slow  the tests that take minutes"
 	@echo "make browser    Chromium for the tests of the report, where apt-get may install it"
 	@echo "make bench      speed against the paper's procedure"
+	@echo "make wheel      a wheel and a source archive, in dist/"
+	@echo "make docs       the documentation as a site, in site/"
+	@echo "make notebook   the example notebook, run anew"
 	@echo "make clean      remove .venv/ and every cache"
 
 certify: $(RUN)
@@ -26,13 +30,13 @@ test: lint types
 	$(PYTHON) -m pytest -n auto --dist worksteal
 
 lint: $(DEVELOP)
-	$(PYTHON) -m ruff check $(CHECKED)
-	$(PYTHON) -m ruff format --check $(CHECKED)
+	$(PYTHON) -m ruff check $(CHECKED) docs/examples
+	$(PYTHON) -m ruff format --check $(CHECKED) docs/examples
 
 types: $(DEVELOP)
 	$(PYTHON) -m mypy $(CHECKED)
 
-test-slow: $(DEVELOP)
+test-slow: $(DOCUMENT)
 	$(PYTHON) -m pytest -m slow
 
 # Without it the tests of the report in a browser are skipped; so a machine that can't have it is no failure.
@@ -45,6 +49,19 @@ browser:
 
 bench: $(RUN)
 	$(PYTHON) -m bench.run
+
+# The wheel is built from the source archive, so that neither can lack a file.
+wheel: $(DEVELOP)
+	rm -rf build dist
+	$(PYTHON) -m build --no-isolation --outdir dist .
+
+# A broken link or an undocumented public name is a warning, and any warning ends the build.
+docs: $(DOCUMENT)
+	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build
+	@echo "open site/index.html"
+
+notebook: $(RUN)
+	$(PYTHON) -m tools.notebook docs/examples/own-network.ipynb
 
 # An interrupted set-up leaves the unfinished mark and no stamp, and the next one starts from an empty .venv/.
 $(RUN): pyproject.toml constraints.txt
@@ -61,6 +78,11 @@ $(DEVELOP): $(RUN)
 	$(PIP) --no-build-isolation -e ".[dev]"
 	@rm -f $(UNFINISHED) && touch $(RUN) && touch $@
 
+$(DOCUMENT): $(DEVELOP)
+	@touch $(UNFINISHED) && rm -f $(RUN) $(DEVELOP)
+	$(PIP) --no-build-isolation -e ".[dev,docs]"
+	@rm -f $(UNFINISHED) && touch $(RUN) && touch $(DEVELOP) && touch $@
+
 clean:
-	rm -rf .venv build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
-	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
+	rm -rf .venv build dist site src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find src tests bench tools -name __pycache__ -type d -prune -exec rm -rf {} +

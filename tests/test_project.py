@@ -20,6 +20,7 @@ from relucert.cli.main import build_parser
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+WHEEL = f"relucert-{relucert.__version__}-py3-none-any.whl"
 HEAVY = ("torch", "numpy", "scipy", "rich", "matplotlib", "onnx", "onnxruntime", "safetensors", "highspy", "clarabel")
 
 
@@ -62,6 +63,8 @@ def test_commands_in_documents_are_known(document: Path) -> None:
                 _parse(words[1:])
             elif words[:1] == ["make"]:
                 assert re.search(rf"^{words[1]}:", (ROOT / "Makefile").read_text(), re.MULTILINE), line
+            elif words[:2] == ["pip", "install"]:
+                assert words[2:] in ([".", "-c", "constraints.txt"], ["."], [f"dist/{WHEEL}"]), line
             else:
                 assert not words, f"{_name(document)}: nobody checks {line!r}"
 
@@ -75,7 +78,7 @@ def test_links_in_documents_lead_somewhere(document: Path) -> None:
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=_name)
 def test_paths_in_documents_exist(document: Path) -> None:
-    for path in re.findall(r"`((?:src|tests|docs|bench)/[^`\s]*)`", document.read_text()):
+    for path in re.findall(r"`((?:src|tests|docs|bench|tools)/[^`\s]*)`", document.read_text()):
         assert (ROOT / path).exists(), path
 
 
@@ -94,9 +97,18 @@ def _pins() -> dict[str, str]:
     return {name: str(requirement.specifier) for name, requirement in zip(names, chosen, strict=True)}
 
 
+def _present(extra: str) -> list[str]:
+    """The extra, if what it asks for is installed; its own requirements are pinned in any case."""
+    texts = metadata.requires("relucert") or []
+    needed = [Requirement(text) for text in texts if f'extra == "{extra}"' in text or f"extra == '{extra}'" in text]
+    assert {canonicalize_name(one.name) for one in needed} <= _pins().keys()
+    installed = {canonicalize_name(one.metadata["Name"]) for one in metadata.distributions()}
+    return [extra] if {canonicalize_name(one.name) for one in needed} <= installed else []
+
+
 def test_every_dependency_is_pinned_and_installed_as_pinned() -> None:
     pins = _pins()
-    waiting, seen = [("relucert", frozenset({"dev"}))], set[str]()
+    waiting, seen = [("relucert", frozenset({"dev", *_present("docs")}))], set[str]()
     while waiting:
         name, extras = waiting.pop()
         for text in metadata.requires(name) or []:

@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+"""The version of the package."""
 
 _HOMES = {
     "Adversarial": "recipes.recipe",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 OWN_LABEL = "the target is the image's own label"  # the reason where there was no question
-AMOUNTS = ("radius", "value", "distance", "lower", "upper")  # what answers are asked for
 
 
 class Rounding(str, Enum):
@@ -67,19 +66,12 @@ class Answer(Reply, Protocol):
     def seconds(self) -> float: ...
 
 
-class _Recorded:
-    """Answers as plain values, and as one line."""
-
-    def __repr__(self) -> str:
-        """Tensors as their shapes; what is absent is left out, unless it is what was asked for."""
-        values = {one.name: getattr(self, one.name) for one in fields(self) if one.repr}  # type: ignore[arg-type]
-        values["seconds"] = float(f"{values['seconds']:.3g}")
-        shown = [f"{name}={_short(value)}" for name, value in values.items() if value is not None or name in AMOUNTS]
-        return f"{type(self).__name__}({', '.join(shown)})"
+class _ToJson:
+    """Answers as plain values."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for JSON, without a witness; absence is null, the norm a number or "inf"."""
-        row: dict[str, Any] = {one.name: getattr(self, one.name) for one in fields(self)}  # type: ignore[arg-type]
+        row: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
         row.pop("witness", None)
         row["norm"] = "inf" if math.isinf(row["norm"]) else row["norm"]
         low, high = row["box"] or (None, None)
@@ -89,27 +81,30 @@ class _Recorded:
         return row
 
 
-def _short(value: Any) -> str:
-    """A value in few letters: a tensor is its shape."""
-    if isinstance(value, tuple):
-        return f"({', '.join(map(_short, value))})"
-    if isinstance(value, Enum):
-        return repr(value.value)
-    return f"<{tuple(value.shape)}>" if hasattr(value, "shape") else repr(value)
-
-
 def _plain(end: Any) -> Any:
     return end if isinstance(end, float) else end.tolist()
 
 
-@dataclass(frozen=True, repr=False)
-class Certificate(_Recorded):
+@dataclass(frozen=True)
+class Certificate(_ToJson):
     """A radius within which no valid input makes `target` (untargeted: any rival) catch up with `label`.
 
-    The claim is about the network in real arithmetic with its stored weights. It is proven if `proven`. The radius is
-    infinite where it is about all valid inputs. box: the lowest and the highest valid values, None where every input
-    is valid; input_scale: how far each coordinate may move per unit of radius, None: 1. failed: whether an error inside
-    the method, which the reason names, is why there is no radius.
+    The claim is about the network in real arithmetic with its stored weights. It is proven if `proven`.
+
+    Attributes:
+        image: The image's number, counted from 0.
+        label: Its class.
+        target: The rival that the radius is about; untargeted, the weakest.
+        norm: p.
+        method: The method's name.
+        arithmetic: How the radius was checked.
+        radius: Infinite where it is about all valid inputs; None where there is none.
+        reason: Why there is no radius, or why a larger one may hold; otherwise None.
+        seconds: How long it took; images bounded together share their time evenly.
+        evaluations: How often the bounds were evaluated.
+        box: The lowest and the highest valid values, None where every input is valid.
+        input_scale: How far each coordinate may move per unit of radius, None: 1.
+        failed: Whether an error inside the method, which the reason names, is why there is no radius.
     """
 
     image: int
@@ -132,6 +127,7 @@ class Certificate(_Recorded):
         return self.radius is not None and self.arithmetic is Rounding.RIGOROUS
 
     def to_json(self) -> dict[str, Any]:
+        """Plain values for JSON; absence is null, what is infinite "inf"."""
         radius = "inf" if self.radius == math.inf else self.radius
         return {**super().to_json(), "radius": radius, "arithmetic": self.arithmetic.value, "proven": self.proven}
 
@@ -142,6 +138,13 @@ class LipschitzBound:
 
     Within the region row i changes by at most values[i] times the norm of the way, in units of the scale. It is about
     the network in real arithmetic with its stored weights, and proven if `proven`.
+
+    Attributes:
+        values: One bound per row.
+        radius: The region's.
+        norm: p.
+        method: The method's name.
+        arithmetic: Whether rounding was bounded.
     """
 
     values: tuple[float, ...]
@@ -152,20 +155,40 @@ class LipschitzBound:
 
     @property
     def proven(self) -> bool:
+        """Whether rounding was bounded."""
         return self.arithmetic is Rounding.RIGOROUS
 
 
-@dataclass(frozen=True, repr=False)
-class Estimate(_Recorded):
+@dataclass(frozen=True)
+class Estimate(_ToJson):
     """CLEVER's guess of how far an image can move before `target` catches up with `label`: no bound of anything.
 
-    value: the margin over the fitted `location`, the end of a reverse Weibull distribution; where no distribution
-    could be fitted, over the largest gradient of all samples, as in the original, and a reason that says so. It is at
-    most `sampling_radius`, within which gradients were sampled, and the number that counts in every mean. statistic
-    and p_value (Kolmogorov and Smirnov) say how well the distribution fits: below a few percent, poorly. Where every
-    batch found the same largest gradient it is a point: scale 0, no shape, and a reason that says so.
-    sampled: the value without any fit.
-    failed: whether an error inside the method, which the reason names, is why there is no value.
+    Where every batch found the same largest gradient the fitted distribution is a point: scale 0, no shape, and a
+    reason that says so.
+
+    Attributes:
+        image: The image's number, counted from 0.
+        label: Its class.
+        target: The rival.
+        norm: p.
+        method: The method's name.
+        value: The margin over the fitted `location`; where no distribution could be fitted, over the largest gradient
+            of all samples, as in the original, and a reason that says so. It is at most `sampling_radius`, and the
+            number that counts in every mean.
+        sampled: The value without any fit.
+        reason: Why there is no fit or no value; otherwise None.
+        seconds: How long it took.
+        sampling_radius: Within which gradients were sampled.
+        batches: How many batches.
+        samples: How many samples each batch had.
+        shape: Of the reverse Weibull distribution that was fitted.
+        location: Its upper end.
+        scale: Its scale.
+        statistic: Of Kolmogorov and Smirnov, how far the fit is off.
+        p_value: How well the distribution fits: below a few percent, poorly.
+        box: As of a `Certificate`.
+        input_scale: As of a `Certificate`.
+        failed: Whether an error inside the method, which the reason names, is why there is no value.
     """
 
     image: int
@@ -178,12 +201,12 @@ class Estimate(_Recorded):
     reason: str | None
     seconds: float
     sampling_radius: float
-    batches: int = field(repr=False)
-    samples: int = field(repr=False)
-    shape: float | None = field(repr=False)
-    location: float | None = field(repr=False)
-    scale: float | None = field(repr=False)
-    statistic: float | None = field(repr=False)
+    batches: int
+    samples: int
+    shape: float | None
+    location: float | None
+    scale: float | None
+    statistic: float | None
     p_value: float | None
     box: Box = None
     input_scale: Tensor | None = None
@@ -200,21 +223,33 @@ class Estimate(_Recorded):
         return self.location is not None
 
     def to_json(self) -> dict[str, Any]:
+        """Plain values for JSON; absence is null, the norm a number or "inf"."""
         return {**super().to_json(), "fitted": self.fitted, "proven": self.proven}
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class UpperBound(_Recorded):
+@dataclass(frozen=True, eq=False)
+class UpperBound(_ToJson):
     """An adversarial example: at this distance from the image, a rival catches up with its label.
 
-    witness: the example, in the input's shape and the network's own precision; distance: how far it is from the
-    image, never understated; None for both, with a reason, where no attack succeeded. Where the image itself is one,
-    being misclassified, the distance is 0 and the reason says so. predicted: the class the network gives the witness.
-    target: the rival that caught up. box, input_scale: as of a `Certificate`. failed: whether an error inside the
-    attack, which the reason names, cut it short.
-
     That the rival's score is no less than the label's was checked in the network's own precision, and proven in real
-    arithmetic: no such distance lies below a certified radius.
+    arithmetic: no such distance lies below a certified radius. Where the image itself is an example, being
+    misclassified, the distance is 0 and the reason says so.
+
+    Attributes:
+        image: The image's number, counted from 0.
+        label: Its class.
+        target: The rival that caught up.
+        norm: p.
+        method: The attack's name.
+        distance: How far the witness is from the image, never understated; None, with a reason, where no attack
+            succeeded.
+        witness: The example, in the input's shape and the network's own precision, or None.
+        predicted: The class the network gives the witness.
+        box: As of a `Certificate`.
+        reason: Why there is no distance, or what to know about it; otherwise None.
+        seconds: How long it took.
+        input_scale: As of a `Certificate`.
+        failed: Whether an error inside the attack, which the reason names, cut it short.
     """
 
     image: int
@@ -232,16 +267,30 @@ class UpperBound(_Recorded):
     failed: bool = False
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Exact(_Recorded):
+@dataclass(frozen=True, eq=False)
+class Exact(_ToJson):
     """The minimum distortion, between two ends: no adversarial example is within `lower`, and `witness` is at `upper`.
 
-    closed: whether the ends are as near as was asked for. lower is proven: it holds in real arithmetic with the stored
-    weights, rounding included. witness: re-checked as an `UpperBound`'s is. Where time ended or a step failed the
-    interval is what was known by then, and the reason says so: upper and witness are None where no adversarial
-    example is known. Where it is proven that no valid input is one, both ends are None, and the answer is closed.
-    Where the image itself is misclassified both ends are 0. nodes: how many parts of the ball were bounded. failed:
-    whether an error inside the search, which the reason names, kept the interval from closing.
+    Where time ended or a step failed the interval is what was known by then, and the reason says so. Where it is
+    proven that no valid input is adversarial, both ends are None, and the answer is closed. Where the image itself is
+    misclassified both ends are 0.
+
+    Attributes:
+        image: The image's number, counted from 0.
+        label: Its class.
+        target: The rival that the ends are about; untargeted, the nearest.
+        norm: p.
+        method: The method's name.
+        lower: Proven: it holds in real arithmetic with the stored weights, rounding included.
+        upper: The witness's distance; None where no adversarial example is known.
+        closed: Whether the ends are as near as was asked for.
+        witness: An adversarial example, re-checked as an `UpperBound`'s is, or None.
+        box: As of a `Certificate`.
+        reason: Why the interval is open, or what to know about it; otherwise None.
+        seconds: How long it took.
+        nodes: How many parts of the ball were bounded.
+        input_scale: As of a `Certificate`.
+        failed: Whether an error inside the search, which the reason names, kept the interval from closing.
     """
 
     image: int
@@ -271,4 +320,5 @@ class Exact(_Recorded):
         return self.lower is not None or self.unreachable
 
     def to_json(self) -> dict[str, Any]:
+        """Plain values for JSON, without the witness; absence is null, the norm a number or "inf"."""
         return {**super().to_json(), "unreachable": self.unreachable, "proven": self.proven}

@@ -48,7 +48,14 @@ def certify(
     labels: Sequence[int] | ArrayLike | Tensor | None = None,
     **options: Any,
 ) -> Answers[Certificate]:
-    """The certified radius of every image, in the images' order; the options are those of `certify_each`."""
+    """The certified radius of every image, in the images' order.
+
+    Args:
+        network: A Network, a torch.nn.Module, a file or a zoo name.
+        images: One row per image, in the network's own input range.
+        labels: One class per image; the network's predictions by default.
+        options: Those of `certify_each`.
+    """
     return Answers(certify_each(network, images, labels, **options))
 
 
@@ -71,21 +78,26 @@ def certify_each(
 ) -> Iterator[Certificate]:
     """Certificates one by one as they are found, in the images' order (with target "all": an image's rivals in turn).
 
-    network: a Network, a torch.nn.Module, a file or a zoo name.
-    images: one row per image, in the network's own input range; labels: the network's predictions by default.
-    norm: "inf", "2", "1" or any number >= 1.
-    method: "fast-lin", "interval", "fast-lip", "lipschitz-norm", "op-norm", "lp" or "lp-full".
-    target: "runner-up", "least-likely", "random" (drawn with `seed`), a class index, "all" or "untargeted".
-    box: the valid inputs: None (every input), two numbers, or two arrays of the input's shape, the lowest and the
-    highest valid value of every coordinate.
-    scale: None, or an array of the input's shape: how far each coordinate may move per unit of radius (0: it stays).
-    arithmetic: "rigorous" (proven, rounding included) or "float" (rounding ignored: no proof).
-    tolerance: how far, relatively, a radius may stay below the largest the method can prove.
-    memory: how many bytes the bounds of one batch may take.
-    shells: for "fast-lip" and "lipschitz-norm" alone, how many parts the ball is split into (30; 1 is the plain form).
-    time_limit: for "lp" and "lp-full" alone, how many seconds each program may take (60).
-
     Everything is checked at the call; the work is done as answers are asked for.
+
+    Args:
+        network: A Network, a torch.nn.Module, a file or a zoo name.
+        images: One row per image, in the network's own input range.
+        labels: One class per image; the network's predictions by default.
+        norm: "inf", "2", "1" or any number >= 1.
+        method: "fast-lin", "interval", "fast-lip", "lipschitz-norm", "op-norm", "lp" or "lp-full".
+        target: "runner-up", "least-likely", "random" (drawn with `seed`), a class index, "all" or "untargeted".
+        box: The valid inputs: None (every input), two numbers, or two arrays of the input's shape, the lowest and the
+            highest valid value of every coordinate.
+        scale: None, or an array of the input's shape: how far each coordinate may move per unit of radius (0: it
+            stays).
+        arithmetic: "rigorous" (proven, rounding included) or "float" (rounding ignored: no proof).
+        tolerance: How far, relatively, a radius may stay below the largest the method can prove.
+        memory: How many bytes the bounds of one batch may take.
+        seed: What random targets are drawn with.
+        shells: For "fast-lip" and "lipschitz-norm" alone, how many parts the ball is split into (30; 1 is the plain
+            form).
+        time_limit: For "lp" and "lp-full" alone, how many seconds each program may take (60).
     """
     known = load(network)
     options = Options(
@@ -112,9 +124,14 @@ def bounds(
 ) -> list[Interval]:
     """Two-sided bounds of every neuron: one Interval (batch, size) for each value before a ReLU, then the output.
 
-    region: as `relucert.Region.around` makes it, where box and scale may be given as well.
-    form: "forward" (a zonotope carried from the input) or "backward" (the paper's recursion).
-    box, scale: as for `certify_each`.
+    Args:
+        network: A Network, a torch.nn.Module, a file or a zoo name.
+        region: As `relucert.Region.around` makes it, where box and scale may be given as well.
+        method: "fast-lin" or "interval".
+        form: "forward" (a zonotope carried from the input) or "backward" (the paper's recursion).
+        arithmetic: "rigorous" (rounding included) or "float" (rounding ignored).
+        box: The valid inputs, as for `certify_each`.
+        scale: How far each coordinate may move per unit of radius, as for `certify_each`.
     """
     known = load(network)
     region = check_region(region, box, scale, known.input_shape)

@@ -33,10 +33,6 @@ class BudgetError(RelucertError, MemoryError):
     """Work on a single image that does not fit the memory budget."""
 
 
-class MissingPackageError(RelucertError, ImportError):
-    """Something that needs a package which relucert itself does without, and which is not installed."""
-
-
 class ContradictionError(Exception):
     """Two answers that can't both be true: a fault of relucert's own, whatever was asked."""
 

@@ -26,12 +26,17 @@ HALF = 0.5  # the label's score: halfway between the rival's score at a cover, 1
 class Reduction:
     """A network and an input whose minimum distortion tells the size of a minimum cover.
 
-    centre: (1, sets), all zero; the network classifies it as `label`, and covers as `target`.
-    depth: how far the input of a chosen set has to move for the score of `target` to reach that of `label`.
-    threshold: sets with inputs above it count as chosen.
     For p < inf, the points nearest to the centre where the score of `target` reaches that of `label` are `point(cover)`
     of the minimum covers; for p = 1 their distance is `depth` times the size of the cover. With boolean inputs this
     holds among the points of zeros and ones.
+
+    Attributes:
+        network: One input per set.
+        centre: (1, sets), all zero.
+        label: The class of the centre.
+        target: The class of covers.
+        depth: How far the input of a chosen set has to move for the score of `target` to reach that of `label`.
+        threshold: Sets with inputs above it count as chosen.
     """
 
     network: Network
@@ -68,7 +73,10 @@ def from_set_cover(
 ) -> Reduction:
     """The network whose minimum distortion for p = 1 tells the size of the smallest cover of the universe.
 
-    inputs: "real" (the paper's main result) or "boolean" (its warm-up, about inputs of zeros and ones alone).
+    Args:
+        universe: The elements.
+        sets: Sets of elements, known by their positions.
+        inputs: "real" (the paper's main result) or "boolean" (its warm-up, about inputs of zeros and ones alone).
     """
     if inputs not in list(INPUTS):
         raise InputError(f"unknown inputs {inputs!r}; known are {', '.join(INPUTS)}")
@@ -90,6 +98,10 @@ def greedy_cover(universe: Iterable[Hashable], sets: Sequence[Iterable[Hashable]
     """Positions of sets that cover the universe, each chosen because it covers most of the elements still left.
 
     For n elements they are at most ln(n) + 1 times as many as a minimum cover has.
+
+    Args:
+        universe: The elements.
+        sets: Sets of elements, known by their positions.
     """
     elements, families = _read(universe, sets)
     left, chosen = set(elements), []
@@ -101,7 +113,12 @@ def greedy_cover(universe: Iterable[Hashable], sets: Sequence[Iterable[Hashable]
 
 
 def minimum_cover(universe: Iterable[Hashable], sets: Sequence[Iterable[Hashable]]) -> list[int]:
-    """Positions of the fewest sets that cover the universe, by exhaustive search: for small instances."""
+    """Positions of the fewest sets that cover the universe, by exhaustive search: for small instances.
+
+    Args:
+        universe: The elements.
+        sets: Sets of elements, known by their positions.
+    """
     elements, families = _read(universe, sets)
     tries = (chosen for size in range(len(families)) for chosen in combinations(range(len(families)), size + 1))
     covers = (chosen for chosen in tries if len(frozenset().union(*(families[at] for at in chosen))) == len(elements))

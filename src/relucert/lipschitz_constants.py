@@ -28,8 +28,14 @@ def lipschitz(
     """Upper bounds of the Lipschitz constants of a property's rows over each region, one answer per region.
 
     A constant is about the region's own norm: within the region no two points x and y have values that differ by more
-    than the constant times the norm of x - y, in units of the scale. method: "fast-lip", "lipschitz-norm" or
-    "op-norm", which knows no region.
+    than the constant times the norm of x - y, in units of the scale.
+
+    Args:
+        network: A Network, a torch.nn.Module, a file or a zoo name.
+        region: As `relucert.Region.around` makes it.
+        prop: Rows on the outputs, as `relucert.Property.margins` makes them.
+        method: "fast-lip", "lipschitz-norm" or "op-norm", which knows no region.
+        arithmetic: "rigorous" (proven, rounding included) or "float" (rounding ignored: no proof).
     """
     known, chosen = load(network), _plain_method(method)
     rounding = parse_rounding(arithmetic)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from relucert.errors import InputError
 from relucert.norm import Norm
-from relucert.query.valid import is_number, valid_inputs
+from relucert.query.valid import is_number
 from relucert.rigor import RIGOROUS, TINY, Arithmetic, slices
 
 if TYPE_CHECKING:
@@ -28,11 +28,6 @@ class Box(NamedTuple):
 
     low: Tensor
     high: Tensor
-
-    def __repr__(self) -> str:
-        alike = isinstance(self.given[0], float)
-        low, high = float(self.low.min()), float(self.high.max())
-        return f"Box({len(self.low)} coordinates, {'each' if alike else 'all'} within {low:g} to {high:g})"
 
     def cast(self, dtype: torch.dtype) -> Box:
         return Box(self.low.to(dtype), self.high.to(dtype))
@@ -90,9 +85,6 @@ class RegionShape:
     box: Box | None = None
     scale: Tensor | None = None
 
-    def __repr__(self) -> str:
-        return f"RegionShape({_described(self.norm, self.box, self.scale)})"
-
     @classmethod
     def parse(cls, norm: str | float | Norm, box: object, scale: object, shape: tuple[int, ...]) -> RegionShape:
         """Checked; `box` and `scale` as for `Region.around`, about inputs of this shape."""
@@ -139,6 +131,7 @@ class Region:
     Attributes:
         points: The centres, (batch, size).
         radius: (batch,).
+        norm: The norm, for all of them.
         which: Where regions share centres, (batch,): that of region b is points[which[b]].
         box: The valid inputs; None: every input is valid. The centres are valid.
         scale: How far each coordinate may move per unit of radius, (size,), none negative, 0: it stays as it is; None:
@@ -160,12 +153,6 @@ class Region:
                 f"not {tuple(self.points.shape)} and {tuple(self.radius.shape)}"
             )
 
-    def __repr__(self) -> str:
-        radii = self.radius.tolist()
-        reach = f"{min(radii):g} to {max(radii):g}" if len(set(radii)) > 1 else f"{radii[0]:g}" if radii else "none"
-        described = _described(self.norm, self.box, self.scale)
-        return f"Region(batch of {len(radii)}, {self.points.shape[1]} coordinates, radius {reach}, {described})"
-
     @classmethod
     def around(
         cls,
@@ -175,10 +162,14 @@ class Region:
         box: object = None,
         scale: object = None,
     ) -> Region:
-        """A checked region around centres given as (batch, ...); one radius for all, or one for each.
+        """A checked region around each centre.
 
-        box: None, the lowest and the highest valid value as two numbers, or as two arrays of a centre's shape.
-        scale: None, or an array of a centre's shape.
+        Args:
+            centre: (batch, ...).
+            radius: One for all, or one for each centre.
+            norm: "inf", "2", "1" or any number >= 1.
+            box: None, the lowest and the highest valid value as two numbers, or as two arrays of a centre's shape.
+            scale: None, or an array of a centre's shape: how far each coordinate may move per unit of radius.
         """
         try:
             points = centre.detach() if isinstance(centre, Tensor) else torch.as_tensor(np.asarray(centre))
@@ -196,7 +187,7 @@ class Region:
 
     @property
     def centre(self) -> Tensor:
-        """(batch, size)"""
+        """The centres, one per region: (batch, size)."""
         return self._shared(self.points)
 
     def _shared(self, values: Tensor) -> Tensor:
@@ -218,6 +209,7 @@ class Region:
         return Region(self.points.clone(), self.radius.clone(), self.norm, which, box, scale)
 
     def cast(self, dtype: torch.dtype) -> Region:
+        """The same regions in another precision."""
         box = None if self.box is None else self.box.cast(dtype)
         scale = None if self.scale is None else self.scale.to(dtype)
         return replace(self, points=self.points.to(dtype), radius=self.radius.to(dtype), box=box, scale=scale)
@@ -359,12 +351,6 @@ class Region:
         """Upper bounds of the dual norms of forms on the input, (..., size), in units of the scale: (...)."""
         scaled = forms if self.scale is None else arithmetic.above(forms.abs() * self.scale, 1)
         return self.norm.dual_bound(scaled, -1, arithmetic)
-
-
-def _described(norm: Norm, box: Box | None, scale: Tensor | None) -> str:
-    """Norm, valid inputs and scale, in a few words."""
-    scaled = "" if scale is None else ", scaled per coordinate"
-    return f"p = {norm}, {valid_inputs(None if box is None else box.given)}{scaled}"
 
 
 def _weighted(forms: Tensor, weights: Tensor) -> Tensor:

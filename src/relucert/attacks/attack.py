@@ -49,7 +49,14 @@ def attack(
     labels: Sequence[int] | ArrayLike | Tensor | None = None,
     **options: Any,
 ) -> Answers[UpperBound]:
-    """The nearest adversarial example found for every image, in order; the options are those of `attack_each`."""
+    """The nearest adversarial example found for every image, in the images' order.
+
+    Args:
+        network: A Network, a torch.nn.Module, a file or a zoo name.
+        images: One row per image, in the network's own input range.
+        labels: One class per image; the network's predictions by default.
+        options: Those of `attack_each`.
+    """
     return Answers(attack_each(network, images, labels, **options))
 
 
@@ -72,18 +79,25 @@ def attack_each(
 ) -> Iterator[UpperBound]:
     """Adversarial examples one by one, in the images' order (with target "all": an image's rivals in turn).
 
-    network, images, labels, norm, target, box, scale: as for `certify_each`. Success against a target is that its
-    score is no less than the label's, the exact opposite of what a certificate claims.
-    method: "best" (several of the others, from several starts), "fmn" or "pgd" (any norm), "cw" (p = 2 or inf),
-    "ead" (p = 1) or "ddn" (p = 2).
-    polish: whether to shorten what was found by a search over linear regions.
-    steps: gradient steps of each attack.
-    time_limit: seconds for the whole call, shared evenly among the images; what was found by then is returned.
-    memory: how many bytes the attack of one batch may take.
-    seed: of random targets and random starts; the same seed gives the same answers.
-    progress: called with how many parts of the work are done, and how many there are.
+    Success against a target is that its score is no less than the label's, the exact opposite of what a certificate
+    claims. Everything is checked at the call; the work is done as answers are asked for.
 
-    Everything is checked at the call; the work is done as answers are asked for.
+    Args:
+        network: A Network, a torch.nn.Module, a file or a zoo name.
+        images: One row per image, in the network's own input range.
+        labels: One class per image; the network's predictions by default.
+        norm: "inf", "2", "1" or any number >= 1.
+        method: "best" (several of the others, from several starts), "fmn" or "pgd" (any norm), "cw" (p = 2 or inf),
+            "ead" (p = 1) or "ddn" (p = 2).
+        target: As for `certify_each`.
+        box: The valid inputs, as for `certify_each`.
+        scale: How far each coordinate may move per unit of radius, as for `certify_each`.
+        polish: Whether to shorten what was found by a search over linear regions.
+        steps: Gradient steps of each attack.
+        time_limit: Seconds for the whole call, shared evenly among the images; what was found by then is returned.
+        memory: How many bytes the attack of one batch may take.
+        seed: Of random targets and random starts; the same seed gives the same answers.
+        progress: Called with how many parts of the work are done, and how many there are.
     """
     known = load(network)
     shape = RegionShape.parse(norm, box, scale, known.input_shape)

@@ -69,7 +69,14 @@ def exact(
     labels: Sequence[int] | ArrayLike | Tensor | None = None,
     **options: Any,
 ) -> Answers[Exact]:
-    """The minimum distortion of every image, in the images' order; the options are those of `exact_each`."""
+    """The minimum distortion of every image, in the images' order.
+
+    Args:
+        network: A Network, a torch.nn.Module, a file or a zoo name.
+        images: One row per image, in the network's own input range.
+        labels: One class per image; the network's predictions by default.
+        options: Those of `exact_each`.
+    """
     return Answers(exact_each(network, images, labels, **options))
 
 
@@ -90,14 +97,21 @@ def exact_each(
 ) -> Iterator[Exact]:
     """Intervals one by one, in the images' order (with target "all": an image's rivals in turn).
 
-    network, images, labels, target, box, scale: as for `certify_each`; norm: "inf", "2" or "1".
-    tolerance: how wide, relatively, an interval may be that counts as closed.
-    time_limit: seconds for each answer; None: as long as it takes. What was proven by then is returned.
-    seed: of random targets and of the attack's random starts.
-    progress: called now and then while a search goes on.
-    proof: a file for the proof of the lower end, which `relucert check` verifies; for one question only.
-
     Everything is checked at the call; the work is done as answers are asked for.
+
+    Args:
+        network: A Network, a torch.nn.Module, a file or a zoo name.
+        images: One row per image, in the network's own input range.
+        labels: One class per image; the network's predictions by default.
+        norm: "inf", "2" or "1".
+        target: As for `certify_each`.
+        box: The valid inputs, as for `certify_each`.
+        scale: How far each coordinate may move per unit of radius, as for `certify_each`.
+        tolerance: How wide, relatively, an interval may be that counts as closed.
+        time_limit: Seconds for each answer; None: as long as it takes. What was proven by then is returned.
+        seed: Of random targets and of the attack's random starts.
+        progress: Called now and then while a search goes on.
+        proof: A file for the proof of the lower end, which `relucert check` verifies; for one question only.
     """
     known = load(network)
     shape = RegionShape.parse(norm, box, scale, known.input_shape)

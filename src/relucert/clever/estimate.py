@@ -45,7 +45,14 @@ def estimate(
     labels: Sequence[int] | ArrayLike | Tensor | None = None,
     **options: Any,
 ) -> Answers[Estimate]:
-    """CLEVER's estimate for every image, in the images' order; the options are those of `estimate_each`."""
+    """CLEVER's estimate for every image, in the images' order.
+
+    Args:
+        network: A Network, a torch.nn.Module, a file or a zoo name.
+        images: One row per image, in the network's own input range.
+        labels: One class per image; the network's predictions by default.
+        options: Those of `estimate_each`.
+    """
     return Answers(estimate_each(network, images, labels, **options))
 
 
@@ -66,11 +73,19 @@ def estimate_each(
 ) -> Iterator[Estimate]:
     """Estimates one by one, in the images' order (with target "all": an image's rivals in turn).
 
-    network, images, labels, norm, target, box, scale: as for `certify_each`; samples are clipped to the box.
-    radius: of the region that is sampled; by default 30 for p = 1, 3 for p = 2, 0.1 for p = inf, and between them.
-    batches, samples: how many batches of how many samples; the distribution is fitted to the batches' largest.
-    seed: the same seed gives the same estimates, whatever other images are asked about.
-    progress: called with how many batches are done, and how many there are.
+    Args:
+        network: A Network, a torch.nn.Module, a file or a zoo name.
+        images: One row per image, in the network's own input range.
+        labels: One class per image; the network's predictions by default.
+        norm: "inf", "2", "1" or any number >= 1.
+        target: As for `certify_each`.
+        radius: Of the region that is sampled; by default 30 for p = 1, 3 for p = 2, 0.1 for p = inf, and between them.
+        batches: How many batches are sampled; the distribution is fitted to the largest gradient of each.
+        samples: How many samples each batch has.
+        box: The valid inputs, as for `certify_each`; samples are clipped to it.
+        scale: How far each coordinate may move per unit of radius, as for `certify_each`.
+        seed: The same seed gives the same estimates, whatever other images are asked about.
+        progress: Called with how many batches are done, and how many there are.
     """
     known = load(network)
     shape = RegionShape.parse(norm, box, scale, known.input_shape)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from relucert.answers import Answer
 from relucert.comparison.deadline import OutOfTime, Worker
-from relucert.comparison.methods import CONTENDERS, Contender, Entry, Kind, Setting, find_contenders
+from relucert.comparison.methods import Contender, Entry, Kind, Setting, find_contenders
 from relucert.comparison.order import Ledger
 from relucert.errors import FAULTS, InputError, RelucertError, in_one_line
 from relucert.loading import load
@@ -21,7 +21,6 @@ from relucert.norm import Norm
 from relucert.query.questions import pose
 from relucert.query.targets import parse_target
 from relucert.region import RegionShape, check_inside
-from relucert.report.answer_list import Presentable
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -38,49 +37,21 @@ class Compared:
     rival: int | None
     answers: dict[str, Any]
 
-    def __repr__(self) -> str:
-        rival = "" if self.rival is None else f", rival {self.rival}"
-        return f"Compared(image {self.image}{rival}: {', '.join(self.answers)})"
-
 
 @dataclass(frozen=True, eq=False)
-class Comparison(Presentable):
-    """All questions in order, and by the methods' names why some were left out or stopped, and what failed in them.
+class Comparison:
+    """What every method answered to the same questions.
 
-    failed: for every answer that an error inside the method spoilt, what the error says.
-    Notebooks show it as a table, and it can be drawn, summed up and exported as lists of answers can.
+    Attributes:
+        questions: One entry per image (with target "all", per image and `rival`), in order; its `answers` are those of
+            the methods, by their names.
+        skipped: By the methods' names, why they were left out or stopped.
+        failed: By the methods' names, for every answer that an error inside the method spoilt, what the error says.
     """
 
     questions: list[Compared]
     skipped: dict[str, str]
     failed: dict[str, list[str]]
-
-    def __repr__(self) -> str:
-        left_out = f", left out or stopped: {', '.join(self.skipped)}" if self.skipped else ""
-        left_out += f", failed in part: {', '.join(self.failed)}" if self.failed else ""
-        return f"Comparison({len(self.questions)} questions, {', '.join(self._methods)}{left_out})"
-
-    @property
-    def _methods(self) -> list[str]:
-        """The methods that answered, in the order in which they were asked."""
-        answered = {name for question in self.questions for name in question.answers}
-        return [name for name in CONTENDERS if name in answered]
-
-    def rows(self) -> list[dict[str, Any]]:
-        """One row of plain values per answer, method by method, as run files have them."""
-        return [
-            Entry(name, CONTENDERS[name].kind, question.answers[name]).to_json()
-            for name in self._methods
-            for question in self.questions
-            if name in question.answers
-        ]
-
-    def _repr_html_(self) -> str:
-        from relucert.report import notebook
-
-        every_rival = any(question.rival is not None for question in self.questions)
-        failed = {name: f"{len(errors)} answers failed: {errors[0]}" for name, errors in self.failed.items()}
-        return notebook.compared(self.rows(), every_rival, failed | self.skipped)
 
 
 def compare(
@@ -94,9 +65,17 @@ def compare(
 ) -> Comparison:
     """What all methods say about the same images; the provable order is checked on every one.
 
-    network, images, labels, norm: as for `certify_each`; methods: names such as "fast-lin", "exact", "clever" or
-    "attack", all by default. The options are the fields of `Setting`: target, box, scale, steps, batches, samples,
-    budget, memory and seed. Raises ContradictionError where two answers can't both be true.
+    Args:
+        network: A Network, a torch.nn.Module, a file or a zoo name.
+        images: One row per image, in the network's own input range.
+        labels: One class per image; the network's predictions by default.
+        methods: Names such as "fast-lin", "exact", "clever" or "attack"; all by default.
+        norm: "inf", "2", "1" or any number >= 1.
+        options: target, box, scale and seed as for `certify_each`; steps of the attacks; batches and samples of
+            CLEVER; budget, the seconds that a method may take per image; memory in bytes.
+
+    Raises:
+        ContradictionError: Where two answers can't both be true.
     """
     contest = Contest(load(network), images, labels, find_contenders(methods), Setting(Norm.parse(norm), **options))
     for _ in contest.run():

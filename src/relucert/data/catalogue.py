@@ -11,6 +11,7 @@ from relucert.data.formats import Pixels
 from relucert.errors import InputError
 
 SPLITS = ("train", "test")
+"""The parts of a collection."""
 
 
 @dataclass(frozen=True)
@@ -154,3 +155,4 @@ def _cifar10_split(title: str, numpy_file: str, batches: tuple[str, ...], archiv
 COLLECTIONS = {collection.name: collection for collection in (_mnist(), _cifar10())}
 ALIASES = {"cifar": "cifar10", "cifar-10": "cifar10"}
 NAMES = tuple(COLLECTIONS)
+"""The names of the collections."""

@@ -23,7 +23,10 @@ BUNDLED = "bundled.npz"
 class Dataset:
     """Images in the network's input range, one row per image, and their labels.
 
-    images: (count, size), float32 (float64 where the file has it); labels: (count,) int64, None if unknown.
+    Attributes:
+        images: (count, size), float32 (float64 where the file has it).
+        labels: (count,) int64, None if unknown.
+        name: What the images are called in messages.
     """
 
     images: Tensor
@@ -36,10 +39,6 @@ class Dataset:
 
     def __len__(self) -> int:
         return len(self.images)
-
-    def __repr__(self) -> str:
-        labels = "without labels" if self.labels is None else "with labels"
-        return f"Dataset({self.name!r}, {len(self)} images of {self.images.shape[1]} numbers, {labels})"
 
     def fingerprint(self) -> str:
         """The beginning of the SHA-256 of all images and labels."""
@@ -68,7 +67,11 @@ def bundled() -> Dataset:
 
 
 def read(path: str | Path) -> Dataset:
-    """Images of a `.npz` file (`images`, and `labels` if they are known) or a `.npy` file (images alone)."""
+    """Images of one's own, from a NumPy file without Python objects in it.
+
+    Args:
+        path: A `.npz` file (`images`, and `labels` if they are known) or a `.npy` file (images alone).
+    """
     path = Path(path)
     if path.suffix.lower() not in (".npz", ".npy"):
         raise LoadError(f"{path}: images come as .npz or .npy files, or by name: {', '.join(NAMES)}")

@@ -18,7 +18,8 @@ from relucert.data.catalogue import Original
 from relucert.errors import LoadError
 from relucert.storage import files
 
-DownloadProgress = Callable[[str, int, int], None]  # called with a file's name, the bytes received, the bytes in total
+DownloadProgress = Callable[[str, int, int], None]
+"""Called with a file's name, the bytes received, the bytes in total."""
 
 TIMEOUT = 30  # seconds without a byte
 BLOCK = 2**16

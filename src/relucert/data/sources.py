@@ -22,9 +22,14 @@ def load(
 ) -> Dataset:
     """The "train" or "test" images of "mnist" or "cifar10", as pixels / 255 - 0.5, in their original order.
 
-    directory: the only place to look in; by default the folder that the environment variable RELUCERT_DATA names.
-    Without either, the images come from the user's cache, which is filled by a download reported to `progress`.
     The result's images are (count, 784), or (count, 3072) with the red pixels first, then the green, then the blue.
+
+    Args:
+        name: "mnist" or "cifar10" ("cifar-10" and "cifar" mean the same).
+        split: "train" or "test".
+        directory: The only place to look in; by default the folder that the environment variable RELUCERT_DATA names.
+            Without either, the images come from the user's cache, which is filled by a download.
+        progress: Called with a file's name, the bytes that are here, and the bytes there are.
     """
     collection = find(name)
     if split not in SPLITS:

@@ -28,10 +28,14 @@ def load(
 ) -> Network:
     """Loads a network from a module, a path ending in .onnx or .safetensors, or the name of a bundled or built network.
 
-    A torch.export.ExportedProgram loads as the module it came from does.
-    input_shape: the shape of one image, without the batch; needed where the source leaves it open, otherwise checked.
     A network from torch or ONNX is compared with the original runtime at random inputs; a difference raises an error.
     A final softmax, log-softmax or arg max is left out: the network's `remarks`, and a RemarkWarning, say so.
+
+    Args:
+        source: A torch.nn.Module, a torch.export.ExportedProgram (which loads as the module it came from does), a path,
+            a name, or a Network, which is returned as it is.
+        input_shape: The shape of one image, without the batch; needed where the source leaves it open, otherwise
+            checked.
     """
     shape = None if input_shape is None else _checked_shape(input_shape)
     network = _load(source, shape)
@@ -44,7 +48,13 @@ def load(
 
 
 def save(network: Network, path: str | os.PathLike[str] | None = None, about: Mapping[str, str] | None = None) -> None:
-    """Writes a network to a .safetensors file, with free text entries about it; `load` restores it exactly."""
+    """Writes a network to a .safetensors file; `load` restores it exactly.
+
+    Args:
+        network: As `load` makes it.
+        path: It ends in .safetensors.
+        about: Free text entries about the network, stored beside it.
+    """
     _check_network(network)
     place = os.fspath(path) if isinstance(path, str | os.PathLike) else None
     if not isinstance(place, str) or "\0" in place:

@@ -91,6 +91,10 @@ def live_network(module: nn.Module, input_shape: Shape | None = None) -> Callabl
     """A function that returns the module's network with its current weights; gradients flow back to the weights.
 
     The module is checked and traced once, here: afterwards its weights may change, but not what it computes with them.
+
+    Args:
+        module: A module that `load` understands.
+        input_shape: The shape of one image, without the batch; needed where the module leaves it open.
     """
     source = Source(module, type(module).__name__)
     shape = load_module(module, input_shape).input_shape

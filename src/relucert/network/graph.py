@@ -23,17 +23,20 @@ class Node:
     operation: Operation
     inputs: tuple[int, ...]
 
-    def __repr__(self) -> str:
-        return f"Node({self.operation!r} of {', '.join(map(str, self.inputs))})"
-
 
 @dataclass(frozen=True, eq=False)
 class Network:
     """A piecewise linear map from an input of `input_shape` to a vector of class scores, the last node's value.
 
-    What it computes is in its nodes alone. input_range: the lowest and the highest number of the inputs it was trained
-    on; picture_shape: of the pictures that a flat input is made of, colours first; None where unknown.
-    remarks: what an import left out of the original, in words.
+    What it computes is in its nodes alone.
+
+    Attributes:
+        input_shape: The shape of one input, without the batch.
+        nodes: The operations in topological order.
+        name: What it is called in tables.
+        input_range: The lowest and the highest number of the inputs it was trained on; None where unknown.
+        picture_shape: Of the pictures that a flat input is made of, colours first; None where unknown.
+        remarks: What an import left out of the original, in words.
     """
 
     input_shape: Shape
@@ -57,9 +60,6 @@ class Network:
         if len(self.shapes[-1]) != 1 or not self.sizes[-1]:
             raise NetworkError(f"the output must be a vector of class scores, its shape is {self.shapes[-1]}")
 
-    def __repr__(self) -> str:
-        return f"Network({self.name!r}, {self.describe()}, {self.parameters:,} parameters)"
-
     @cached_property
     def shapes(self) -> tuple[Shape, ...]:
         """The shape of every value, without the batch."""
@@ -80,6 +80,7 @@ class Network:
 
     @property
     def classes(self) -> int:
+        """The number of class scores."""
         return self.sizes[-1]
 
     @cached_property

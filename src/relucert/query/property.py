@@ -29,13 +29,15 @@ class Property:
                 f"not {tuple(self.rows.shape)} and {tuple(self.offsets.shape)}"
             )
 
-    def __repr__(self) -> str:
-        batch, rows, outputs = self.rows.shape
-        return f"Property({rows} rows on {outputs} outputs, batch of {batch})"
-
     @classmethod
     def margins(cls, labels: Tensor, rivals: Tensor, classes: int) -> Property:
-        """The margins of labels (batch,) over rivals (batch, rows): label's score minus rival's score."""
+        """The margins of labels over rivals: the label's score minus the rival's score.
+
+        Args:
+            labels: (batch,).
+            rivals: (batch, rows).
+            classes: How many outputs the network has.
+        """
         given: tuple[object, object] = (labels, rivals)
         whole = all(isinstance(part, Tensor) and not part.is_floating_point() for part in given)
         if not whole or labels.ndim != 1 or rivals.ndim != 2 or len(labels) != len(rivals) or not rivals.numel():
@@ -55,6 +57,7 @@ class Property:
         return len(self.rows)
 
     def cast(self, dtype: torch.dtype) -> Property:
+        """The same in another precision."""
         return Property(self.rows.to(dtype), self.offsets.to(dtype))
 
     def select(self, chosen: Tensor) -> Property:

@@ -16,7 +16,11 @@ MOST = 2**31  # the largest number of epochs, of images per batch, and of steps 
 
 @dataclass(frozen=True)
 class Distillation:
-    """Defensive distillation: a teacher is trained at a temperature, then a student of its shape on its soft labels."""
+    """Defensive distillation: a teacher is trained at a temperature, then a student of its shape on its soft labels.
+
+    Attributes:
+        temperature: What the scores are divided by before the softmax, during both trainings.
+    """
 
     temperature: float = 100.0
 
@@ -28,8 +32,12 @@ class Distillation:
 class Adversarial:
     """Adversarial training: every batch is replaced by adversarial images of projected gradient descent (p = infinity).
 
-    warm_up: the share of the training over which the radius grows to epsilon; from the start, the full radius would
-    teach nothing but guessing. box: the least and the largest valid value of a pixel, None if there is no limit.
+    Attributes:
+        epsilon: The radius of the attacks.
+        steps: Of each attack.
+        warm_up: The share of the training over which the radius grows to epsilon; from the start, the full radius
+            would teach nothing but guessing.
+        box: The least and the largest valid value of a pixel, None if there is no limit.
     """
 
     epsilon: float = 0.3
@@ -47,9 +55,12 @@ class Adversarial:
 
 @dataclass(frozen=True)
 class Certified:
-    """Training on Fast-Lin's upper bound of the loss; the radius grows to epsilon over the warm-up.
+    """Training on Fast-Lin's upper bound of the loss.
 
-    warm_up: its share of the training.
+    Attributes:
+        epsilon: The radius within which the loss is bounded.
+        norm: Of the radius: "inf", "2", "1" or any number >= 1.
+        warm_up: The share of the training over which the radius grows to epsilon.
     """
 
     epsilon: float = 0.1

@@ -36,9 +36,17 @@ def robust_loss(
     """An upper bound of the cross-entropy within the radius around each image, from Fast-Lin's bounds of the margins.
 
     It is differentiable in the weights, for use in a training loop. A module is traced anew at every call; in a loop,
-    pass `relucert.live_network(module)` instead, which traces once and follows the weights.
-    box, scale: as for `relucert.certify_each`.
-    Rounding is ignored: this is a loss, not a certificate.
+    pass `relucert.live_network(module)` instead, which traces once and follows the weights. Rounding is ignored: this
+    is a loss, not a certificate.
+
+    Args:
+        network: A Network, a torch.nn.Module, or what `relucert.live_network` returns.
+        images: One row per image, in the network's own input range.
+        labels: (batch,), one class per image.
+        radius: Within which the loss is bounded.
+        norm: "inf", "2", "1" or any number >= 1.
+        box: The valid inputs, as for `certify_each`.
+        scale: How far each coordinate may move per unit of radius, as for `certify_each`.
     """
     checked = _network(network, tuple(check_pixels(images).shape[1:]))
     if checked.classes < 2:

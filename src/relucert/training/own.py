@@ -82,15 +82,26 @@ def train(
 ) -> list[EpochReport]:
     """Trains a module in place on a loader of (images, labels) and leaves it in evaluation mode.
 
-    loader: re-iterable, with a length, such as a torch DataLoader; images in the network's input range.
-    seed: determines the noise of attacks and everything that draws from PyTorch's global generator, such as dropout or
-    a shuffling DataLoader without a generator; the state of the global generator is restored afterwards.
-    defence: None, "distillation", "adversarial" or "certified" with their default settings, or an object with others,
-    such as `relucert.Certified(epsilon=0.1, norm=2)`. Attacks of `Adversarial` stay in its `box`, if it has one.
-    checkpoint: a file saved after every epoch, from which training resumes if it exists; the weights become the same
-    as without an interruption if the loader gives the same batches in the same epoch. The file identifies the settings
-    and the module's shape, but not the loader's data.
-    report: called after every epoch.
+    Stochastic gradient descent with momentum on the cross-entropy, with a cosine schedule of the learning rate.
+
+    Args:
+        module: What is trained.
+        loader: Re-iterable, with a length, such as a torch DataLoader; images in the network's input range.
+        epochs: How often all batches are gone through.
+        learning_rate: At the start of the schedule.
+        weight_decay: Of all parameters.
+        momentum: At least 0, below 1.
+        seed: Determines the noise of attacks and everything that draws from PyTorch's global generator, such as
+            dropout or a shuffling DataLoader without a generator; the state of the global generator is restored
+            afterwards.
+        defence: None, "distillation", "adversarial" or "certified" with their default settings, or an object with
+            others, such as `relucert.Certified(epsilon=0.1, norm=2)`. Attacks of `Adversarial` stay in its `box`, if
+            it has one.
+        validation: Images and labels on which the accuracy is reported after every epoch.
+        checkpoint: A file saved after every epoch, from which training resumes if it exists; the weights become the
+            same as without an interruption if the loader gives the same batches in the same epoch. The file identifies
+            the settings and the module's shape, but not the loader's data.
+        report: Called after every epoch.
     """
     if not isinstance(module, nn.Module):
         raise InputError(f"a torch.nn.Module is needed, not {type(module).__name__}")
