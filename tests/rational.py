@@ -108,9 +108,11 @@ def _apply(operation: Operation, operands: list[list[Fraction]]) -> list[Fractio
     if isinstance(operation, Add):
         return [one + other for one, other in zip(first, others[0], strict=True)]
     if isinstance(operation, Shift):
-        return [number + offset for number, offset in zip(first, exact(operation.offset), strict=True)]
+        return [
+            number + offset for number, offset in zip(first, exact(operation.offset.expand(len(first))), strict=True)
+        ]
     assert isinstance(operation, Scale)
-    factors = exact(operation.factor)
+    factors = exact(operation.factor.expand(len(first)))
     if operation.divide:
         return [number / factor for number, factor in zip(first, factors, strict=True)]
     return [number * factor for number, factor in zip(first, factors, strict=True)]

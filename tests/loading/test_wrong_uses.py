@@ -78,7 +78,7 @@ SOURCES: dict[str, tuple[Callable[[], Any], tuple[int, ...] | None, str]] = {
     "a failing hook": (lambda: hooked(fails=True), (4,), "Linear fails on inputs"),
     "two inputs": (lambda: Custom(lambda layer, first, second: layer(first)), (4,), "missing 1 required"),
     "two outputs": (lambda: Custom(lambda layer, images: (layer(images), images)), (4,), "one tensor .* not tuple"),
-    "one number": (lambda: Custom(lambda layer, images: layer(images).sum().relu()), (4,), "sum at the top level"),
+    "one number": (lambda: Custom(lambda layer, images: layer(images).sum().relu()), (4,), "sum.* at the top level"),
     "a branch on values": (
         lambda: Custom(lambda layer, images: layer(images) if images.sum() > 0 else layer(-images)),
         (4,),

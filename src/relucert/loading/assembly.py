@@ -25,11 +25,17 @@ PRECISIONS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 class Assembly:
     """A network under construction: its nodes so far, and the shape of every value (without the batch)."""
 
-    def __init__(self, input_shape: Shape, batch: int, live: bool = False) -> None:
+    def __init__(self, input_shape: Shape, batch: int, precision: torch.dtype, live: bool = False) -> None:
         self.shapes: list[Shape] = [input_shape]
         self.batch = batch
+        self.precision = precision  # of the inputs
+        self.casts: set[torch.dtype] = set()
         self._live = live  # constants are used as they are, with their gradients, instead of copied
         self._nodes: list[Node] = []
+
+    def shape(self, value: Operand) -> Shape:
+        """The shape of a value, without the batch."""
+        return self.shapes[_value(value)]
 
     def full_shape(self, value: int) -> Shape:
         """The shape of a value in the foreign graph, with the batch first."""
@@ -53,11 +59,20 @@ class Assembly:
     def relu(self, value: Operand) -> int:
         return self._append(Relu(), _value(value))
 
-    def maximum(self, left: Operand, right: Operand) -> int:
-        value, other = (right, left) if isinstance(left, Tensor) else (left, right)
-        if isinstance(value, Tensor) or not isinstance(other, Tensor) or bool(self._fit(other, value).any()):
-            raise UnsupportedError("only the maximum with 0 is a ReLU")
-        return self.relu(value)
+    def fitting(self, value: Operand, constant: Tensor) -> int:
+        """The value, if the constant broadcasts to its shape."""
+        index = _value(value)
+        self._fit(constant, index)
+        return index
+
+    def cast(self, value: Operand, precision: object) -> int:
+        """The value in another precision: in real arithmetic, the same; remembered for the comparison."""
+        index = _value(value)
+        if not isinstance(precision, torch.dtype) or precision not in PRECISIONS:
+            raise UnsupportedError(f"a change of type to {precision}")
+        if precision != self.precision:
+            self.casts.add(precision)
+        return index
 
     def add(self, left: Operand, right: Operand, times: float = 1.0) -> int:
         """`left + times * right`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import torch
 from torch import Tensor
@@ -16,8 +16,17 @@ SAFETY = 8.0
 """The runtime may differ by this many times the estimated rounding error of our evaluation."""
 
 
-def compare(network: Network, run: Callable[[Tensor], Tensor], precision: torch.dtype, runtime: str) -> None:
-    """Raises MismatchError unless `run`, computing in `precision`, agrees with the network up to rounding."""
+def compare(
+    network: Network,
+    run: Callable[[Tensor], Tensor],
+    precision: torch.dtype,
+    runtime: str,
+    casts: Collection[torch.dtype] = (),
+) -> None:
+    """Raises MismatchError unless `run`, computing in `precision`, agrees with the network up to rounding.
+
+    casts: the precisions that it changes to on the way.
+    """
     inputs = probes(network.input_shape).to(precision)
     values = network.cast(torch.float64).values(inputs.double())
     expected = run(inputs.clone()).double()
@@ -32,7 +41,8 @@ def compare(network: Network, run: Callable[[Tensor], Tensor], precision: torch.
     if alone.shape != expected[:1].shape or not torch.allclose(alone, expected[:1], rtol=1e-3, atol=1e-6):
         raise MismatchError(f"{network.name}: {runtime} treats an image on its own differently from one in a batch")
     difference = (values[-1] - expected).abs().amax(1)
-    allowed = _allowed(network, inputs, values)
+    coarsest = max((precision, *casts), key=lambda dtype: torch.finfo(dtype).eps)
+    allowed = _allowed(network, inputs, values, coarsest)
     if not bool((difference <= allowed).all()):
         raise MismatchError(
             f"{network.name}: the imported network differs from {runtime} by up to "
@@ -62,8 +72,8 @@ def probes(shape: Shape) -> Tensor:
     return torch.cat([*drawn, torch.zeros(1, *shape)])
 
 
-def _allowed(network: Network, inputs: Tensor, values: list[Tensor]) -> Tensor:
-    """The largest difference that rounding in the precision of the inputs explains, for each input: (batch,).
+def _allowed(network: Network, inputs: Tensor, values: list[Tensor], precision: torch.dtype) -> Tensor:
+    """The largest difference that rounding in this precision explains, for each input: (batch,).
 
     A float32 evaluation shows how much this network amplifies rounding errors, relative to its largest value. A
     worst-case bound would not do: it grows with every layer, until nothing counts as a mismatch.
@@ -72,5 +82,5 @@ def _allowed(network: Network, inputs: Tensor, values: list[Tensor]) -> Tensor:
     single = network.cast(torch.float32)(inputs.float()).double()
     lost = (single - values[-1]).abs().amax(1) / largest.clamp(min=torch.finfo(torch.float64).tiny)
     amplified = lost.max() / torch.finfo(torch.float32).eps * largest
-    limits = torch.finfo(inputs.dtype)
+    limits = torch.finfo(precision)
     return SAFETY * limits.eps * (amplified + 2 * values[-1].abs().amax(1) + limits.tiny)

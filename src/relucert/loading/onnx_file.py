@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from torch import Tensor
 from relucert.errors import InputError, LoadError, UnsupportedError
 from relucert.loading.assembly import Assembly, Operand
 from relucert.loading.compare import compare, in_batches
-from relucert.loading.onnx_rules import MOVES, RULES, Call
+from relucert.loading.onnx_rules import MOVES, PRECISIONS, RULES, Call
 from relucert.loading.paths import check_file, one_line
 from relucert.loading.walk import Step, Walk
 from relucert.network import Network, Shape
@@ -31,11 +32,8 @@ OLDEST = 7
 
 DOMAINS = ("", "ai.onnx")
 
-_PRECISIONS: dict[int, torch.dtype] = {
-    TensorProto.FLOAT16: torch.float16,
-    TensorProto.FLOAT: torch.float32,
-    TensorProto.DOUBLE: torch.float64,
-}
+INPUTS = (TensorProto.FLOAT16, TensorProto.FLOAT, TensorProto.DOUBLE)
+RANDOM = ("Random", "Bernoulli", "Multinomial")
 
 
 def load_onnx(path: Path, input_shape: Shape | None) -> Network:
@@ -44,17 +42,17 @@ def load_onnx(path: Path, input_shape: Shape | None) -> Network:
     source = _only_input(model.graph, path)
     batch, shape = _input_shape(source, input_shape, path)
     precision = source.type.tensor_type.elem_type
-    if precision not in _PRECISIONS:
+    if precision not in INPUTS:
         raise UnsupportedError(f"{path}: inputs must be FLOAT16, FLOAT or DOUBLE, not of type {precision}")
-    walk = Walk(Assembly(shape, batch or BATCH))
+    walk = Walk(Assembly(shape, batch or BATCH, PRECISIONS[precision]))
     walk.operands[source.name] = 0
-    _translate(walk, model, precision)
+    _translate(walk, model)
     output = model.graph.output[0].name
     network = walk.finish(output, path.stem, RULES)
     ranking = walk.ranking(output)
-    scores = None if ranking is None else helper.make_tensor_value_info(ranking.scores, precision, None)
+    scores = None if ranking is None else _value_info(model, ranking.scores, precision)
     run = in_batches(_runtime(model, path, source.name, scores), batch)
-    compare(network, run, _PRECISIONS[precision], "onnxruntime")
+    compare(network, run, PRECISIONS[precision], "onnxruntime", walk.assembly.casts)
     return network
 
 
@@ -105,7 +103,16 @@ def _input_shape(source: ValueInfoProto, given: Shape | None, path: Path) -> tup
     return batch, given
 
 
-def _translate(walk: Walk, model: ModelProto, precision: int) -> None:
+def _value_info(model: ModelProto, name: str, precision: int) -> ValueInfoProto:
+    """The type of a value inside the model, as its output."""
+    known = {
+        entry.name: entry.type.tensor_type.elem_type
+        for entry in onnx.shape_inference.infer_shapes(model).graph.value_info
+    }
+    return helper.make_tensor_value_info(name, known.get(name, precision), None)
+
+
+def _translate(walk: Walk, model: ModelProto) -> None:
     """Translates every node that the output depends on, in order."""
     needed = {model.graph.output[0].name}
     nodes = []
@@ -117,40 +124,41 @@ def _translate(walk: Walk, model: ModelProto, precision: int) -> None:
         if tensor.name in needed:
             walk.operands[tensor.name] = _tensor(numpy_helper.to_array(tensor))
     for node in reversed(nodes):
-        walk.take(_step(walk, node, needed, _version(model), precision))
+        walk.take(_step(walk, node, needed, _version(model)))
 
 
-def _step(walk: Walk, node: NodeProto, needed: set[str], version: int, precision: int) -> Step:
+def _step(walk: Walk, node: NodeProto, needed: set[str], version: int) -> Step:
     sources = tuple(source for source in node.input if source)
     place = f"node {node.name}" if node.name else f"the node of {node.output[0]}"
     if node.domain not in DOMAINS:
         return Step(f"{node.domain}.{node.op_type}", place, sources, node.output[0])
     attributes = {entry.name: helper.get_attribute_value(entry) for entry in node.attribute}
-    move = (lambda: _moved(walk, node, version)) if node.op_type in MOVES else None
+    fold = None if node.op_type.startswith(RANDOM) else partial(_folded, walk, node, version)
+    exact = node.op_type in MOVES
     if node.op_type not in RULES:
-        return Step(node.op_type, place, sources, node.output[0], None, move)
+        return Step(node.op_type, place, sources, node.output[0], None, fold, exact=exact)
     rule = RULES[node.op_type]
     flaws = [f"{name}={value}" for name, value in attributes.items() if not rule.accepts(name, value)]
     flaws += [f"the use of its output {name!r}" for name in node.output[1:] if name in needed]
 
     def translate() -> Operand:
         inputs = tuple(walk.operands[source] if source else None for source in node.input)
-        return rule.translate(walk.assembly, Call(inputs, attributes, precision))
+        return rule.translate(walk.assembly, Call(inputs, attributes))
 
-    return Step(node.op_type, place, sources, node.output[0], translate, move, tuple(flaws), rule.keeps_order)
+    return Step(node.op_type, place, sources, node.output[0], translate, fold, tuple(flaws), rule.keeps_order, exact)
 
 
-def _moved(walk: Walk, node: NodeProto, version: int) -> Tensor:
-    """The constant that an operator of MOVES makes of constants, computed by ONNX's reference evaluator."""
+def _folded(walk: Walk, node: NodeProto, version: int) -> Tensor:
+    """The constant that an operator makes of constants, computed by ONNX's reference evaluator."""
     feeds = {source: np.asarray(walk.operands[source]) for source in node.input if source}
     inputs = [helper.make_empty_tensor_value_info(source) for source in feeds]
     output = helper.make_empty_tensor_value_info(node.output[0])
     # Wrapped in a graph, since a bare node would be evaluated with the newest operator set.
-    graph = helper.make_graph([node], "moved", inputs, [output])
+    graph = helper.make_graph([node], "folded", inputs, [output])
     try:
         outputs = list(ReferenceEvaluator(graph, opsets={"": version}).run(None, feeds))
     except Exception as error:
-        raise LoadError(f"the constant {node.output[0]!r} can't be made: {one_line(error)}") from error
+        raise UnsupportedError(f"of constants, fails: {one_line(error)}") from error
     return _tensor(np.asarray(outputs[0]))
 
 

@@ -8,20 +8,28 @@ from math import prod
 from typing import Any
 
 import torch
+from onnx import TensorProto
 from torch import Tensor
 
 from relucert.errors import UnsupportedError
+from relucert.loading import lowering
 from relucert.loading.assembly import Assembly, Operand, matrix, scalar
 from relucert.network import Shape
+
+PRECISIONS: dict[int, torch.dtype] = {
+    TensorProto.FLOAT16: torch.float16,
+    TensorProto.BFLOAT16: torch.bfloat16,
+    TensorProto.FLOAT: torch.float32,
+    TensorProto.DOUBLE: torch.float64,
+}
 
 
 @dataclass(frozen=True)
 class Call:
-    """One node: its inputs in order, None where one is left out; its attributes; the type code of the model's input."""
+    """One node: its inputs in order, None where one is left out, and its attributes."""
 
     inputs: tuple[Operand | None, ...]
     attributes: Mapping[str, Any]
-    precision: int
 
     def optional(self, position: int) -> Operand | None:
         return self.inputs[position] if position < len(self.inputs) else None
@@ -31,6 +39,10 @@ class Call:
         if operand is None:
             raise UnsupportedError(f"input {position} left out")
         return operand
+
+    def operands(self) -> list[Operand]:
+        """All inputs, of an operator that takes any number."""
+        return [self.operand(position) for position in range(len(self.inputs))]
 
     def value(self, position: int) -> int:
         operand = self.operand(position)
@@ -99,15 +111,65 @@ def _relu(assembly: Assembly, call: Call) -> Operand:
 
 
 def _maximum(assembly: Assembly, call: Call) -> Operand:
-    if call.optional(2) is not None:
-        raise UnsupportedError("more than two inputs")
-    return assembly.maximum(call.operand(0), call.operand(1))
+    return lowering.maximum(assembly, *call.operands())
+
+
+def _minimum(assembly: Assembly, call: Call) -> Operand:
+    return lowering.minimum(assembly, *call.operands())
+
+
+def _sum(assembly: Assembly, call: Call) -> Operand:
+    return lowering.add_all(assembly, call.operands())
+
+
+def _mean(assembly: Assembly, call: Call) -> Operand:
+    return assembly.divide(_sum(assembly, call), scalar(float(len(call.operands()))))
 
 
 def _clip(assembly: Assembly, call: Call) -> Operand:
-    if call.optional(2) is not None:
-        raise UnsupportedError("an upper end")
-    return assembly.maximum(call.value(0), call.constant(1))
+    """The ends were attributes before operator set 11 and are inputs since."""
+    ends = []
+    for position, name in ((1, "min"), (2, "max")):
+        given = call.attributes.get(name)
+        left_out = call.optional(position) is None
+        stored = None if left_out else call.constant(position)
+        ends.append(stored if given is None else scalar(given))
+    return lowering.clip(assembly, call.value(0), *ends)
+
+
+def _leaky_relu(assembly: Assembly, call: Call) -> Operand:
+    return lowering.leaky_relu(assembly, call.value(0), scalar(call.attributes.get("alpha", _single(0.01))))
+
+
+def _parametric_relu(assembly: Assembly, call: Call) -> Operand:
+    return lowering.leaky_relu(assembly, call.value(0), call.constant(1))
+
+
+def _absolute(assembly: Assembly, call: Call) -> Operand:
+    return lowering.absolute(assembly, call.value(0))
+
+
+def _hard_sigmoid(assembly: Assembly, call: Call) -> Operand:
+    alpha, beta = call.attributes.get("alpha", _single(0.2)), call.attributes.get("beta", 0.5)
+    shifted = assembly.add(assembly.multiply(call.value(0), scalar(alpha)), scalar(beta))
+    return lowering.clip(assembly, shifted, scalar(0.0), scalar(1.0))
+
+
+def _over_axes(lower: Callable[[Assembly, Operand, Any, bool], int]) -> Callable[[Assembly, Call], Operand]:
+    def translate(assembly: Assembly, call: Call) -> Operand:
+        axes = _axes(call, len(assembly.full_shape(call.value(0))))
+        if not axes and call.attributes.get("noop_with_empty_axes", 0):
+            return call.value(0)
+        if not axes:
+            raise UnsupportedError("over all axes, the batch among them")
+        return lower(assembly, call.value(0), axes, bool(call.attributes.get("keepdims", 1)))
+
+    return translate
+
+
+def _single(number: float) -> float:
+    """A default of ONNX, which is a float32."""
+    return torch.tensor(number, dtype=torch.float32).item()
 
 
 def _flatten(assembly: Assembly, call: Call) -> Operand:
@@ -166,9 +228,7 @@ def _dropout(assembly: Assembly, call: Call) -> Operand:
 
 
 def _cast(assembly: Assembly, call: Call) -> Operand:
-    if call.attributes["to"] != call.precision:
-        raise UnsupportedError("a change of precision")
-    return call.value(0)
+    return assembly.cast(call.value(0), PRECISIONS.get(call.attributes["to"], f"type {call.attributes['to']}"))
 
 
 def _shape(assembly: Assembly, call: Call) -> Operand:
@@ -186,26 +246,35 @@ def _ranked(default: int) -> Callable[[Assembly, Call], Operand]:
 
 
 RULES: dict[str, Rule] = {
+    "Abs": Rule(_absolute),
     "Add": Rule(_add),
     "ArgMax": Rule(_ranked(0), ("axis", "keepdims", "select_last_index"), keeps_order=True),
     "Cast": Rule(_cast, ("to", "saturate")),
-    "Clip": Rule(_clip),
+    "Clip": Rule(_clip, ("min", "max")),
     "Div": Rule(_divide),
     "Dropout": Rule(_dropout, ("ratio", "seed")),
     "Flatten": Rule(_flatten, ("axis",)),
     "Gemm": Rule(_gemm, ("alpha", "beta", "transB"), {"transA": 0}),
+    "HardSigmoid": Rule(_hard_sigmoid, ("alpha", "beta")),
     "Identity": Rule(_identity),
-    "MatMul": Rule(_matmul),
+    "LeakyRelu": Rule(_leaky_relu, ("alpha",)),
     "LogSoftmax": Rule(_ranked(1), ("axis",), keeps_order=True),
+    "MatMul": Rule(_matmul),
     "Max": Rule(_maximum),
+    "Mean": Rule(_mean),
+    "Min": Rule(_minimum),
     "Mul": Rule(_multiply),
     "Neg": Rule(_negate),
+    "PRelu": Rule(_parametric_relu),
+    "ReduceMean": Rule(_over_axes(lowering.mean), ("axes", "keepdims", "noop_with_empty_axes")),
+    "ReduceSum": Rule(_over_axes(lowering.total), ("axes", "keepdims", "noop_with_empty_axes")),
     "Relu": Rule(_relu),
     "Reshape": Rule(_reshape, ("allowzero",)),
     "Shape": Rule(_shape, ("start", "end")),
     "Softmax": Rule(_ranked(1), ("axis",), keeps_order=True),
     "Squeeze": Rule(_squeeze, ("axes",)),
     "Sub": Rule(_subtract),
+    "Sum": Rule(_sum),
     "Unsqueeze": Rule(_unsqueeze, ("axes",)),
 }
 """Operators on values that depend on the input."""

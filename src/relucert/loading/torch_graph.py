@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import operator
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -11,20 +13,34 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx.node import Node, map_arg
 
-from relucert.errors import LoadError
+from relucert.errors import LoadError, UnsupportedError
 from relucert.loading.assembly import Assembly, Operand
 from relucert.loading.paths import one_line
 from relucert.loading.torch_rules import MOVES, RULES, Call, Reference
 from relucert.loading.walk import Step, Walk
-from relucert.network import Network, Shape
+from relucert.network import Network
 
 _PLAIN_NAMES = {
     "_native_batch_norm_legit_no_training": "batch_norm",
-    "_to_copy": "to (a change of precision)",
+    "_to_copy": "to",
 }
 _FAMILIES = {name.split(".")[0] for name in RULES}
 _SUPPORTED = {family.lstrip("_") for family in _FAMILIES}
 _CASTS = ("to.", "_to_copy")
+
+
+@dataclass(frozen=True)
+class Translation:
+    """A network and how it was translated.
+
+    left_out: how many last layers were left out, since they keep the scores' order; casts: the precisions changed to;
+    folded: whether constants were computed from constants, in the precision of the module.
+    """
+
+    network: Network
+    left_out: int
+    casts: frozenset[torch.dtype]
+    folded: bool
 
 
 def trace(module: nn.Module, images: Tensor, name: str) -> tuple[ExportedProgram, bool]:
@@ -44,13 +60,13 @@ def trace(module: nn.Module, images: Tensor, name: str) -> tuple[ExportedProgram
 
 
 def translate(
-    program: ExportedProgram, full_shape: Shape, name: str, live: dict[str, Tensor] | None = None
-) -> tuple[Network, int]:
-    """The program as a network, and how many of the last layers were left out since they only keep the scores' order.
+    program: ExportedProgram, images: Tensor, name: str, live: dict[str, Tensor] | None = None
+) -> Translation:
+    """The program as a network.
 
-    full_shape: that of the input the program was traced with; live: tensors by name that replace the traced ones.
+    images: what it was traced with; live: tensors that replace the traced ones, by name.
     """
-    walk = Walk(Assembly(full_shape[1:], full_shape[0], live is not None))
+    walk = Walk(Assembly(tuple(images.shape[1:]), len(images), images.dtype, live is not None))
     signature = program.graph_signature
     stored = {**program.state_dict, **program.constants, **(live or {})}
     for entry in signature.input_specs:
@@ -64,7 +80,9 @@ def translate(
         if node.target is not operator.getitem:
             walk.take(_step(walk, node))
     ranking = walk.ranking(output)
-    return walk.finish(output, name, _SUPPORTED), 0 if ranking is None else len(ranking.layers)
+    network = walk.finish(output, name, _SUPPORTED)
+    left_out = 0 if ranking is None else len(ranking.layers)
+    return Translation(network, left_out, frozenset(walk.assembly.casts), bool(walk.folded))
 
 
 def _needed(program: ExportedProgram, output: str) -> list[Node]:
@@ -98,16 +116,18 @@ def _step(walk: Walk, node: Node) -> Step:
     name = _operator(node)
     label, place = _label(name), _place(node)
     sources = tuple(source.name for source in node.all_input_nodes)
-    move = (lambda: _moved(walk, node)) if name in MOVES else None
+    random = torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+    fold = None if random else partial(_folded, walk, node)
     if name not in RULES:
-        return Step(label, place, sources, node.name, None, move)
+        return Step(label, place, sources, node.name, None, fold, exact=name in MOVES)
     rule = RULES[name]
     flaws = tuple(
         f"{key}={value}"
         for key, (value, default) in _arguments(node).items()
         if key not in rule.arguments and value != default
     )
-    return Step(label, place, sources, node.name, lambda: _called(walk, node), move, flaws, rule.keeps_order)
+    called = partial(_called, walk, node)
+    return Step(label, place, sources, node.name, called, fold, flaws, rule.keeps_order, name in MOVES)
 
 
 def _arguments(node: Node) -> dict[str, tuple[Any, Any]]:
@@ -126,11 +146,16 @@ def _called(walk: Walk, node: Node) -> Operand:
     return RULES[_operator(node)].translate(walk.assembly, Call(arguments, tuple(node.meta["val"].shape)))
 
 
-def _moved(walk: Walk, node: Node) -> Tensor:
-    """The constant that an operator of MOVES makes of constants, computed by running the operator."""
+def _folded(walk: Walk, node: Node) -> Tensor:
+    """The constant that an operator makes of constants, computed by running it."""
     call: Any = node.target
-    result: Tensor = call(
-        *map_arg(node.args, lambda source: walk.operands[source.name]),
-        **map_arg(dict(node.kwargs), lambda source: walk.operands[source.name]),
-    )
+    try:
+        result = call(
+            *map_arg(node.args, lambda source: walk.operands[source.name]),
+            **map_arg(dict(node.kwargs), lambda source: walk.operands[source.name]),
+        )
+    except Exception as error:
+        raise UnsupportedError(f"of constants, fails: {one_line(error)}") from error
+    if not isinstance(result, Tensor):
+        raise UnsupportedError("several results of constants")
     return result

@@ -106,7 +106,7 @@ def live_network(module: nn.Module, input_shape: Shape | None = None) -> Callabl
         live = dict(
             chain(module.named_parameters(remove_duplicate=False), module.named_buffers(remove_duplicate=False))
         )
-        return translate(program, tuple(images.shape), source.name, live)[0]
+        return translate(program, images, source.name, live).network
 
     return current
 
@@ -129,14 +129,14 @@ def _load(source: Source, shape: Shape) -> Network:
     images = source.images(shape)
     run_module(source.copy(), images, source.name)
     program, casts = trace(source.copy(), images, source.name)
-    network, left_out = translate(program, tuple(images.shape), source.name)
-    module, precision = _widest(source, shape, widen=not casts)
+    translation = translate(program, images, source.name)
+    module, precision = _widest(source, shape, widen=not (casts or translation.folded))
 
     def run(inputs: Tensor) -> Tensor:
-        return _scores(module, inputs, source.name, left_out)
+        return _scores(module, inputs, source.name, translation.left_out)
 
-    compare(network, in_batches(run, source.batch), precision, "torch")
-    return network
+    compare(translation.network, in_batches(run, source.batch), precision, "torch", translation.casts)
+    return translation.network
 
 
 def _check_weights(module: nn.Module, name: str) -> None:

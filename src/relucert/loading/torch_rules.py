@@ -9,6 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from relucert.errors import UnsupportedError
+from relucert.loading import lowering
 from relucert.loading.assembly import Assembly, Operand, matrix, scalar
 from relucert.network import Shape
 
@@ -28,6 +29,9 @@ class Call:
         if not isinstance(given, int | float):
             raise UnsupportedError(f"{name}={given}")
         return scalar(given)
+
+    def optional(self, name: str) -> Tensor | None:
+        return None if self.arguments[name] is None else self.constant(name)
 
     def constant(self, name: str) -> Tensor:
         operand = self.operand(name)
@@ -67,14 +71,71 @@ def _relu(assembly: Assembly, call: Call) -> Operand:
     return assembly.relu(call.operand("self"))
 
 
-def _clamp(assembly: Assembly, call: Call) -> Operand:
-    if call.arguments["min"] != 0:
-        raise UnsupportedError(f"min={call.arguments['min']}; only a minimum of 0 is a ReLU")
-    return _relu(assembly, call)
+def _clip(low: str | None, high: str | None) -> Callable[[Assembly, Call], Operand]:
+    def translate(assembly: Assembly, call: Call) -> Operand:
+        ends = [None if end is None else call.optional(end) for end in (low, high)]
+        return lowering.clip(assembly, call.operand("self"), *ends)
+
+    return translate
+
+
+def _relu6(assembly: Assembly, call: Call) -> Operand:
+    return lowering.clip(assembly, call.operand("self"), scalar(0.0), scalar(6.0))
+
+
+def _hard_sigmoid(assembly: Assembly, call: Call) -> Operand:
+    shifted = assembly.add(call.operand("self"), scalar(3.0))
+    return assembly.divide(lowering.clip(assembly, shifted, scalar(0.0), scalar(6.0)), scalar(6.0))
+
+
+def _threshold(assembly: Assembly, call: Call) -> Operand:
+    if call.arguments["threshold"] != call.arguments["value"]:
+        raise UnsupportedError("a jump: threshold and value differ")
+    return lowering.maximum(assembly, call.operand("self"), call.constant("threshold"))
+
+
+def _leaky_relu(assembly: Assembly, call: Call) -> Operand:
+    return lowering.leaky_relu(assembly, call.operand("self"), call.constant("negative_slope"))
+
+
+def _mean_slope_relu(assembly: Assembly, call: Call) -> Operand:
+    return lowering.mean_slope_relu(assembly, call.operand("self"), call.constant("lower"), call.constant("upper"))
+
+
+def _parametric_relu(assembly: Assembly, call: Call) -> Operand:
+    return lowering.parametric_relu(assembly, call.operand("self"), call.constant("weight"))
+
+
+def _absolute(assembly: Assembly, call: Call) -> Operand:
+    return lowering.absolute(assembly, call.operand("self"))
 
 
 def _maximum(assembly: Assembly, call: Call) -> Operand:
-    return assembly.maximum(call.operand("self"), call.operand("other"))
+    return lowering.maximum(assembly, call.operand("self"), call.operand("other"))
+
+
+def _minimum(assembly: Assembly, call: Call) -> Operand:
+    return lowering.minimum(assembly, call.operand("self"), call.operand("other"))
+
+
+def _over_axes(lower: Callable[[Assembly, Operand, Any, bool], int]) -> Callable[[Assembly, Call], Operand]:
+    def translate(assembly: Assembly, call: Call) -> Operand:
+        axes = call.arguments["dim"]
+        if not axes:
+            raise UnsupportedError("over all axes, the batch among them")
+        return lower(assembly, call.operand("self"), axes, bool(call.arguments["keepdim"]))
+
+    return translate
+
+
+def _cast(assembly: Assembly, call: Call) -> Operand:
+    if call.arguments["dtype"] is None:  # a change of device
+        return call.operand("self")
+    return assembly.cast(call.operand("self"), call.arguments["dtype"])
+
+
+def _cast_as(assembly: Assembly, call: Call) -> Operand:
+    return assembly.cast(call.operand("self"), call.constant("other").dtype)
 
 
 def _linear(assembly: Assembly, call: Call) -> Operand:
@@ -134,15 +195,33 @@ RULES: dict[str, Rule] = {
     "mm": Rule(_product("mat2"), ("self", "mat2")),
     "matmul": Rule(_product("other"), _PAIR),
     "relu": Rule(_relu, ("self",)),
-    "clamp": Rule(_clamp, ("self", "min")),
-    "clamp_min": Rule(_clamp, ("self", "min")),
-    "maximum": Rule(_maximum, _PAIR),
+    **{name: Rule(_clip("min", "max"), ("self", "min", "max")) for name in ("clamp", "clamp.Tensor")},
+    **{name: Rule(_clip("min", None), ("self", "min")) for name in ("clamp_min", "clamp_min.Tensor")},
+    **{name: Rule(_clip(None, "max"), ("self", "max")) for name in ("clamp_max", "clamp_max.Tensor")},
+    "hardtanh": Rule(_clip("min_val", "max_val"), ("self", "min_val", "max_val")),
+    "relu6": Rule(_relu6, ("self",)),
+    "hardsigmoid": Rule(_hard_sigmoid, ("self",)),
+    "threshold": Rule(_threshold, ("self", "threshold", "value")),
+    "leaky_relu": Rule(_leaky_relu, ("self", "negative_slope")),
+    "rrelu": Rule(_mean_slope_relu, ("self", "lower", "upper")),
+    "prelu": Rule(_parametric_relu, ("self", "weight")),
+    "abs": Rule(_absolute, ("self",)),
+    **{name: Rule(_maximum, _PAIR) for name in ("maximum", "max.other")},
+    **{name: Rule(_minimum, _PAIR) for name in ("minimum", "min.other")},
+    "sum.dim_IntList": Rule(_over_axes(lowering.total), ("self", "dim", "keepdim")),
+    "mean.dim": Rule(_over_axes(lowering.mean), ("self", "dim", "keepdim")),
+    "_to_copy": Rule(_cast, ("self", "dtype", "device")),
+    "type_as": Rule(_cast_as, _PAIR),
     "neg": Rule(_negate, ("self",)),
     **{f"add.{overload}": Rule(_add, _SUM) for overload in ("Tensor", "Scalar")},
     **{f"sub.{overload}": Rule(_subtract, _SUM) for overload in ("Tensor", "Scalar")},
     **{f"rsub.{overload}": Rule(_subtract_reversed, _SUM) for overload in ("Tensor", "Scalar")},
     **{f"mul.{overload}": Rule(_multiply, _PAIR) for overload in ("Tensor", "Scalar")},
-    **{f"div.{overload}": Rule(_divide, _PAIR) for overload in ("Tensor", "Scalar")},
+    **{
+        f"{name}.{overload}": Rule(_divide, _PAIR)
+        for name in ("div", "true_divide")
+        for overload in ("Tensor", "Scalar")
+    },
     **{name: Rule(_reshape, ("self", "size")) for name in ("view", "_unsafe_view")},
     "reshape": Rule(_reshape, ("self", "shape")),
     "flatten.using_ints": Rule(_reshape, ("self", "start_dim", "end_dim")),

@@ -19,9 +19,10 @@ class Step:
 
     place: the layer or node that it belongs to, for error messages.
     translate: makes the operand; None for an unknown operator.
-    move: makes the constant where all sources are constants; None for an operator that might round there.
+    fold: makes the constant where all sources are constants; None for one that no constant stands for.
     flaws: the attributes that are refused, whatever the sources are.
     keeps_order: it only rescales the class scores and keeps their order, so as the last layer it is left out.
+    exact: `fold` only creates or rearranges numbers, and never rounds.
     """
 
     operator: str
@@ -29,9 +30,10 @@ class Step:
     sources: tuple[str, ...]
     result: str
     translate: Callable[[], Operand] | None = None
-    move: Callable[[], Tensor] | None = None
+    fold: Callable[[], Tensor] | None = None
     flaws: tuple[str, ...] = ()
     keeps_order: bool = False
+    exact: bool = False
 
 
 @dataclass(frozen=True)
@@ -54,15 +56,19 @@ class Walk:
         self._rankings: dict[str, Ranking] = {}
         self._operators: dict[str, list[str]] = {}
         self._uses: dict[str, list[str]] = {}
+        self.folded: dict[str, None] = {}  # operators that computed constants from constants, and may have rounded
 
     def take(self, step: Step) -> None:
         constant = all(isinstance(self.operands.get(source), Tensor) for source in step.sources)
-        if constant and step.move is not None:
-            self._keep(step, step.move)
+        if constant and step.fold is not None:
+            self._keep(step, step.fold)
+            folded = self.operands.get(step.result)
+            if isinstance(folded, Tensor) and folded.is_floating_point() and not step.exact:
+                self.folded.setdefault(step.operator, None)
         elif step.translate is None:
             self._operators.setdefault(step.operator, []).append(step.place)
         elif constant:
-            self._refuse(step, "of constants alone; store its result instead")
+            self._refuse(step, "of constants alone")
         elif step.flaws:
             for flaw in step.flaws:
                 self._refuse(step, flaw)
@@ -111,11 +117,17 @@ class Walk:
         return self.assembly.finish(operand, name, self._remarks(output))
 
     def _remarks(self, output: str) -> tuple[str, ...]:
-        ranking = self.ranking(output)
-        if ranking is None:
-            return ()
-        layers = " and ".join(operator for operator, _ in ranking.layers)
-        return (f"the final {layers} is left out: it keeps the order of the class scores, which answers are about",)
+        remarks = []
+        if ranking := self.ranking(output):
+            layers = " and ".join(operator for operator, _ in ranking.layers)
+            remarks.append(
+                f"the final {layers} is left out: it keeps the order of the class scores, which answers are about"
+            )
+        if self.folded:
+            remarks.append(f"weights that {', '.join(self.folded)} computes from others are taken as computed, rounded")
+        if self.assembly.casts:
+            remarks.append("changes of precision inside are ignored, since answers are about real arithmetic")
+        return tuple(remarks)
 
 
 def _places(places: list[str]) -> str:
