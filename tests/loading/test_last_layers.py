@@ -117,6 +117,18 @@ def test_a_last_node_of_onnx_is_left_out(operators: tuple[str, ...], axis: int, 
     np.testing.assert_allclose(network(torch.from_numpy(images)).numpy(), images @ WEIGHT, rtol=1e-5, atol=1e-5)
 
 
+def test_the_shape_of_the_last_result_may_be_used(tmp_path: Path) -> None:
+    nodes = [
+        node("Gemm", "x w", "h"),
+        node("Softmax", "h", "p"),
+        node("Shape", "p", "s"),
+        node("Reshape", "p s"),
+    ]
+    with pytest.warns(RemarkWarning, match="the final Softmax is left out"):
+        network = load(write(tmp_path, model(nodes, {"w": WEIGHT})))
+    assert [step.operation.name for step in network.nodes] == ["linear"]
+
+
 def test_a_node_over_the_batch_or_in_the_middle_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError, match="along axis 0"):
         load(write(tmp_path, classifier("ArgMax", axis=None)))

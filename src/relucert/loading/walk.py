@@ -88,10 +88,13 @@ class Walk:
     def _rank(self, step: Step) -> None:
         """Follows a layer that keeps the order of the scores; whatever computes with its result is refused."""
         before = next((self._rankings[source] for source in step.sources if source in self._rankings), None)
+        operand = self.operands.get(step.result)
+        if not isinstance(operand, int):  # refused, or a constant such as the shape of the result
+            return
         if step.keeps_order:
             ranking = before or Ranking(step.sources[0], ())
             self._rankings[step.result] = replace(ranking, layers=(*ranking.layers, (step.operator, step.place)))
-        elif before is not None and self.operands.get(step.result) == self.operands[before.scores]:
+        elif before is not None and operand == self.operands[before.scores]:
             self._rankings[step.result] = before
         elif before is not None:
             operator, place = before.layers[-1]
