@@ -183,7 +183,8 @@ def test_bad_input_is_refused_in_one_line(change: dict[str, Any], message: str) 
 
 
 def test_a_single_output_has_no_rivals() -> None:
-    for target in (*TARGETS, 0):
+    targets: list[str | int] = [*TARGETS, 0]
+    for target in targets:
         with pytest.raises(InputError, match="single output"):
             relucert.certify(mlp(6, 5, 1), IMAGES, target=target)
 
@@ -203,7 +204,7 @@ def test_images_that_change_later_do_not_change_the_answers() -> None:
 
 def test_an_unknown_option_is_refused() -> None:
     with pytest.raises(TypeError, match="epsilon"):
-        relucert.certify(NETWORK, IMAGES, epsilon=0.1)
+        relucert.certify(NETWORK, IMAGES, epsilon=0.1)  # type: ignore[call-arg]
 
 
 def test_a_network_is_left_as_it_was() -> None:

@@ -34,9 +34,9 @@ HELP: list[tuple[str, str, Iterable[str]]] = [
     ("paper", "table", TABLE_METHODS),
 ]
 DOCSTRINGS: list[tuple[object, Iterable[str]]] = [
-    (relucert.certify_each, METHODS),
-    (relucert.certify_each, TARGETS),
-    (relucert.attack_each, ATTACKS),
+    (relucert.certify, METHODS),
+    (relucert.certify, TARGETS),
+    (relucert.attack, ATTACKS),
     (relucert.lipschitz, LIPSCHITZ),
     (relucert.compare, OTHERS),
 ]

@@ -19,7 +19,10 @@ _HOMES = {
     "Distillation": "recipes.recipe",
     "Estimate": "answers",
     "Exact": "answers",
+    "InputError": "errors",
+    "InputWarning": "errors",
     "LipschitzBound": "answers",
+    "LoadError": "errors",
     "Network": "network",
     "Property": "query.property",
     "Region": "region",
@@ -66,6 +69,9 @@ if TYPE_CHECKING:
     from relucert.comparison.compare import Comparison as Comparison
     from relucert.comparison.compare import compare as compare
     from relucert.errors import ContradictionError as ContradictionError
+    from relucert.errors import InputError as InputError
+    from relucert.errors import InputWarning as InputWarning
+    from relucert.errors import LoadError as LoadError
     from relucert.errors import RelucertError as RelucertError
     from relucert.errors import RemarkWarning as RemarkWarning
     from relucert.lipschitz_constants import lipschitz as lipschitz
@@ -81,6 +87,11 @@ if TYPE_CHECKING:
     from relucert.report.answer_list import Answers as Answers
     from relucert.training.losses import robust_loss as robust_loss
     from relucert.training.own import train as train
+
+
+def __dir__() -> list[str]:
+    """The public names, also those that nothing has used yet."""
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})
 
 
 def __getattr__(name: str) -> Any:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -26,16 +25,14 @@ from relucert.methods.programs import ProgramMethod
 from relucert.methods.table import find_method
 from relucert.network import Network
 from relucert.norm import Norm
+from relucert.query.given import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
+from relucert.query.plausible import warn_of_range
 from relucert.query.property import Property
-from relucert.query.questions import Inquiry, Question, pose
-from relucert.query.targets import parse_target
+from relucert.query.questions import Inquiry, Question, pose, prepare
 from relucert.region import Region, RegionShape, check_inside, check_region
 from relucert.report.answer_list import Answers
 from relucert.rigor import DOUBLE, RIGOROUS, check_subnormals
 from relucert.search.radius import SearchEnd, Searcher
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
 
 ARITHMETICS = {Rounding.RIGOROUS: RIGOROUS, Rounding.FLOAT: DOUBLE}
 FEW = 8  # questions at once where each takes long: an interruption loses no more
@@ -43,50 +40,35 @@ FORMS = {"forward": forward, "backward": backward}
 
 
 def certify(
-    network: Network | torch.nn.Module | str,
-    images: ArrayLike | Tensor,
-    labels: Sequence[int] | ArrayLike | Tensor | None = None,
-    **options: Any,
-) -> Answers[Certificate]:
-    """The certified radius of every image, in the images' order.
-
-    Args:
-        network: A Network, a torch.nn.Module, a file or a zoo name.
-        images: One row per image, in the network's own input range.
-        labels: One class per image; the network's predictions by default.
-        options: Those of `certify_each`.
-    """
-    return Answers(certify_each(network, images, labels, **options))
-
-
-def certify_each(
-    network: Network | torch.nn.Module | str,
-    images: ArrayLike | Tensor,
-    labels: Sequence[int] | ArrayLike | Tensor | None = None,
+    network: NetworkLike,
+    images: ImagesLike,
+    labels: LabelsLike | None = None,
     *,
     norm: str | float | Norm = "inf",
     method: str = "fast-lin",
-    target: str | int = "untargeted",
-    box: object = None,
-    scale: object = None,
+    target: TargetLike = "untargeted",
+    box: BoxLike | None = None,
+    scale: ScaleLike | None = None,
     arithmetic: str = "rigorous",
     tolerance: float = 1e-4,
     memory: int = 2**30,
     seed: int = 0,
     shells: int | None = None,
     time_limit: float | None = None,
-) -> Iterator[Certificate]:
-    """Certificates one by one as they are found, in the images' order (with target "all": an image's rivals in turn).
-
-    Everything is checked at the call; the work is done as answers are asked for.
+    input_shape: tuple[int, ...] | None = None,
+) -> Answers[Certificate]:
+    """The certified radius of every image, in the images' order (with target "all": an image's rivals in turn).
 
     Args:
-        network: A Network, a torch.nn.Module, a file or a zoo name.
-        images: One row per image, in the network's own input range.
-        labels: One class per image; the network's predictions by default.
+        network: A Network, a torch.nn.Module, a torch.export.ExportedProgram, a file or a zoo name.
+        images: An array or a tensor, one row per image, in the network's own input range, or a data set: relucert's, or
+            a torch Dataset or DataLoader of image and label. A row has the input's shape, or is flat, or differs by
+            axes of length one.
+        labels: One class per image; by default those of the data set, else the network's predictions.
         norm: "inf", "2", "1" or any number >= 1.
         method: "fast-lin", "interval", "fast-lip", "lipschitz-norm", "op-norm", "lp" or "lp-full".
-        target: "runner-up", "least-likely", "random" (drawn with `seed`), a class index, "all" or "untargeted".
+        target: "runner-up", "least-likely", "random" (drawn with `seed`), a class index, "all" or "untargeted"; or one
+            class per image, in a list, an array or a tensor.
         box: The valid inputs: None (every input), two numbers, or two arrays of the input's shape, the lowest and the
             highest valid value of every coordinate.
         scale: None, or an array of the input's shape: how far each coordinate may move per unit of radius (0: it
@@ -98,13 +80,48 @@ def certify_each(
         shells: For "fast-lip" and "lipschitz-norm" alone, how many parts the ball is split into (30; 1 is the plain
             form).
         time_limit: For "lp" and "lp-full" alone, how many seconds each program may take (60).
+        input_shape: Of one image, where neither the network nor the images tell it.
     """
-    known = load(network)
+    return Answers(
+        certify_each(
+            network, images, labels, norm=norm, method=method, target=target, box=box, scale=scale,
+            arithmetic=arithmetic, tolerance=tolerance, memory=memory, seed=seed, shells=shells,
+            time_limit=time_limit, input_shape=input_shape,
+        )
+    )  # fmt: skip
+
+
+def certify_each(
+    network: NetworkLike,
+    images: ImagesLike,
+    labels: LabelsLike | None = None,
+    *,
+    norm: str | float | Norm = "inf",
+    method: str = "fast-lin",
+    target: TargetLike = "untargeted",
+    box: BoxLike | None = None,
+    scale: ScaleLike | None = None,
+    arithmetic: str = "rigorous",
+    tolerance: float = 1e-4,
+    memory: int = 2**30,
+    seed: int = 0,
+    shells: int | None = None,
+    time_limit: float | None = None,
+    input_shape: tuple[int, ...] | None = None,
+) -> Iterator[Certificate]:
+    """The certificates of `certify`, one by one as they are found.
+
+    Everything is checked at the call; the work is done as answers are asked for.
+    Its parameters are those of `certify`: network, images, labels, norm, method, target, box, scale, arithmetic,
+    tolerance, memory, seed, shells, time_limit and input_shape.
+    """
+    prepared = prepare(network, images, labels, input_shape)
+    known = prepared.network
     options = Options(
-        RegionShape.parse(norm, box, scale, known.input_shape), method, parse_target(target, known.classes),
+        RegionShape.parse(norm, box, scale, known.input_shape), method,
         parse_rounding(arithmetic), tolerance, memory, seed, shells, time_limit,
     )  # fmt: skip
-    inquiry = pose(known, images, labels, options.target, seed)
+    inquiry = pose(known, prepared.images, prepared.labels, target, seed)
     check_inside(inquiry.images, options.shape.box)
     step = batch_size(known, max(len(question.rivals) for question in inquiry.questions), options.memory)
     if options.find_method().weaker is not None:
@@ -113,14 +130,15 @@ def certify_each(
 
 
 def bounds(
-    network: Network | torch.nn.Module | str,
+    network: NetworkLike,
     region: Region,
     *,
     method: str = "fast-lin",
     form: str = "forward",
     arithmetic: str = "rigorous",
-    box: object = None,
-    scale: object = None,
+    box: BoxLike | None = None,
+    scale: ScaleLike | None = None,
+    input_shape: tuple[int, ...] | None = None,
 ) -> list[Interval]:
     """Two-sided bounds of every neuron: one Interval (batch, size) for each value before a ReLU, then the output.
 
@@ -130,11 +148,13 @@ def bounds(
         method: "fast-lin" or "interval".
         form: "forward" (a zonotope carried from the input) or "backward" (the paper's recursion).
         arithmetic: "rigorous" (rounding included) or "float" (rounding ignored).
-        box: The valid inputs, as for `certify_each`.
-        scale: How far each coordinate may move per unit of radius, as for `certify_each`.
+        box: The valid inputs, as for `certify`.
+        scale: How far each coordinate may move per unit of radius, as for `certify`.
+        input_shape: Of one image, where the network does not tell it.
     """
-    known = load(network)
+    known = load(network, input_shape=input_shape)
     region = check_region(region, box, scale, known.input_shape)
+    warn_of_range(known, region.points)
     if form not in FORMS:
         raise InputError(f"unknown form {form!r}; known are {', '.join(FORMS)}")
     rounding = ARITHMETICS[parse_rounding(arithmetic)]
@@ -148,11 +168,10 @@ def bounds(
 
 @dataclass(frozen=True)
 class Options:
-    """How to certify, checked when built; the meanings stand at `certify_each`."""
+    """How to certify, checked when built; the meanings stand at `certify`."""
 
     shape: RegionShape
     method: str
-    target: str | int
     arithmetic: Rounding
     tolerance: float
     memory: int

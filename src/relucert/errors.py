@@ -1,4 +1,16 @@
-"""The errors a user can cause: one clear line each, all under `RelucertError`. And the one that nobody should see."""
+"""The errors a user can cause: one clear line each, all under `RelucertError`. And the one that nobody should see.
+
+`InputWarning` is for what is no error, and is hardly what the user meant.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from pathlib import Path
+
+PACKAGE = str(Path(__file__).parent) + os.sep
 
 
 class RelucertError(Exception):
@@ -7,6 +19,10 @@ class RelucertError(Exception):
 
 class InputError(RelucertError, ValueError):
     """Images, labels, radii or options that do not fit the network or the question."""
+
+
+class OpenShapeError(InputError):
+    """A network that leaves the shape of its input open, where nothing else tells it."""
 
 
 class DivergedError(InputError):
@@ -33,6 +49,10 @@ class BudgetError(RelucertError, MemoryError):
     """Work on a single image that does not fit the memory budget."""
 
 
+class InputWarning(UserWarning):
+    """Images that hardly suit the network: what is answered about them holds, but is hardly what was meant."""
+
+
 class ContradictionError(Exception):
     """Two answers that can't both be true: a fault of relucert's own, whatever was asked."""
 
@@ -45,6 +65,14 @@ FAULTS = (
     ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError,
 )  # fmt: skip
 """What a failure inside a method raises. Its answer is then marked as failed, and the others are found all the same."""
+
+
+def warn(message: str, category: type[Warning]) -> None:
+    """Warns at the line, outside of this package, that called it."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)
 
 
 def in_one_line(error: BaseException) -> str:

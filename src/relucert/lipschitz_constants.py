@@ -12,18 +12,20 @@ from relucert.loading import load
 from relucert.methods.lipschitz import LipschitzMethod
 from relucert.methods.table import METHODS, find_method
 from relucert.network import Network
+from relucert.query.given import NetworkLike
 from relucert.query.property import Property
 from relucert.region import Region
 from relucert.rigor import DOUBLE, RIGOROUS, check_subnormals
 
 
 def lipschitz(
-    network: Network | torch.nn.Module | str,
+    network: NetworkLike,
     region: Region,
     prop: Property,
     *,
     method: str = "fast-lip",
     arithmetic: str = "rigorous",
+    input_shape: tuple[int, ...] | None = None,
 ) -> list[LipschitzBound]:
     """Upper bounds of the Lipschitz constants of a property's rows over each region, one answer per region.
 
@@ -36,8 +38,9 @@ def lipschitz(
         prop: Rows on the outputs, as `relucert.Property.margins` makes them.
         method: "fast-lip", "lipschitz-norm" or "op-norm", which knows no region.
         arithmetic: "rigorous" (proven, rounding included) or "float" (rounding ignored: no proof).
+        input_shape: Of one image, where the network does not tell it.
     """
-    known, chosen = load(network), _plain_method(method)
+    known, chosen = load(network, input_shape=input_shape), _plain_method(method)
     rounding = parse_rounding(arithmetic)
     precise = RIGOROUS if rounding is Rounding.RIGOROUS else DOUBLE
     _check(known, region, prop)

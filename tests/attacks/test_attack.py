@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import json
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -73,7 +74,7 @@ def test_no_witness_is_inside_a_certified_radius(name: str) -> None:
     """For every norm and every method that takes them all, with the box and without, and several targets in turn."""
     network = NETWORKS[name]()
     images = centres(network, 3).clamp(-2, 2)
-    targets = itertools.cycle(("untargeted", "runner-up", "all", 1))
+    targets: Iterator[str | int] = itertools.cycle(("untargeted", "runner-up", "all", 1))
     compared = dict.fromkeys([*LINEAR, *LIPSCHITZ], 0)
     for norm, target, box in zip(NORMS, targets, itertools.cycle(BOTH_BOXES), strict=False):
         answers = relucert.attack(network, images, norm=norm, target=target, box=box, steps=30)
@@ -175,7 +176,8 @@ def test_polish_never_lengthens() -> None:
 
 def test_a_misclassified_image_is_its_own_witness() -> None:
     labels = (NETWORK(IMAGES).argmax(1) + 1) % 4
-    for target in (*TARGETS, 2):
+    targets: list[str | int] = [*TARGETS, 2]
+    for target in targets:
         for answer in relucert.attack(NETWORK, IMAGES, labels, target=target, **FEW):
             assert answer.distance == 0.0
             assert answer.witness is not None
@@ -338,4 +340,4 @@ def test_too_little_memory_is_refused() -> None:
     with pytest.raises(BudgetError, match="for its attack"):
         relucert.attack(NETWORK, IMAGES, memory=10, **FEW)
     with pytest.raises(TypeError):
-        relucert.attack(NETWORK, IMAGES, stepz=3)
+        relucert.attack(NETWORK, IMAGES, stepz=3)  # type: ignore[call-arg]

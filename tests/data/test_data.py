@@ -36,9 +36,9 @@ def test_npz_keeps_every_value(tmp_path: Path, dtype: type[np.floating[Any]]) ->
     images = FLOATS.astype(dtype)
     np.savez(tmp_path / "user.npz", images=images, labels=LABELS)
     dataset = data.read(tmp_path / "user.npz")
-    assert dataset.images.shape == (4, 6)
+    assert dataset.images.shape == (4, 2, 3)
     assert dataset.images.dtype == (torch.float64 if dtype is np.float64 else torch.float32)
-    assert np.array_equal(dataset.images.numpy(), images.reshape(4, 6))
+    assert np.array_equal(dataset.images.numpy(), images)
     assert dataset.labels is not None
     assert dataset.labels.tolist() == LABELS.tolist()
     assert dataset.name == "user.npz"
@@ -51,7 +51,7 @@ def test_labels_may_be_absent(tmp_path: Path) -> None:
         dataset = data.read(tmp_path / name)
         assert dataset.labels is None
         assert dataset.first(2).labels is None
-        assert dataset.first(2).images.shape == (2, 6)
+        assert dataset.first(2).images.shape == (2, 2, 3)
 
 
 @pytest.mark.parametrize("count", [0, -1, 101])

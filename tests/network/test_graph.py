@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from relucert.errors import NetworkError
-from relucert.network import Add, Linear, Network, Node, Relu, Reshape
+from relucert.network import Add, Affine, Linear, Network, Node, Relu, Reshape, transposed
 from tests.nets import NETWORKS, chain, mlp, residual
 
 
@@ -55,6 +55,16 @@ def test_casting_to_more_precision_keeps_every_number(name: str) -> None:
 def test_inconsistent_networks_are_refused(build, message: str) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(NetworkError, match=message):
         build()
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_no_forms_at_all_are_pulled_back_too(name: str) -> None:
+    """A leaf of branch and bound may have no neuron to require anything of."""
+    network = NETWORKS[name]().cast(torch.float32)
+    for value, node in network.steps():
+        if isinstance(node.operation, Affine):
+            parts = transposed(network, value, torch.zeros(2, 0, network.sizes[value]))
+            assert [part.shape for part in parts] == [(2, 0, network.sizes[source]) for source in node.inputs]
 
 
 def test_a_network_can_not_be_changed() -> None:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -23,17 +23,13 @@ from relucert.attacks.witness import Judge, Witness, check_staying
 from relucert.batching import attack_size
 from relucert.checks import check_number, check_whole
 from relucert.errors import FAULTS, InputError, in_one_line
-from relucert.loading import load
 from relucert.network import Network
 from relucert.norm import Norm
-from relucert.query.questions import Inquiry, Question, pose
-from relucert.query.targets import parse_target
+from relucert.query.given import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
+from relucert.query.questions import Inquiry, Question, pose, prepare
 from relucert.region import RegionShape, check_inside
 from relucert.report.answer_list import Answers
 from relucert.rigor import check_subnormals
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
 
 NOTHING = "no attack found an adversarial example"
 CUT_SHORT = "the time limit ended the attack; a nearer example may exist"
@@ -44,65 +40,86 @@ BEFORE_POLISH = 0.6  # the attacks' share of a time limit
 
 
 def attack(
-    network: Network | torch.nn.Module | str,
-    images: ArrayLike | Tensor,
-    labels: Sequence[int] | ArrayLike | Tensor | None = None,
-    **options: Any,
-) -> Answers[UpperBound]:
-    """The nearest adversarial example found for every image, in the images' order.
-
-    Args:
-        network: A Network, a torch.nn.Module, a file or a zoo name.
-        images: One row per image, in the network's own input range.
-        labels: One class per image; the network's predictions by default.
-        options: Those of `attack_each`.
-    """
-    return Answers(attack_each(network, images, labels, **options))
-
-
-def attack_each(
-    network: Network | torch.nn.Module | str,
-    images: ArrayLike | Tensor,
-    labels: Sequence[int] | ArrayLike | Tensor | None = None,
+    network: NetworkLike,
+    images: ImagesLike,
+    labels: LabelsLike | None = None,
     *,
     norm: str | float | Norm = "inf",
     method: str = "best",
-    target: str | int = "untargeted",
-    box: object = None,
-    scale: object = None,
+    target: TargetLike = "untargeted",
+    box: BoxLike | None = None,
+    scale: ScaleLike | None = None,
     polish: bool = True,
     steps: int = 200,
     time_limit: float | None = None,
     memory: int = 2**30,
     seed: int = 0,
     progress: Progress | None = None,
-) -> Iterator[UpperBound]:
-    """Adversarial examples one by one, in the images' order (with target "all": an image's rivals in turn).
+    input_shape: tuple[int, ...] | None = None,
+) -> Answers[UpperBound]:
+    """The nearest adversarial example found for every image, in order (with target "all": an image's rivals in turn).
 
     Success against a target is that its score is no less than the label's, the exact opposite of what a certificate
-    claims. Everything is checked at the call; the work is done as answers are asked for.
+    claims.
 
     Args:
-        network: A Network, a torch.nn.Module, a file or a zoo name.
-        images: One row per image, in the network's own input range.
-        labels: One class per image; the network's predictions by default.
+        network: A Network, a torch.nn.Module, a torch.export.ExportedProgram, a file or a zoo name.
+        images: An array or a tensor, one row per image, in the network's own input range, or a data set: relucert's, or
+            a torch Dataset or DataLoader of image and label. A row has the input's shape, or is flat, or differs by
+            axes of length one.
+        labels: One class per image; by default those of the data set, else the network's predictions.
         norm: "inf", "2", "1" or any number >= 1.
         method: "best" (several of the others, from several starts), "fmn" or "pgd" (any norm), "cw" (p = 2 or inf),
             "ead" (p = 1) or "ddn" (p = 2).
-        target: As for `certify_each`.
-        box: The valid inputs, as for `certify_each`.
-        scale: How far each coordinate may move per unit of radius, as for `certify_each`.
+        target: As for `certify`.
+        box: The valid inputs, as for `certify`.
+        scale: How far each coordinate may move per unit of radius, as for `certify`.
         polish: Whether to shorten what was found by a search over linear regions.
         steps: Gradient steps of each attack.
         time_limit: Seconds for the whole call, shared evenly among the images; what was found by then is returned.
         memory: How many bytes the attack of one batch may take.
         seed: Of random targets and random starts; the same seed gives the same answers.
         progress: Called with how many parts of the work are done, and how many there are.
+        input_shape: Of one image, where neither the network nor the images tell it.
     """
-    known = load(network)
+    return Answers(
+        attack_each(
+            network, images, labels, norm=norm, method=method, target=target, box=box, scale=scale,
+            polish=polish, steps=steps, time_limit=time_limit, memory=memory, seed=seed, progress=progress,
+            input_shape=input_shape,
+        )
+    )  # fmt: skip
+
+
+def attack_each(
+    network: NetworkLike,
+    images: ImagesLike,
+    labels: LabelsLike | None = None,
+    *,
+    norm: str | float | Norm = "inf",
+    method: str = "best",
+    target: TargetLike = "untargeted",
+    box: BoxLike | None = None,
+    scale: ScaleLike | None = None,
+    polish: bool = True,
+    steps: int = 200,
+    time_limit: float | None = None,
+    memory: int = 2**30,
+    seed: int = 0,
+    progress: Progress | None = None,
+    input_shape: tuple[int, ...] | None = None,
+) -> Iterator[UpperBound]:
+    """The adversarial examples of `attack`, one by one as they are found.
+
+    Everything is checked at the call; the work is done as answers are asked for.
+    Its parameters are those of `attack`: network, images, labels, norm, method, target, box, scale, polish, steps,
+    time_limit, memory, seed, progress and input_shape.
+    """
+    prepared = prepare(network, images, labels, input_shape)
+    known = prepared.network
     shape = RegionShape.parse(norm, box, scale, known.input_shape)
     options = AttackOptions(shape, method, polish, steps, time_limit, memory, seed)
-    inquiry = pose(known, images, labels, parse_target(target, known.classes), seed)
+    inquiry = pose(known, prepared.images, prepared.labels, target, seed)
     check_inside(inquiry.images, shape.box)
     check_staying(inquiry.images, known, shape)
     step = attack_size(known, STARTS, options.memory)
@@ -111,7 +128,7 @@ def attack_each(
 
 @dataclass(frozen=True)
 class AttackOptions:
-    """How to attack, checked when built; the meanings stand at `attack_each`."""
+    """How to attack, checked when built; the meanings stand at `attack`."""
 
     shape: RegionShape
     method: str = "best"

@@ -7,14 +7,13 @@ the parts that prove one region are where the next one starts.
 from __future__ import annotations
 
 import math
+import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
 
 from relucert.answers import Exact
 from relucert.attacks.attack import Attacker, AttackOptions, at_image, overtaken
@@ -25,20 +24,16 @@ from relucert.branch_and_bound.nodes import NodeBounder
 from relucert.branch_and_bound.prover import LEAF_SECONDS, Prover
 from relucert.checks import check_number, check_whole
 from relucert.errors import FAULTS, InputError, in_one_line
-from relucert.loading import load
 from relucert.methods.table import find_method
 from relucert.network import Network
 from relucert.norm import Norm
-from relucert.query.questions import Inquiry, Question, pose
-from relucert.query.targets import parse_target
+from relucert.query.given import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
+from relucert.query.questions import Inquiry, Question, pose, prepare
 from relucert.region import RegionShape, check_inside
 from relucert.report.answer_list import Answers
 from relucert.rigor import RIGOROUS, check_subnormals
 from relucert.search.radius import Searcher
 from relucert.storage import files
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
 
 METHOD = "exact"
 ATTACK_STEPS = 40
@@ -64,59 +59,75 @@ class SearchProgress:
 
 
 def exact(
-    network: Network | torch.nn.Module | str,
-    images: ArrayLike | Tensor,
-    labels: Sequence[int] | ArrayLike | Tensor | None = None,
-    **options: Any,
-) -> Answers[Exact]:
-    """The minimum distortion of every image, in the images' order.
-
-    Args:
-        network: A Network, a torch.nn.Module, a file or a zoo name.
-        images: One row per image, in the network's own input range.
-        labels: One class per image; the network's predictions by default.
-        options: Those of `exact_each`.
-    """
-    return Answers(exact_each(network, images, labels, **options))
-
-
-def exact_each(
-    network: Network | torch.nn.Module | str,
-    images: ArrayLike | Tensor,
-    labels: Sequence[int] | ArrayLike | Tensor | None = None,
+    network: NetworkLike,
+    images: ImagesLike,
+    labels: LabelsLike | None = None,
     *,
     norm: str | float | Norm = "inf",
-    target: str | int = "untargeted",
-    box: object = None,
-    scale: object = None,
+    target: TargetLike = "untargeted",
+    box: BoxLike | None = None,
+    scale: ScaleLike | None = None,
     tolerance: float = 1e-3,
     time_limit: float | None = 60.0,
     seed: int = 0,
     progress: Callable[[SearchProgress], None] | None = None,
-    proof: str | Path | None = None,
-) -> Iterator[Exact]:
-    """Intervals one by one, in the images' order (with target "all": an image's rivals in turn).
-
-    Everything is checked at the call; the work is done as answers are asked for.
+    proof: str | os.PathLike[str] | None = None,
+    input_shape: tuple[int, ...] | None = None,
+) -> Answers[Exact]:
+    """The minimum distortion of every image, in the images' order (with target "all": an image's rivals in turn).
 
     Args:
-        network: A Network, a torch.nn.Module, a file or a zoo name.
-        images: One row per image, in the network's own input range.
-        labels: One class per image; the network's predictions by default.
+        network: A Network, a torch.nn.Module, a torch.export.ExportedProgram, a file or a zoo name.
+        images: An array or a tensor, one row per image, in the network's own input range, or a data set: relucert's, or
+            a torch Dataset or DataLoader of image and label. A row has the input's shape, or is flat, or differs by
+            axes of length one.
+        labels: One class per image; by default those of the data set, else the network's predictions.
         norm: "inf", "2" or "1".
-        target: As for `certify_each`.
-        box: The valid inputs, as for `certify_each`.
-        scale: How far each coordinate may move per unit of radius, as for `certify_each`.
+        target: As for `certify`.
+        box: The valid inputs, as for `certify`.
+        scale: How far each coordinate may move per unit of radius, as for `certify`.
         tolerance: How wide, relatively, an interval may be that counts as closed.
         time_limit: Seconds for each answer; None: as long as it takes. What was proven by then is returned.
         seed: Of random targets and of the attack's random starts.
         progress: Called now and then while a search goes on.
         proof: A file for the proof of the lower end, which `relucert check` verifies; for one question only.
+        input_shape: Of one image, where neither the network nor the images tell it.
     """
-    known = load(network)
+    return Answers(
+        exact_each(
+            network, images, labels, norm=norm, target=target, box=box, scale=scale, tolerance=tolerance,
+            time_limit=time_limit, seed=seed, progress=progress, proof=proof, input_shape=input_shape,
+        )
+    )  # fmt: skip
+
+
+def exact_each(
+    network: NetworkLike,
+    images: ImagesLike,
+    labels: LabelsLike | None = None,
+    *,
+    norm: str | float | Norm = "inf",
+    target: TargetLike = "untargeted",
+    box: BoxLike | None = None,
+    scale: ScaleLike | None = None,
+    tolerance: float = 1e-3,
+    time_limit: float | None = 60.0,
+    seed: int = 0,
+    progress: Callable[[SearchProgress], None] | None = None,
+    proof: str | os.PathLike[str] | None = None,
+    input_shape: tuple[int, ...] | None = None,
+) -> Iterator[Exact]:
+    """The intervals of `exact`, one by one as they are found.
+
+    Everything is checked at the call; the work is done as answers are asked for.
+    Its parameters are those of `exact`: network, images, labels, norm, target, box, scale, tolerance, time_limit,
+    seed, progress, proof and input_shape.
+    """
+    prepared = prepare(network, images, labels, input_shape)
+    known = prepared.network
     shape = RegionShape.parse(norm, box, scale, known.input_shape)
     options = _Options(shape, tolerance, time_limit, seed, None if proof is None else Path(proof))
-    inquiry = pose(known, images, labels, parse_target(target, known.classes), seed)
+    inquiry = pose(known, prepared.images, prepared.labels, target, seed)
     check_inside(inquiry.images, shape.box)
     check_staying(inquiry.images, known, shape)
     if options.proof is not None:
@@ -129,7 +140,7 @@ def exact_each(
 
 @dataclass(frozen=True)
 class _Options:
-    """How to search, checked when built; the meanings stand at `exact_each`."""
+    """How to search, checked when built; the meanings stand at `exact`."""
 
     shape: RegionShape
     tolerance: float

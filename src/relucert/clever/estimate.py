@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,17 +21,13 @@ from relucert.checks import check_positive, check_whole
 from relucert.clever.gradients import largest_gradients
 from relucert.clever.weibull import FitError, WeibullFit, fit
 from relucert.errors import FAULTS, InputError, in_one_line
-from relucert.loading import load
 from relucert.network import Network
 from relucert.norm import Norm
+from relucert.query.given import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
 from relucert.query.property import Property
-from relucert.query.questions import Inquiry, Question, pose
-from relucert.query.targets import parse_target
+from relucert.query.questions import Inquiry, Question, pose, prepare
 from relucert.region import RegionShape, check_inside
 from relucert.report.answer_list import Answers
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
 
 METHOD = "clever"
 RADII = (30.0, 3.0, 0.1)  # of the sampled ball for p = 1, 2 and inf, as in the original
@@ -40,57 +36,75 @@ UNFITTED = "the largest sampled gradient counts instead"
 
 
 def estimate(
-    network: Network | torch.nn.Module | str,
-    images: ArrayLike | Tensor,
-    labels: Sequence[int] | ArrayLike | Tensor | None = None,
-    **options: Any,
-) -> Answers[Estimate]:
-    """CLEVER's estimate for every image, in the images' order.
-
-    Args:
-        network: A Network, a torch.nn.Module, a file or a zoo name.
-        images: One row per image, in the network's own input range.
-        labels: One class per image; the network's predictions by default.
-        options: Those of `estimate_each`.
-    """
-    return Answers(estimate_each(network, images, labels, **options))
-
-
-def estimate_each(
-    network: Network | torch.nn.Module | str,
-    images: ArrayLike | Tensor,
-    labels: Sequence[int] | ArrayLike | Tensor | None = None,
+    network: NetworkLike,
+    images: ImagesLike,
+    labels: LabelsLike | None = None,
     *,
     norm: str | float | Norm = "inf",
-    target: str | int = "untargeted",
+    target: TargetLike = "untargeted",
     radius: float | None = None,
     batches: int = 500,
     samples: int = 1024,
-    box: object = None,
-    scale: object = None,
+    box: BoxLike | None = None,
+    scale: ScaleLike | None = None,
     seed: int = 0,
     progress: Progress | None = None,
-) -> Iterator[Estimate]:
-    """Estimates one by one, in the images' order (with target "all": an image's rivals in turn).
+    input_shape: tuple[int, ...] | None = None,
+) -> Answers[Estimate]:
+    """CLEVER's estimate for every image, in the images' order (with target "all": an image's rivals in turn).
 
     Args:
-        network: A Network, a torch.nn.Module, a file or a zoo name.
-        images: One row per image, in the network's own input range.
-        labels: One class per image; the network's predictions by default.
+        network: A Network, a torch.nn.Module, a torch.export.ExportedProgram, a file or a zoo name.
+        images: An array or a tensor, one row per image, in the network's own input range, or a data set: relucert's, or
+            a torch Dataset or DataLoader of image and label. A row has the input's shape, or is flat, or differs by
+            axes of length one.
+        labels: One class per image; by default those of the data set, else the network's predictions.
         norm: "inf", "2", "1" or any number >= 1.
-        target: As for `certify_each`.
+        target: As for `certify`.
+        box: The valid inputs, as for `certify`; samples are clipped to it.
+        scale: How far each coordinate may move per unit of radius, as for `certify`.
         radius: Of the region that is sampled; by default 30 for p = 1, 3 for p = 2, 0.1 for p = inf, and between them.
         batches: How many batches are sampled; the distribution is fitted to the largest gradient of each.
         samples: How many samples each batch has.
-        box: The valid inputs, as for `certify_each`; samples are clipped to it.
-        scale: How far each coordinate may move per unit of radius, as for `certify_each`.
         seed: The same seed gives the same estimates, whatever other images are asked about.
         progress: Called with how many batches are done, and how many there are.
+        input_shape: Of one image, where neither the network nor the images tell it.
     """
-    known = load(network)
+    return Answers(
+        estimate_each(
+            network, images, labels, norm=norm, target=target, radius=radius, batches=batches,
+            samples=samples, box=box, scale=scale, seed=seed, progress=progress, input_shape=input_shape,
+        )
+    )  # fmt: skip
+
+
+def estimate_each(
+    network: NetworkLike,
+    images: ImagesLike,
+    labels: LabelsLike | None = None,
+    *,
+    norm: str | float | Norm = "inf",
+    target: TargetLike = "untargeted",
+    radius: float | None = None,
+    batches: int = 500,
+    samples: int = 1024,
+    box: BoxLike | None = None,
+    scale: ScaleLike | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+    input_shape: tuple[int, ...] | None = None,
+) -> Iterator[Estimate]:
+    """The estimates of `estimate`, one by one as they are found.
+
+    Everything is checked at the call; the work is done as answers are asked for.
+    Its parameters are those of `estimate`: network, images, labels, norm, target, radius, batches, samples, box,
+    scale, seed, progress and input_shape.
+    """
+    prepared = prepare(network, images, labels, input_shape)
+    known = prepared.network
     shape = RegionShape.parse(norm, box, scale, known.input_shape)
     options = _Options(shape, shape.norm.between(*RADII) if radius is None else radius, batches, samples, seed)
-    inquiry = pose(known, images, labels, parse_target(target, known.classes), seed)
+    inquiry = pose(known, prepared.images, prepared.labels, target, seed)
     check_inside(inquiry.images, shape.box)
     return _Estimator(known.cast(torch.float32), options, progress).run(inquiry)
 

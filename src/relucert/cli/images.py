@@ -27,27 +27,80 @@ def add_arguments(group: argparse._ArgumentGroup) -> None:
         metavar="DIR",
         help="the folder that has mnist or cifar10 (default: RELUCERT_DATA, else a cache that is filled by download)",
     )
+    group.add_argument(
+        "--layout",
+        choices=("nchw", "nhwc"),
+        help="how the pictures of your file lie: colours first (nchw) or last (nhwc) (default: as the network's input)",
+    )
     group.add_argument("--images", type=options.count, metavar="N", help="only the first N images")
 
 
 def load(arguments: argparse.Namespace, network: Network, screen: Screen) -> Dataset:
-    """The images asked for; those known by name must fit the network, which is checked before any download."""
+    """The images asked for, in rows as the network takes them.
+
+    Those known by name must fit the network, which is checked before any download.
+    """
+    from dataclasses import replace
+
+    from relucert.query.inputs import check_images
+    from relucert.query.samples import read_samples
+
+    images = _read(arguments, network, screen)
+    if arguments.images is not None:
+        images = images.first(arguments.images)
+    samples = read_samples(images, None)
+    rows = check_images(samples.images, network, arguments.layout or samples.layout)
+    return replace(images, images=rows, picture_shape=None)
+
+
+def _read(arguments: argparse.Namespace, network: Network, screen: Screen) -> Dataset:
     from relucert import data
     from relucert.data import catalogue
 
     named = arguments.data is not None and catalogue.known(arguments.data)
+    if arguments.layout is not None and (named or arguments.data is None):
+        raise InputError("--layout is about pictures in a file of your own: name it with --data FILE")
     if arguments.data_dir is not None and not named:
         raise InputError(f"--data-dir is where a data set lies: say which with --data {' or '.join(data.NAMES)}")
     if named:
         _check_size(network, catalogue.find(arguments.data).size, f"the images of {arguments.data}")
         with screen.downloads() as progress:
-            images = data.load(arguments.data, "test", arguments.data_dir, progress=progress)
-    elif arguments.data is not None:
-        images = data.read(arguments.data)
+            return data.load(arguments.data, "test", arguments.data_dir, progress=progress)
+    if arguments.data is not None:
+        return data.read(arguments.data)
+    images = data.bundled()
+    _check_size(network, images.images.shape[1], "the bundled images")
+    return images
+
+
+def read_targets(path: Path, images: int | None) -> list[int]:
+    """One class per image, of a .npy array or a text with one class per line; images: how many are asked about."""
+    from relucert.data.formats import numpy_arrays
+
+    if not path.is_file():
+        raise InputError(f"can't read --target-file {path}: there is no such file")
+    if path.suffix.lower() == ".npy":
+        array = numpy_arrays(path)[0]
+        if array.dtype.kind not in "iu" or array.ndim != 1:
+            came = f"{array.dtype} of shape {array.shape}"
+            raise InputError(f"{path}: targets are one whole number per image, not {came}")
+        targets: list[int] = array.tolist()
     else:
-        images = data.bundled()
-        _check_size(network, images.images.shape[1], "the bundled images")
-    return images if arguments.images is None else images.first(arguments.images)
+        targets = [_target(line, number, path) for number, line in enumerate(_lines(path), start=1) if line]
+    return targets if images is None else targets[:images]
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is neither a .npy file nor a text with one class per line: {error}") from None
+
+
+def _target(line: str, number: int, path: Path) -> int:
+    if (index := options.whole(line)) is None:
+        raise InputError(f"{path}, line {number}: a class index is needed, not {line[:40]!r}")
+    return index
 
 
 def _check_size(network: Network, size: int, images: str) -> None:

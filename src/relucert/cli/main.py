@@ -6,12 +6,13 @@ import argparse
 import os
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import NoReturn
 
 import relucert
 from relucert.cli import attack, certify, check, compare, estimate, exact, paper, report, train, zoo
-from relucert.errors import ContradictionError, RelucertError, RemarkWarning
+from relucert.errors import ContradictionError, InputWarning, RelucertError, RemarkWarning
 
 COMMANDS = (certify, attack, exact, check, estimate, compare, paper, report, train, zoo)
 WRONG, BROKEN_PIPE, CONTRADICTION, INTERRUPTED = 2, 1, 3, 130
@@ -47,9 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs a command; the result is the exit code."""
     arguments = build_parser().parse_args(argv)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("always", RemarkWarning)
-            warnings.showwarning = _remark  # type: ignore[assignment]
+        with _printed_warnings():
             code: int = arguments.run(arguments)
         sys.stdout.flush()
     except KeyboardInterrupt:
@@ -69,10 +68,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
-def _remark(message: Warning | str, category: type[Warning], *place: object) -> None:
-    """Shows a remark, or any other warning, in one line, without the line of code that it comes from."""
-    sys.stderr.write(f"relucert: note: {' '.join(str(message).split())}\n")
+@contextmanager
+def _printed_warnings() -> Iterator[None]:
+    """Prints warnings as one line each, without the line of code that they come from, and the same line only once."""
+    shown: set[str] = set()
+
+    def show(message: Warning | str, category: type[Warning], *place: object) -> None:
+        line = _line(str(message), "warning" if issubclass(category, InputWarning) else "note")
+        if line not in shown:
+            shown.add(line)
+            sys.stderr.write(line)
+
+    with warnings.catch_warnings():
+        for category in (InputWarning, RemarkWarning):
+            warnings.simplefilter("always", category)
+        warnings.showwarning = show  # type: ignore[assignment]
+        yield
 
 
-def _line(message: str) -> str:
-    return f"relucert: error: {' '.join(message.split())}\n"
+def _line(message: str, what: str = "error") -> str:
+    return f"relucert: {what}: {' '.join(message.split())}\n"

@@ -57,11 +57,18 @@ def add_question(group: argparse._ArgumentGroup) -> None:
         help="a .npy array of the input's shape: how far each coordinate may move per unit of radius (default: 1)",
     )
     group.add_argument("--norm", default="inf", metavar="P", help="inf, 2, 1 or any number >= 1 (default: %(default)s)")
-    group.add_argument(
+    target = group.add_mutually_exclusive_group()
+    target.add_argument(
         "--target",
         default="untargeted",
         help="the rival class: runner-up, least-likely, random, all, untargeted or a class index "
         "(default: %(default)s)",
+    )
+    target.add_argument(
+        "--target-file",
+        type=Path,
+        metavar="FILE",
+        help="the rival class of every image: a .npy array, or a text with one class per line",
     )
 
 
@@ -157,6 +164,9 @@ def set_up(arguments: argparse.Namespace, names: Sequence[str]) -> Setup:
     screen = Screen(quiet=arguments.quiet)
     images = image_options.load(arguments, network, screen)
     chosen = {name: getattr(arguments, name) for name in names}
+    if arguments.target_file is not None:
+        chosen["target"] = image_options.read_targets(arguments.target_file, arguments.images)
+        arguments.target = f"per image, from {arguments.target_file}"
     if chosen.get("box") is not None:
         chosen["box"] = tuple(chosen["box"])
     if chosen.get("scale") is not None:
@@ -174,7 +184,8 @@ def outputs(arguments: argparse.Namespace, names: Sequence[str]) -> dict[str, Pa
     from relucert.storage import files
 
     paths = {name: path for name in names if (path := getattr(arguments, name)) is not None}
-    single = [given for name in ("network", "data", "scale") if (given := getattr(arguments, name, None)) is not None]
+    named = ("network", "data", "scale", "target_file")
+    single = [given for name in named if (given := getattr(arguments, name, None)) is not None]
     inputs = [("", Path(given)) for given in (*single, *(getattr(arguments, "network_file", None) or ()))]
     for (_, first), (name, second) in combinations([*inputs, *paths.items()], 2):
         if name in paths and first.resolve() == second.resolve():
@@ -200,7 +211,9 @@ def head(arguments: argparse.Namespace, setup: Setup, chosen: Mapping[str, Any])
     """What a record says of the run before its answers."""
     network = setup.network
     given = {"network": arguments.network, "data": arguments.data, **chosen, "threads": arguments.threads}
-    given |= {"data_dir": arguments.data_dir and str(arguments.data_dir), "images": len(setup.images)}
+    for name in ("data_dir", "target_file"):
+        given[name] = (path := getattr(arguments, name)) and str(path)
+    given |= {"layout": arguments.layout, "target": arguments.target, "images": len(setup.images)}
     return {
         **circumstances(arguments),
         "network": {

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,15 +15,13 @@ from relucert.comparison.deadline import OutOfTime, Worker
 from relucert.comparison.methods import Contender, Entry, Kind, Setting, find_contenders
 from relucert.comparison.order import Ledger
 from relucert.errors import FAULTS, InputError, RelucertError, in_one_line
-from relucert.loading import load
 from relucert.network import Network
 from relucert.norm import Norm
-from relucert.query.questions import pose
+from relucert.query.given import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
+from relucert.query.plausible import unwarned
+from relucert.query.questions import pose, prepare
 from relucert.query.targets import parse_target
 from relucert.region import RegionShape, check_inside
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,29 +53,50 @@ class Comparison:
 
 
 def compare(
-    network: Network | torch.nn.Module | str,
-    images: ArrayLike | Tensor,
-    labels: Sequence[int] | ArrayLike | Tensor | None = None,
+    network: NetworkLike,
+    images: ImagesLike,
+    labels: LabelsLike | None = None,
     *,
     methods: Sequence[str] | None = None,
     norm: str | float | Norm = "inf",
-    **options: Any,
+    target: TargetLike = "untargeted",
+    box: BoxLike | None = None,
+    scale: ScaleLike | None = None,
+    steps: int = 100,
+    batches: int = 50,
+    samples: int = 256,
+    budget: float = 60.0,
+    memory: int = 2**30,
+    seed: int = 0,
+    input_shape: tuple[int, ...] | None = None,
 ) -> Comparison:
     """What all methods say about the same images; the provable order is checked on every one.
 
     Args:
-        network: A Network, a torch.nn.Module, a file or a zoo name.
-        images: One row per image, in the network's own input range.
-        labels: One class per image; the network's predictions by default.
+        network: A Network, a torch.nn.Module, a torch.export.ExportedProgram, a file or a zoo name.
+        images: An array or a tensor, one row per image, in the network's own input range, or a data set: relucert's, or
+            a torch Dataset or DataLoader of image and label. A row has the input's shape, or is flat, or differs by
+            axes of length one.
+        labels: One class per image; by default those of the data set, else the network's predictions.
         methods: Names such as "fast-lin", "exact", "clever" or "attack"; all by default.
         norm: "inf", "2", "1" or any number >= 1.
-        options: target, box, scale and seed as for `certify_each`; steps of the attacks; batches and samples of
-            CLEVER; budget, the seconds that a method may take per image; memory in bytes.
+        target: As for `certify`.
+        box: The valid inputs, as for `certify`, the same for all methods.
+        scale: How far each coordinate may move per unit of radius, as for `certify`.
+        steps: Gradient steps of each attack.
+        batches: How many batches CLEVER samples.
+        samples: How many samples each of its batches has.
+        budget: Seconds that a method may take per image; one too slow is left out, and `skipped` says so.
+        memory: How many bytes a batch of the work may take.
+        seed: Of random targets, starts and samples.
+        input_shape: Of one image, where neither the network nor the images tell it.
 
     Raises:
         ContradictionError: Where two answers can't both be true.
     """
-    contest = Contest(load(network), images, labels, find_contenders(methods), Setting(Norm.parse(norm), **options))
+    setting = Setting(Norm.parse(norm), target, box, scale, steps, batches, samples, budget, memory, seed)
+    prepared = prepare(network, images, labels, input_shape)
+    contest = Contest(prepared.network, prepared.images, prepared.labels, find_contenders(methods), setting)
     for _ in contest.run():
         pass
     questions = [
@@ -99,8 +118,8 @@ class Contest:
     def __init__(
         self,
         network: Network,
-        images: ArrayLike | Tensor,
-        labels: Sequence[int] | ArrayLike | Tensor | None,
+        images: Tensor,
+        labels: LabelsLike | None,
         contenders: Sequence[Contender],
         setting: Setting,
     ) -> None:
@@ -110,6 +129,7 @@ class Contest:
         check_inside(inquiry.images, shape.box)
         self.network, self.images, self.contenders, self.setting = network, inquiry.images, contenders, setting
         self.labels = torch.tensor(list({question.image: question.label for question in inquiry.questions}.values()))
+        self.target = target
         self.ledger = Ledger(each_rival=target == "all")
         self.skipped: dict[str, str] = {}
         self.failed: dict[str, list[str]] = {}
@@ -175,4 +195,8 @@ class Contest:
 
     def _asked(self, contender: Contender, count: int) -> Iterator[Answer]:
         """Asks the method when its first answer is wanted, so that what it refuses is met inside the loop."""
-        yield from contender.ask(self.network, self.images[:count], self.labels[:count], self.setting)
+        target = self.target[:count] if isinstance(self.target, tuple) else self.target
+        setting = replace(self.setting, target=target)
+        with unwarned():
+            answers = contender.ask(self.network, self.images[:count], self.labels[:count], setting)
+        yield from answers

@@ -21,6 +21,7 @@ from relucert.methods.programs import ProgramMethod
 from relucert.methods.table import METHODS, find_method
 from relucert.network import Network
 from relucert.norm import Norm
+from relucert.query.given import BoxLike, ScaleLike, TargetLike
 
 SOFT = 0.9  # the share of a budget after which methods that mind the time are to end by themselves
 
@@ -38,14 +39,14 @@ class Kind(str, Enum):
 class Setting:
     """The question put to every method, and the effort; checked when built.
 
-    box, scale: as for `certify_each`; steps: of each attack; batches, samples: of CLEVER; budget: seconds for each
+    box, scale: as for `certify`; steps: of each attack; batches, samples: of CLEVER; budget: seconds for each
     method and image.
     """
 
     norm: Norm
-    target: str | int = "untargeted"
-    box: object = None
-    scale: object = None
+    target: TargetLike = "untargeted"
+    box: BoxLike | None = None
+    scale: ScaleLike | None = None
     steps: int = 100
     batches: int = 50
     samples: int = 256

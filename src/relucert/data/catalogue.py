@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -44,20 +45,25 @@ class Split:
 
 @dataclass(frozen=True)
 class Collection:
-    """Labelled images known by name, in rows of `size` pixels.
+    """Labelled images known by name, flat pictures of `picture_shape`: colours, rows, columns.
 
     folders: where in a directory its files may lie; pickled: files and folders of pickles, which are never opened.
     """
 
     name: str
-    size: int
+    picture_shape: tuple[int, ...]
     splits: dict[str, Split]
     folders: tuple[str, ...]
     pickled: tuple[str, ...]
 
+    @property
+    def size(self) -> int:
+        """The number of pixels of an image, all colours counted."""
+        return math.prod(self.picture_shape)
 
-def known(name: str) -> bool:
-    return _plain(name) in COLLECTIONS
+
+def known(name: object) -> bool:
+    return isinstance(name, str) and _plain(name) in COLLECTIONS
 
 
 def find(name: str) -> Collection:
@@ -108,7 +114,7 @@ def _mnist() -> Collection:
         "train": _mnist_split("the MNIST training images", "mnist_train.npz", train),
         "test": _mnist_split("the MNIST test images", "mnist_test.npz", test),
     }
-    return Collection("mnist", 28 * 28, splits, ("", "mnist", "MNIST/raw"), ("mnist.pkl.gz", "MNIST/processed"))
+    return Collection("mnist", (1, 28, 28), splits, ("", "mnist", "MNIST/raw"), ("mnist.pkl.gz", "MNIST/processed"))
 
 
 def _mnist_split(title: str, numpy_file: str, originals: tuple[Original, ...]) -> Split:
@@ -139,7 +145,7 @@ def _cifar10() -> Collection:
         "test": _cifar10_split("the CIFAR-10 test images", "cifar10_test.npz", ("test_batch.bin",), archive),
     }
     folders, pickled = ("", "cifar10", "cifar-10-batches-bin"), ("cifar-10-batches-py", "cifar-10-python.tar.gz")
-    return Collection("cifar10", formats.CIFAR_IMAGE, splits, folders, pickled)
+    return Collection("cifar10", (3, 32, 32), splits, folders, pickled)
 
 
 def _cifar10_split(title: str, numpy_file: str, batches: tuple[str, ...], archive: Original) -> Split:

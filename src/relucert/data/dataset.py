@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from relucert.data.formats import Array
 from relucert.errors import InputError, LoadError
 
 BUNDLED = "bundled.npz"
+PICTURE = (1, 28, 28)  # of the bundled images
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,14 +25,16 @@ class Dataset:
     """Images in the network's input range, one row per image, and their labels.
 
     Attributes:
-        images: (count, size), float32 (float64 where the file has it).
+        images: (count, ...), float32 (float64 where the file has it).
         labels: (count,) int64, None if unknown.
         name: What the images are called in messages.
+        picture_shape: Of the pictures that flat rows are, colours first; None if unknown.
     """
 
     images: Tensor
     labels: Tensor | None
     name: str
+    picture_shape: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         if self.labels is not None and len(self.labels) != len(self.images):
@@ -51,19 +54,20 @@ class Dataset:
         """The first `count` images; asking for more than there are is an error."""
         if not 1 <= count <= len(self):
             raise InputError(f"{self.name} has {len(self)} images; {count} were asked for")
-        return Dataset(self.images[:count], None if self.labels is None else self.labels[:count], self.name)
+        labels = None if self.labels is None else self.labels[:count]
+        return replace(self, images=self.images[:count], labels=labels)
 
 
-def scaled(pixels: Array, labels: Array, name: str) -> Dataset:
+def scaled(pixels: Array, labels: Array, name: str, picture_shape: tuple[int, ...]) -> Dataset:
     """Pixels from 0 to 255, (count, ...), as images of the paper's networks: pixels / 255 - 0.5, one row per image."""
     images = torch.from_numpy(pixels.reshape(len(pixels), -1).astype(np.float32))
-    return Dataset(images.div_(255).sub_(0.5), torch.from_numpy(labels.astype(np.int64)), name)
+    return Dataset(images.div_(255).sub_(0.5), torch.from_numpy(labels.astype(np.int64)), name, picture_shape)
 
 
 def bundled() -> Dataset:
     """The first 100 images of the MNIST test set as pixels / 255 - 0.5, and their labels."""
     with resources.as_file(resources.files(__package__) / BUNDLED) as path, np.load(path) as file:
-        return scaled(file["images"], file["labels"], "the first 100 MNIST test images")
+        return scaled(file["images"], file["labels"], "the first 100 MNIST test images", PICTURE)
 
 
 def read(path: str | Path) -> Dataset:
@@ -91,7 +95,7 @@ def _images(array: Array, path: Path) -> Tensor:
     if array.size == 0:
         raise InputError(f"{path}: there are no images, the array's shape is {array.shape}")
     precision = np.float64 if array.dtype.itemsize == 8 else np.float32
-    return torch.from_numpy(array.reshape(len(array), -1).astype(precision))
+    return torch.from_numpy(array.astype(precision))
 
 
 def _labels(array: Array, path: Path) -> Tensor:

@@ -18,9 +18,9 @@ VARIABLE = "RELUCERT_DATA"
 
 
 def load(
-    name: str, split: str, directory: str | Path | None = None, *, progress: DownloadProgress | None = None
+    name: str, split: str = "test", directory: str | Path | None = None, *, progress: DownloadProgress | None = None
 ) -> Dataset:
-    """The "train" or "test" images of "mnist" or "cifar10", as pixels / 255 - 0.5, in their original order.
+    """The "test" or "train" images of "mnist" or "cifar10", as pixels / 255 - 0.5, in their original order.
 
     The result's images are (count, 784), or (count, 3072) with the red pixels first, then the green, then the blue.
 
@@ -41,7 +41,7 @@ def load(
         pixels = _from_directory(collection, asked, Path(variable), f"{VARIABLE}={variable}")
     else:
         pixels = asked.read_originals(*_originals(collection, asked, progress))
-    return scaled(*pixels, asked.title)
+    return scaled(*pixels, asked.title, collection.picture_shape)
 
 
 def _from_directory(collection: Collection, split: Split, directory: Path, called: str) -> Pixels:

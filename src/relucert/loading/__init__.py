@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Mapping
 from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
+from torch.export import ExportedProgram
 
-from relucert.errors import InputError, LoadError, RemarkWarning
+from relucert.errors import InputError, LoadError, RemarkWarning, warn
 from relucert.loading import safetensors_file, zoo
 from relucert.loading.paths import check_file
 from relucert.network import Network, Shape
-
-if TYPE_CHECKING:
-    from torch.export import ExportedProgram
 
 __all__ = ["load", "save"]
 
@@ -43,7 +40,7 @@ def load(
         raise InputError(f"{network.name} takes inputs of shape {network.input_shape}, not {shape}")
     if network is not source:
         for remark in network.remarks:
-            warnings.warn(f"{network.name}: {remark}", RemarkWarning, stacklevel=2)
+            warn(f"{network.name}: {remark}", RemarkWarning)
     return network
 
 
@@ -85,16 +82,11 @@ def _load(source: Any, shape: Shape | None) -> Network:
         return load_module(source, shape)
     if isinstance(source, str | os.PathLike):
         return _load_path(source, shape)
-    if _is_program(source):
+    if isinstance(source, ExportedProgram):
         from relucert.loading.torch_module import load_program
 
         return load_program(source, shape)
     raise LoadError(_other_source(source))
-
-
-def _is_program(source: object) -> bool:
-    """Whether this is an exported program; its module is imported already if anyone has one, and slow to import."""
-    return type(source).__module__.startswith("torch.export") and type(source).__name__ == "ExportedProgram"
 
 
 def _other_source(source: object) -> str:

@@ -16,7 +16,7 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto,
 from onnx.reference import ReferenceEvaluator
 from torch import Tensor
 
-from relucert.errors import InputError, LoadError, UnsupportedError
+from relucert.errors import InputError, LoadError, OpenShapeError, UnsupportedError
 from relucert.loading.assembly import Assembly, Operand
 from relucert.loading.compare import compare, in_batches
 from relucert.loading.onnx_rules import MOVES, PRECISIONS, RULES, Call
@@ -95,7 +95,7 @@ def _input_shape(source: ValueInfoProto, given: Shape | None, path: Path) -> tup
     if given is None:
         shape = tuple(axis for axis in image_axes if axis is not None)
         if len(shape) != len(image_axes):
-            raise InputError(f"{path} leaves the shape of its images open, {shown}; pass input_shape")
+            raise OpenShapeError(f"{path} leaves the shape of its images open, {shown}; pass input_shape")
         return batch, shape
     filled = [size if axis is None else axis for axis, size in zip(image_axes, given, strict=False)]
     if len(given) != len(image_axes) or filled != list(given):

@@ -19,7 +19,7 @@ from torch.export.graph_signature import InputKind
 from torch.nn.parameter import is_lazy
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from relucert.errors import InputError, LoadError
+from relucert.errors import InputError, LoadError, OpenShapeError
 from relucert.loading.assembly import PRECISIONS
 from relucert.loading.compare import compare, in_batches, probes
 from relucert.loading.paths import one_line
@@ -82,7 +82,8 @@ def load_program(program: ExportedProgram, input_shape: Shape | None) -> Network
     shape = tuple(axis for axis in axes if axis is not None) if input_shape is None else input_shape
     if len(shape) != len(axes) or any(axis not in (None, size) for axis, size in zip(axes, shape, strict=True)):
         shown = ", ".join("?" if axis is None else str(axis) for axis in axes)
-        raise InputError(f"{name} was exported for images of shape ({shown}); pass such an input_shape")
+        refusal = OpenShapeError if input_shape is None else InputError
+        raise refusal(f"{name} was exported for images of shape ({shown}); pass such an input_shape")
     with torch.no_grad(), _quiet():
         return _load(Source(program.module(), name, batch), shape)
 
@@ -157,12 +158,12 @@ def _guess(source: Source) -> Shape:
     """The input size of the first linear layer, if the module runs on flat inputs of that size."""
     first = next((layer for layer in source.module.modules() if isinstance(layer, nn.Linear)), None)
     if first is None or first.in_features < 1:
-        raise InputError(f"{source.name} does not tell the shape of its input; pass input_shape, without the batch")
+        raise OpenShapeError(f"{source.name} does not tell the shape of its input; pass input_shape, without the batch")
     shape, module = (first.in_features,), source.copy()
     try:
         run_module(module, source.images(shape), source.name)
     except LoadError as error:
-        raise InputError(
+        raise OpenShapeError(
             f"{source.name} does not tell the shape of its input; pass input_shape, without the batch "
             f"(flat images do not do: {error})"
         ) from error
@@ -178,6 +179,16 @@ def _input_axes(program: ExportedProgram, name: str) -> tuple[int | None, list[i
     known: list[Any] = list(sizes[0].shape)  # an open axis is a symbol
     batch, *axes = (size if isinstance(size, int) else None for size in known)
     return batch, axes
+
+
+def runs_on(module: nn.Module, shape: Shape) -> bool:
+    """Whether a module gives one row of scores per image of this shape; only a copy of it is called."""
+    source = Source(module, type(module).__name__)
+    _check_weights(module, source.name)
+    with torch.no_grad(), _quiet(), suppress(LoadError):
+        scores = run_module(source.copy(), source.images(shape), source.name)
+        return scores.ndim in (1, 2) and len(scores) == BATCH  # an arg max at the end has one number per image
+    return False
 
 
 def run_module(module: nn.Module, images: Tensor, name: str) -> Tensor:

@@ -49,4 +49,4 @@ def transposed(network: Network, value: int, forms: Tensor) -> list[Tensor]:
     operation = network.nodes[value - 1].operation
     assert isinstance(operation, Affine)
     parts = operation.transpose(forms.unflatten(-1, network.shapes[value]))
-    return [part.reshape(*part.shape[:2], -1) for part in parts]
+    return [part.flatten(2) for part in parts]

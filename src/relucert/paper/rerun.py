@@ -20,6 +20,7 @@ from relucert.norm import Norm
 from relucert.paper.networks import Subject
 from relucert.paper.published import Line
 from relucert.paper.store import Course, Store
+from relucert.query.given import BoxLike
 from relucert.query.questions import SEED_STEP, Question, pose
 
 PIXELS = (-0.5, 0.5)  # the paper's valid inputs, where it minds them
@@ -93,7 +94,7 @@ class Rerun:
             results.append(Result(line, subject.label, subject.authors, by_method))
         return results
 
-    def box(self, contender: Contender) -> object:
+    def box(self, contender: Contender) -> BoxLike | None:
         """The valid inputs that a method is asked about."""
         if not self.protocol:
             return self.setting.box

@@ -2,41 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
-import numpy as np
 import torch
 from torch import Tensor
 
 from relucert.errors import InputError
 from relucert.network import Network
+from relucert.query.given import LabelsLike
+from relucert.query.plausible import scaled
+from relucert.query.samples import dense
+from relucert.query.shapes import in_order
 
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
 
+def check_images(images: Tensor, network: Network, layout: str | None = None) -> Tensor:
+    """The images as rows (batch, size) in float64, which holds every float of a smaller kind exactly.
 
-def check_images(images: ArrayLike | Tensor, network: Network) -> Tensor:
-    """The images as rows (batch, size) in float64, which holds every float of a smaller kind exactly."""
-    given = _tensor(images, "images")
-    if given.ndim == 0 or len(given) == 0:
-        raise InputError("there are no images: the batch is empty")
-    if not given.is_floating_point():
-        raise InputError(f"the images are {given.dtype}; scale them to the network's own input range, as floats")
-    shape, expected = tuple(given.shape[1:]), network.input_shape
-    if shape not in (expected, (network.sizes[0],)):
-        raise InputError(f"each image must have the shape {expected}, one row per image; these have {shape}")
-    if not bool(torch.isfinite(given).all()):
+    layout: as for `in_order`.
+    """
+    check_any(images)
+    if not images.is_floating_point():
+        how = _how(network)
+        raise InputError(f"the images are {images.dtype}; scale them to the network's own input range, as floats{how}")
+    rows = in_order(images, network, layout)
+    if not bool(torch.isfinite(rows).all()):
         raise InputError("the images have NaN or infinite pixels")
-    return given.flatten(1).double().clone()  # what the caller does to the images later is no concern of the answers
+    return rows.double().clone()  # what the caller does to the images later is no concern of the answers
 
 
-def check_labels(labels: Sequence[int] | ArrayLike | Tensor | None, scores: Tensor) -> Tensor:
+def check_any(images: Tensor) -> None:
+    if images.ndim == 0 or images.numel() == 0:
+        raise InputError(f"there are no images: the batch is empty, its shape is {tuple(images.shape)}")
+
+
+def _how(network: Network) -> str:
+    """How bytes become inputs, where the network knows its range."""
+    line = None if network.input_range is None else scaled(0, 255, *network.input_range)
+    return "" if line is None else f", as in {line}"
+
+
+def check_labels(labels: LabelsLike | None, scores: Tensor) -> Tensor:
     """The labels (batch,), or the predictions where none are given; scores: (batch, classes)."""
     count, classes = scores.shape
     if labels is None:
         return scores.argmax(1)
-    given = _tensor(labels, "labels")
+    given = dense(labels, "labels")
     if given.is_floating_point() or given.is_complex() or given.dtype == torch.bool:
         raise InputError(f"labels must be whole numbers, not {given.dtype}")
     if tuple(given.shape) != (count,):
@@ -65,14 +73,3 @@ def check_pixels(images: object) -> Tensor:
     if not bool(torch.isfinite(images).all()):
         raise InputError("the images have NaN or infinite pixels")
     return images
-
-
-def _tensor(given: ArrayLike | Tensor, what: str) -> Tensor:
-    if isinstance(given, Tensor):
-        if given.layout != torch.strided or given.is_meta or given.is_nested:
-            raise InputError(f"the {what} must be an ordinary dense tensor")
-        return given.detach().cpu()
-    try:
-        return torch.from_numpy(np.array(given))
-    except (TypeError, ValueError) as error:
-        raise InputError(f"the {what} are not an array of numbers: {error}") from None

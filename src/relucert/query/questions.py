@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from relucert.answers import OWN_LABEL
 from relucert.errors import InputError
-from relucert.network import Network
-from relucert.query.inputs import check_images, check_labels
+from relucert.network import Network, Shape
+from relucert.query.fitting import load_fitting
+from relucert.query.given import ImagesLike, LabelsLike, NetworkLike, TargetLike
+from relucert.query.inputs import check_any, check_images, check_labels
+from relucert.query.plausible import warn_of_chance, warn_of_range
 from relucert.query.property import Property
-from relucert.query.targets import rivals
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
+from relucert.query.samples import read_samples
+from relucert.query.targets import Target, parse_target, rivals
 
 SEED_STEP = 1_000_003
 
@@ -52,23 +53,41 @@ class Inquiry:
         return Property.margins(labels, rivals, self.scores.shape[1])
 
 
-def pose(
-    network: Network,
-    images: ArrayLike | Tensor,
-    labels: Sequence[int] | ArrayLike | Tensor | None,
-    target: str | int,
-    seed: int,
-) -> Inquiry:
-    """Checks images and labels and plans the answers; the target is a parsed one."""
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A loaded network, images (batch, size) in the order of its input, and what there is of labels."""
+
+    network: Network
+    images: Tensor
+    labels: Any
+
+
+def prepare(
+    network: NetworkLike, images: ImagesLike, labels: LabelsLike | None, input_shape: Shape | None = None
+) -> Prepared:
+    """Reads the images, and loads the network: they tell the shape of its input where it leaves that open."""
+    samples = read_samples(images, labels)
+    check_any(samples.images)
+    known = load_fitting(network, tuple(samples.images.shape[1:]), input_shape)
+    return Prepared(known, check_images(samples.images, known, samples.layout), samples.labels)
+
+
+def pose(network: Network, images: Tensor, labels: LabelsLike | None, target: TargetLike, seed: int) -> Inquiry:
+    """Checks images (batch, size or any shape that fits) and labels, and plans the answers."""
+    parsed = parse_target(target, network.classes)
     rows = check_images(images, network)
     with torch.inference_mode():
         scores = network.cast(torch.float64)(rows)
     if not bool(torch.isfinite(scores).all()):
         raise InputError("the network's scores overflow at these images")
-    return Inquiry(rows, scores, plan(scores, check_labels(labels, scores), target, seed))
+    checked = check_labels(labels, scores)
+    questions = plan(scores, checked, parsed, seed)
+    if not warn_of_range(network, rows):
+        warn_of_chance(scores, checked)
+    return Inquiry(rows, scores, questions)
 
 
-def plan(scores: Tensor, labels: Tensor, target: str | int, seed: int) -> list[Question]:
+def plan(scores: Tensor, labels: Tensor, target: Target, seed: int) -> list[Question]:
     """Every answer to give, in order."""
     questions = []
     against = rivals(target, scores, labels, seed).tolist()

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 
 from relucert.errors import InputError
+from relucert.query.given import TargetLike
+from relucert.query.samples import dense
 
 Choice = Callable[[Tensor, Tensor, Tensor, int], Tensor]
 """From scores (batch, classes), labels (batch,), the other classes (batch, classes - 1) and a seed to the rivals,
@@ -41,33 +43,65 @@ TARGETS: dict[str, Choice] = {
 }
 
 
-def parse_target(target: str | int, classes: int) -> str | int:
-    """A target's name or a class index; anything else is refused."""
+Target = str | int | tuple[int, ...]
+"""A name out of TARGETS, a class, or one class per image."""
+
+
+def parse_target(target: TargetLike, classes: int) -> Target:
+    """A target's name, a class, or one class per image; anything else is refused."""
     if classes < 2:
         raise InputError("a network with a single output has no rival classes to be certified against")
-    if not isinstance(target, (str, bool)) and hasattr(target, "__index__"):
-        target = operator.index(target)
-    if isinstance(target, str) and target not in TARGETS and not (target.isascii() and target.isdecimal()):
-        raise InputError(f"unknown target {target!r}; use a class index or one of {', '.join(TARGETS)}")
-    if isinstance(target, str) and target in TARGETS:
+    if isinstance(target, str) and not (target.isascii() and target.isdecimal()):
+        if target not in TARGETS:
+            raise InputError(f"unknown target {target!r}; use a class index or one of {', '.join(TARGETS)}")
         return target
-    if isinstance(target, bool) or not isinstance(target, (int, str)):
-        raise InputError(f"a target is a class index or one of {', '.join(TARGETS)}, not {target!r}")
-    if not 0 <= int(target) < classes:
-        raise InputError(f"target class {target} is not among the network's {classes} classes")
-    return int(target)
+    if isinstance(target, (list, tuple)) or getattr(target, "ndim", None):
+        return _parse_each(target, classes)
+    return _parse_class(int(target) if isinstance(target, str) else target, classes)
 
 
-def rivals(target: str | int, scores: Tensor, labels: Tensor, seed: int) -> Tensor:
+def _parse_class(given: object, classes: int) -> int:
+    try:
+        index = None if isinstance(given, bool) else operator.index(given)  # type: ignore[arg-type]
+    except TypeError:
+        index = None
+    if index is None:
+        raise InputError(f"a target is a class index or one of {', '.join(TARGETS)}, not {given!r}")
+    if not 0 <= index < classes:
+        raise InputError(f"target class {index} is not among the network's {classes} classes (0 to {classes - 1})")
+    return index
+
+
+def _parse_each(given: object, classes: int) -> tuple[int, ...]:
+    targets = dense(given, "targets")
+    if targets.ndim != 1 or targets.is_floating_point() or targets.is_complex() or targets.dtype == torch.bool:
+        what = f"{str(targets.dtype).removeprefix('torch.')} of shape {tuple(targets.shape)}"
+        raise InputError(f"targets are one class per image, whole numbers of shape (N,), not {what}")
+    return tuple(_parse_class(index, classes) for index in targets.tolist())
+
+
+def rivals(target: TargetLike, scores: Tensor, labels: Tensor, seed: int) -> Tensor:
     """The classes each label competes with, (batch, rows); scores (batch, classes) rank them.
 
-    A class index that is an image's own label yields -1 in its row: such an image has no rival.
+    A class for all images that is an image's own label yields -1 in its row: such an image has no rival.
     """
     count, classes = scores.shape
     target = parse_target(target, classes)
     if isinstance(target, int):
         chosen = torch.full((count, 1), target)
         return torch.where(chosen == labels[:, None], -1, chosen)
+    if isinstance(target, tuple):
+        return _each(target, labels)
     is_label = torch.nn.functional.one_hot(labels, classes).bool()
     others = (~is_label).nonzero()[:, 1].view(count, classes - 1)
     return TARGETS[target](scores, labels, others, seed)
+
+
+def _each(targets: tuple[int, ...], labels: Tensor) -> Tensor:
+    """One target per image: (batch, 1)."""
+    if len(targets) != len(labels):
+        raise InputError(f"{len(labels)} images need {len(labels)} targets, one per image, not {len(targets)}")
+    for image, (target, label) in enumerate(zip(targets, labels.tolist(), strict=True)):
+        if target == label:
+            raise InputError(f"the target of image {image}, class {target}, is its own label")
+    return torch.tensor(targets)[:, None]

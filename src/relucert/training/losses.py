@@ -11,12 +11,15 @@ from torch.nn import functional
 
 from relucert.checks import check_number
 from relucert.errors import InputError
-from relucert.loading import torch_module
+from relucert.loading import load, torch_module
 from relucert.methods.table import find_method
 from relucert.network import Network, Shape
 from relucert.norm import Norm
+from relucert.query.fitting import module_shape
+from relucert.query.given import BoxLike, ScaleLike
 from relucert.query.inputs import check_batch, check_pixels
 from relucert.query.property import Property
+from relucert.query.shapes import in_order
 from relucert.query.targets import rivals
 from relucert.recipes.recipe import Adversarial
 from relucert.region import RegionShape, check_inside
@@ -30,8 +33,9 @@ def robust_loss(
     radius: float,
     norm: str | float | Norm = "inf",
     *,
-    box: object = None,
-    scale: object = None,
+    box: BoxLike | None = None,
+    scale: ScaleLike | None = None,
+    input_shape: tuple[int, ...] | None = None,
 ) -> Tensor:
     """An upper bound of the cross-entropy within the radius around each image, from Fast-Lin's bounds of the margins.
 
@@ -45,27 +49,28 @@ def robust_loss(
         labels: (batch,), one class per image.
         radius: Within which the loss is bounded.
         norm: "inf", "2", "1" or any number >= 1.
-        box: The valid inputs, as for `certify_each`.
-        scale: How far each coordinate may move per unit of radius, as for `certify_each`.
+        box: The valid inputs, as for `certify`.
+        scale: How far each coordinate may move per unit of radius, as for `certify`.
+        input_shape: Of one image, where neither the network nor the images tell it.
     """
-    checked = _network(network, tuple(check_pixels(images).shape[1:]))
+    checked = _network(network, tuple(check_pixels(images).shape[1:]), input_shape)
     if checked.classes < 2:
         raise InputError("a network with a single output has no rival classes to be robust against")
     images, labels = check_batch(images, labels, checked.classes)
-    if images[0].numel() != checked.sizes[0]:
-        raise InputError(f"each image must have the shape {checked.input_shape}, not {tuple(images.shape[1:])}")
+    images = in_order(images, checked)
     shape = RegionShape.parse(norm, box, scale, checked.input_shape)
-    check_inside(images.detach().flatten(1).double(), shape.box)
+    check_inside(images.detach().double(), shape.box)
     margins = worst_margins(checked, images, labels, radius, shape)
     return functional.softplus(torch.logsumexp(-margins, 1)).mean()
 
 
-def _network(given: object, shape: Shape) -> Network:
-    live = torch_module.live_network(given, shape) if isinstance(given, nn.Module) else given
-    network = live() if callable(live) and not isinstance(live, Network) else live
+def _network(given: object, shape: Shape, input_shape: Shape | None) -> Network:
+    if isinstance(given, nn.Module):
+        return torch_module.live_network(given, input_shape or module_shape(given, shape))()
+    network = given() if callable(given) and not isinstance(given, Network) else given
     if not isinstance(network, Network):
         raise InputError(f"a network, a module or relucert.live_network of one is needed, not {network!r}")
-    return network
+    return load(network, input_shape=input_shape)
 
 
 def worst_margins(network: Network, images: Tensor, labels: Tensor, radius: float, shape: RegionShape) -> Tensor:

@@ -1,0 +1,76 @@
+"""Signs that images do not suit a network: another range of numbers, or labels that are met by chance alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from math import sqrt
+
+from torch import Tensor
+
+from relucert.errors import InputWarning, warn
+from relucert.network import Network
+
+RANGES = ((-0.5, 0.5), (0.0, 1.0), (-1.0, 1.0), (0.0, 255.0))  # in which images are often given
+BEYOND = 0.1  # of the range's width: a perturbed image may leave it by as much
+NARROW = 0.02  # of the range's width: images that differ by less have been divided once too often
+FEWEST = 10  # images from which on an accuracy tells something
+_SILENT = ContextVar("_SILENT", default=False)
+
+
+def warn_of_range(network: Network, images: Tensor) -> bool:
+    """Warns where images (batch, size) do not lie in the range that the network was trained on; whether it did."""
+    if network.input_range is None:
+        return False
+    low, high = network.input_range
+    least, most = float(images.min()), float(images.max())
+    width = high - low
+    if low - BEYOND * width <= least and most <= high + BEYOND * width and not 0 < most - least < NARROW * width:
+        return False
+    what = f"{network.name} was trained on inputs from {low:g} to {high:g}, these images go from {least:g} to {most:g}"
+    _warn(f"{what}: scale them first{_scaling(least, most, low, high)}")
+    return True
+
+
+def warn_of_chance(scores: Tensor, labels: Tensor) -> None:
+    """Warns where a network's decisions meet the labels (batch,) no more often than chance would."""
+    count, classes = scores.shape
+    correct = int((scores.argmax(1) == labels).sum())
+    chance = 1 / classes
+    if count >= FEWEST and correct <= count * chance + sqrt(count * chance * (1 - chance)):
+        _warn(
+            f"the network gives {correct} of {count} images their labels, no more than chance would: check how the "
+            "images are scaled and laid out, and that the labels are theirs, counted from 0"
+        )
+
+
+def scaled(least: float, most: float, low: float, high: float) -> str | None:
+    """The line of Python that brings images from the usual range they seem to have into this one."""
+    source = next((ends for ends in RANGES if ends[0] <= least and most <= ends[1] and ends != (low, high)), None)
+    if source is None:
+        return None
+    factor = (high - low) / (source[1] - source[0])
+    shift = low - factor * source[0]
+    times = "" if factor == 1 else f" / {1 / factor:g}" if factor < 1 else f" * {factor:g}"
+    return f"images{times}" + (f" {'-' if shift < 0 else '+'} {abs(shift):g}" if shift else "")
+
+
+def _scaling(least: float, most: float, low: float, high: float) -> str:
+    line = scaled(least, most, low, high)
+    return "" if line is None else f", as in {line}"
+
+
+@contextmanager
+def unwarned() -> Iterator[None]:
+    """For questions that have been asked already, about the same images: nothing is warned of twice."""
+    token = _SILENT.set(True)
+    try:
+        yield
+    finally:
+        _SILENT.reset(token)
+
+
+def _warn(message: str) -> None:
+    if not _SILENT.get():
+        warn(message, InputWarning)

@@ -1,0 +1,95 @@
+"""Which shapes of images fit a network, by one rule: its input's shape, flat, or either with axes of length one."""
+
+from __future__ import annotations
+
+from itertools import permutations
+from math import prod
+
+from torch import Tensor
+
+from relucert.errors import InputError
+from relucert.network import Network, Shape
+
+LAYOUTS = ("nchw", "nhwc")
+MOST_COLOURS = 4  # an axis no longer than this may be the colours
+
+
+def in_order(images: Tensor, network: Network, layout: str | None = None) -> Tensor:
+    """Images (batch, ...) as rows (batch, size) in the order of the network's input; others are refused.
+
+    layout: of pictures where it is known, "nchw" (colours first) or "nhwc" (colours last): they are transposed where
+    the network takes the other one. A flat network takes the colours first.
+    """
+    shape = tuple(images.shape[1:])
+    if layout is None:
+        if not _fits(shape, network):
+            raise InputError(_refusal(tuple(images.shape), network))
+        return images.flatten(1)
+    if len(shape) != 3:
+        what = "(N, C, H, W)" if layout == "nchw" else "(N, H, W, C)"
+        raise InputError(f"the layout {layout} is that of images of shape {what}; these have {tuple(images.shape)}")
+    colours_first = images if layout == "nchw" else images.movedim(-1, 1)
+    for arranged in (colours_first, colours_first.movedim(1, -1)):
+        if _fits(tuple(arranged.shape[1:]), network) or _is_flat_picture(tuple(arranged.shape[1:]), network):
+            return arranged.flatten(1)
+    raise InputError(_refusal(tuple(colours_first.shape), network))
+
+
+def without_ones(shape: Shape) -> Shape:
+    """The axes that are longer than one."""
+    return tuple(axis for axis in shape if axis != 1)
+
+
+def _fits(shape: Shape, network: Network) -> bool:
+    axes = without_ones(shape)
+    if axes in (without_ones(_expected(network)), without_ones((network.sizes[0],))):
+        return True
+    grey = len(axes) == 2 and min(axes) > MOST_COLOURS  # rows and columns, which only lie one way
+    return grey and _is_flat_picture(shape, network)
+
+
+def _is_flat_picture(shape: Shape, network: Network) -> bool:
+    """Whether the network takes as many numbers in a row and tells nothing about pictures."""
+    flat = len(without_ones(network.input_shape)) == 1 and network.picture_shape is None
+    return flat and prod(shape) == network.sizes[0]
+
+
+def _expected(network: Network) -> Shape:
+    return network.picture_shape or network.input_shape
+
+
+def _refusal(shape: Shape, network: Network) -> str:
+    """What to say about images of this shape, the batch included."""
+    expected, given = _expected(network), shape[1:]
+    flat = "" if len(expected) == 1 else f" or ({network.sizes[0]},)"
+    text = f"each image must have the shape {expected}{flat}, one row per image; these have {given}"
+    if _fits(shape, network):
+        return f"{text}: a single image needs an axis for the batch, images[None]"
+    if axes := transposition(given, expected):
+        return f"{text}: {transposed(axes)}"
+    if _is_flat_picture(given, network):
+        return (
+            f"{text}: say how these pictures lie (--layout nchw or --layout nhwc), or flatten them in the order the "
+            "network takes, as images.reshape(len(images), -1) does for colours first"
+        )
+    return text
+
+
+def transposition(given: Shape, expected: Shape) -> tuple[int, ...] | None:
+    """The order of the given axes in which they are the expected ones; colours last and first are tried before."""
+    if len(given) != len(expected):
+        return None
+    orders = permutations(range(len(given)))
+    tried = [(2, 0, 1), (1, 2, 0), *orders] if len(given) == 3 else orders
+    return next((axes for axes in tried if tuple(given[axis] for axis in axes) == expected), None)
+
+
+def transposed(axes: tuple[int, ...]) -> str:
+    """What to write, in words, for images whose axes have to be put into this order."""
+    order = ", ".join(map(str, (0, *(axis + 1 for axis in axes))))
+    how = f"images.transpose({order}), or of a tensor images.permute({order})"
+    if axes == (2, 0, 1):
+        return f"their colours are last (NHWC); put them first with {how} (--layout nhwc)"
+    if axes == (1, 2, 0):
+        return f"their colours are first (NCHW); put them last with {how} (--layout nchw)"
+    return f"their axes are in another order; write {how}"
