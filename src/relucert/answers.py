@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 OWN_LABEL = "the target is the image's own label"  # the reason where there was no question
+AMOUNTS = ("radius", "value", "distance", "lower", "upper")  # what answers are asked for
 
 
 class Rounding(str, Enum):
@@ -66,12 +67,19 @@ class Answer(Reply, Protocol):
     def seconds(self) -> float: ...
 
 
-class _ToJson:
-    """Answers as plain values."""
+class _Recorded:
+    """Answers as plain values, and as one line."""
+
+    def __repr__(self) -> str:
+        """Tensors as their shapes; what is absent is left out, unless it is what was asked for."""
+        values = {one.name: getattr(self, one.name) for one in fields(self) if one.repr}  # type: ignore[arg-type]
+        values["seconds"] = float(f"{values['seconds']:.3g}")
+        shown = [f"{name}={_short(value)}" for name, value in values.items() if value is not None or name in AMOUNTS]
+        return f"{type(self).__name__}({', '.join(shown)})"
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for JSON, without a witness; absence is null, the norm a number or "inf"."""
-        row: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        row: dict[str, Any] = {one.name: getattr(self, one.name) for one in fields(self)}  # type: ignore[arg-type]
         row.pop("witness", None)
         row["norm"] = "inf" if math.isinf(row["norm"]) else row["norm"]
         low, high = row["box"] or (None, None)
@@ -81,12 +89,21 @@ class _ToJson:
         return row
 
 
+def _short(value: Any) -> str:
+    """A value in few letters: a tensor is its shape."""
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_short, value))})"
+    if isinstance(value, Enum):
+        return repr(value.value)
+    return f"<{tuple(value.shape)}>" if hasattr(value, "shape") else repr(value)
+
+
 def _plain(end: Any) -> Any:
     return end if isinstance(end, float) else end.tolist()
 
 
-@dataclass(frozen=True)
-class Certificate(_ToJson):
+@dataclass(frozen=True, repr=False)
+class Certificate(_Recorded):
     """A radius within which no valid input makes `target` (untargeted: any rival) catch up with `label`.
 
     The claim is about the network in real arithmetic with its stored weights. It is proven if `proven`.
@@ -159,8 +176,8 @@ class LipschitzBound:
         return self.arithmetic is Rounding.RIGOROUS
 
 
-@dataclass(frozen=True)
-class Estimate(_ToJson):
+@dataclass(frozen=True, repr=False)
+class Estimate(_Recorded):
     """CLEVER's guess of how far an image can move before `target` catches up with `label`: no bound of anything.
 
     Where every batch found the same largest gradient the fitted distribution is a point: scale 0, no shape, and a
@@ -201,12 +218,12 @@ class Estimate(_ToJson):
     reason: str | None
     seconds: float
     sampling_radius: float
-    batches: int
-    samples: int
-    shape: float | None
-    location: float | None
-    scale: float | None
-    statistic: float | None
+    batches: int = field(repr=False)
+    samples: int = field(repr=False)
+    shape: float | None = field(repr=False)
+    location: float | None = field(repr=False)
+    scale: float | None = field(repr=False)
+    statistic: float | None = field(repr=False)
     p_value: float | None
     box: Box = None
     input_scale: Tensor | None = None
@@ -227,8 +244,8 @@ class Estimate(_ToJson):
         return {**super().to_json(), "fitted": self.fitted, "proven": self.proven}
 
 
-@dataclass(frozen=True, eq=False)
-class UpperBound(_ToJson):
+@dataclass(frozen=True, eq=False, repr=False)
+class UpperBound(_Recorded):
     """An adversarial example: at this distance from the image, a rival catches up with its label.
 
     That the rival's score is no less than the label's was checked in the network's own precision, and proven in real
@@ -267,8 +284,8 @@ class UpperBound(_ToJson):
     failed: bool = False
 
 
-@dataclass(frozen=True, eq=False)
-class Exact(_ToJson):
+@dataclass(frozen=True, eq=False, repr=False)
+class Exact(_Recorded):
     """The minimum distortion, between two ends: no adversarial example is within `lower`, and `witness` is at `upper`.
 
     Where time ended or a step failed the interval is what was known by then, and the reason says so. Where it is

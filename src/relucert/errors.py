@@ -53,6 +53,10 @@ class InputWarning(UserWarning):
     """Images that hardly suit the network: what is answered about them holds, but is hardly what was meant."""
 
 
+class MissingPackageError(RelucertError, ImportError):
+    """Something that needs a package which relucert itself does without, and which is not installed."""
+
+
 class ContradictionError(Exception):
     """Two answers that can't both be true: a fault of relucert's own, whatever was asked."""
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from relucert.errors import InputError
 from relucert.norm import Norm
-from relucert.query.valid import is_number
+from relucert.query.valid import is_number, valid_inputs
 from relucert.rigor import RIGOROUS, TINY, Arithmetic, slices
 
 if TYPE_CHECKING:
@@ -28,6 +28,11 @@ class Box(NamedTuple):
 
     low: Tensor
     high: Tensor
+
+    def __repr__(self) -> str:
+        alike = isinstance(self.given[0], float)
+        low, high = float(self.low.min()), float(self.high.max())
+        return f"Box({len(self.low)} coordinates, {'each' if alike else 'all'} within {low:g} to {high:g})"
 
     def cast(self, dtype: torch.dtype) -> Box:
         return Box(self.low.to(dtype), self.high.to(dtype))
@@ -84,6 +89,9 @@ class RegionShape:
     norm: Norm
     box: Box | None = None
     scale: Tensor | None = None
+
+    def __repr__(self) -> str:
+        return f"RegionShape({_described(self.norm, self.box, self.scale)})"
 
     @classmethod
     def parse(cls, norm: str | float | Norm, box: object, scale: object, shape: tuple[int, ...]) -> RegionShape:
@@ -152,6 +160,12 @@ class Region:
                 f"a region needs centres (batch, size) and radii (batch,), "
                 f"not {tuple(self.points.shape)} and {tuple(self.radius.shape)}"
             )
+
+    def __repr__(self) -> str:
+        radii = self.radius.tolist()
+        reach = f"{min(radii):g} to {max(radii):g}" if len(set(radii)) > 1 else f"{radii[0]:g}" if radii else "none"
+        described = _described(self.norm, self.box, self.scale)
+        return f"Region(batch of {len(radii)}, {self.points.shape[1]} coordinates, radius {reach}, {described})"
 
     @classmethod
     def around(
@@ -351,6 +365,12 @@ class Region:
         """Upper bounds of the dual norms of forms on the input, (..., size), in units of the scale: (...)."""
         scaled = forms if self.scale is None else arithmetic.above(forms.abs() * self.scale, 1)
         return self.norm.dual_bound(scaled, -1, arithmetic)
+
+
+def _described(norm: Norm, box: Box | None, scale: Tensor | None) -> str:
+    """Norm, valid inputs and scale, in a few words."""
+    scaled = "" if scale is None else ", scaled per coordinate"
+    return f"p = {norm}, {valid_inputs(None if box is None else box.given)}{scaled}"
 
 
 def _weighted(forms: Tensor, weights: Tensor) -> Tensor:

@@ -1,19 +1,26 @@
 from __future__ import annotations
 
+import csv
 import json
 import math
 import pickle
+import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from matplotlib import pyplot
+from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 import relucert
 from relucert import Certificate, data
 from relucert.answers import Rounding
+from relucert.errors import InputError, RelucertError
 from relucert.report.answer_list import Answers
 from tests.report import runs
 from tests.report.test_page import EVIL, Outline
@@ -66,6 +73,7 @@ def test_stays_a_list() -> None:
     assert answers[-1] is list(answers)[-1]
     assert pickle.loads(pickle.dumps(answers)) == answers
     assert repr(answers) == repr(list(answers))
+    assert "\n" not in repr(answers)
 
 
 def test_the_curve_steps_at_every_radius() -> None:
@@ -82,6 +90,101 @@ def test_curves_share_axes() -> None:
     assert len(axes.lines) == 2
     assert axes.get_ylabel() == "share of images"
     assert axes.get_xlim()[1] >= max(float(max(line.get_xdata())) for line in axes.lines)
+
+
+def _legend(axes: Axes) -> list[str]:
+    legend = axes.get_legend()
+    assert legend is not None
+    return [text.get_text() for text in legend.get_texts()]
+
+
+def test_curves_on_one_axes_are_told_apart() -> None:
+    first = Answers([_certificate(0, 0.02)])
+    assert _legend(first.plot()) == ["fast-lin"]
+    axes = first.plot()
+    Answers([replace(_certificate(0, 0.9), norm=2.0)]).plot(axes)
+    assert _legend(axes) == ["fast-lin, p = inf", "fast-lin, p = 2"]
+    assert axes.get_xlabel() == "radius; every input valid"
+    Answers([replace(_certificate(0, 0.03), box=(-0.5, 0.5))]).plot(axes)
+    assert _legend(axes)[2] == "fast-lin, p = inf, pixels from -0.5 to 0.5"
+    assert len(set(_legend(axes))) == 3
+    assert len({line.get_color() for line in axes.lines}) == 3
+    assert [float(np.max(line.get_xdata())) for line in axes.lines] == [axes.get_xlim()[1]] * 3
+
+
+def test_curves_that_nothing_tells_apart_are_numbered_or_labelled() -> None:
+    answers = Answers([_certificate(0, 0.02)])
+    assert _legend(answers.plot(answers.plot())) == ["fast-lin (1)", "fast-lin (2)"]
+    axes = answers.plot(label="plain")
+    assert _legend(answers.plot(axes, label="defended")) == ["plain", "defended"]
+    both = Answers([_certificate(0, 0.02), replace(_certificate(0, 0.03), method="lp")])
+    assert _legend(both.plot(label="mine")) == ["mine, fast-lin", "mine, lp"]
+
+
+def test_several_norms_in_one_list_are_several_curves() -> None:
+    axes = Answers([_certificate(0, 0.02), replace(_certificate(0, 0.9), norm=2.0)]).plot()
+    assert _legend(axes) == ["fast-lin, p = inf", "fast-lin, p = 2"]
+
+
+def test_a_table_for_other_programs(tmp_path: Path) -> None:
+    answers = Answers([_certificate(0, math.inf), replace(_certificate(1, None, "no, thanks"), box=(-math.inf, 0.5))])
+    answers.to_csv(str(tmp_path / "answers.csv"))
+    with (tmp_path / "answers.csv").open() as file:
+        first, second = csv.DictReader(file)
+    assert (first["radius"], first["norm"], first["method"]) == ("inf", "inf", "fast-lin")
+    assert (second["radius"], second["reason"], second["box"]) == ("", "no, thanks", '["-inf", 0.5]')
+    with pytest.raises(InputError, match="nowhere"):
+        answers.to_csv("/nowhere/answers.csv")
+
+
+def test_a_frame(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a stand-in for pandas, which is no dependency, and without."""
+    answers = Answers([_certificate(0, math.inf), _certificate(1, None)])
+    monkeypatch.setitem(sys.modules, "pandas", SimpleNamespace(DataFrame=list))
+    frame = answers.to_frame()
+    assert [row["radius"] for row in frame] == [math.inf, None]
+    assert {row["norm"] for row in frame} == {math.inf}
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(RelucertError, match=r"^to_frame needs pandas, which is not installed: pip install pandas$"):
+        answers.to_frame()
+
+
+def test_a_summary() -> None:
+    answers = Answers([_certificate(0, 0.0123459), _certificate(1, None), _certificate(2, math.inf)])
+    summed = answers.summary()
+    (method,) = summed.methods
+    assert (summed.answers, method.images, method.answered, method.unlimited) == (3, 3, 1, 1)
+    assert (method.mean, method.median) == (0.0123459, 0.0123459)
+    assert repr(summed) == str(summed)
+    assert str(summed) == (
+        "3 answers\nfast-lin: certified radius, mean 0.012345, median 0.012345, over 1 of 3 images, 1 at any distance, "
+        "0.1 s per answer; p = inf; every input valid"
+    )
+    assert str(Answers[Certificate]().summary()) == "0 answers"
+    assert "not certified" in str(CALLS["estimate (not certified)"]().summary())
+
+
+def test_a_comparison_is_seen_as_answers_are(tmp_path: Path) -> None:
+    compared = relucert.compare(
+        "mnist-2x20", IMAGES.images, IMAGES.labels, norm=3, methods=["fast-lin", "lp", "clever", "attack"], steps=10,
+        batches=10, samples=10,
+    )  # fmt: skip
+    text = compared._repr_html_()
+    assert Outline(text).count("tr") == 4
+    for words in (">fast-lin<", ">clever (estimate)<", ">attack (best)<", "Left out, stopped or failed: lp: skipped"):
+        assert words in text
+    axes = compared.plot()
+    assert _legend(axes) == ["fast-lin", "clever (estimate)", "attack (best)"]
+    assert axes.get_xlabel() == "radius, p = 3; every input valid"
+    assert len(compared.summary().methods) == 3
+    compared.to_csv(tmp_path / "compared.csv")
+    with (tmp_path / "compared.csv").open() as file:
+        assert [row["kind"] for row in csv.DictReader(file)] == ["certified"] * 3 + ["estimate"] * 3 + ["upper"] * 3
+    assert repr(compared) == "Comparison(3 questions, fast-lin, clever, attack, left out or stopped: lp)"
+    assert repr(compared.questions[0]) == "Compared(image 0: fast-lin, clever, attack)"
+    listed = relucert.compare("mnist-2x20", IMAGES.images[:1], methods=["fast-lin"], target="all")
+    assert ">rival<" in listed._repr_html_()
+    assert Outline(listed._repr_html_()).count("tr") == 10
 
 
 @dataclass(frozen=True)
@@ -106,17 +209,19 @@ def test_the_valid_inputs_are_told(keys: dict[str, Any], words: str) -> None:
     answers = Answers([_Row(runs.certified(image, 0.01) | keys) for image in range(2)])
     assert f"; p = inf; {words}</caption>" in answers._repr_html_()
     axes = answers.plot()
-    assert axes.get_xlabel() == f"radius; {words}"
-    assert answers.plot(axes).get_xlabel() == f"radius; {words}"
+    assert axes.get_xlabel() == f"radius, p = inf; {words}"
+    assert answers.plot(axes).get_xlabel() == f"radius, p = inf; {words}"
 
 
 def test_unlike_valid_inputs_are_told() -> None:
     within = Answers([_Row(runs.attacked(0, 0.02) | {"box": [-0.5, 0.5]})])
     everywhere = Answers([_Row(runs.certified(0, 0.01))])
-    assert "; valid inputs differ</caption>" in Answers([*within, *everywhere])._repr_html_()
+    text = Answers([*within, *everywhere])._repr_html_()
+    assert "pixels from -0.5 to 0.5; fast-lin: " in text
+    assert "every input valid</caption>" in text
     axes = within.plot()
     for answers in (everywhere, within):
-        assert answers.plot(axes).get_xlabel() == "radius; valid inputs differ"
+        assert answers.plot(axes).get_xlabel() == "radius, p = inf; valid inputs differ"
 
 
 def test_older_answers_do_not_say_which_inputs_are_valid() -> None:

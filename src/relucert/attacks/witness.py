@@ -23,6 +23,9 @@ class Witness(NamedTuple):
     point: Tensor
     distance: float
 
+    def __repr__(self) -> str:
+        return f"Witness({tuple(self.point.shape)} at distance {self.distance!r})"
+
 
 class Judge:
     """Judges points for one network and one shape of regions.

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from relucert.answers import Answer
 from relucert.comparison.deadline import OutOfTime, Worker
-from relucert.comparison.methods import Contender, Entry, Kind, Setting, find_contenders
+from relucert.comparison.methods import CONTENDERS, Contender, Entry, Kind, Setting, find_contenders
 from relucert.comparison.order import Ledger
 from relucert.errors import FAULTS, InputError, RelucertError, in_one_line
 from relucert.network import Network
@@ -22,6 +22,7 @@ from relucert.query.plausible import unwarned
 from relucert.query.questions import pose, prepare
 from relucert.query.targets import parse_target
 from relucert.region import RegionShape, check_inside
+from relucert.report.answer_list import Presentable
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,10 +36,16 @@ class Compared:
     rival: int | None
     answers: dict[str, Any]
 
+    def __repr__(self) -> str:
+        rival = "" if self.rival is None else f", rival {self.rival}"
+        return f"Compared(image {self.image}{rival}: {', '.join(self.answers)})"
+
 
 @dataclass(frozen=True, eq=False)
-class Comparison:
+class Comparison(Presentable):
     """What every method answered to the same questions.
+
+    Notebooks show it as a table, and it can be drawn, summed up and exported as lists of answers can.
 
     Attributes:
         questions: One entry per image (with target "all", per image and `rival`), in order; its `answers` are those of
@@ -50,6 +57,33 @@ class Comparison:
     questions: list[Compared]
     skipped: dict[str, str]
     failed: dict[str, list[str]]
+
+    def __repr__(self) -> str:
+        left_out = f", left out or stopped: {', '.join(self.skipped)}" if self.skipped else ""
+        left_out += f", failed in part: {', '.join(self.failed)}" if self.failed else ""
+        return f"Comparison({len(self.questions)} questions, {', '.join(self._methods)}{left_out})"
+
+    @property
+    def _methods(self) -> list[str]:
+        """The methods that answered, in the order in which they were asked."""
+        answered = {name for question in self.questions for name in question.answers}
+        return [name for name in CONTENDERS if name in answered]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row of plain values per answer, method by method, as run files have them."""
+        return [
+            Entry(name, CONTENDERS[name].kind, question.answers[name]).to_json()
+            for name in self._methods
+            for question in self.questions
+            if name in question.answers
+        ]
+
+    def _repr_html_(self) -> str:
+        from relucert.report import notebook
+
+        every_rival = any(question.rival is not None for question in self.questions)
+        failed = {name: f"{len(errors)} answers failed: {errors[0]}" for name, errors in self.failed.items()}
+        return notebook.compared(self.rows(), every_rival, failed | self.skipped)
 
 
 def compare(

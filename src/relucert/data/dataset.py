@@ -43,6 +43,10 @@ class Dataset:
     def __len__(self) -> int:
         return len(self.images)
 
+    def __repr__(self) -> str:
+        labels = "without labels" if self.labels is None else "with labels"
+        return f"Dataset({self.name!r}, {len(self)} images of {self.images.shape[1]} numbers, {labels})"
+
     def fingerprint(self) -> str:
         """The beginning of the SHA-256 of all images and labels."""
         digest = hashlib.sha256(np.ascontiguousarray(self.images.numpy()).data)

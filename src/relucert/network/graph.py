@@ -23,6 +23,9 @@ class Node:
     operation: Operation
     inputs: tuple[int, ...]
 
+    def __repr__(self) -> str:
+        return f"Node({self.operation!r} of {', '.join(map(str, self.inputs))})"
+
 
 @dataclass(frozen=True, eq=False)
 class Network:
@@ -59,6 +62,9 @@ class Network:
             _check(value, node)
         if len(self.shapes[-1]) != 1 or not self.sizes[-1]:
             raise NetworkError(f"the output must be a vector of class scores, its shape is {self.shapes[-1]}")
+
+    def __repr__(self) -> str:
+        return f"Network({self.name!r}, {self.describe()}, {self.parameters:,} parameters)"
 
     @cached_property
     def shapes(self) -> tuple[Shape, ...]:

@@ -58,6 +58,14 @@ class Operation(ABC):
     name: ClassVar[str]
     arity: ClassVar[int] = 1
 
+    def __init_subclass__(cls) -> None:
+        cls.__repr__ = Operation.__repr__  # type: ignore[method-assign]  # which dataclasses then leave as it is
+
+    def __repr__(self) -> str:
+        stored = [f"{name} {tuple(tensor.shape)}" for name, tensor in self.tensors().items()]
+        stored += [f"{name} {setting!r}" for name, setting in self.settings().items()]
+        return f"{type(self).__name__}({', '.join(stored)})"
+
     @abstractmethod
     def shape(self, *inputs: Shape) -> Shape:
         """The output's shape without the batch; raises NetworkError where the inputs do not fit."""

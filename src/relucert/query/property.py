@@ -29,6 +29,10 @@ class Property:
                 f"not {tuple(self.rows.shape)} and {tuple(self.offsets.shape)}"
             )
 
+    def __repr__(self) -> str:
+        batch, rows, outputs = self.rows.shape
+        return f"Property({rows} rows on {outputs} outputs, batch of {batch})"
+
     @classmethod
     def margins(cls, labels: Tensor, rivals: Tensor, classes: int) -> Property:
         """The margins of labels over rivals: the label's score minus the rival's score.

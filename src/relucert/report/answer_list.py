@@ -1,18 +1,64 @@
-"""Lists of answers, as the public calls return them."""
+"""Lists of answers, as the public calls return them: to be drawn, shown in notebooks, summed up and exported."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, SupportsIndex, TypeVar, overload
+import math
+from abc import ABC, abstractmethod
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar, overload
 
 from relucert.answers import Recordable
+from relucert.errors import MissingPackageError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from relucert.report.overview import Overview
+
 AnyAnswer = TypeVar("AnyAnswer", bound=Recordable)
 
 
-class Answers(list[AnyAnswer]):
+class Presentable(ABC):
+    """What has answers, and can present them."""
+
+    @abstractmethod
+    def rows(self) -> list[dict[str, Any]]:
+        """One row of plain values per answer, as run files have them."""
+
+    def plot(self, ax: Axes | None = None, *, label: str | None = None) -> Axes:
+        """Draws the share of images that keep their class against the radius, into `ax` or a new figure.
+
+        Several may share axes: the legend tells them apart by method, norm and valid inputs, or by the labels given.
+        """
+        from relucert.report import curves  # matplotlib takes a second to import
+
+        return curves.plot(self.rows(), ax, label)
+
+    def summary(self) -> Overview:
+        """Counts, means and medians by method; printed, one line per method."""
+        from relucert.report.overview import overview
+
+        return overview(self.rows())
+
+    def to_csv(self, path: str | Path) -> None:
+        """Writes one row per answer, as `--csv` does; absence is an empty cell."""
+        from relucert.report.runfile import table
+        from relucert.storage import files
+
+        files.write(Path(path), table(self.rows()).encode())
+
+    def to_frame(self) -> Any:
+        """A pandas DataFrame with one row per answer; raises MissingPackageError where there is no pandas."""
+        try:
+            pandas = import_module("pandas")
+        except ImportError:
+            raise MissingPackageError("to_frame needs pandas, which is not installed: pip install pandas") from None
+        rows = [{name: math.inf if cell == "inf" else cell for name, cell in row.items()} for row in self.rows()]
+        return pandas.DataFrame(rows)
+
+
+class Answers(Presentable, list[AnyAnswer]):
     """A list of answers that notebooks show as a table and that can be drawn; in all else a list like any other."""
 
     @overload
@@ -22,13 +68,11 @@ class Answers(list[AnyAnswer]):
     def __getitem__(self, place: SupportsIndex | slice, /) -> AnyAnswer | Answers[AnyAnswer]:
         return Answers(super().__getitem__(place)) if isinstance(place, slice) else super().__getitem__(place)
 
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """Draws the share of images that keep their class against the radius, into `ax` or a new figure."""
-        from relucert.report import notebook  # matplotlib takes a second to import
-
-        return notebook.plot(self, ax)
+    def rows(self) -> list[dict[str, Any]]:
+        """One row of plain values per answer, as run files have them."""
+        return [answer.to_json() for answer in self]
 
     def _repr_html_(self) -> str:
-        from relucert.report import notebook  # matplotlib takes a second to import
+        from relucert.report import notebook
 
-        return notebook.table(self)
+        return notebook.table(self.rows())

@@ -1,30 +1,18 @@
-"""Lists of answers in a notebook: as a table, and as a curve."""
+"""Answers in a notebook, as tables."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import islice
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from matplotlib.axes import Axes
-
-from relucert.answers import Recordable
-from relucert.report import accuracy, tables
-from relucert.report.domain import UNLIKE, in_words
+from relucert.report import tables
 from relucert.report.markup import join, tag
+from relucert.report.overview import overview
 from relucert.report.reading import Kind, Result, result
-from relucert.report.series import series
+from relucert.report.series import Sandwich, sandwiches
 from relucert.report.tables import NONE, Cell
 
 MOST = 100  # rows of a table
-RADIUS = "radius; "  # begins the label of an axis, which goes on with the valid inputs
-LINES = {Kind.CERTIFIED: "-", Kind.EXACT: "-", Kind.UNPROVEN: ":", Kind.ESTIMATE: ":", Kind.UPPER: "--"}
-SHARES = {
-    Kind.CERTIFIED: "certified accuracy",
-    Kind.EXACT: "certified accuracy",
-    Kind.UNPROVEN: "accuracy, not certified",
-    Kind.ESTIMATE: "accuracy, not certified",
-    Kind.UPPER: "accuracy under attack",
-}
 TITLES = {
     Kind.CERTIFIED: "certified radius",
     Kind.EXACT: "exact distance",
@@ -33,70 +21,60 @@ TITLES = {
     Kind.UPPER: "distance",
 }
 
-
-def plot(answers: Iterable[Recordable], axes: Axes | None) -> Axes:
-    """Draws one curve per method, a step down at every image's radius; several lists may share axes."""
-    if axes is None:
-        from matplotlib import pyplot
-
-        axes = pyplot.figure(layout="constrained").add_subplot()
-    results = _results(answers)
-    curves = series(results, None)
-    begun = axes.has_data()
-    ends = [1.05 * curve.finite[-1] for curve in curves if curve.finite]
-    top = max(ends + ([axes.get_xlim()[1]] if begun else []), default=1)
-    listed = ", rivals listed" if len({(result.image, result.name) for result in results}) < len(results) else ""
-    labels = {SHARES[curve.kind] + listed for curve in curves} | ({axes.get_ylabel()} if begun else set())
-    across = _radius_label(results, axes.get_xlabel() if begun else "")
-    for curve in curves:
-        radii, shares = curve.steps()
-        axes.step([*radii, top], [*shares, shares[-1]], where="post", linestyle=LINES[curve.kind], label=curve.name)
-    accuracy.frame(axes, top, across, labels.pop() if len(labels) == 1 else "share of images")
-    if curves:
-        axes.legend(frameon=False)
-    return axes
+Rows = Sequence[Mapping[str, Any]]
 
 
-def table(answers: Sequence[Recordable]) -> str:
-    """A table with one row per answer, and a caption about all of them."""
-    shown = _results(islice(answers, MOST))
-    kinds = {result.kind for result in shown}
+def table(rows: Rows) -> str:
+    """A table with one row per answer, given in its JSON form, and a caption about all of them."""
+    shown = [result(row) for row in rows[:MOST]]
+    kinds = {answer.kind for answer in shown}
     title = TITLES[kinds.pop()] if len(kinds) == 1 else "answer"
-    remarks = any(result.reason for result in shown)
-    rows = [_row(result)[: None if remarks else -1] for result in shown]
+    remarks = any(answer.reason for answer in shown)
+    cells = [_row(answer)[: None if remarks else -1] for answer in shown]
     headers = ("image", "label", "rival", title, "seconds", "remark")[: None if remarks else -1]
-    more = None if len(answers) <= MOST else tag("p", f"These are the first {MOST} of {len(answers):,} answers.")
-    return join(tables.table(_caption(_results(answers)), headers, rows), more)
+    return join(tables.table(_caption(rows), headers, cells), _more(len(rows), "answers"))
 
 
-def _radius_label(results: Sequence[Result], before: str) -> str:
-    """The label of the axis of radii, with the valid inputs; before: the label that the axes had, if any."""
-    labels = {RADIUS + in_words(result.domain for result in results)} if results else set()
-    labels |= {before} if before.startswith(RADIUS) else set()
-    if not labels:
-        return "radius"
-    return labels.pop() if len(labels) == 1 else RADIUS + UNLIKE
+def compared(rows: Rows, every_rival: bool, skipped: Mapping[str, str]) -> str:
+    """A table with one row per question and one column per method; skipped: why methods are missing."""
+    questions = sandwiches([result(row) for row in rows], every_rival)
+    names = list(dict.fromkeys(answer.name for question in questions for answer in question.results))
+    headers = ("image", "label", *(("rival",) if every_rival else ()), *names)
+    cells = [_question(question, names, every_rival) for question in questions[:MOST]]
+    left_out = "; ".join(f"{name}: {reason}" for name, reason in skipped.items())
+    return join(
+        tables.table(_caption(rows), headers, cells),
+        _more(len(questions), "questions"),
+        tag("p", f"Left out, stopped or failed: {left_out}") if left_out else None,
+    )
 
 
-def _caption(results: Sequence[Result]) -> str:
-    """How many answers, each method with its mean, rounded so that it holds, the norm and the valid inputs."""
-    parts = [f"{len(results):,} answers"]
-    for curve in series(results, None):
-        mean = "" if curve.mean is None else tables.bound(curve.kind, curve.mean).shown
-        parts.append(f"{curve.name}, mean {mean} over {len(curve.finite)} images" if mean else curve.name)
-    parts += dict.fromkeys(f"p = {result.norm}" for result in results)
-    return "; ".join([*parts, in_words(result.domain for result in results)] if results else parts)
+def _caption(rows: Rows) -> str:
+    """How many answers, and each method in a line: its mean, rounded so that it holds, the norm, the valid inputs."""
+    summed = overview(rows)
+    return "; ".join([f"{summed.answers:,} answers", *map(str, summed.methods)])
 
 
-def _row(result: Result) -> list[Cell]:
+def _more(count: int, what: str) -> str | None:
+    return None if count <= MOST else tag("p", f"These are the first {MOST} of {count:,} {what}.")
+
+
+def _row(answer: Result) -> list[Cell]:
     """The cells of one answer, its remark last."""
-    if result.kind is Kind.EXACT:
-        distance = tables.ends(result)
-    else:
-        distance = tables.bound(result.kind, result.upper if result.kind is Kind.UPPER else result.lower)
-    rival, seconds = NONE if result.target is None else result.target, f"{result.seconds:.3g}"
-    return [Cell(result.image), Cell(result.label), Cell(rival), distance, Cell(seconds), Cell(result.reason or "")]
+    rival, seconds = NONE if answer.target is None else answer.target, f"{answer.seconds:.3g}"
+    numbers = (Cell(answer.image), Cell(answer.label), Cell(rival), _amount(answer), Cell(seconds))
+    return [*numbers, Cell(answer.reason or "")]
 
 
-def _results(answers: Iterable[Recordable]) -> list[Result]:
-    return [result(answer.to_json()) for answer in answers]
+def _question(question: Sandwich, names: Sequence[str], every_rival: bool) -> list[Cell]:
+    """The cells of one question: an amount for every method that answered."""
+    first, answers = question.results[0], {answer.name: answer for answer in question.results}
+    amounts = [_amount(answers[name]) if name in answers else Cell(NONE) for name in names]
+    rival = [Cell(NONE if first.target is None else first.target)] if every_rival else []
+    return [Cell(first.image), Cell(first.label), *rival, *amounts]
+
+
+def _amount(answer: Result) -> Cell:
+    if answer.kind is Kind.EXACT:
+        return tables.ends(answer)
+    return tables.bound(answer.kind, answer.upper if answer.kind is Kind.UPPER else answer.lower)

@@ -100,7 +100,7 @@ class RunFile:
 
 def table(rows: Sequence[Row]) -> str:
     """Rows as CSV, with a column for every key of any of them; nested objects, such as pictures, are left out."""
-    flat = [{name: _cell(value) for name, value in row.items() if not isinstance(value, dict)} for row in rows]
+    flat = [{name: _cell(_plain(value)) for name, value in row.items() if not isinstance(value, dict)} for row in rows]
     text = io.StringIO()
     if flat:
         names = list(dict.fromkeys(name for row in flat for name in row))

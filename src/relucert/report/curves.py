@@ -1,0 +1,109 @@
+"""Answers as curves: the share of images that keep their class against the radius."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+
+from relucert.report import accuracy
+from relucert.report.domain import UNLIKE, in_words
+from relucert.report.overview import by_norm
+from relucert.report.reading import Kind, Result, result
+from relucert.report.series import Series, series
+
+LINES: dict[Kind, Literal["-", ":", "--"]] = {
+    Kind.CERTIFIED: "-",
+    Kind.EXACT: "-",
+    Kind.UNPROVEN: ":",
+    Kind.ESTIMATE: ":",
+    Kind.UPPER: "--",
+}
+SHARES = {
+    Kind.CERTIFIED: "certified accuracy",
+    Kind.EXACT: "certified accuracy",
+    Kind.UNPROVEN: "accuracy, not certified",
+    Kind.ESTIMATE: "accuracy, not certified",
+    Kind.UPPER: "accuracy under attack",
+}
+COLOURS = 10  # of matplotlib's cycle
+
+
+class Curve(Line2D):
+    """A curve with a step down at every image's radius, which knows what it is about.
+
+    name: the method's, or what it was labelled with; share: what the vertical axis is called.
+    """
+
+    def __init__(self, drawn: Series, results: Sequence[Result], label: str | None, colour: str) -> None:
+        self._steps, self._end = drawn.steps(), drawn.finite[-1] if drawn.finite else 0.0
+        self.name = drawn.name if label is None else label
+        self.norm, self.domain = results[0].norm, in_words(answer.domain for answer in results)
+        listed = len({answer.image for answer in results}) < len(results)
+        self.share = SHARES[drawn.kind] + (", rivals listed" if listed else "")
+        super().__init__(*self._steps, drawstyle="steps-post", color=colour, label=self.name)
+        self.set_linestyle(LINES[drawn.kind])
+
+    @property
+    def top(self) -> float:
+        """Where an axis that shows all of it ends."""
+        return 1.05 * self._end
+
+    def extend(self, top: float) -> None:
+        """Goes on to the end of the axis: beyond the last step nothing changes."""
+        radii, shares = self._steps
+        self.set_data([*radii, top], [*shares, shares[-1]])
+
+
+def plot(rows: Iterable[Mapping[str, Any]], axes: Axes | None, label: str | None) -> Axes:
+    """Draws one curve per method and norm of answers in their JSON form; several lists may share axes.
+
+    label: stands in the legend in place of the method's name; with several methods, before it.
+    """
+    if axes is None:
+        from matplotlib import pyplot
+
+        axes = pyplot.figure(layout="constrained").add_subplot()
+    tops = [axes.get_xlim()[1]] if axes.has_data() else []
+    groups = by_norm(result(row) for row in rows)
+    listed = [(method, group) for group in groups.values() for method in series(group, None)]
+    for method, group in listed:
+        words = label if label is None or len(listed) == 1 else f"{label}, {method.name}"
+        answers = [answer for answer in group if answer.name == method.name]
+        axes.add_line(Curve(method, answers, words, f"C{len(axes.lines) % COLOURS}"))
+    curves = [line for line in axes.lines if isinstance(line, Curve)]
+    top = max([*tops, *(curve.top for curve in curves)], default=0.0) or 1.0
+    for curve in curves:
+        curve.extend(top)
+    shares = {curve.share for curve in curves}
+    accuracy.frame(axes, top, _radius_label(curves), shares.pop() if len(shares) == 1 else "share of images")
+    _tell_apart(curves)
+    if curves:
+        axes.legend(frameon=False)
+    return axes
+
+
+def _radius_label(curves: Sequence[Curve]) -> str:
+    """The label of the axis of radii: the norm and the valid inputs, where all curves agree on them."""
+    norms, domains = {curve.norm for curve in curves}, {curve.domain for curve in curves}
+    norm = f", p = {norms.pop()}" if len(norms) == 1 else ""
+    valid = f"; {domains.pop() if len(domains) == 1 else UNLIKE}" if domains else ""
+    return f"radius{norm}{valid}"
+
+
+def _tell_apart(curves: Sequence[Curve]) -> None:
+    """Labels every curve by its name, by the norm and the valid inputs where these differ, else by a number."""
+    norms, domains = {curve.norm for curve in curves}, {curve.domain for curve in curves}
+    labels = []
+    for curve in curves:
+        parts = [curve.name]
+        parts += [f"p = {curve.norm}"] if len(norms) > 1 else []
+        parts += [curve.domain] if len(domains) > 1 else []
+        labels.append(", ".join(parts))
+    counts, seen = Counter(labels), Counter[str]()
+    for curve, words in zip(curves, labels, strict=True):
+        seen[words] += 1
+        curve.set_label(f"{words} ({seen[words]})" if counts[words] > 1 else words)
