@@ -1,4 +1,4 @@
-"""What the user sees: a progress bar on standard error, tables and figures on standard output."""
+"""What the user sees: progress on standard error, tables and figures on standard output."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Protocol
 
 from rich import box
 from rich.console import Console
+from rich.filesize import decimal
 from rich.progress import (
     BarColumn,
     DownloadColumn,
@@ -22,6 +23,7 @@ from rich.progress import (
 from rich.table import Table
 
 from relucert.answers import Certificate, Estimate, Exact, UpperBound
+from relucert.cli.progress import ProgressLines
 from relucert.report.summary import Summary, rounded_down, rounded_up
 
 PLAIN_WIDTH = 1000  # where no terminal says how wide a line may be
@@ -65,7 +67,7 @@ class Screen:
     def downloads(self) -> Iterator[Callable[[str, int, int], None]]:
         """One bar per file, in bytes; yields a function of a file's name, the bytes that are here and its size."""
         tasks: dict[str, TaskID] = {}
-        with self._bar(DownloadColumn(), TimeRemainingColumn()) as bar:
+        with self._bar(DownloadColumn(), TimeRemainingColumn(), amount=decimal) as bar:
 
             def show(name: str, done: int, total: int) -> None:
                 if name not in tasks:
@@ -74,15 +76,12 @@ class Screen:
 
             yield show
 
-    def _bar(self, *columns: ProgressColumn) -> Progress:
-        return Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            *columns,
-            console=self._err,
-            transient=True,
-            disable=self._quiet or not self._err.is_terminal,
-        )
+    def _bar(self, *columns: ProgressColumn, amount: Callable[[int], str] = "{:,}".format) -> Progress | ProgressLines:
+        """A bar on a terminal; elsewhere, unless quiet, a line every ten seconds."""
+        if not (self._quiet or self._err.is_terminal):
+            return ProgressLines(self._err, amount)
+        described = TextColumn("{task.description}")
+        return Progress(described, BarColumn(), *columns, console=self._err, transient=True, disable=self._quiet)
 
     def table(self, certificates: Sequence[Certificate], proven: bool) -> None:
         """One row per certificate: image, label, rival, radius, and a remark, such as why a radius is missing."""
