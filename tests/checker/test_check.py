@@ -2,6 +2,7 @@
 
 import copy
 import gzip
+import hashlib
 import json
 import math
 import subprocess
@@ -15,8 +16,8 @@ import torch
 
 import relucert
 from relucert.checker.check import Claim, Rejected, check
-from relucert.checker.document import FORMAT
-from relucert.errors import LoadError, UnsupportedError
+from relucert.checker.document import FORMAT, image_digest
+from relucert.errors import InputError, LoadError, UnsupportedError
 from relucert.network import Add, Linear, Network, Node, Relu
 from relucert.network.operation import Operation
 from tests.nets import NETWORKS, centres, mlp
@@ -36,7 +37,7 @@ def prove(network: Network, path: Path, **options: Any) -> relucert.Exact:
 def proof(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """A proof with splits, multipliers and several rivals."""
     path = tmp_path_factory.mktemp("proof") / "proof.json"
-    assert prove(NETWORK, path).closed
+    assert prove(NETWORK, path, time_limit=120).closed
     document: dict[str, Any] = json.loads(path.read_text())
     assert any("split" in node for node in document["nodes"])
     return document
@@ -79,6 +80,11 @@ Mutation = Callable[[dict[str, Any]], None]
 def first(document: dict[str, Any], key: str) -> dict[str, Any]:
     node: dict[str, Any] = next(node for node in document["nodes"] if key in node)
     return node
+
+
+def move(document: dict[str, Any], values: list[float]) -> None:
+    """Puts another image there, with the SHA-256 that is its own."""
+    document["image"] |= {"values": values, "sha256": image_digest(values)}
 
 
 def drop_a_leaf(document: dict[str, Any]) -> None:
@@ -141,11 +147,11 @@ def one_more_row(document: dict[str, Any]) -> None:
 
 
 def everything_moves_farther(document: dict[str, Any]) -> None:
-    document["scale"] = [1.02] * len(document["image"])
+    document["scale"] = [1.02] * len(document["image"]["values"])
 
 
 def a_negative_scale(document: dict[str, Any]) -> None:
-    document["scale"] = [-1.0] * len(document["image"])
+    document["scale"] = [-1.0] * len(document["image"]["values"])
 
 
 def a_short_scale(document: dict[str, Any]) -> None:
@@ -162,7 +168,7 @@ def a_short_box(document: dict[str, Any]) -> None:
 
 def a_stronger_norm(document: dict[str, Any]) -> None:
     assert document["norm"] == "inf"
-    document["image"] = [pixel + 0.3 for pixel in document["image"]]
+    move(document, [pixel + 0.3 for pixel in document["image"]["values"]])
     document["box"] = None
 
 
@@ -175,11 +181,35 @@ def truth_for_a_norm(document: dict[str, Any]) -> None:
 
 
 def image_outside(document: dict[str, Any]) -> None:
-    document["image"][0] = 99.0
+    move(document, [99.0, *document["image"]["values"][1:]])
 
 
 def short_image(document: dict[str, Any]) -> None:
-    document["image"].pop()
+    move(document, document["image"]["values"][:-1])
+
+
+def another_image(document: dict[str, Any]) -> None:
+    document["image"]["values"][0] = math.nextafter(document["image"]["values"][0], 0.0)
+
+
+def another_digest(document: dict[str, Any]) -> None:
+    document["image"]["sha256"] = document["network"]["sha256"]
+
+
+def no_index(document: dict[str, Any]) -> None:
+    del document["image"]["index"]
+
+
+def an_index_below_zero(document: dict[str, Any]) -> None:
+    document["image"]["index"] = -1
+
+
+def truth_for_an_index(document: dict[str, Any]) -> None:
+    document["image"]["index"] = True
+
+
+def an_image_as_before(document: dict[str, Any]) -> None:
+    document["image"] = document["image"]["values"]
 
 
 def all_empty(document: dict[str, Any]) -> None:
@@ -240,7 +270,8 @@ def one_more_class(document: dict[str, Any]) -> None:
         a_stronger_norm,
         unknown_norm, truth_for_a_norm, image_outside, short_image, all_empty, no_multipliers, not_a_number,
         infinite, infinite_radius, another_format, another_key, unknown_relu, short_slopes, unknown_neuron,
-        one_more_class,
+        one_more_class, another_image, another_digest, no_index, an_index_below_zero, truth_for_an_index,
+        an_image_as_before,
     ],
 )  # fmt: skip
 def test_mutations_are_rejected(mutate: Mutation, proof: dict[str, Any], tmp_path: Path) -> None:
@@ -262,6 +293,55 @@ def test_harmless_mutations_claim_what_is_still_true(proof: dict[str, Any], tmp_
         for numbers in node.get("slopes", {}).values():
             numbers[:] = [1.5 if slope == 1 else slope for slope in numbers]
     assert verify(document, tmp_path).radius == proof["radius"]
+
+
+def test_the_claim_names_the_image(proof: dict[str, Any], tmp_path: Path) -> None:
+    values = torch.tensor(proof["image"]["values"], dtype=torch.float64)
+    claim = verify(proof, tmp_path)
+    assert claim.index == 0
+    assert claim.image == hashlib.sha256(values.numpy().astype("<f8").tobytes()).hexdigest()
+    assert "of image 0," in str(claim)
+
+
+def test_the_image_is_that_of_its_number(tmp_path: Path) -> None:
+    """Among the images that were asked about, each is told from the others."""
+    images = centres(NETWORK, 3).clamp(*BOX)
+    path = tmp_path / "proof.json"
+    (answer,) = relucert.exact(NETWORK, images[:1], box=BOX, time_limit=0.5, target="runner-up", proof=path)
+    document = json.loads(path.read_text())
+    assert check(path, NETWORK, images=images).index == answer.image == 0
+    for wrong, message in ((images[1:], "another one"), (images[:0], "there are 0 images")):
+        with pytest.raises(Rejected, match=message):
+            check(path, NETWORK, images=wrong)
+    document["image"]["index"] = 2
+    path.write_text(json.dumps(document))
+    assert check(path, NETWORK).index == 2
+    with pytest.raises(Rejected, match="image 2 of these is another one"):
+        check(path, NETWORK, images=images)
+    assert check(path, NETWORK, images=images[[1, 2, 0]]).index == 2
+
+
+def test_a_proof_of_another_claim_is_not_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "proof.json.gz"
+    question: dict[str, Any] = {"time_limit": 0.5, "target": "runner-up"}
+    prove(NETWORK, path, **question)
+    prove(NETWORK, path, **question)  # the same once more
+    before = path.read_bytes()
+    others: list[tuple[Network, dict[str, Any]]] = [
+        (NETWORK, {"norm": "2"}),
+        (NETWORK, {"box": (-1.5, 1.6)}),
+        (mlp(5, 8, 6, 4, seed=6), {}),
+    ]
+    for network, change in others:
+        with pytest.raises(InputError, match=r"proof\.json\.gz holds other results.*overwrite"):
+            prove(network, path, **{**question, **change})
+        assert path.read_bytes() == before
+    prove(NETWORK, path, **{**question, "norm": "2"}, overwrite=True)
+    assert check(path, NETWORK).norm == 2
+    path.write_text("my notes")
+    with pytest.raises(InputError, match="overwrite"):
+        prove(NETWORK, path, **question)
+    assert path.read_text() == "my notes"
 
 
 def test_every_changed_weight_is_noticed(proof: dict[str, Any], tmp_path: Path) -> None:
@@ -364,7 +444,8 @@ def test_numbers_that_cancel_beyond_the_precision_prove_nothing(norm: object, tm
     leaf = {"radius": 10.0, "slopes": {str(relu): [0.0]}, "multipliers": {}}
     document = {
         "format": FORMAT, "network": {"name": "cancelling", "sha256": fingerprint(network)},
-        "image": [0.0], "rows": [[1.0, -1.0]], "offsets": [0.0], "norm": norm, "box": None, "scale": None,
+        "image": {"index": 0, "sha256": image_digest([0.0]), "values": [0.0]},
+        "rows": [[1.0, -1.0]], "offsets": [0.0], "norm": norm, "box": None, "scale": None,
         "radius": 10.0, "nodes": [leaf],
     }  # fmt: skip
     path = tmp_path / "proof.json"

@@ -11,16 +11,21 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from relucert.data import bundled
 from relucert.errors import BudgetError
+from relucert.network.fingerprint import fingerprint
 from tests.cli import fake
 from tests.cli.conftest import Command, single_line
 
 StandIn = Callable[[fake.Library], None]
+HOUR = timedelta(hours=1)
 ROW_KEYS = {
     "image", "label", "target", "norm", "method", "arithmetic", "radius", "reason", "seconds", "evaluations",
     "proven", "box", "input_scale", "failed",
@@ -71,11 +76,18 @@ def test_json(command: Command, stand_in: StandIn, tmp_path: Path) -> None:
     assert command("certify", "--images", "5", "--norm", "2", "--json", str(path)).code == 0
     record = _strict(path)
     assert set(record) == {
-        "command", "relucert", "versions", "machine", "complete", "network", "options", "results",
+        "command", "relucert", "versions", "machine", "started", "seconds", "question", "complete", "network",
+        "data", "options", "results",
     }  # fmt: skip
     assert record["command"] == "certify"
     assert record["complete"] is True
-    assert record["network"] == {"name": "toy", "layers": "784-4-10", "parameters": 3190, "classes": 10}
+    about = {"name": "toy", "layers": "784-4-10", "parameters": 3190, "classes": 10}
+    assert record["network"] == {**about, "sha256": fingerprint(fake.network())}
+    images = bundled().first(5)
+    images = replace(images, images=images.images.double())
+    assert record["data"] == {"name": images.name, "images": 5, "sha256": images.sha256()}
+    assert datetime.now(timezone.utc) - datetime.fromisoformat(record["started"].replace("Z", "+00:00")) < HOUR
+    assert 0 <= record["seconds"] < 3600
     assert record["options"] == {
         "network": "mnist-2x20", "data": None, "data_dir": None, "images": 5, "norm": "2", "method": "fast-lin",
         "target": "untargeted", "arithmetic": "rigorous", "tolerance": 1e-4, "memory": 2**30, "seed": 0,
@@ -93,10 +105,14 @@ def test_csv_equals_json(command: Command, stand_in: StandIn, tmp_path: Path) ->
     assert command("certify", "--json", str(tmp_path / "run.json"), "--csv", str(tmp_path / "run.csv")).code == 0
     with (tmp_path / "run.csv").open(newline="") as file:
         cells = list(csv.DictReader(file))
-    rows = _strict(tmp_path / "run.json")["results"]
+    record = _strict(tmp_path / "run.json")
+    rows = record["results"]
     assert len(rows) == 100
     for row, cell in zip(rows, cells, strict=True):
+        mark = cell.pop("question")
         assert cell == {name: _cell(value) for name, value in row.items()}
+        assert record["question"].startswith(mark)
+        assert len(mark) == 16
 
 
 def test_an_error_loses_nothing(command: Command, stand_in: StandIn, tmp_path: Path) -> None:

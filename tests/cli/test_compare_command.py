@@ -69,7 +69,7 @@ def test_the_record_has_every_answer(command: Command, tmp_path: Path) -> None:
 
 def test_inputs_that_are_no_pictures_or_coloured_ones(command: Command, tmp_path: Path) -> None:
     for size, shape in ((7, None), (3 * 16, [4, 4, 3])):
-        network, images, path = tmp_path / f"{size}.safetensors", tmp_path / f"{size}.npy", tmp_path / "run.json"
+        network, images, path = tmp_path / f"{size}.safetensors", tmp_path / f"{size}.npy", tmp_path / f"{size}.json"
         relucert.save(mlp(size, 5, 3), str(network))
         np.save(images, torch.linspace(-1, 1, size)[None].numpy())
         outcome = command(

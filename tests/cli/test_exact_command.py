@@ -1,10 +1,13 @@
 """`relucert exact` and `relucert check`, end to end on a bundled network."""
 
+import hashlib
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from relucert.data import bundled
 from tests.cli.conftest import Command, single_line
 
 
@@ -23,6 +26,18 @@ def test_from_question_to_checked_proof(command: Command, tmp_path: Path) -> Non
     checked = command("check", str(proof))
     assert checked.code == 0, checked
     assert f"within {row['lower']!r}" in checked.out
+    assert "of image 0," in checked.out
+    images = bundled()
+    digest = hashlib.sha256(images.images[0].double().numpy().tobytes()).hexdigest()
+    assert digest in checked.out
+    for data, code in (("bundled", 0), (str(_shuffled(tmp_path)), 1), ("nowhere.npz", 2)):
+        assert command("check", str(proof), "--data", data).code == code
+    assert "checked" in command("check", str(proof), "--data", "bundled").out
+    single_line(command("check", str(proof), "--data-dir", str(tmp_path)), ["--data"])
+    again = command("exact", "mnist-2x20", "--images", "2", "--target", "5", "--proof", str(proof))
+    single_line(again, ["a proof is about one question"])
+    again = command("exact", "mnist-2x20", "--images", "1", "--target", "5", "--proof", str(proof))
+    single_line(again, ["holds other results", "--overwrite"])
     other = command("check", str(proof), "mnist-3x20")
     assert other.code == 1
     assert "another network" in other.err
@@ -31,6 +46,12 @@ def test_from_question_to_checked_proof(command: Command, tmp_path: Path) -> Non
     assert broken.code == 1
     assert "rejected" in broken.err
     assert broken.out == ""
+
+
+def _shuffled(folder: Path) -> Path:
+    path = folder / "images.npy"
+    np.save(path, bundled().images.numpy()[::-1])
+    return path
 
 
 def test_no_time_and_no_box(command: Command) -> None:

@@ -200,15 +200,15 @@ def test_a_slow_method_is_not_tried_again(command: Command, tmp_path: Path, monk
             time.sleep(0.01)
 
     monkeypatch.setitem(methods.CONTENDERS, "clever", replace(methods.CONTENDERS["clever"], ask=slow))
-    effort = (*TOY, "--images", "2", "--methods", "fast-lin,clever", "--json", str(tmp_path / "t.json"), "--budget")
+    effort = (*TOY, "--images", "2", "--methods", "fast-lin,clever", "--json", str(tmp_path / "t.json"))
     for budget, tries in (("0.2", [0.2]), ("0.2", [0.2]), ("0.1", [0.2]), ("0.3", [0.2, 0.3]), ("0.3", [0.2, 0.3])):
-        outcome = command(*effort, budget)
+        outcome = command(*effort, "--overwrite", "--budget", budget)
         assert outcome.code == 0
         assert "clever on mnist-2x20, p = inf is left out: image 0 took more than the budget" in outcome.err
         assert calls == tries
         assert _cells(tmp_path / "t.json")["fast-lin"]["images"] == 2
     assert "a larger --budget tries again" in outcome.err
-    command(*effort, "0.3", "--steps", "7")  # another effort
+    command(*effort, "--overwrite", "--budget", "0.3", "--steps", "7")  # another effort
     assert len(calls) == 3
 
 

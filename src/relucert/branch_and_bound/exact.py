@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -72,6 +73,7 @@ def exact(
     seed: int = 0,
     progress: Callable[[SearchProgress], None] | None = None,
     proof: str | os.PathLike[str] | None = None,
+    overwrite: bool = False,
     input_shape: tuple[int, ...] | None = None,
 ) -> Answers[Exact]:
     """The minimum distortion of every image, in the images' order (with target "all": an image's rivals in turn).
@@ -91,12 +93,14 @@ def exact(
         seed: Of random targets and of the attack's random starts.
         progress: Called now and then while a search goes on.
         proof: A file for the proof of the lower end, which `relucert check` verifies; for one question only.
+        overwrite: Whether that file may be replaced where it holds anything but a proof of the same claim.
         input_shape: Of one image, where neither the network nor the images tell it.
     """
     return Answers(
         exact_each(
             network, images, labels, norm=norm, target=target, box=box, scale=scale, tolerance=tolerance,
-            time_limit=time_limit, seed=seed, progress=progress, proof=proof, input_shape=input_shape,
+            time_limit=time_limit, seed=seed, progress=progress, proof=proof, overwrite=overwrite,
+            input_shape=input_shape,
         )
     )  # fmt: skip
 
@@ -115,13 +119,14 @@ def exact_each(
     seed: int = 0,
     progress: Callable[[SearchProgress], None] | None = None,
     proof: str | os.PathLike[str] | None = None,
+    overwrite: bool = False,
     input_shape: tuple[int, ...] | None = None,
 ) -> Iterator[Exact]:
     """The intervals of `exact`, one by one as they are found.
 
     Everything is checked at the call; the work is done as answers are asked for.
     Its parameters are those of `exact`: network, images, labels, norm, target, box, scale, tolerance, time_limit,
-    seed, progress, proof and input_shape.
+    seed, progress, proof, overwrite and input_shape.
     """
     prepared = prepare(network, images, labels, input_shape)
     known = prepared.network
@@ -134,8 +139,15 @@ def exact_each(
         if len(inquiry.questions) != 1:
             raise InputError(f"a proof is about one question, and these are {len(inquiry.questions)}")
         files.check_writable(options.proof)
+        claim = _claim(known, inquiry, inquiry.questions[0], shape)
+        files.check_replaceable(options.proof, lambda there: proofs.is_about(there, claim), overwrite)
     check_subnormals()
     return (_Answering(known, options, progress, inquiry, question).run() for question in inquiry.questions)
+
+
+def _claim(network: Network, inquiry: Inquiry, question: Question, shape: RegionShape) -> dict[str, Any]:
+    """What a proof about a question claims, but for the radius."""
+    return proofs.claimed(network, question.image, inquiry.images[question.image], shape, inquiry.property([question]))
 
 
 @dataclass(frozen=True)
@@ -201,7 +213,8 @@ class _Answering:
         prover = growth.prover
         if prover.tree is not None and growth.lower > 0:
             assert self.options.proof is not None
-            proofs.write(self.options.proof, self.network, prover.bounder, prover.tree, growth.lower)
+            claim = _claim(self.network, self.inquiry, self.question, self.options.shape)
+            proofs.write(self.options.proof, claim, prover.bounder, prover.tree, growth.lower)
         lower, witness = max(lower, growth.lower), prover.witness
         if witness is None and lower >= growth.whole:
             return self._answer(None, None, True, UNREACHABLE, prover.nodes)

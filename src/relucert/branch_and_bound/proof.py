@@ -12,9 +12,11 @@ from typing import Any
 from torch import Tensor
 
 from relucert.branch_and_bound.nodes import NodeBounder, Nodes
-from relucert.checker.document import FORMAT
+from relucert.checker.document import FORMAT, UNREADABLE, image_digest, unpacked
 from relucert.network import Network
 from relucert.network.fingerprint import fingerprint
+from relucert.query.property import Property
+from relucert.region import RegionShape
 from relucert.storage import files
 
 
@@ -81,21 +83,33 @@ def _duals(bounder: NodeBounder, closed: ClosedNode) -> dict[str, Any]:
     return {"slopes": slopes, "multipliers": multipliers}
 
 
-def write(path: Path, network: Network, bounder: NodeBounder, tree: Tree, radius: float) -> None:
-    """Writes the proof that no violation is within the radius; compressed where the name ends in .gz."""
-    shape, prop = bounder.shape, bounder.prop
-    document = {
+def claimed(network: Network, index: int, image: Tensor, shape: RegionShape, prop: Property) -> dict[str, Any]:
+    """What a proof is about, but for the radius: image number `index`, (size,), and a property with a batch of one."""
+    values = image.double().tolist()
+    return {
         "format": FORMAT,
         "network": {"name": network.name, "sha256": fingerprint(network)},
-        "image": bounder.centre.tolist(),
+        "image": {"index": index, "sha256": image_digest(values), "values": values},
         "rows": prop.rows[0].tolist(),
         "offsets": prop.offsets[0].tolist(),
         "norm": "inf" if math.isinf(shape.norm.p) else shape.norm.p,
         "box": None if shape.box is None else [_ends(end) for end in shape.box],
         "scale": None if shape.scale is None else shape.scale.tolist(),
-        "radius": radius,
-        "nodes": tree.rows(bounder, radius),
     }
+
+
+def is_about(content: bytes, claim: dict[str, Any]) -> bool:
+    """Whether a file's content is a proof of the same claim, whatever its radius."""
+    try:
+        document = json.loads(unpacked(content))
+    except UNREADABLE:
+        return False
+    return isinstance(document, dict) and all(document.get(name) == value for name, value in claim.items())
+
+
+def write(path: Path, claim: dict[str, Any], bounder: NodeBounder, tree: Tree, radius: float) -> None:
+    """Writes the proof that no violation is within the radius; compressed where the name ends in .gz."""
+    document = {**claim, "radius": radius, "nodes": tree.rows(bounder, radius)}
     content = json.dumps(document, allow_nan=False).encode()
     files.write(path, gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
 

@@ -8,8 +8,6 @@ by layer, and then the row, with the leaf's own slopes and multipliers: any numb
 
 from __future__ import annotations
 
-import hashlib
-import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +16,7 @@ import torch
 from flint import arb, ctx
 
 from relucert.checker.ball_arithmetic import Bounder, Bounds
-from relucert.checker.document import Leaf, Proof, Rejected, Split, read
+from relucert.checker.document import Leaf, Proof, Rejected, Split, image_digest, read
 from relucert.loading import load
 from relucert.network import Network
 from relucert.network.fingerprint import fingerprint
@@ -32,11 +30,13 @@ BITS = 80  # of the midpoints of balls
 class Claim:
     """What was proven: around the image the rows, plus offsets, of the outputs stay positive at every valid input.
 
-    image: the SHA-256 of the image's numbers, as float64 in little-endian order. box, scale: as of a `Proof`.
+    index: the image's number among those that were asked about; image: the SHA-256 of its numbers, as float64 in
+    little-endian order. box, scale: as of a `Proof`.
     """
 
     network: str
     sha256: str
+    index: int
     image: str
     rows: list[list[float]]
     offsets: list[float]
@@ -59,7 +59,7 @@ class Claim:
         return labels.pop(), [pair[1] for pair in pairs if pair is not None]
 
     def __str__(self) -> str:
-        where = f"within {self.radius!r} of the image, norm {self.norm:g}{self._valid()}"
+        where = f"within {self.radius!r} of image {self.index}, norm {self.norm:g}{self._valid()}"
         margins = self.margins
         if margins is None:
             return f"{len(self.rows)} linear forms on the outputs stay positive {where}"
@@ -90,9 +90,15 @@ def check(
     path: str | Path,
     network: Network | torch.nn.Module | str | None = None,
     progress: Callable[[int, int], None] | None = None,
+    images: torch.Tensor | None = None,
 ) -> Claim:
-    """What a proof file proves about a network (by default the one it names); raises `Rejected` where it does not."""
+    """What a proof file proves about a network (by default the one it names); raises `Rejected` where it does not.
+
+    images: one row per image; where they are given the proof has to be about the one of its number.
+    """
     proof = read(Path(path))
+    if images is not None:
+        _check_image(proof, images)
     known = load(proof.name if network is None else network)
     sha256 = fingerprint(known)
     if sha256 != proof.sha256:
@@ -104,13 +110,16 @@ def check(
     finally:
         ctx.prec = before
     return Claim(
-        known.name, sha256, _digest(proof.image), proof.rows, proof.offsets, proof.norm, proof.radius, proof.box,
-        proof.scale, len(proof.nodes), leaves,
+        known.name, sha256, proof.index, image_digest(proof.image), proof.rows, proof.offsets, proof.norm,
+        proof.radius, proof.box, proof.scale, len(proof.nodes), leaves,
     )  # fmt: skip
 
 
-def _digest(image: list[float]) -> str:
-    return hashlib.sha256(struct.pack(f"<{len(image)}d", *image)).hexdigest()
+def _check_image(proof: Proof, images: torch.Tensor) -> None:
+    if proof.index >= len(images):
+        raise Rejected(f"it is about image {proof.index}, and there are {len(images)} images")
+    if images[proof.index].flatten().double().tolist() != proof.image:
+        raise Rejected(f"image {proof.index} of these is another one than it is about")
 
 
 class _Walk:

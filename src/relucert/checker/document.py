@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import math
+import struct
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,9 +15,10 @@ from typing import Any
 
 from relucert.errors import LoadError
 
-FORMAT = "relucert proof 2"  # what a proof's file says it is
+FORMAT = "relucert proof 3"  # what a proof's file says it is
 
 KEYS = {"format", "network", "image", "rows", "offsets", "norm", "box", "scale", "radius", "nodes"}
+UNREADABLE = (ValueError, EOFError, OSError, zlib.error, RecursionError)  # what content that is no JSON may raise
 NORMS: dict[object, float] = {"inf": math.inf, 1.0: 1.0, 2.0: 2.0}
 
 
@@ -46,11 +49,13 @@ class Leaf:
 class Proof:
     """That `rows @ outputs + offsets` stay positive at all valid x with `||(x - image) / scale||_p <= radius`.
 
+    index: the image's number among those that were asked about.
     box: the lowest and the highest valid value of every coordinate, or None; infinite: no limit.
     """
 
     name: str
     sha256: str
+    index: int
     image: list[float]
     rows: list[list[float]]
     offsets: list[float]
@@ -68,12 +73,10 @@ def read(path: Path) -> Proof:
     except OSError as error:
         raise LoadError(f"can't read {path}: {error.strerror}") from error
     try:
-        if content[:2] == b"\x1f\x8b":
-            content = gzip.decompress(content)
         document = json.loads(
-            content.decode(), object_pairs_hook=_unique, parse_constant=_no_number, parse_float=_finite
+            unpacked(content).decode(), object_pairs_hook=_unique, parse_constant=_no_number, parse_float=_finite
         )
-    except (ValueError, EOFError, OSError, zlib.error, RecursionError) as error:
+    except UNREADABLE as error:
         raise Rejected(f"it is no proof file: {' '.join(str(error).split()) or type(error).__name__}") from None
     try:
         return _proof(document)
@@ -81,11 +84,21 @@ def read(path: Path) -> Proof:
         raise Rejected("it is no proof file: an entry is missing or of the wrong kind") from None
 
 
+def unpacked(content: bytes) -> bytes:
+    """The content of a file, which may be compressed."""
+    return gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
+
+
+def image_digest(values: list[float]) -> str:
+    """The SHA-256 of an image's numbers, as float64 in little-endian order."""
+    return hashlib.sha256(struct.pack(f"<{len(values)}d", *values)).hexdigest()
+
+
 def _proof(document: dict[str, Any]) -> Proof:
     _require(isinstance(document.get("format"), str), "it does not say of which format it is")
     _require(document["format"] == FORMAT, f"its format is {document['format']!r}, not {FORMAT!r}: write it anew")
     _require(set(document) == KEYS, "its entries are not those of a proof")
-    image = _numbers(document["image"])
+    index, image = _image(document["image"])
     rows = [_numbers(row) for row in _list(document["rows"])]
     offsets = _numbers(document["offsets"])
     _require(bool(rows) and len(rows) == len(offsets), "it has no rows, or not one offset for each")
@@ -95,10 +108,19 @@ def _proof(document: dict[str, Any]) -> Proof:
     radius = _number(document["radius"])
     _require(radius > 0, "its radius is not positive")
     return Proof(
-        _text(document["network"]["name"]), _text(document["network"]["sha256"]), image, rows, offsets,
+        _text(document["network"]["name"]), _text(document["network"]["sha256"]), index, image, rows, offsets,
         NORMS[document["norm"]], _box(document["box"], len(image)), scale, radius,
         [_node(node) for node in _list(document["nodes"])],
     )  # fmt: skip
+
+
+def _image(entry: Any) -> tuple[int, list[float]]:
+    """The image's number and its values, which have the SHA-256 that stands beside them."""
+    _require(set(entry) == {"index", "sha256", "values"}, "its image has no index, SHA-256 and values")
+    index, values = _whole(entry["index"]), _numbers(entry["values"])
+    _require(index >= 0, "its image has no number")
+    _require(image_digest(values) == _text(entry["sha256"]), "its image is not that of the SHA-256 it names")
+    return index, values
 
 
 def _box(entry: Any, size: int) -> tuple[list[float], list[float]] | None:

@@ -37,6 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="draw every pair into this folder: the image, the perturbation magnified, the adversarial example",
     )
+    runs.add_overwrite(answers)
     runs.add_quiet(answers)
 
 

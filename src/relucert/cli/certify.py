@@ -100,6 +100,7 @@ def _add_outputs(group: argparse._ArgumentGroup) -> None:
     runs.add_json(group)
     runs.add_csv(group)
     group.add_argument("--plot", type=Path, metavar="FILE", help="accuracy against radius, as .png, .svg or .pdf")
+    runs.add_overwrite(group)
     runs.add_quiet(group)
 
 

@@ -6,7 +6,7 @@ import argparse
 import time
 from typing import TYPE_CHECKING
 
-from relucert.cli import options, runs
+from relucert.cli import options, record, runs
 from relucert.errors import RelucertError
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     answers = parser.add_argument_group("the answers")
     runs.add_json(answers)
     runs.add_csv(answers)
+    runs.add_overwrite(answers)
     runs.add_quiet(answers)
 
 
@@ -61,8 +62,8 @@ def run(arguments: argparse.Namespace) -> int:
     setting = Setting(Norm.parse(arguments.norm), **chosen)
     contest = Contest(network, images.images, images.labels, contenders, setting)
     given = {"norm": arguments.norm, "methods": [contender.name for contender in contenders], **chosen}
-    head = {**runs.head(arguments, setup, given), "skipped": contest.skipped}
-    record = RunFile(head, outputs.get("json"), outputs.get("csv"))
+    head = {**record.head(arguments, network, images, given), "skipped": contest.skipped}
+    run_file = RunFile(head, outputs.get("json"), outputs.get("csv"), overwrite=arguments.overwrite)
     started = time.perf_counter()
     with screen.progress("comparing", len(contenders) * len(images)) as advance:
 
@@ -70,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
             advance(contenders.index(by_name[entry.method]) * len(images) + entry.answer.image + 1)
 
         by_name = {contender.name: contender for contender in contenders}
-        work = runs.collect(contest.run(), record, came, lambda entry: row(entry, network, contest.images))
+        work = runs.collect(contest.run(), run_file, came, lambda entry: row(entry, network, contest.images))
     if not work.answers and isinstance(work.stopped, RelucertError):
         raise work.stopped
     if work.answers:
@@ -80,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
         screen.line("images", f"{len(images)} of {images.name}")
         screen.line("question", f"norm {arguments.norm}, target {arguments.target}, {setup.valid}")
         screen.line("time", f"{time.perf_counter() - started:.2f} s")
-    code = runs.end(work, screen, f"{len(work.answers)} answers")
+    code = runs.end(work, run_file, screen, f"{len(work.answers)} answers")
     return runs.FAILED if contest.failed and not code else code
 
 

@@ -33,6 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     runs.add_threads(effort)
     answers = parser.add_argument_group("the answers")
     runs.add_json(answers)
+    runs.add_overwrite(answers)
     runs.add_quiet(answers)
 
 

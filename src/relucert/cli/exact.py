@@ -51,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     answers.add_argument(
         "--proof", type=Path, metavar="FILE", help="write the proof of one answer, for `relucert check`; .gz compresses"
     )
+    runs.add_overwrite(answers)
     runs.add_quiet(answers)
 
 
@@ -69,6 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
             images.images,
             images.labels,
             **options,
+            overwrite=arguments.overwrite,
             progress=lambda state: status(state.image, _describe(state)),
         )
 
@@ -78,11 +80,20 @@ def run(arguments: argparse.Namespace) -> int:
         screen.line("network", setup.about)
         screen.line("question", f"norm {arguments.norm}, target {arguments.target}, {setup.valid}")
         _summarise(answers, screen)
-        if arguments.proof is not None and arguments.proof.exists():
+        if _version(arguments.proof) != before:
             screen.line("proof", f"{arguments.proof}: verify it with `relucert check`")
 
+    before = _version(arguments.proof)
     bar = setup.screen.status("searching", len(images))
     return runs.answer(arguments, setup, files, bar, ask, show, lambda status, answer: status(answer.image + 1, ""))
+
+
+def _version(path: Path | None) -> tuple[int, int] | None:
+    """What changes when a file is written; None where there is none."""
+    if path is None or not path.exists():
+        return None
+    status = path.stat()
+    return status.st_ino, status.st_mtime_ns
 
 
 def _describe(progress: SearchProgress) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from relucert.cli import options, runs
+from relucert.cli import options, record, runs
 from relucert.errors import InputError, LoadError
 from relucert.query.valid import valid_inputs
 
@@ -62,6 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     answers = parser.add_argument_group("the answers")
     for name, what in (("json", "all numbers"), ("csv", "all numbers"), ("markdown", "tables"), ("latex", "tables")):
         answers.add_argument(f"--{name}", type=Path, metavar="FILE", help=f"{what}, as {name}")
+    runs.add_overwrite(answers)
     runs.add_quiet(answers)
 
 
@@ -94,27 +96,39 @@ def run(arguments: argparse.Namespace) -> int:
         raise InputError(f"there is no network of the table {arguments.table!r}: {'; '.join(missing.values())}")
     settings = {**{name: effort[name] for name in STORED}, "threads": arguments.threads}
     settings["box"] = "paper" if protocol else box
-    store = Store(arguments.table, settings, screen.complain)
-    rerun = Rerun(subjects, images, contenders, setting, store, protocol)
+    with closing(Store(arguments.table, settings, screen.complain)) as store:
+        rerun = Rerun(subjects, images, contenders, setting, store, protocol)
+        return _find(arguments, outputs, rerun, present, missing, screen)
+
+
+def _find(
+    arguments: argparse.Namespace, outputs: dict[str, Path], rerun: Rerun, lines: list[Line], missing: dict[str, str],
+    screen: Screen,
+) -> int:  # fmt: skip
+    """Finds what is missing in the lines, exports and shows; the result is the exit code."""
+    head = _head(arguments, rerun)
+    kept = [path for path in outputs.values() if _is_kept(path, head["question"], arguments.overwrite)]
     started = time.perf_counter()
     interrupted = False
     try:
-        total = sum(len(images[line.network]) for line in present)
+        total = sum(len(rerun.images[line.network]) for line in lines)
         with screen.progress(f"the table {arguments.table}", total) as advance:
-            rerun.run(present, advance)
+            rerun.run(lines, advance)
     except KeyboardInterrupt:
         interrupted = True
-    finally:
-        store.close()
-    _export(arguments, outputs, rerun, missing, not interrupted)
+    seconds = time.perf_counter() - started
+    ended = {"seconds": round(seconds, 3), "skipped": missing | rerun.skipped, "complete": not interrupted}
+    beside = _places(outputs, kept if interrupted else [])
+    _export({**head, **ended}, {name: beside.get(path, path) for name, path in outputs.items()}, rerun)
     _show(rerun, screen)
     screen.line("threads", str(arguments.threads))
-    screen.line("time", f"{time.perf_counter() - started:.1f} s")
-    if interrupted:
-        screen.complain("stopped; the same command goes on from here")
-    if interrupted:
-        return runs.INTERRUPTED
-    return runs.FAILED if rerun.failed else 0
+    screen.line("time", f"{seconds:.1f} s")
+    if not interrupted:
+        return runs.FAILED if rerun.failed else 0
+    screen.complain("stopped; the same command goes on from here")
+    for path, place in beside.items():
+        screen.complain(f"{path} keeps what it had; what is done is in {place}")
+    return runs.INTERRUPTED
 
 
 def _contenders(arguments: argparse.Namespace) -> list[Contender]:
@@ -203,37 +217,52 @@ def _valid(rerun: Rerun) -> str:
     return valid_inputs(rerun.setting.box)
 
 
-def _export(
-    arguments: argparse.Namespace,
-    outputs: dict[str, Path],
-    rerun: Rerun,
-    missing: dict[str, str],
-    complete: bool,
-) -> None:
+def _head(arguments: argparse.Namespace, rerun: Rerun) -> dict[str, Any]:
+    """What a record says before its numbers."""
+    names = ("table", "images", "methods", "norms", "targets", "networks", "threads", "memory", "seed", *EFFORT)
+    given = {name: getattr(arguments, name) for name in names}
+    given["box"] = "paper" if rerun.protocol else rerun.setting.box
+    networks = {name: subject.digest for name, subject in rerun.subjects.items()}
+    data = {name: images.sha256() for name, images in rerun.images.items()}
+    return {
+        **record.circumstances(arguments),
+        "question": record.question(arguments.command, given, networks, data),
+        "options": given | {"network_file": [str(path) for path in arguments.network_file]},
+        "networks": {name: {"sha256": networks[name], "data_sha256": data[name]} for name in data},
+        "valid_inputs": _valid(rerun),
+    }
+
+
+def _is_kept(path: Path, question: str, overwrite: bool) -> bool:
+    """Whether a file has something to lose; raises InputError where that is about another question."""
+    from relucert.report.runfile import MARK
+    from relucert.storage import files
+
+    return files.check_replaceable(path, lambda there: question[:MARK].encode() in there, overwrite)
+
+
+def _places(outputs: dict[str, Path], kept: list[Path]) -> dict[Path, Path]:
+    """Where what is not complete goes, for files that have something to lose."""
+    from relucert.storage import files
+
+    return {path: files.beside(path) for path in outputs.values() if path in kept}
+
+
+def _export(head: dict[str, Any], outputs: dict[str, Path], rerun: Rerun) -> None:
     from relucert.paper import export
-    from relucert.report.runfile import table
+    from relucert.report.runfile import MARK, table
     from relucert.storage import files
 
     methods, results = rerun.methods, rerun.results()
     valid = {contender.name: valid_inputs(rerun.box(contender)) for contender in rerun.contenders}
     cells = export.cells(results, methods, valid)
-    names = ("table", "images", "methods", "norms", "targets", "networks", "threads", "memory", "seed", *EFFORT)
-    given = {name: getattr(arguments, name) for name in names}
-    given["box"] = "paper" if rerun.protocol else rerun.setting.box
-    record: dict[str, Any] = {
-        **runs.circumstances(arguments),
-        "options": given | {"network_file": [str(path) for path in arguments.network_file]},
-        "valid_inputs": _valid(rerun),
-        "skipped": missing | rerun.skipped,
-        "failed": rerun.failed,
-        "complete": complete,
-        "cells": cells,
-    }
+    mark = head["question"][:MARK]
+    about = f"{_valid(rerun)}; question {mark}"
     texts = {
-        "json": lambda: json.dumps(record, indent=2, allow_nan=False) + "\n",
-        "csv": lambda: table(cells),
-        "markdown": lambda: export.markdown(results, methods, _valid(rerun)),
-        "latex": lambda: export.latex(results, methods, _valid(rerun)),
+        "json": lambda: json.dumps({**head, "failed": rerun.failed, "cells": cells}, indent=2, allow_nan=False) + "\n",
+        "csv": lambda: table([{**cell, "question": mark} for cell in cells]),
+        "markdown": lambda: export.markdown(results, methods, about),
+        "latex": lambda: export.latex(results, methods, about),
     }
     for name, path in outputs.items():
         files.write(path, texts[name]().encode())

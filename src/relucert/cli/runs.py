@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import os
-import platform
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from importlib import metadata
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from relucert.answers import Reply
 from relucert.cli import images as image_options
-from relucert.cli import options
+from relucert.cli import options, record
 from relucert.errors import ContradictionError, InputError, RelucertError
 from relucert.query.valid import valid_inputs
 
@@ -30,7 +27,6 @@ if TYPE_CHECKING:
 NETWORK = "mnist-2x20"
 FAILED, INTERRUPTED = 4, 130
 MOST_REASONS = 3  # that a summary names
-PACKAGES = ("torch", "numpy", "scipy", "highspy", "clarabel")  # whose versions a record names
 
 
 AnswerType = TypeVar("AnswerType", bound=Reply)
@@ -126,6 +122,10 @@ def add_csv(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--csv", type=Path, metavar="FILE", help="the same answers as a table")
 
 
+def add_overwrite(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--overwrite", action="store_true", help="also replace files that hold something else")
+
+
 def add_quiet(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--quiet", action="store_true", help="no progress bar and no table, only the summary")
 
@@ -195,37 +195,6 @@ def outputs(arguments: argparse.Namespace, names: Sequence[str]) -> dict[str, Pa
     return paths
 
 
-def circumstances(arguments: argparse.Namespace) -> dict[str, Any]:
-    """What ran, and on what."""
-    import relucert
-
-    return {
-        "command": arguments.command,
-        "relucert": relucert.__version__,
-        "versions": {name: metadata.version(name) for name in PACKAGES} | {"python": platform.python_version()},
-        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
-    }
-
-
-def head(arguments: argparse.Namespace, setup: Setup, chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """What a record says of the run before its answers."""
-    network = setup.network
-    given = {"network": arguments.network, "data": arguments.data, **chosen, "threads": arguments.threads}
-    for name in ("data_dir", "target_file"):
-        given[name] = (path := getattr(arguments, name)) and str(path)
-    given |= {"layout": arguments.layout, "target": arguments.target, "images": len(setup.images)}
-    return {
-        **circumstances(arguments),
-        "network": {
-            "name": network.name,
-            "layers": network.describe(),
-            "parameters": network.parameters,
-            "classes": network.classes,
-        },
-        "options": given,
-    }
-
-
 @dataclass(frozen=True)
 class Work(Generic[AnswerType]):
     """The answers that came, and what stopped the work before its end."""
@@ -236,21 +205,21 @@ class Work(Generic[AnswerType]):
 
 def collect(
     answers: Iterable[AnswerType],
-    record: RunFile,
+    run_file: RunFile,
     came: Callable[[AnswerType], None],
     row: Callable[[AnswerType], dict[str, Any]] = lambda answer: answer.to_json(),
 ) -> Work[AnswerType]:
     """Takes the answers as they come; what came is recorded, as its row, whatever happens."""
     received: list[AnswerType] = []
     try:
-        with record:
+        with run_file:
             for answer in answers:
                 received.append(answer)
-                record.add(row(answer))
+                run_file.add(row(answer))
                 came(answer)
-            record.finish()
+            run_file.finish()
     except (KeyboardInterrupt, RelucertError, ContradictionError) as stopped:
-        return Work(received[: len(record)], stopped)  # an interruption may come before the last one is on record
+        return Work(received[: len(run_file)], stopped)  # an interruption may come before the last one is on record
     return Work(received, None)
 
 
@@ -263,11 +232,13 @@ def tell_failures(screen: Screen, answers: Sequence[Reply]) -> None:
         screen.line("failed", f"{more} of {len(answers)} answers, for other reasons")
 
 
-def end(work: Work[AnswerType], screen: Screen, done: str) -> int:
+def end(work: Work[AnswerType], run_file: RunFile, screen: Screen, done: str) -> int:
     """The exit code; where the work was stopped, says what is done."""
     if work.stopped is None:
         return FAILED if any(answer.failed for answer in work.answers) else 0
     screen.complain(f"stopped after {done}")
+    for path, place in run_file.beside.items():
+        screen.complain(f"{path} keeps what it had; the answers of this run are in {place}")
     if not isinstance(work.stopped, KeyboardInterrupt):
         raise work.stopped
     return INTERRUPTED
@@ -292,11 +263,12 @@ def answer(
     started = time.perf_counter()
     with bar as advance:
         answers = ask(advance)
-        record = RunFile(head(arguments, setup, setup.chosen), files.get("json"), files.get("csv"))
-        work = collect(answers, record, lambda answer: came(advance, answer))
+        head = record.head(arguments, setup.network, setup.images, setup.chosen)
+        run_file = RunFile(head, files.get("json"), files.get("csv"), overwrite=arguments.overwrite)
+        work = collect(answers, run_file, lambda answer: came(advance, answer))
     if work.answers:
         show(work.answers)
         tell_failures(setup.screen, work.answers)
         setup.screen.line("time", f"{time.perf_counter() - started:.2f} s")
     done = len({answer.to_json()["image"] for answer in work.answers})
-    return end(work, setup.screen, f"{done} of {len(setup.images)} images")
+    return end(work, run_file, setup.screen, f"{done} of {len(setup.images)} images")

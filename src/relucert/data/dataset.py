@@ -47,12 +47,16 @@ class Dataset:
         labels = "without labels" if self.labels is None else "with labels"
         return f"Dataset({self.name!r}, {len(self)} images of {self.images.shape[1]} numbers, {labels})"
 
-    def fingerprint(self) -> str:
-        """The beginning of the SHA-256 of all images and labels."""
+    def sha256(self) -> str:
+        """The SHA-256 of all images, in their precision, and of their labels."""
         digest = hashlib.sha256(np.ascontiguousarray(self.images.numpy()).data)
         if self.labels is not None:
             digest.update(np.ascontiguousarray(self.labels.numpy()).data)
-        return digest.hexdigest()[:16]
+        return digest.hexdigest()
+
+    def fingerprint(self) -> str:
+        """The beginning of the SHA-256 of all images and labels."""
+        return self.sha256()[:16]
 
     def first(self, count: int) -> Dataset:
         """The first `count` images; asking for more than there are is an error."""

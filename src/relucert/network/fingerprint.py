@@ -3,6 +3,8 @@
 import hashlib
 import json
 
+import torch
+
 from relucert.network.graph import Network
 
 
@@ -14,5 +16,5 @@ def fingerprint(network: Network) -> str:
         digest.update(json.dumps([operation.name, node.inputs, operation.settings()], sort_keys=True).encode())
         for name, tensor in sorted(operation.tensors().items()):
             digest.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
-            digest.update(tensor.contiguous().numpy().tobytes())
+            digest.update(tensor.contiguous().flatten().view(torch.uint8).numpy().tobytes())  # NumPy has no bfloat16
     return digest.hexdigest()

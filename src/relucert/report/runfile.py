@@ -7,6 +7,7 @@ import io
 import json
 import math
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +20,7 @@ from relucert.errors import InputError
 from relucert.storage import files
 
 INTERVAL = 1.0  # seconds between savings
+MARK = 16  # digits of a question's SHA-256 in every row of a table
 
 Row = Mapping[str, Any]
 
@@ -28,6 +30,12 @@ class RunFile:
 
     A context manager: a thread saves the rows about once a second, and they are saved once more on leaving.
     The files say `complete` only after `finish`.
+
+    Results that are there already stay until the run is complete: up to then its answers are in a file beside them.
+    Results of another question, told by the head's `question`, are refused unless `overwrite`.
+
+    Attributes:
+        beside: By the path of a file that holds earlier results, where the answers of this run are.
     """
 
     def __init__(
@@ -36,8 +44,9 @@ class RunFile:
         json_path: Path | None,
         csv_path: Path | None,
         interval: float = INTERVAL,
+        overwrite: bool = False,
     ) -> None:
-        self._head = dict(head)
+        self._head, self._began = dict(head), time.monotonic()
         self._json_path, self._csv_path = json_path, csv_path
         self._interval = interval
         self._rows: list[Row] = []
@@ -47,6 +56,17 @@ class RunFile:
         self._lock = threading.Lock()
         self._leaving = threading.Event()
         self._saver = threading.Thread(target=self._save_now_and_then, name="relucert-runfile", daemon=True)
+        mark = self._mark.encode()
+        self.beside = {
+            path: files.beside(path)
+            for path in (json_path, csv_path)
+            if path is not None and files.check_replaceable(path, lambda there: _is_same(there, mark), overwrite)
+        }
+
+    @property
+    def _mark(self) -> str:
+        """The beginning of the question, by which a table is recognised."""
+        return str(self._head.get("question", ""))[:MARK]
 
     def __enter__(self) -> Self:
         self.save()
@@ -72,10 +92,15 @@ class RunFile:
         with self._lock:
             count = len(self._rows)
             if self._json_path is not None:
-                files.write(self._json_path, self._json(count).encode())
+                self._write(self._json_path, self._json(count))
             if self._csv_path is not None:
-                files.write(self._csv_path, table(self._rows[:count]).encode())
+                mark = {"question": self._mark} if self._mark else {}
+                self._write(self._csv_path, table([{**row, **mark} for row in self._rows[:count]]))
             self._saved = count
+
+    def _write(self, path: Path, text: str) -> None:
+        """To the file itself, or beside it as long as it holds earlier results."""
+        files.write(path if self._complete else self.beside.get(path, path), text.encode())
 
     def __exit__(
         self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -83,6 +108,9 @@ class RunFile:
         self._leaving.set()
         self._saver.join()
         self.save()
+        if self._complete:
+            for place in self.beside.values():
+                place.unlink(missing_ok=True)
 
     def _save_now_and_then(self) -> None:
         while not self._leaving.wait(self._interval):
@@ -92,10 +120,22 @@ class RunFile:
 
     def _json(self, count: int) -> str:
         """The head, then one line per answer."""
-        head = json.dumps({**self._head, "complete": self._complete}, indent=2, allow_nan=False)
+        seconds = round(time.monotonic() - self._began, 3)
+        head = json.dumps({**self._head, "seconds": seconds, "complete": self._complete}, indent=2, allow_nan=False)
         lines = ",\n".join("    " + line for line in self._lines[:count])
         results = f"[\n{lines}\n  ]" if count else "[]"
         return f'{head.removesuffix("}").rstrip()},\n  "results": {results}\n}}\n'
+
+
+def _is_same(there: bytes, mark: bytes) -> bool:
+    """Whether a file's content is about the question of this mark, or a run that had no answer yet."""
+    if mark and mark in there:
+        return True
+    try:
+        record = json.loads(there)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(record, dict) and "relucert" in record and record.get("results") == []
 
 
 def table(rows: Sequence[Row]) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -61,6 +62,41 @@ def check_writable(path: Path) -> None:
         temporary.unlink()
     except OSError as error:
         raise _unwritable(path, error) from error
+
+
+def content(path: Path) -> bytes:
+    """What is there already; nothing where there is no file."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return b""
+    except OSError as error:
+        raise InputError(f"can't read {path}, which would be replaced: {error.strerror or error}") from error
+
+
+def check_replaceable(path: Path, same: Callable[[bytes], bool], overwrite: bool, what: str = "results") -> bool:
+    """Whether there is something already; raises InputError where that is not the same unless it may be replaced.
+
+    same: tells by a file's content whether it holds what is about to be found once more.
+    """
+    there = content(path)
+    if not there.strip():
+        return False
+    if not overwrite and not same(there):
+        raise InputError(
+            f"{path} holds other {what} than those of this question: name another file, or replace it with --overwrite "
+            "(in Python, overwrite=True)"
+        )
+    return True
+
+
+def beside(path: Path) -> Path:
+    """A free name beside a file: for what is to replace it once it is complete."""
+    numbers = itertools.count(2)
+    place = path.with_name(f"{path.stem}.partial{path.suffix}")
+    while place.exists():
+        place = path.with_name(f"{path.stem}.partial-{next(numbers)}{path.suffix}")
+    return place
 
 
 def _unwritable(path: Path, error: OSError) -> InputError:

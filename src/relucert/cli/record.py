@@ -1,0 +1,68 @@
+"""What a record says of its run before the answers: what ran, on what, about which network, data and question."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import platform
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from importlib import metadata
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from relucert import Network
+    from relucert.data import Dataset
+
+PACKAGES = ("torch", "numpy", "scipy", "highspy", "clarabel")  # whose versions a record names
+NO_MATTER = ("network", "data", "data_dir", "layout", "target_file", "threads", "memory", "proof")
+# options that change no question: the numbers that they lead to count
+
+
+def circumstances(arguments: argparse.Namespace) -> dict[str, Any]:
+    """What ran, when, and on what."""
+    import relucert
+
+    return {
+        "command": arguments.command,
+        "relucert": relucert.__version__,
+        "versions": {name: metadata.version(name) for name in PACKAGES} | {"python": platform.python_version()},
+        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+        "started": datetime.now(timezone.utc).isoformat(timespec="seconds").replace("+00:00", "Z"),
+    }
+
+
+def head(arguments: argparse.Namespace, network: Network, images: Dataset, chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """The record of a command that answers questions about images; chosen: the options of the library's call."""
+    from relucert.network.fingerprint import fingerprint
+
+    given = {"network": arguments.network, "data": arguments.data, **chosen, "threads": arguments.threads}
+    for name in ("data_dir", "target_file"):
+        given[name] = (path := getattr(arguments, name)) and str(path)
+    given |= {"layout": arguments.layout, "target": arguments.target, "images": len(images)}
+    about = {
+        "name": network.name,
+        "layers": network.describe(),
+        "parameters": network.parameters,
+        "classes": network.classes,
+        "sha256": fingerprint(network),
+    }
+    data = {"name": images.name, "images": len(images), "sha256": images.sha256()}
+    return {
+        **circumstances(arguments),
+        "question": question(arguments.command, {**given, **chosen}, about["sha256"], data["sha256"]),
+        "network": about,
+        "data": data,
+        "options": given,
+    }
+
+
+def question(command: str, options: Mapping[str, Any], *digests: object) -> str:
+    """A SHA-256 that is the same for the same command about the same numbers with the same options.
+
+    digests: those of the numbers. What changes no answer, such as the memory that may be used, does not count.
+    """
+    asked = {name: value for name, value in options.items() if name not in NO_MATTER}
+    return hashlib.sha256(json.dumps([command, asked, digests], sort_keys=True).encode()).hexdigest()

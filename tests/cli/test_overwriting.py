@@ -1,0 +1,160 @@
+"""Files that hold results: never replaced by those of another question, and never by less than they had."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from relucert.errors import BudgetError
+from tests.cli import fake
+from tests.cli.conftest import Command, single_line
+
+StandIn = Callable[[fake.Library], None]
+
+
+def _results(path: Path) -> int:
+    content = path.read_text()
+    return len(json.loads(content)["results"]) if path.suffix == ".json" else max(0, content.count("\n") - 1)
+
+
+@pytest.mark.parametrize("name", ["json", "csv"])
+def test_results_of_another_question_are_not_replaced(
+    name: str, command: Command, stand_in: StandIn, tmp_path: Path
+) -> None:
+    stand_in(fake.Library())
+    path = tmp_path / f"run.{name}"
+    given = (f"--{name}", str(path))
+    assert command("certify", "--images", "5", *given).code == 0
+    before = path.read_bytes()
+    others = [("--images", "6"), ("--images", "5", "--norm", "2"), ("--images", "5", "--box", "-0.5", "0.5")]
+    for other in others:
+        single_line(command("certify", *other, *given), [f"run.{name} holds other results", "--overwrite"])
+        assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+    assert command("certify", "--images", "6", *given, "--overwrite").code == 0
+    assert _results(path) == 6
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("name", ["json", "csv"])
+def test_the_same_question_may_be_asked_again(name: str, command: Command, stand_in: StandIn, tmp_path: Path) -> None:
+    """Also with other threads or another budget of memory."""
+    stand_in(fake.Library())
+    path = tmp_path / f"run.{name}"
+    for effort in ((), ("--memory", "2G"), ("--threads", "1")):
+        assert command("certify", "--images", "5", f"--{name}", str(path), *effort).code == 0
+        assert _results(path) == 5
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("name", ["json", "csv"])
+@pytest.mark.parametrize("fault", [KeyboardInterrupt(), BudgetError("too little")])
+def test_what_was_finished_outlives_a_run_that_is_not(
+    name: str, fault: BaseException, command: Command, stand_in: StandIn, tmp_path: Path
+) -> None:
+    path, partial = tmp_path / f"run.{name}", tmp_path / f"run.partial.{name}"
+    stand_in(fake.Library())
+    command("certify", "--images", "5", f"--{name}", str(path))
+    before = path.read_bytes()
+    for at, place in ((0, partial), (3, tmp_path / f"run.partial-2.{name}")):
+        stand_in(fake.Library(fault=fault, fault_at=at))
+        outcome = command("certify", "--images", "5", f"--{name}", str(path))
+        assert outcome.code in (2, 130)
+        assert f"{path} keeps what it had; the answers of this run are in {place}" in outcome.err
+        assert path.read_bytes() == before
+        assert _results(place) == at
+    stand_in(fake.Library())
+    assert command("certify", "--images", "5", f"--{name}", str(path)).code == 0
+    assert _results(path) == 5
+
+
+def test_what_was_finished_outlives_a_kill(tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+
+    def start(pause: str, *arguments: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "tests.cli.fake", pause, "certify", "--json", str(path), *arguments]
+        return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    assert start("0").wait() == 0
+    before = path.read_bytes()
+    assert _results(path) == 100
+    process = start("0.05")
+    partial = tmp_path / "run.partial.json"
+    try:
+        ends = time.monotonic() + 60
+        while not partial.exists() or not _results(partial):
+            assert process.poll() is None
+            assert time.monotonic() < ends
+            assert path.read_bytes() == before
+            time.sleep(0.02)
+    finally:
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("content", ["", "\n", None])
+def test_a_run_without_an_answer_is_nothing_to_keep(
+    content: str | None, command: Command, stand_in: StandIn, tmp_path: Path
+) -> None:
+    path = tmp_path / "run.json"
+    if content is None:
+        stand_in(fake.Library(fault=KeyboardInterrupt()))
+        assert command("certify", "--images", "9", "--json", str(path)).code == 130
+        assert _results(path) == 0
+    else:
+        path.write_text(content)
+    stand_in(fake.Library())
+    assert command("certify", "--images", "5", "--json", str(path)).code == 0
+    assert _results(path) == 5
+
+
+@pytest.mark.parametrize("content", ["{}", "my notes", '{"results": []}', "image,label\n0,7\n"])
+def test_what_is_not_ours_is_not_replaced(content: str, command: Command, stand_in: StandIn, tmp_path: Path) -> None:
+    stand_in(fake.Library())
+    for name in ("json", "csv"):
+        path = tmp_path / f"mine.{name}"
+        path.write_text(content)
+        single_line(command("certify", "--images", "1", f"--{name}", str(path)), ["--overwrite"])
+        assert path.read_text() == content
+
+
+def test_every_command_that_records_minds_it(command: Command, tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    efforts: dict[str, tuple[str, ...]] = {
+        "certify": (),
+        "attack": ("--steps", "3", "--no-polish"),
+        "exact": ("--time-limit", "0"),
+        "estimate": ("--batches", "2", "--samples", "2"),
+        "compare": ("--methods", "op-norm"),
+    }
+    for name, effort in efforts.items():
+        if path.exists():
+            single_line(command(name, "--images", "1", *effort, "--json", str(path)), ["holds other results"])
+        assert command(name, "--images", "1", *effort, "--json", str(path), "--overwrite").code == 0
+        assert command(name, "--images", "1", *effort, "--json", str(path)).code == 0
+        assert json.loads(path.read_text())["command"] == name
+
+
+def test_tables_of_the_paper(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    files = {name: tmp_path / f"t.{name}" for name in ("json", "csv", "markdown", "latex")}
+    part: Any = ("paper", "toy", "--networks", "mnist-2x20", "--norms", "inf", "--targets", "random")
+    for name, path in files.items():
+        table = (*part, "--methods", "op-norm", f"--{name}", str(path))
+        assert command(*table, "--images", "2").code == 0
+        assert command(*table, "--images", "2").code == 0
+        before = path.read_bytes()
+        single_line(command(*table, "--images", "3"), [f"t.{name} holds other results"])
+        assert path.read_bytes() == before
+        assert command(*table, "--images", "3", "--overwrite").code == 0
+        assert path.read_bytes() != before
