@@ -333,7 +333,7 @@ def test_a_proof_of_another_claim_is_not_replaced(tmp_path: Path) -> None:
         (mlp(5, 8, 6, 4, seed=6), {}),
     ]
     for network, change in others:
-        with pytest.raises(InputError, match=r"proof\.json\.gz holds other results.*overwrite"):
+        with pytest.raises(InputError, match=r"proof\.json\.gz holds results of another question.*overwrite"):
             prove(network, path, **{**question, **change})
         assert path.read_bytes() == before
     prove(NETWORK, path, **{**question, "norm": "2"}, overwrite=True)

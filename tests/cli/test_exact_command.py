@@ -37,7 +37,7 @@ def test_from_question_to_checked_proof(command: Command, tmp_path: Path) -> Non
     again = command("exact", "mnist-2x20", "--images", "2", "--target", "5", "--proof", str(proof))
     single_line(again, ["a proof is about one question"])
     again = command("exact", "mnist-2x20", "--images", "1", "--target", "5", "--proof", str(proof))
-    single_line(again, ["holds other results", "--overwrite"])
+    single_line(again, ["holds results of another question", "--overwrite"])
     other = command("check", str(proof), "mnist-3x20")
     assert other.code == 1
     assert "another network" in other.err

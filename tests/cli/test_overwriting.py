@@ -37,7 +37,9 @@ def test_results_of_another_question_are_not_replaced(
     before = path.read_bytes()
     others = [("--images", "6"), ("--images", "5", "--norm", "2"), ("--images", "5", "--box", "-0.5", "0.5")]
     for other in others:
-        single_line(command("certify", *other, *given), [f"run.{name} holds other results", "--overwrite"])
+        single_line(
+            command("certify", *other, *given), [f"run.{name} holds results of another question", "--overwrite"]
+        )
         assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
     assert command("certify", "--images", "6", *given, "--overwrite").code == 0
@@ -139,7 +141,9 @@ def test_every_command_that_records_minds_it(command: Command, tmp_path: Path) -
     }
     for name, effort in efforts.items():
         if path.exists():
-            single_line(command(name, "--images", "1", *effort, "--json", str(path)), ["holds other results"])
+            single_line(
+                command(name, "--images", "1", *effort, "--json", str(path)), ["holds results of another question"]
+            )
         assert command(name, "--images", "1", *effort, "--json", str(path), "--overwrite").code == 0
         assert command(name, "--images", "1", *effort, "--json", str(path)).code == 0
         assert json.loads(path.read_text())["command"] == name
@@ -154,7 +158,7 @@ def test_tables_of_the_paper(command: Command, tmp_path: Path, monkeypatch: pyte
         assert command(*table, "--images", "2").code == 0
         assert command(*table, "--images", "2").code == 0
         before = path.read_bytes()
-        single_line(command(*table, "--images", "3"), [f"t.{name} holds other results"])
+        single_line(command(*table, "--images", "3"), [f"t.{name} holds results of another question"])
         assert path.read_bytes() == before
         assert command(*table, "--images", "3", "--overwrite").code == 0
         assert path.read_bytes() != before

@@ -108,6 +108,61 @@ def test_an_interrupted_command_goes_on_to_the_same_weights(
     assert not (tmp_path / "parts.checkpoint").exists()
     pairs = zip(weights(tmp_path / "whole.safetensors"), weights(tmp_path / "parts.safetensors"), strict=True)
     assert all(torch.equal(one, other) for one, other in pairs)
+    assert (tmp_path / "whole.safetensors").read_bytes() == (tmp_path / "parts.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize("defence", [[], ["--defence", "distillation"], ["--defence", "adversarial", "--steps", "2"]])
+def test_one_seed_gives_one_file(data: str, tmp_path: Path, defence: list[str]) -> None:
+    """Byte by byte, whatever it is called, and another seed gives another."""
+    contents = []
+    for number, seed in enumerate(("3", "3", "4")):
+        output = tmp_path / f"{number}.safetensors"
+        command = ["train", "mnist-2x8", "--data-dir", data, "--epochs", "1", "--seed", seed, *defence, "--quiet"]
+        assert main([*command, "--output", str(output)]) == 0
+        contents.append(output.read_bytes())
+    assert contents[0] == contents[1] != contents[2]
+
+
+def test_a_network_of_another_recipe_is_not_replaced(
+    data: str, cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record = tmp_path / "record.json"
+    command = ["train", "mnist-2x8", "--data-dir", data, "--quiet", "--json", str(record), "--epochs"]
+    assert main([*command, "1"]) == 0
+    (path,) = cache.iterdir()
+    before = path.read_bytes(), record.read_bytes()
+    assert main([*command, "1"]) == 0
+    assert path.read_bytes() == before[0]
+    before = path.read_bytes(), record.read_bytes()
+    capsys.readouterr()
+    for options in (["2"], ["1", "--seed", "1"], ["1", "--half"], ["1", "--learning-rate", "0.01"]):
+        assert main([*command, *options]) == 2
+        message = capsys.readouterr().err
+        assert "a network of another recipe" in message
+        assert "--overwrite" in message
+        assert (path.read_bytes(), record.read_bytes()) == before
+    assert main([*command, "2", "--output", str(tmp_path / "other.safetensors")]) == 2
+    assert "record.json holds results of another question" in capsys.readouterr().err
+    assert main([*command, "2", "--overwrite"]) == 0
+    assert path.read_bytes() != before[0]
+    assert json.loads(record.read_text())["recipe"]["epochs"] == 2
+    assert json.loads(record.read_text())["seconds"] >= 0
+    notes = tmp_path / "notes.safetensors"
+    notes.write_text("mine")
+    assert main([*command, "2", "--output", str(notes)]) == 2
+    assert notes.read_text() == "mine"
+
+
+def test_a_list_of_networks_replaces_nothing_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "zoo.json"
+    for _ in range(2):
+        assert main(["zoo", "--json", str(path)]) == 0
+    path.write_text('{"results": [1]}')
+    capsys.readouterr()
+    assert main(["zoo", "--json", str(path)]) == 2
+    assert "--overwrite" in capsys.readouterr().err
+    assert main(["zoo", "--json", str(path), "--overwrite"]) == 0
+    assert isinstance(json.loads(path.read_text()), list)
 
 
 def test_the_grid_takes_the_best_by_validation(
@@ -297,7 +352,7 @@ def test_a_diverging_setting_does_not_end_a_search(
     assert "diverged" in shown
     assert "2 of 2: network" in shown
     monkeypatch.setattr(build, "LEARNING_RATES", (1e9, 1e10))
-    assert trial("--grid") == 2
+    assert trial("--grid", "--overwrite") == 2
     assert "lower the learning rate" in capsys.readouterr().err
 
 
@@ -309,7 +364,7 @@ def test_only_its_own_unfinished_work_is_removed(trial: Trial, monkeypatch: pyte
     assert trial.files() == sorted([*unfinished, "n.safetensors"])
     (trial.folder / "n.checkpoint").write_text("something else")
     (trial.folder / "n.grid" / ".stale.tmp").touch()
-    assert trial("--grid") == 0
+    assert trial("--grid", "--overwrite") == 0
     assert trial.files() == ["n.checkpoint", "n.grid/.stale.tmp", "n.safetensors"]
 
 

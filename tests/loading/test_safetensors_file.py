@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -44,6 +45,23 @@ def example(dtype: torch.dtype = torch.float32) -> Network:
 
 def bits(tensor: Tensor) -> bytes:
     return tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+
+
+def test_the_same_network_gives_the_same_bytes(tmp_path: Path) -> None:
+    """And any reader of such files reads them."""
+    about = {f"entry {number}": 'ä "quoted" \\ \n text' * number for number in range(9)}
+    contents = []
+    for number in range(4):
+        path = tmp_path / f"{number}.safetensors"
+        save(example(), path, dict(sorted(about.items(), reverse=number % 2 == 1)))
+        contents.append(path.read_bytes())
+    assert len(set(contents)) == 1
+    assert int.from_bytes(contents[0][:8], "little") % 8 == 0
+    with safe_open(path, framework="pt") as file:
+        assert {name: text for name, text in file.metadata().items() if name != "relucert"} == about
+        for value, node in example().steps():
+            for name, tensor in node.operation.tensors().items():
+                assert bits(file.get_tensor(f"{value}.{name}")) == bits(tensor)
 
 
 @pytest.mark.parametrize("dtype", PRECISIONS)

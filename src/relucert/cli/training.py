@@ -27,6 +27,7 @@ def training_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--threads", type=options.threads, metavar="N", help="default: PyTorch's choice")
     parser.add_argument("--json", type=Path, metavar="FILE", help="what came out, with the recipe")
+    parser.add_argument("--overwrite", action="store_true", help="also replace files that hold something else")
     parser.add_argument("--quiet", action="store_true", help="no line for every epoch")
 
 
@@ -43,6 +44,7 @@ def build_network(name: str, plan: Plan, arguments: argparse.Namespace, grid: bo
     screen = Screen(arguments.quiet)
     task = _task(plan.architecture, arguments.data_dir, screen)
     recipes = build.grid(plan.recipe) if grid else [plan.recipe]
+    _check_replaceable(output, arguments, [build.recipe_note(task, recipe, plan.half) for recipe in recipes])
     board = Board(screen, output, recipes)
     with board.running():
         trained, diverged = build.train_best(task, recipes, board.keep, board)
@@ -127,6 +129,32 @@ def _output(name: str, arguments: argparse.Namespace) -> Path:
     for path in filter(None, (output, arguments.json)):
         check_writable(path)
     return output
+
+
+def _check_replaceable(output: Path, arguments: argparse.Namespace, recipes: list[dict[str, Any]]) -> None:
+    """Refuses to replace a network of other recipes than these, or its record, unless told to."""
+    from relucert.errors import LoadError
+    from relucert.loading.safetensors_file import about
+    from relucert.storage.files import check_replaceable
+    from relucert.training.build import noted
+
+    def trained(there: bytes) -> bool:
+        try:
+            return noted(about(output), "recipe") in recipes
+        except LoadError:
+            return False
+
+    def recorded(there: bytes) -> bool:
+        try:
+            record = json.loads(there)
+        except (ValueError, RecursionError):
+            return False
+        return isinstance(record, dict) and record.get("recipe") in recipes
+
+    otherwise = "a network of another recipe, or something else"
+    check_replaceable(output, trained, arguments.overwrite, otherwise)
+    if arguments.json is not None:
+        check_replaceable(arguments.json, recorded, arguments.overwrite)
 
 
 def _task(architecture: Architecture, directory: Path | None, screen: Screen) -> TrainingTask:

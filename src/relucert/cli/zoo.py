@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,9 @@ DESCRIPTION = "Lists the networks known by name. With `train NAME`, builds one o
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", dest="list", type=Path, metavar="FILE", help="the list, for programs")
+    parser.add_argument(
+        "--overwrite", dest="overwrite_list", action="store_true", help="also replace a file that holds something else"
+    )
     parser.set_defaults(action=_list)
     actions = parser.add_subparsers(title="actions", metavar="ACTION")
     train = actions.add_parser("train", help="build a network by its plan", allow_abbrev=False)
@@ -38,15 +42,25 @@ def _train(arguments: argparse.Namespace) -> int:
 
 
 def _list(arguments: argparse.Namespace) -> int:
-    from relucert.storage.files import check_writable
+    from relucert.storage.files import check_replaceable, check_writable
 
     if arguments.list is not None:
         check_writable(arguments.list)
+        check_replaceable(arguments.list, _is_list, arguments.overwrite_list, "something else than such a list")
     rows = _rows()
     if arguments.list is not None:
         write_json(arguments.list, rows)
     _show(rows)
     return 0
+
+
+def _is_list(there: bytes) -> bool:
+    """Whether a file's content is a list of networks, as this command writes it."""
+    try:
+        rows = json.loads(there)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(rows, list) and all(isinstance(row, dict) and {"name", "state"} <= set(row) for row in rows)
 
 
 def _rows() -> list[dict[str, Any]]:

@@ -27,6 +27,7 @@ from relucert.storage import files
 
 FORMAT = 1
 ENTRY = "relucert"
+SIZE = 8  # bytes that tell the length of the header, which is a multiple of them
 OPTIONAL = ("input_range", "picture_shape")  # what a network knows about its inputs, if it does
 
 
@@ -36,7 +37,10 @@ def check_suffix(path: Path) -> None:
 
 
 def save_safetensors(network: Network, path: Path, about: Mapping[str, str]) -> None:
-    """Writes the network and the texts about it; the file appears whole or not at all."""
+    """Writes the network and the texts about it; the file appears whole or not at all.
+
+    The same network and texts give the same bytes.
+    """
     _check_about(about)
     tensors = {
         f"{value}.{field}": tensor.contiguous().clone()
@@ -45,7 +49,17 @@ def save_safetensors(network: Network, path: Path, about: Mapping[str, str]) -> 
     }
     content = serialise(tensors, {**about, ENTRY: json.dumps(_graph(network))})
     files.sweep(path)
-    files.write(path, content)
+    files.write(path, _ordered(content))
+
+
+def _ordered(content: bytes) -> bytes:
+    """The same file with its texts in the order of their names: safetensors puts them into any order."""
+    start = SIZE + int.from_bytes(content[:SIZE], "little")
+    header = json.loads(content[SIZE:start])
+    header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % SIZE)  # tensors are aligned
+    return len(text).to_bytes(SIZE, "little") + text + content[start:]
 
 
 def load_safetensors(path: Path) -> Network:

@@ -13,6 +13,7 @@ from typing import BinaryIO
 
 from relucert.errors import InputError
 
+OTHER = "results of another question, or something else"
 ABANDONED = 3600  # seconds without a change, after which a temporary file counts as left behind
 
 
@@ -74,18 +75,17 @@ def content(path: Path) -> bytes:
         raise InputError(f"can't read {path}, which would be replaced: {error.strerror or error}") from error
 
 
-def check_replaceable(path: Path, same: Callable[[bytes], bool], overwrite: bool, what: str = "results") -> bool:
+def check_replaceable(path: Path, same: Callable[[bytes], bool], overwrite: bool, otherwise: str = OTHER) -> bool:
     """Whether there is something already; raises InputError where that is not the same unless it may be replaced.
 
-    same: tells by a file's content whether it holds what is about to be found once more.
+    same: tells by a file's content whether it holds what is about to be found once more; otherwise: what it holds else.
     """
     there = content(path)
     if not there.strip():
         return False
     if not overwrite and not same(there):
         raise InputError(
-            f"{path} holds other {what} than those of this question: name another file, or replace it with --overwrite "
-            "(in Python, overwrite=True)"
+            f"{path} holds {otherwise}: name another file, or replace it with --overwrite (in Python, overwrite=True)"
         )
     return True
 

@@ -123,8 +123,9 @@ def train_best(
 
 
 def store(task: TrainingTask, trained: Trained, name: str, path: Path, half: bool) -> dict[str, Any]:
-    """Writes the network with its metadata (recipe, accuracies, versions) and returns the metadata.
+    """Writes the network with its metadata (recipe, accuracies, versions), returns that and how long it took.
 
+    The time is not in the file: one recipe, built twice on one machine, gives the same bytes.
     half: the weights are rounded to float16, and the accuracies are those of the rounded network.
     """
     if half:
@@ -136,15 +137,19 @@ def store(task: TrainingTask, trained: Trained, name: str, path: Path, half: boo
         picture_shape=task.architecture.picture_shape,
     )
     about = {
-        "recipe": {**trained.recipe.to_json(), "half": half, "data": task.data},
+        "recipe": recipe_note(task, trained.recipe, half),
         "validation_accuracy": round(trained.validation, 4),
         "test_accuracy": round(trained.test, 4),
-        "seconds": round(trained.seconds),
         "versions": {"relucert": relucert.__version__, "torch": str(torch.__version__)},
         "threads": torch.get_num_threads(),
     }
     save(network, path, {key: json.dumps(value) for key, value in about.items()})
-    return about
+    return {**about, "seconds": round(trained.seconds)}
+
+
+def recipe_note(task: TrainingTask, recipe: Recipe, half: bool) -> dict[str, Any]:
+    """What a network's file says of how it was trained."""
+    return {**recipe.to_json(), "half": half, "data": task.data}
 
 
 def noted(about: dict[str, str], key: str) -> Any:
