@@ -10,7 +10,7 @@ CHECKED := src tests bench tools
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help certify test lint types test-slow browser bench wheel docs notebook clean
+.PHONY: help certify test lint types test-slow browser bench wheel docs notebook pictures clean
 
 help:
 	@echo "make certify    certify the bundled network on the bundled images"
@@ -21,6 +21,7 @@ help:
 	@echo "make wheel      a wheel and a source archive, in dist/"
 	@echo "make docs       the documentation as a site, in site/"
 	@echo "make notebook   the example notebook, run anew"
+	@echo "make pictures   the pictures of the README, drawn anew; they need Chromium"
 	@echo "make clean      remove .venv/ and every cache"
 
 certify: $(RUN)
@@ -62,6 +63,9 @@ docs: $(DOCUMENT)
 
 notebook: $(RUN)
 	$(PYTHON) -m tools.notebook docs/examples/own-network.ipynb
+
+pictures: $(DEVELOP)
+	$(PYTHON) -m tools.pictures
 
 # An interrupted set-up leaves the unfinished mark and no stamp, and the next one starts from an empty .venv/.
 $(RUN): pyproject.toml constraints.txt

@@ -71,7 +71,8 @@ def test_commands_in_documents_are_known(document: Path) -> None:
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=_name)
 def test_links_in_documents_lead_somewhere(document: Path) -> None:
-    for link in re.findall(r"\]\(([^)#]+)[^)]*\)", document.read_text()):
+    text = document.read_text()
+    for link in re.findall(r"\]\(([^)#]+)[^)]*\)", text) + re.findall(r"(?:src|srcset)=\"([^\"]+)\"", text):
         if not re.match(r"[a-z]+:", link):
             assert (document.parent / link).exists(), link
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+import torch
 
 import relucert
 from relucert.attacks.methods import ATTACKS
@@ -15,6 +16,7 @@ from relucert.cli import train
 from relucert.cli.main import build_parser
 from relucert.comparison.methods import CONTENDERS
 from relucert.data import NAMES
+from relucert.loading import onnx_rules
 from relucert.methods.table import METHODS
 from relucert.paper.published import TABLE_METHODS
 from relucert.query.targets import TARGETS
@@ -91,6 +93,28 @@ def test_docstrings_name_all(function: object, names: Iterable[str]) -> None:
 @pytest.mark.parametrize(("document", "names"), DOCUMENTS)
 def test_documents_name_all(document: str, names: Iterable[str]) -> None:
     assert missing(names, (ROOT / document).read_text()) == []
+
+
+def _layers(column: int) -> str:
+    """A column of the README's table of layers."""
+    (table,) = re.findall(r"^\| layers \|.*\n\|[-|]*\n((?:\|.*\n)+)", (ROOT / "README.md").read_text(), re.MULTILINE)
+    return " ".join(row.split(" | ")[column] for row in table.splitlines())
+
+
+def test_the_table_of_layers_has_the_operators_that_are_understood() -> None:
+    assert set(re.findall(r"[A-Z]\w+", _layers(2))) == set(onnx_rules.RULES)
+
+
+def test_the_table_of_layers_has_modules_that_load() -> None:
+    settings: dict[str, tuple[object, ...]] = {
+        "Linear": (4, 4), "Threshold": (0.0, 0.0), "Unflatten": (1, (2, 2)), "Softmax": (1,), "LogSoftmax": (1,)
+    }  # fmt: skip
+    last = ("Softmax", "LogSoftmax")
+    names = sorted(set(re.findall(r"`nn\.(\w+)`", _layers(1))), key=lambda name: (name in last, name == "Flatten"))
+    assert len(names) > 10
+    layers = [getattr(torch.nn, name)(*settings.get(name, ())) for name in names if name != last[0]]
+    with pytest.warns(relucert.RemarkWarning, match="softmax"):
+        relucert.load(torch.nn.Sequential(*layers).eval(), input_shape=(4,))
 
 
 def test_what_is_missing_is_noticed() -> None:
