@@ -44,11 +44,17 @@ def undocumented(name: str, value: object) -> Iterator[str]:
     """What the docstrings of a function, or of a class and its members, leave out; constants have none."""
     if inspect.isclass(value):
         yield from _lacking(name, value.__doc__, [field.name for field in fields(value)] if is_dataclass(value) else [])
-        for member, attribute in vars(value).items():
-            if not member.startswith("_"):
-                yield from _member(f"{name}.{member}", attribute)
+        for member, attribute in _members(value).items():
+            yield from _member(f"{name}.{member}", attribute)
     elif inspect.isfunction(value):
         yield from _lacking(name, value.__doc__, list(inspect.signature(value).parameters))
+
+
+def _members(given: type) -> dict[str, object]:
+    """The public members of a class, those of the package's classes that it derives from included."""
+    package = given.__module__.partition(".")[0]
+    bases = [base for base in reversed(given.__mro__) if base.__module__.partition(".")[0] == package]
+    return {name: value for base in bases for name, value in vars(base).items() if not name.startswith("_")}
 
 
 def _member(name: str, attribute: object) -> Iterator[str]:
