@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 
 from relucert.errors import InputError
+from relucert.network.forms import LinearForms, Rows
 from relucert.norm import Norm
 from relucert.query.valid import is_number, valid_inputs
-from relucert.rigor import RIGOROUS, TINY, Arithmetic, slices
+from relucert.rigor import RIGOROUS, TINY, Arithmetic
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -242,9 +243,10 @@ class Region:
         lowest, highest = self._ends
         return lowest + (highest - lowest) / 2
 
-    def at_reference(self, function: Callable[[Tensor], Tensor]) -> Tensor:
-        """A function of points, (points, size) to (points, ...), at every region's reference: (batch, ...)."""
-        return function(self.reference) if self._is_box else self._shared(function(self.points))
+    @property
+    def references(self) -> tuple[Tensor, Tensor | None]:
+        """The references without repetition, (points, size), and which of them is each region's, (batch,)."""
+        return (self.reference, None) if self._is_box else (self.points, self.which)
 
     @cached_property
     def _ends(self) -> tuple[Tensor, Tensor]:
@@ -299,39 +301,35 @@ class Region:
 
         return Deviation(room(self.centre - self.box.low), room(self.box.high - self.centre))
 
-    def deviation(self, forms: Tensor, arithmetic: Arithmetic, two_sided: bool = True) -> Deviation:
+    def deviation(self, forms: LinearForms, arithmetic: Arithmetic, two_sided: bool = True) -> Deviation:
         """How far linear forms on the input may fall below and rise above their values at the reference.
 
-        forms: (batch or 1, forms, size). Returns (batch, forms) for each side, rounding included; where the rise is not
-        wanted, the fall stands for it.
+        Returns (batch, forms) for each side, rounding included; where the rise is not wanted, the fall stands for it.
         """
         if self._is_box:
-            half = self.spans(arithmetic).below
-            reach = torch.cat([_weighted(part, half) for part in slices(forms, 1)], 1)
-            reach = arithmetic.above(reach, forms.shape[-1] + 1)
+            reach = arithmetic.above(forms.absolute_dot(self.spans(arithmetic).below), forms.terms + 1)
             return Deviation(reach, reach)
         if self.box is not None:
-            return self._confined(forms, arithmetic, two_sided)
-        return self._unconfined(self._lengths(forms), forms.shape[-1], arithmetic)
+            return self._confined(forms.rows(), arithmetic, two_sided)
+        return self._unconfined(self._lengths(forms), forms.terms, arithmetic)
 
     def deviation_in_parts(self, parts: Iterable[Tensor], arithmetic: Arithmetic, two_sided: bool) -> Deviation:
         """The same of forms that come in parts of the batch, one after the other: (members, forms, size) each."""
+        shape = (self.points.shape[1],)
         if self.box is None and not self._is_box:
-            lengths, size = [], 0
-            for part in parts:
-                lengths.append(self._lengths(part))
-                size = part.shape[-1]
-            return self._unconfined(torch.cat(lengths), size, arithmetic)
+            lengths = [self._lengths(Rows(part, shape)) for part in parts]
+            return self._unconfined(torch.cat(lengths), shape[0], arithmetic)
         first, sides = 0, []
         for part in parts:
             members = torch.arange(first, first + len(part))
-            sides.append(self.select(members).deviation(part, arithmetic, two_sided))
+            sides.append(self.select(members).deviation(Rows(part, shape), arithmetic, two_sided))
             first += len(part)
         below = torch.cat([side.below for side in sides])
         return Deviation(below, below if sides[0].symmetric else torch.cat([side.above for side in sides]))
 
-    def _lengths(self, forms: Tensor) -> Tensor:
-        return self.norm.dual_length(forms if self.scale is None else forms * self.scale, -1)
+    def _lengths(self, forms: LinearForms) -> Tensor:
+        scaled = forms if self.scale is None else forms.times(self.scale[None])
+        return self.norm.dual_length(scaled.stored(), -1)
 
     def _unconfined(self, lengths: Tensor, size: int, arithmetic: Arithmetic) -> Deviation:
         """Where every input is valid: from the forms' dual lengths over so many coordinates."""
@@ -371,13 +369,6 @@ def _described(norm: Norm, box: Box | None, scale: Tensor | None) -> str:
     """Norm, valid inputs and scale, in a few words."""
     scaled = "" if scale is None else ", scaled per coordinate"
     return f"p = {norm}, {valid_inputs(None if box is None else box.given)}{scaled}"
-
-
-def _weighted(forms: Tensor, weights: Tensor) -> Tensor:
-    """Sums of absolute coefficients, (batch or 1, forms, size), times weights (batch, size): (batch, forms)."""
-    if len(forms) == 1:
-        return weights @ forms[0].abs().T
-    return torch.bmm(forms.abs(), weights[..., None]).squeeze(-1)
 
 
 def parse_box(given: object, shape: tuple[int, ...]) -> Box | None:

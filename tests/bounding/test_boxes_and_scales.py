@@ -71,7 +71,7 @@ def test_the_region_s_own_numbers_are_right(limits: str, norm: float) -> None:
     points = torch.randn(3, 5, generator=generator, dtype=torch.float64)
     region = Region.around(points, 0.4, norm, **LIMITS[limits].given(points))
     forms = torch.randn(3, 12, 5, generator=generator, dtype=torch.float64)
-    proven, plain = (region.deviation(forms, arithmetic) for arithmetic in (RIGOROUS, DOUBLE))
+    proven, plain = (region.deviation(Rows(forms, (forms.shape[-1],)), arithmetic) for arithmetic in (RIGOROUS, DOUBLE))
     for member in range(3):
         values = (samples(region, member, 20_000, generator) - region.reference[member]) @ forms[member].T
         assert (-values.amin(0) <= proven.below[member]).all()

@@ -65,7 +65,7 @@ def test_forms_fall_as_far_as_the_box_lets_them(radius: float, norm: float) -> N
     centre[0, :2] = torch.tensor([-0.5, 0.5])
     forms = torch.randn(1, 20, 8, generator=generator, dtype=torch.float64)
     region = Region.around(centre, radius, norm, (-0.5, 0.5))
-    deviation, reference = region.deviation(forms, RIGOROUS), region.reference[0]
+    deviation, reference = region.deviation(Rows(forms, (forms.shape[-1],)), RIGOROUS), region.reference[0]
     for sign, side in ((1, deviation.below[0]), (-1, deviation.above[0])):
         room = torch.where(sign * forms > 0, centre + 0.5, 0.5 - centre)[0]
         pairs = zip(forms[0].abs(), room, strict=True)

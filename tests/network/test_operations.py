@@ -8,7 +8,8 @@ from torch import Tensor
 
 from relucert.errors import NetworkError, UnsupportedError
 from relucert.network import Add, Affine, Linear, Operation, Relu, Reshape, Scale, Shift, Units, find
-from relucert.network.operation import Shape, register
+from relucert.network.forms import Shape
+from relucert.network.operation import register
 
 Case = tuple[Operation, tuple[Shape, ...]]
 
@@ -143,7 +144,7 @@ def test_shapes_that_do_not_fit_are_refused(operation: Operation, shapes: tuple[
 
 
 def test_the_registry_refuses_strangers_and_twins() -> None:
-    with pytest.raises(UnsupportedError, match="known are add, linear, relu"):
+    with pytest.raises(UnsupportedError, match="known are add, batch scale, convolution, index map, linear, relu"):
         find("sigmoid")
     with pytest.raises(NetworkError, match="exists already"):
         register(Linear)

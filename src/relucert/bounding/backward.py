@@ -8,19 +8,20 @@ Where both lines of every neuron are parallel, one and the same pull-back gives 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import prod
 
 import torch
 from torch import Tensor
 
-from relucert.bounding.forward import forward
 from relucert.bounding.interval import Bounds, Interval, propagate
+from relucert.bounding.reference import ReferencePath
 from relucert.bounding.relaxers import FAST_LIN, Relaxation, Relaxer, free_below
-from relucert.network import INPUT, Affine, Network, pull_back, transposed
+from relucert.network import INPUT, Affine, Linear, LinearForms, Network, Rows, Shape, Windows, pull_back, transposed
 from relucert.region import Deviation, Region
 from relucert.rigor import SLICE_BYTES, Arithmetic
 
-LOST = 2.0**-960  # gamma times it is above what underflow takes from one sum of a million products
-ROW_BYTES = 2**26  # how large one chunk of forms may get while every neuron of a layer is bounded
+CHUNK_BYTES = 2**21  # of the largest forms that are pulled back at once: small enough for a cache
+FIRST_FORMS = 16  # in the first chunk of a layer, whose forms tell how large they get
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,17 +45,23 @@ class PulledBack:
     Attributes:
         lower: Lower bounds; they hold at every point of the region at which the neurons' bounds do.
         upper: Upper bounds; None where lower and upper lines are not parallel.
-        coefficients: By the value of a ReLU, the forms on it: (batch or 1, forms, size).
+        forms: By the value of a ReLU, the forms on it.
     """
 
     lower: Tensor
     upper: Tensor | None
-    coefficients: dict[int, Tensor]
+    forms: dict[int, LinearForms]
+
+    @property
+    def coefficients(self) -> dict[int, Tensor]:
+        """By the value of a ReLU, all coefficients of the forms on it: (batch or 1, forms, size)."""
+        return {value: form.rows() for value, form in self.forms.items()}
 
 
 def bound_forms(
     network: Network, region: Region, forms: Tensor, value: int, bounds: Bounds, arithmetic: Arithmetic,
     *, relaxer: Relaxer = FAST_LIN, duals: DualVariables | None = None, offsets: Tensor | None = None,
+    path: ReferencePath | None = None,
 ) -> PulledBack:  # fmt: skip
     """Bounds of linear forms on a value over the region.
 
@@ -63,8 +70,28 @@ def bound_forms(
         bounds: Those of every pre-activation before the value.
         duals: Free choices of each form's own; without them the relaxer's lines hold.
         offsets: Constants to add to the forms, (batch, forms).
+        path: The reference path of all these, where it is known; with duals one of the upper lines.
     """
-    return _Pull(network, region, bounds, relaxer, arithmetic, duals or DualVariables()).run(forms, value, offsets)
+    duals = duals or DualVariables()
+    path = path or reference_path(network, region, bounds, arithmetic, relaxer, duals)
+    middle = path.middle(value)
+    rows = Rows(forms, network.shapes[value])
+    constant = rows.dot(middle)
+    pull = _Pull(path, duals, constant, torch.zeros_like(constant))
+    if arithmetic.rigorous:
+        pull.lose(rows, middle.abs(), forms.shape[-1] + 2)
+    if offsets is not None:
+        pull.gather(offsets)
+    return pull.run(rows, value)
+
+
+def reference_path(
+    network: Network, region: Region, bounds: Bounds, arithmetic: Arithmetic,
+    relaxer: Relaxer = FAST_LIN, duals: DualVariables | None = None,
+) -> ReferencePath:  # fmt: skip
+    """The reference path for pull-backs with such dual variables, whatever their numbers."""
+    upper = duals is not None and bool(duals.slopes or duals.multipliers)
+    return ReferencePath(network, region, bounds, relaxer, arithmetic, upper=upper)
 
 
 def backward(
@@ -78,228 +105,216 @@ def backward(
     """
     needed = network.ancestors(wanted)
     values = sorted(set(network.rectified) & needed | set(wanted))
-    first = tuple(value for value in values if not network.relu_depths[value])
-    bounds = _closed_form(network, region, first, arithmetic)
+    bounds: Bounds = {}
+    path = ReferencePath(network, region, bounds, relaxer, arithmetic)
     for value in values:
-        if value not in bounds:
-            known = None
-            if unstable_only and value not in wanted:
-                known = propagate(network, region, bounds, value, arithmetic)
-            bounds[value] = enclose(network, region, value, bounds, arithmetic, relaxer=relaxer, known=known)
+        known = None
+        if unstable_only and value not in wanted and network.relu_depths[value]:
+            known = propagate(network, region, bounds, value, arithmetic)
+        bounds[value] = enclose(network, region, value, bounds, arithmetic, relaxer=relaxer, known=known, path=path)
     return bounds
-
-
-def _closed_form(network: Network, region: Region, values: tuple[int, ...], arithmetic: Arithmetic) -> Bounds:
-    """Bounds of values that no ReLU comes before: each is a linear form on the input."""
-    bounds = forward(network, region, FAST_LIN, arithmetic, values)
-    return {value: bounds[value] for value in values}
 
 
 def enclose(
     network: Network, region: Region, value: int, bounds: Bounds, arithmetic: Arithmetic,
-    *, relaxer: Relaxer = FAST_LIN, known: Interval | None = None,
+    *, relaxer: Relaxer = FAST_LIN, known: Interval | None = None, path: ReferencePath | None = None,
 ) -> Interval:  # fmt: skip
     """Bounds of all neurons of one value, from those of every pre-activation before it; they hold where those do.
 
     known: bounds that hold already; only the neurons that they leave unstable in some batch member are bounded anew.
+    path: the reference path of all these, where it is known.
     """
-    if not network.relu_depths[value]:
-        return _closed_form(network, region, (value,), arithmetic)[value]
-    size = network.sizes[value]
-    neurons = torch.arange(size) if known is None else known.unstable.any(0).nonzero().flatten()
-    step = max(1, ROW_BYTES // (16 * max(network.sizes) * len(region.radius)))
-    lower, upper = [], []
-    for chosen in neurons.split(step) if len(neurons) else ():
-        place, forms, offsets = _unit_forms(network, region, value, chosen)
-        pulled = bound_forms(network, region, forms, place, bounds, arithmetic, relaxer=relaxer, offsets=offsets)
-        lower.append(pulled.lower)
-        if pulled.upper is None:
-            negated = None if offsets is None else -offsets
-            pulled = bound_forms(network, region, -forms, place, bounds, arithmetic, relaxer=relaxer, offsets=negated)
-            upper.append(-pulled.lower)
-        else:
-            upper.append(pulled.upper)
-    if known is None:
-        return Interval(torch.cat(lower, 1), torch.cat(upper, 1))
-    if not lower:
+    if value == INPUT:
+        below, above = region.spans(arithmetic)
+        return Interval(arithmetic.floor(region.reference - below), arithmetic.ceil(region.reference + above))
+    path = path or ReferencePath(network, region, bounds, relaxer, arithmetic)
+    neurons = torch.arange(network.sizes[value]) if known is None else known.unstable.any(0).nonzero().flatten()
+    sides: list[tuple[Tensor, Tensor]] = []
+    first, step = 0, max(FIRST_FORMS, CHUNK_BYTES // (8 * max(network.sizes) * len(region.radius)))
+    while first < len(neurons):
+        chosen = neurons[first : first + step]
+        lower, upper, largest = _bound_neurons(path, value, chosen)
+        sides.append((lower, upper))
+        first += len(chosen)
+        step = max(1, CHUNK_BYTES * len(chosen) // largest)
+    if not sides and known is not None:
         return known
-    return known.replaced(neurons, Interval(torch.cat(lower, 1), torch.cat(upper, 1)))
+    interval = Interval(*(torch.cat(side, 1) for side in zip(*sides, strict=True)))
+    return interval if known is None else known.replaced(neurons, interval)
 
 
-def _unit_forms(network: Network, region: Region, value: int, neurons: Tensor) -> tuple[int, Tensor, Tensor | None]:
-    """Some neurons of a value as forms, plus offsets, on a value: on its input, where it is a matrix times that."""
+def _bound_neurons(path: ReferencePath, value: int, neurons: Tensor) -> tuple[Tensor, Tensor, int]:
+    """Lower and upper bounds of some neurons, (batch, count), and the bytes of the largest forms met on the way."""
+    network, arithmetic = path.network, path.arithmetic
     operation, inputs = network.nodes[value - 1].operation, network.nodes[value - 1].inputs
-    if isinstance(operation, Affine) and operation.matrix is not None and operation.constant is not None:
-        constant = operation.constant.expand(network.shapes[value]).flatten()[neurons]
-        return inputs[0], operation.matrix[neurons][None], constant.expand(len(region.radius), -1)
-    forms = region.radius.new_zeros(1, len(neurons), network.sizes[value])
-    forms[0, torch.arange(len(neurons)), neurons] = 1
-    return value, forms, None
+    constant, slack, place = path.middle(value)[:, neurons], torch.zeros(()), value
+    forms = operation.unit_forms(neurons, network.shapes[inputs[0]]) if isinstance(operation, Affine) else None
+    if forms is None:
+        forms = _units(neurons, network.shapes[value], arithmetic.dtype)
+    else:
+        place, cost = inputs[0], path.cost(value)
+        slack = slack if cost is None else cost[:, neurons]
+    slack = slack.to(constant.dtype).expand_as(constant)
+    pull = _Pull(path, DualVariables(), constant, slack)
+    pulled = pull.run(forms, place)
+    if pulled.upper is not None:
+        return pulled.lower, pulled.upper, pull.largest
+    negative = _Pull(path, DualVariables(), -constant, slack).run(forms.mapped(torch.neg), place)
+    return pulled.lower, -negative.lower, pull.largest
 
 
-@dataclass(eq=False)
+def _units(neurons: Tensor, shape: Shape, dtype: torch.dtype) -> LinearForms:
+    if len(shape) == 3:
+        return Windows.units(neurons, shape, dtype)
+    return Rows(torch.nn.functional.one_hot(neurons, prod(shape)).to(dtype)[None], shape)
+
+
 class _Pull:
     """One pull-back, the rule of the walk over the network.
 
-    `constant` is the value of the relaxed forms at the region's reference, as far as it is gathered yet, and `slack`
-    what they may lie from it apart from the input's own deviation; both (batch, forms).
+    `constant` is what the forms are worth at the middles, and `slack` what they may lose from it apart from the input's
+    own deviation; both (batch, forms).
     """
 
-    network: Network
-    region: Region
-    bounds: Bounds
-    relaxer: Relaxer
-    arithmetic: Arithmetic
-    duals: DualVariables
+    def __init__(self, path: ReferencePath, duals: DualVariables, constant: Tensor, slack: Tensor) -> None:
+        self.path, self.duals = path, duals
+        self.network, self.region, self.arithmetic = path.network, path.region, path.arithmetic
+        self.constant, self.slack = constant, slack
+        self.two_sided = path.relaxer.parallel and not path.upper
+        self.met: dict[int, LinearForms] = {}
+        self.largest = 1  # bytes of forms
 
-    def run(self, forms: Tensor, value: int, offsets: Tensor | None) -> PulledBack:
-        self.constant = forms.new_zeros(len(self.region.radius), forms.shape[1])
-        self.slack = torch.zeros_like(self.constant)
-        self.two_sided = self.relaxer.parallel and not self.duals.slopes and not self.duals.multipliers
-        self.coefficients: dict[int, Tensor] = {}
-        self.reach = self._reaches(value) if self.arithmetic.rigorous else {}
-        if offsets is not None:
-            self._gather(offsets)
-        if value == INPUT:
-            self._at_reference(forms)
+    def run(self, forms: LinearForms, value: int) -> PulledBack:
+        if self.path.charged_by_relu(value):
+            self._pay(forms, self.path.cost(value))
+        if self.arithmetic.rigorous:
+            self.slack = self.arithmetic.above(self.slack + self.path.underflow(value), 1)
         left = pull_back(self.network, value, forms, self, self._only_entrance(value))
         below, above = self.slack, self.slack
-        for last, form in left.items():  # what it is worth at the reference is in the constant, or will be
-            if last == INPUT:
-                moved = self.region.deviation(form, self.arithmetic, self.two_sided)
-            else:
-                moved = self._enter(last, form)
-            below, above = moved.map(lambda side: self.arithmetic.above(side + self.slack, 1))
+        for last, form in left.items():
+            moved = self._at_input(form) if last == INPUT else self._enter(last, form)
+            below, above = moved.map(lambda side: self.arithmetic.above(side + self.slack, 2))
         upper = self.arithmetic.ceil(self.constant + above) if self.two_sided else None
-        return PulledBack(self.arithmetic.floor(self.constant - below), upper, self.coefficients)
+        return PulledBack(self.arithmetic.floor(self.constant - below), upper, self.met)
 
     def _only_entrance(self, value: int) -> int:
-        """The one value that is made of the input, by an affine operation; the input itself where that is not so."""
+        """The one value that is a matrix times the input; the input itself where that is not so."""
         needed = self.network.ancestors((value,))
         entrances = [place for place, node in self.network.steps() if place in needed and INPUT in node.inputs]
-        if len(entrances) != 1 or not isinstance(self.network.nodes[entrances[0] - 1].operation, Affine):
+        if len(entrances) != 1 or not isinstance(self.network.nodes[entrances[0] - 1].operation, Linear):
             return INPUT
-        return entrances[0] if self.network.nodes[entrances[0] - 1].inputs == (INPUT,) else INPUT
+        return entrances[0]
 
-    def _enter(self, value: int, form: Tensor) -> Deviation:
-        """Takes a form on the only entrance at the reference, and returns how far it deviates in the region.
+    def _at_input(self, form: LinearForms) -> Deviation:
+        self._note(form)
+        return self.region.deviation(form, self.arithmetic, self.two_sided)
+
+    def _enter(self, value: int, form: LinearForms) -> Deviation:
+        """How far a form on the only entrance deviates in the region.
 
         The forms on the input are larger than those before it: they are made and measured in slices of a cache's size.
         """
-        operation = self.network.nodes[value - 1].operation
-        assert isinstance(operation, Affine)
-        shape = self.network.input_shape
-        at_reference = self.region.at_reference(
-            lambda points: operation.apply(points.unflatten(-1, shape)).flatten(1)
-        )  # fmt: skip
-        self._gather((form @ at_reference[..., None]).squeeze(-1))
-        self._lose(form, self.reach.get(-value), 3 * (max(operation.terms, form.shape[-1]) + 2))
-        step = max(1, SLICE_BYTES // (form.shape[1] * self.network.sizes[INPUT] * form.element_size()))
-        parts = (transposed(self.network, value, part)[0] for part in form.split(step))
-        if len(form) < len(self.region.radius):
-            return self.region.deviation(next(parts), self.arithmetic, self.two_sided)
+        if not self.path.charged_by_relu(value):
+            self._pay(form, self.path.cost(value))
+        rows = form.rows()
+        step = max(1, SLICE_BYTES // (rows.shape[1] * self.network.sizes[INPUT] * rows.element_size()))
+        parts = (transposed(self.network, value, part)[0] for part in rows.split(step))
+        if len(rows) < len(self.region.radius):
+            return self._at_input(Rows(next(parts), self.network.input_shape))
         return self.region.deviation_in_parts(parts, self.arithmetic, self.two_sided)
 
-    def affine(self, value: int, form: Tensor) -> list[Tensor]:
-        node, shape = self.network.nodes[value - 1], self.network.shapes[value]
-        operation = node.operation
-        assert isinstance(operation, Affine)
-        if operation.constant is not None:
-            self._gather(form @ operation.constant.expand(shape).flatten())
-        self._lose(form, self.reach.get(-value), max(operation.terms, form.shape[-1]) + 2)
-        pulled = transposed(self.network, value, form)
-        for source, part in zip(node.inputs, pulled, strict=True):
-            if source == INPUT:
-                self._at_reference(part)
-        return pulled
+    def affine(self, value: int, form: LinearForms) -> tuple[LinearForms, ...]:
+        self._note(form)
+        node = self.network.nodes[value - 1]
+        assert isinstance(node.operation, Affine)
+        if not self.path.charged_by_relu(value):
+            self._pay(form, self.path.cost(value))
+        return node.operation.pull(form, [self.network.shapes[source] for source in node.inputs])
 
-    def relu(self, value: int, source: int, form: Tensor) -> Tensor:
-        self.coefficients[value] = form
-        lines = self.relaxer(self.bounds[source], self.arithmetic)
-        if value in self.duals.slopes:
-            lines = free_below(lines, self.bounds[source], self.duals.slopes[value])
-        pulled = self._parallel(lines, form) if lines.parallel else self._between(lines, form)
-        self._lose(pulled, self.reach.get(source), 2)
-        if value in self.duals.multipliers:
-            pulled = pulled - allowed(self.duals.multipliers[value], self.bounds[source])
-            self._lose(pulled, self.reach.get(source), 1)
-        if source == INPUT:
-            self._at_reference(pulled)
-        return pulled
+    def relu(self, value: int, source: int, form: LinearForms) -> LinearForms:
+        self._note(form)
+        self.met[value] = form
+        lines = self.path.lines(value)
+        self._pay(form, self.path.cost(value))
+        if self.path.upper:
+            return self._with_duals(value, source, lines, form)
+        if lines.parallel:
+            return form.times(lines.slope_above)
+        return self._between(value, source, lines, form)
 
-    def join(self, value: int, one: Tensor, other: Tensor) -> Tensor:
-        total = one + other
-        self._lose(total, self.reach.get(value), 1)
+    def join(self, value: int, one: LinearForms, other: LinearForms) -> LinearForms:
+        total = one.plus(other)
+        if self.arithmetic.rigorous:
+            self.lose(total, self.path.reach(value), 1)
         return total
 
-    def _parallel(self, lines: Relaxation, form: Tensor) -> Tensor:
-        """Both sides at once: the middle between the lines, and half their distance to either side."""
-        middle, half = lines.middle, lines.half_width
-        self._gather((form @ middle[..., None]).squeeze(-1))
-        size = form.shape[-1]
-        self._lose(form, middle.abs(), size + 2)
-        width = (form.abs() @ half[..., None]).squeeze(-1)
-        self.slack = self.arithmetic.above(self.slack + self.arithmetic.above(width, size + 3), 1)
-        return form * lines.slope_below[:, None]
+    def _between(self, value: int, source: int, lines: Relaxation, form: LinearForms) -> LinearForms:
+        """The lower line for positive coefficients, the upper one for negative ones.
 
-    def _between(self, lines: Relaxation, form: Tensor) -> Tensor:
-        """The lower line for positive coefficients, the upper one for negative ones."""
-        positive, negative = form.clamp(min=0), form.clamp(max=0)
-        for part, offset in ((positive, lines.low), (negative, lines.high)):
-            if offset is not None:
-                self._gather((part @ offset[..., None]).squeeze(-1))
-                self._lose(part, offset.abs(), form.shape[-1] + 2)
-        slope = lines.slope_below if lines.slope_below.ndim == 3 else lines.slope_below[:, None]
-        return positive * slope + negative * lines.slope_above[:, None]
+        The middles lie on the lower lines: what the upper ones are above them is paid by negative coefficients.
+        """
+        positive, negative = form.mapped(_positive), form.mapped(_negative)
+        height = lines.slope_above * self.path.middle(source) + lines.high - self.path.middle(value)
+        self.gather(negative.dot(height))
+        if self.arithmetic.rigorous:
+            self.lose(negative, height.abs(), form.terms + 2)
+        return positive.times(lines.slope_below).plus(negative.times(lines.slope_above))
 
-    def _at_reference(self, form: Tensor) -> None:
-        """Takes a form on the input at the region's reference."""
-        reference = self.region.reference
-        self._gather((form @ reference[..., None]).squeeze(-1))
-        self._lose(form, reference.abs(), form.shape[-1] + 2)
+    def _with_duals(self, value: int, source: int, lines: Relaxation, form: LinearForms) -> LinearForms:
+        """With lower lines, and multiples of known signs, of each form's own.
 
-    def _gather(self, amount: Tensor) -> None:
+        The middles lie on the upper lines: what the lower ones are below them is paid by positive coefficients.
+        """
+        bounds = self.path.bounds[source]
+        positive, negative = form.mapped(_positive), form.mapped(_negative)
+        below = lines.slope_below
+        if value in self.duals.slopes:
+            below = free_below(lines, bounds, self.duals.slopes[value]).slope_below
+        pulled_positive = positive.times(below)
+        before, after = self.path.middle(source), self.path.middle(value)
+        self.gather(pulled_positive.dot(before) - positive.dot(after))
+        if value not in self.duals.slopes and lines.low is not None:
+            self.gather(positive.dot(lines.low))
+        pulled = pulled_positive.plus(negative.times(lines.slope_above))
+        if value in self.duals.multipliers:
+            taken = Rows(allowed(self.duals.multipliers[value], bounds), form.shape)
+            self.gather(-taken.dot(before))
+            pulled = Rows(pulled.rows() - taken.coefficients, form.shape)
+        if self.arithmetic.rigorous:
+            size = before.abs() + after.abs() + (0 if lines.low is None else lines.low.abs())
+            self.lose(form, size, 2 * form.terms + 4)
+            if value in self.duals.multipliers:
+                self.lose(taken, before.abs(), form.terms + 2)
+                self.lose(pulled, self.path.reach(source), 1)
+        return pulled
+
+    def gather(self, amount: Tensor) -> None:
         """Adds to the constant; the sum's own rounding goes to the slack."""
         self.constant = self.constant + amount
         if self.arithmetic.rigorous:
-            self.slack = self.slack + self.arithmetic.gamma(1) * self.constant.abs()
+            rounding = self.arithmetic.gamma(2) * (self.constant.abs() + amount.abs())
+            self.slack = self.arithmetic.above(self.slack + rounding, 4)
 
-    def _lose(self, form: Tensor, reach: Tensor | None, terms: int) -> None:
-        """Adds to the slack what `terms` roundings of a form's coefficients may move where the value is within `reach`.
+    def lose(self, form: LinearForms, reach: Tensor, terms: int) -> None:
+        """Adds to the slack what `terms` roundings of a form's coefficients move, the value being within `reach`."""
+        cost = self.arithmetic.above(form.absolute_dot(reach), form.terms + 2) * self.arithmetic.gamma(terms)
+        self.slack = self.arithmetic.above(self.slack + cost, 4)
 
-        A coefficient that underflows to nothing is charged, too: it may meet a value of any size.
-        """
-        if self.arithmetic.rigorous:
-            assert reach is not None
-            cost = ((form.abs() + LOST) @ reach[..., None]).squeeze(-1)
-            cost = self.arithmetic.above(cost, form.shape[-1]) * self.arithmetic.gamma(terms)
-            self.slack = self.arithmetic.above(self.slack + cost, 4)
+    def _pay(self, form: LinearForms, cost: Tensor | None) -> None:
+        if cost is not None:
+            paid = self.arithmetic.above(form.absolute_dot(cost), form.terms + 2)
+            self.slack = self.arithmetic.above(self.slack + paid, 1)
 
-    def _reaches(self, last: int) -> dict[int, Tensor]:
-        """Upper bounds of every value's absolute size over the region, (batch, size).
+    def _note(self, form: LinearForms) -> None:
+        self.largest = max(self.largest, form.coefficients.numel() * form.coefficients.element_size())
 
-        Under the value's negative index: the same for an affine value before the neurons' bounds sharpen it, the
-        sum of the absolute values of all terms that make it.
-        """
-        above = self.arithmetic.above
-        reach = {INPUT: above(self.region.reference.abs() + self.region.spans(self.arithmetic).largest, 1)}
-        needed = self.network.ancestors((last,))
-        for value, node in self.network.steps():
-            if value not in needed:
-                continue
-            if isinstance(node.operation, Affine):
-                shapes = [self.network.shapes[source] for source in node.inputs]
-                parts = [reach[source].unflatten(-1, shape) for source, shape in zip(node.inputs, shapes, strict=True)]
-                total = node.operation.magnitude(*parts)
-                if node.operation.constant is not None:
-                    total = total + node.operation.constant.abs()
-                reach[-value] = reach[value] = above(total.flatten(1), 2 * node.operation.terms + 10)
-            else:
-                reach[value] = self.bounds[node.inputs[0]].upper.clamp(min=0)
-            if value in self.bounds:
-                lower, upper = self.bounds[value]
-                reach[value] = torch.minimum(reach[value], torch.maximum(-lower, upper))
-        return reach
+
+def _positive(numbers: Tensor) -> Tensor:
+    return numbers.clamp(min=0)
+
+
+def _negative(numbers: Tensor) -> Tensor:
+    return numbers.clamp(max=0)
 
 
 def allowed(multipliers: Tensor, bounds: Interval) -> Tensor:

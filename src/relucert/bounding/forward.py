@@ -16,7 +16,7 @@ from torch import Tensor
 from relucert.bounding.interval import Bounds, Interval
 from relucert.bounding.relaxers import Relaxation, Relaxer
 from relucert.errors import InputError
-from relucert.network import INPUT, Affine, Network, Units
+from relucert.network import INPUT, Affine, Network, Rows, Units
 from relucert.region import Deviation, Region
 from relucert.rigor import TINY, Arithmetic, absolute_sum
 
@@ -183,7 +183,8 @@ class _AffineStep:
 
     def _reach_of_input(self, block: Block) -> Deviation:
         if isinstance(block, Tensor):
-            return self.region.deviation(block.mT, self.arithmetic)
+            shape = (block.shape[1],)
+            return self.region.deviation(Rows(block.mT, shape), self.arithmetic)
         spans = self.region.spans(self.arithmetic)
         if block.scale is None:
             return spans

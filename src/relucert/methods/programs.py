@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from relucert.bounding.backward import ROW_BYTES, DualVariables, bound_forms
+from relucert.bounding.backward import DualVariables, bound_forms
 from relucert.bounding.forward import forward
 from relucert.bounding.interval import Bounds, Interval, select
 from relucert.bounding.relaxers import FAST_LIN
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from relucert.methods.method import Method
 
 TIME_LIMIT = 60.0
+ROW_BYTES = 2**26  # how large one chunk of forms may get while the neurons of a layer are bounded
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,13 @@
 """The network and its operations; importing this package registers them all."""
 
 from relucert.network.add import Add
+from relucert.network.batch_scale import BatchScale
+from relucert.network.convolution import Convolution
+from relucert.network.forms import LinearForms, Rows, Shape, Windows
 from relucert.network.graph import Network, Node
+from relucert.network.index_map import IndexMap
 from relucert.network.linear import Linear
-from relucert.network.operation import Affine, Operation, Shape, Units, find
+from relucert.network.operation import Affine, Operation, Units, find
 from relucert.network.pull_back import INPUT, pull_back, transposed
 from relucert.network.relu import Relu
 from relucert.network.reshape import Reshape
@@ -11,6 +15,7 @@ from relucert.network.scale import Scale
 from relucert.network.shift import Shift
 
 __all__ = [
-    "INPUT", "Add", "Affine", "Linear", "Network", "Node", "Operation", "Relu",
-    "Reshape", "Scale", "Shape", "Shift", "Units", "find", "pull_back", "transposed",
+    "INPUT", "Add", "Affine", "BatchScale", "Convolution", "IndexMap", "Linear", "LinearForms", "Network", "Node",
+    "Operation", "Relu", "Reshape", "Rows", "Scale", "Shape", "Shift", "Units", "Windows", "find", "pull_back",
+    "transposed",
 ]  # fmt: skip

@@ -1,12 +1,14 @@
 """The sum of two branches."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from torch import Tensor
 
 from relucert.errors import NetworkError
-from relucert.network.operation import Affine, Shape, register
+from relucert.network.forms import LinearForms, Shape
+from relucert.network.operation import Affine, register
 
 
 @register
@@ -30,6 +32,9 @@ class Add(Affine):
 
     def transpose(self, coefficients: Tensor) -> tuple[Tensor, ...]:
         return (coefficients, coefficients)
+
+    def pull(self, forms: LinearForms, shapes: Sequence[Shape]) -> tuple[LinearForms, ...]:
+        return (forms, forms)
 
     @property
     def constant(self) -> None:

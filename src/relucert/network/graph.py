@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from relucert.errors import NetworkError
-from relucert.network.operation import Operation, Shape
+from relucert.network.forms import Shape
+from relucert.network.operation import Operation
 from relucert.network.relu import Relu
 
 

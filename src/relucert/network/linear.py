@@ -9,7 +9,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from relucert.errors import NetworkError
-from relucert.network.operation import Affine, Shape, Units, register
+from relucert.network.forms import Rows, Shape
+from relucert.network.operation import Affine, Units, register
 
 
 @register
@@ -62,6 +63,9 @@ class Linear(Affine):
     @property
     def terms(self) -> int:
         return max(self.weight.shape)
+
+    def unit_forms(self, neurons: Tensor, shape: Shape) -> Rows:
+        return Rows(self.weight[neurons][None], shape)
 
     def spread(self, units: Units, shape: Shape, dtype: torch.dtype) -> Tensor:
         return units.spread(self.weight.T)

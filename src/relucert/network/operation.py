@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from math import prod
@@ -14,8 +14,7 @@ from torch import Tensor
 from typing_extensions import Self
 
 from relucert.errors import NetworkError, UnsupportedError
-
-Shape = tuple[int, ...]
+from relucert.network.forms import LinearForms, Rows, Shape
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,6 +148,16 @@ class Affine(Operation):
     def apply(self, *inputs: Tensor) -> Tensor:
         value = self.linear(*inputs)
         return value if self.constant is None else value + self.constant
+
+    def pull(self, forms: LinearForms, shapes: Sequence[Shape]) -> tuple[LinearForms, ...]:
+        """Forms on the output as forms on each input, of these shapes."""
+        parts = self.transpose(forms.rows().unflatten(-1, forms.shape))
+        return tuple(Rows(part.flatten(2), shape) for part, shape in zip(parts, shapes, strict=True))
+
+    def unit_forms(self, neurons: Tensor, shape: Shape) -> LinearForms | None:
+        """Output neurons, by flat positions (count,), as forms on the only input, of this shape, where they are stored
+        that way: without the constant, and with a batch of one."""
+        return None
 
     def spread(self, units: Units, shape: Shape, dtype: torch.dtype) -> Units | Tensor:
         """`linear` of unit forms on an input of this shape: units again, or rows (batch or 1, m, *output)."""

@@ -5,7 +5,8 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from relucert.network.operation import Operation, Shape, register
+from relucert.network.forms import Shape
+from relucert.network.operation import Operation, register
 
 
 @register

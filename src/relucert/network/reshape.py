@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from relucert.errors import NetworkError
-from relucert.network.operation import Affine, Shape, Units, register
+from relucert.network.forms import Shape
+from relucert.network.operation import Affine, Units, register
 
 
 @register

@@ -1,5 +1,6 @@
 """Multiplication or division by constants, as in input normalisation."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -7,7 +8,8 @@ import torch
 from torch import Tensor
 
 from relucert.errors import NetworkError
-from relucert.network.operation import Affine, Shape, Units, register
+from relucert.network.forms import LinearForms, Shape
+from relucert.network.operation import Affine, Units, register
 
 
 @register
@@ -32,6 +34,10 @@ class Scale(Affine):
 
     def transpose(self, coefficients: Tensor) -> tuple[Tensor, ...]:
         return (self.linear(coefficients),)
+
+    def pull(self, forms: LinearForms, shapes: Sequence[Shape]) -> tuple[LinearForms, ...]:
+        factors = self.factor.expand(forms.shape).reshape(1, -1)
+        return (forms.over(factors) if self.divide else forms.times(factors),)
 
     @property
     def constant(self) -> None:

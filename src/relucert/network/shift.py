@@ -1,12 +1,14 @@
 """Addition of constants, as in input normalisation or a bias on its own."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from relucert.network.operation import Affine, Shape, Units, register
+from relucert.network.forms import LinearForms, Shape
+from relucert.network.operation import Affine, Units, register
 from relucert.network.scale import broadcast_shape
 
 
@@ -29,6 +31,9 @@ class Shift(Affine):
 
     def transpose(self, coefficients: Tensor) -> tuple[Tensor, ...]:
         return (coefficients,)
+
+    def pull(self, forms: LinearForms, shapes: Sequence[Shape]) -> tuple[LinearForms, ...]:
+        return (forms,)
 
     @property
     def constant(self) -> Tensor:

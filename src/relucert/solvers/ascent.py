@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from relucert.adam import Adam
-from relucert.bounding.backward import DualVariables, PulledBack, allowed, bound_forms
+from relucert.bounding.backward import DualVariables, PulledBack, allowed, bound_forms, reference_path
 from relucert.bounding.interval import Bounds, Interval
 from relucert.network import Network
 from relucert.region import Region
@@ -66,6 +66,7 @@ class Climb:
             self.forms = self.forms.clone()
             self.offsets = None if self.offsets is None else self.offsets.clone()
             self.duals = DualVariables(_copied(self.duals.slopes), _copied(self.duals.multipliers))
+            self.path = reference_path(self.network, self.region, self.bounds, self.arithmetic, duals=self.duals)
             self.highest = self._bound(self.duals).lower
 
     def run(self, steps: int, rate: float, ends: float, enough: float = torch.inf) -> None:
@@ -108,7 +109,7 @@ class Climb:
     def _bound(self, duals: DualVariables) -> PulledBack:
         return bound_forms(
             self.network, self.region, self.forms, self.value, self.bounds, self.arithmetic,
-            duals=duals, offsets=self.offsets,
+            duals=duals, offsets=self.offsets, path=self.path,
         )  # fmt: skip
 
     def _keep(self, bound: Tensor, tried: DualVariables) -> None:

@@ -1,0 +1,61 @@
+"""The scale of a batch normalisation, whose mean and variance are fixed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from relucert.errors import NetworkError
+from relucert.network.forms import LinearForms, Shape
+from relucert.network.operation import Affine, Units, register
+from relucert.network.scale import Scale
+
+
+@register
+@dataclass(frozen=True, eq=False)
+class BatchScale(Affine):
+    """`x * gain / sqrt(variance + epsilon)`, with the true square root: `terms` counts its rounding, too."""
+
+    name: ClassVar[str] = "batch scale"
+    gain: Tensor
+    variance: Tensor
+    epsilon: float
+
+    def shape(self, *inputs: Shape) -> Shape:
+        if not self.epsilon >= 0 or not bool((self.variance + self.epsilon > 0).all()):
+            raise NetworkError("batch scale: a variance plus epsilon is not positive")
+        for factor in (self.gain, self.variance):
+            Scale(factor, divide=False).shape(*inputs)
+        return inputs[0]
+
+    def linear(self, *inputs: Tensor) -> Tensor:
+        return self._scale.linear(*inputs)
+
+    def magnitude(self, *inputs: Tensor) -> Tensor:
+        return self._scale.magnitude(*inputs)
+
+    def transpose(self, coefficients: Tensor) -> tuple[Tensor, ...]:
+        return self._scale.transpose(coefficients)
+
+    @property
+    def constant(self) -> None:
+        return None
+
+    @property
+    def terms(self) -> int:
+        return 5  # a sum, a square root, a quotient and a product
+
+    def spread(self, units: Units, shape: Shape, dtype: torch.dtype) -> Units:
+        return self._scale.spread(units, shape, dtype)
+
+    def pull(self, forms: LinearForms, shapes: Sequence[Shape]) -> tuple[LinearForms, ...]:
+        return self._scale.pull(forms, shapes)
+
+    @cached_property
+    def _scale(self) -> Scale:
+        return Scale(self.gain / (self.variance + self.epsilon).sqrt(), divide=False)

@@ -1,0 +1,192 @@
+"""A two-dimensional convolution; one-dimensional ones have images of height 1."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from relucert.errors import NetworkError
+from relucert.network.forms import LinearForms, Places, Shape, Windows
+from relucert.network.operation import Affine, register
+
+
+@register
+@dataclass(frozen=True, eq=False)
+class Convolution(Affine):
+    """A convolution of images (channels, height, width), zero outside.
+
+    It is computed as explicit products and sums, to which the rounding model applies: a library's convolution may use
+    other algorithms.
+
+    Attributes:
+        weight: (output channels, input channels / groups, kernel height, kernel width).
+        bias: (output channels,).
+        size: The height and width of the input.
+        stride: Vertical and horizontal.
+        padding: Zeros on each side: top, left, bottom, right.
+        dilation: Vertical and horizontal distance of the kernel's taps.
+        groups: Parts of the channels that are convolved separately.
+    """
+
+    name: ClassVar[str] = "convolution"
+    weight: Tensor
+    bias: Tensor
+    size: Shape
+    stride: Shape
+    padding: Shape
+    dilation: Shape
+    groups: int
+
+    def shape(self, *inputs: Shape) -> Shape:
+        if self.weight.ndim != 4 or self.bias.shape != self.weight.shape[:1] or not self.weight.numel():
+            raise NetworkError(
+                f"convolution: a weight of shape {tuple(self.weight.shape)} and a bias of {tuple(self.bias.shape)}"
+            )
+        lengths = len(self.size), len(self.stride), len(self.padding), len(self.dilation)
+        if lengths != (2, 2, 4, 2) or min(*self.stride, *self.dilation, self.groups) < 1 or min(self.padding) < 0:
+            raise NetworkError(
+                f"convolution: size {self.size}, stride {self.stride}, padding {self.padding}, "
+                f"dilation {self.dilation}, groups {self.groups}"
+            )
+        channels = self.weight.shape[1] * self.groups
+        if inputs[0] != (channels, *self.size) or self.weight.shape[0] % self.groups:
+            raise NetworkError(
+                f"convolution: made for {(channels, *self.size)} and {self.groups} groups of "
+                f"{self.weight.shape[0]} output channels, got an input of shape {inputs[0]}"
+            )
+        if min(self._output_size) < 1:
+            raise NetworkError(f"convolution: an input of {self.size} is smaller than the kernel")
+        return (self.weight.shape[0], *self._output_size)
+
+    def linear(self, *inputs: Tensor) -> Tensor:
+        batch = inputs[0].shape[:-3]
+        padded = self._pad(inputs[0].reshape(-1, *inputs[0].shape[-3:]))
+        columns = functional.unfold(padded, self._kernel, dilation=self.dilation, stride=self.stride)
+        columns = columns.unflatten(1, (self.groups, -1))  # (batch, groups, taps, positions)
+        sums: Tensor = self._rows @ columns
+        return sums.reshape(*batch, -1, *self._output_size)
+
+    def transpose(self, coefficients: Tensor) -> tuple[Tensor, ...]:
+        batch = coefficients.shape[:-3]
+        forms = Windows.whole(coefficients.reshape(1, -1, prod(coefficients.shape[-3:])), coefficients.shape[-3:])
+        images = self.pull(forms, (self._input_shape,))[0].rows()
+        return (images.reshape(*batch, *self._input_shape),)
+
+    def magnitude(self, *inputs: Tensor) -> Tensor:
+        return self.absolute.linear(*inputs)
+
+    @property
+    def constant(self) -> Tensor:
+        return self.bias[:, None, None]
+
+    @property
+    def terms(self) -> int:
+        taps = self._kernel[0] * self._kernel[1]
+        return max(self.weight.shape[1], self.weight.shape[0] // self.groups) * taps
+
+    def unit_forms(self, neurons: Tensor, shape: Shape) -> Windows:
+        channels, positions = neurons // self._positions, neurons % self._positions
+        places = Places(positions // self._output_size[1], positions % self._output_size[1])
+        kernels = self._kernels[channels].permute(0, 2, 3, 1)[None]
+        return Windows(kernels, shape, places, self._step, self._begin, masked=not any(self.padding)).fitted()
+
+    def pull(self, forms: LinearForms, shapes: Sequence[Shape]) -> tuple[LinearForms, ...]:
+        """By one product and a few sums of slices: an input coordinate meets a block of stride x stride taps once."""
+        windows = forms if isinstance(forms, Windows) else Windows.whole(forms.rows(), forms.shape)
+        coefficients = windows.mask().coefficients  # (batch, forms, height, width, output channels)
+        batch, count, height, width, _ = coefficients.shape
+        products = coefficients.reshape(-1, self.groups, self._rows.shape[1]).transpose(0, 1) @ self._taps
+        (down, across), (rows, columns), channels = self.stride, self._blocks, self.weight.shape[1]
+        blocks = products.unflatten(1, (-1, height, width)).unflatten(-1, (rows, columns, down, across, channels))
+        size = height + rows - 1, down, width + columns - 1, across
+        image = products.new_zeros(batch * count, *size, self.groups, channels)
+        for row in range(rows):
+            for column in range(columns):  # from (groups, forms, height, width, down, across, channels)
+                part = blocks[:, :, :, :, row, column].permute(1, 2, 4, 3, 5, 0, 6)
+                image[:, row : row + height, :, column : column + width] += part
+        tall, wide = (self._extent(axis, length) for axis, length in enumerate((height, width)))
+        image = image.reshape(batch, count, size[0] * down, size[2] * across, -1)[:, :, :tall, :wide]
+        return (windows.moved(image, shapes[0], self._step, self._begin),)
+
+    @property
+    def _input_shape(self) -> Shape:
+        return (self.weight.shape[1] * self.groups, *self.size)
+
+    @property
+    def _step(self) -> tuple[int, int]:
+        return self.stride[0], self.stride[1]
+
+    @property
+    def _begin(self) -> tuple[int, int]:
+        """The padding above and on the left."""
+        return self.padding[0], self.padding[1]
+
+    @property
+    def _kernel(self) -> tuple[int, int]:
+        return self.weight.shape[2], self.weight.shape[3]
+
+    @cached_property
+    def _output_size(self) -> tuple[int, int]:
+        padded = self.size[0] + self.padding[0] + self.padding[2], self.size[1] + self.padding[1] + self.padding[3]
+        height, width = (
+            (length - step * (kernel - 1) - 1) // stride + 1
+            for length, step, kernel, stride in zip(padded, self.dilation, self._kernel, self.stride, strict=True)
+        )
+        return height, width
+
+    @property
+    def _positions(self) -> int:
+        return self._output_size[0] * self._output_size[1]
+
+    @cached_property
+    def _rows(self) -> Tensor:
+        """(groups, output channels of a group, taps)"""
+        rows: Tensor = self.weight.flatten(1).unflatten(0, (self.groups, -1))
+        return rows
+
+    @cached_property
+    def _dilated(self) -> Tensor:
+        """The kernels with zeros between their taps: (output channels, input channels / groups, height, width)."""
+        height, width = self._extent(0, 1), self._extent(1, 1)
+        wide = self.weight.new_zeros(*self.weight.shape[:2], height, width)
+        wide[:, :, :: self.dilation[0], :: self.dilation[1]] = self.weight
+        return wide
+
+    @cached_property
+    def _kernels(self) -> Tensor:
+        """The same on all input channels: (output channels, input channels, height, width)."""
+        if self.groups == 1:
+            return self._dilated
+        grouped = self._dilated.unflatten(0, (self.groups, -1))
+        apart = torch.diag_embed(grouped.movedim(0, -1)).movedim((-2, -1), (0, 2))
+        return apart.flatten(2, 3).flatten(0, 1)
+
+    @property
+    def _blocks(self) -> tuple[int, int]:
+        """How many blocks of stride x stride taps cover the kernel."""
+        return -(-self._extent(0, 1) // self.stride[0]), -(-self._extent(1, 1) // self.stride[1])
+
+    @cached_property
+    def _taps(self) -> Tensor:
+        """The kernels by blocks of taps: (groups, output channels of a group, blocks * stride * stride * channels)."""
+        (rows, columns), (down, across) = self._blocks, self.stride
+        height, width = self._dilated.shape[2:]
+        padded = functional.pad(self._dilated, (0, columns * across - width, 0, rows * down - height))
+        blocks = padded.unflatten(3, (columns, across)).unflatten(2, (rows, down))
+        taps: Tensor = blocks.permute(0, 2, 4, 3, 5, 1).flatten(1).unflatten(0, (self.groups, -1))
+        return taps
+
+    def _pad(self, images: Tensor) -> Tensor:
+        top, left, bottom, right = self.padding
+        return functional.pad(images, (left, right, top, bottom)) if any(self.padding) else images
+
+    def _extent(self, axis: int, length: int) -> int:
+        """How many input coordinates this many output coordinates in a row see."""
+        return self.stride[axis] * (length - 1) + self.dilation[axis] * (self._kernel[axis] - 1) + 1

@@ -1,0 +1,76 @@
+"""Transpose, slice, pad, concatenation's parts and every other map that only picks coordinates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from relucert.errors import NetworkError
+from relucert.network.forms import Shape
+from relucert.network.operation import Affine, register
+
+
+@register
+@dataclass(frozen=True, eq=False)
+class IndexMap(Affine):
+    """Every output coordinate is an input coordinate, or zero.
+
+    Attributes:
+        indices: For each output coordinate, both counted flat, the input coordinate; one past the last: zero.
+        before: The shape of the input, without the batch.
+        after: The shape of the output.
+    """
+
+    name: ClassVar[str] = "index map"
+    indices: Shape
+    before: Shape
+    after: Shape
+
+    @classmethod
+    def of(cls, places: Tensor, before: Shape) -> IndexMap:
+        """From a tensor of the output's shape with flat places of the input, -1 for zero."""
+        indices = torch.where(places < 0, prod(before), places)
+        return cls(tuple(indices.flatten().tolist()), before, tuple(places.shape))
+
+    def shape(self, *inputs: Shape) -> Shape:
+        if inputs[0] != self.before:
+            raise NetworkError(f"index map: made for an input of shape {self.before}, got {inputs[0]}")
+        if len(self.indices) != prod(self.after) or not self.indices:
+            raise NetworkError(f"index map: {len(self.indices)} coordinates for an output of shape {self.after}")
+        if min(self.indices) < 0 or max(self.indices) > prod(self.before):
+            raise NetworkError(f"index map: it picks coordinates that an input of shape {self.before} has not")
+        return self.after
+
+    def linear(self, *inputs: Tensor) -> Tensor:
+        flat = inputs[0].flatten(inputs[0].ndim - len(self.before))
+        picked: Tensor = functional.pad(flat, (0, 1))[..., self._places]
+        return picked.unflatten(-1, self.after)
+
+    def magnitude(self, *inputs: Tensor) -> Tensor:
+        return self.linear(*inputs)
+
+    def transpose(self, coefficients: Tensor) -> tuple[Tensor, ...]:
+        flat = coefficients.flatten(coefficients.ndim - len(self.after))
+        sums = flat.new_zeros(*flat.shape[:-1], prod(self.before) + 1).index_add(-1, self._places, flat)
+        return (sums[..., :-1].unflatten(-1, self.before),)
+
+    @property
+    def constant(self) -> None:
+        return None
+
+    @cached_property
+    def terms(self) -> int:
+        """How often a coordinate is picked, at most; nothing is summed where each is picked once."""
+        picked = self._places[self._places < prod(self.before)]
+        most = int(picked.bincount().max()) if len(picked) else 0
+        return most if most > 1 else 0
+
+    @cached_property
+    def _places(self) -> Tensor:
+        return torch.tensor(self.indices)
