@@ -6,7 +6,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from relucert.network import Add, Linear, Network, Node, Relu, Reshape, Scale, Shift
+from relucert.network import Add, BatchScale, Convolution, IndexMap, Linear, Network, Node, Relu, Reshape, Scale, Shift
 from relucert.network.operation import Operation
 
 NORMS = (1.0, 1.5, 2.0, 3.0, float("inf"))
@@ -95,6 +95,49 @@ def rectified_input(seed: int = 0) -> Network:
     return chain((5,), Relu(), hidden, Relu(), last, Relu())
 
 
+def convolutional(seed: int = 0) -> Network:
+    """Strides, uneven padding, dilation and groups; the second convolution's windows outgrow its input."""
+    generator = torch.Generator().manual_seed(seed)
+    return chain(
+        (2, 5, 4),
+        _convolution(generator, (4, 2, 3, 2), (5, 4), stride=(2, 1), padding=(1, 0, 0, 1)),
+        Relu(),
+        _convolution(generator, (4, 2, 2, 2), (2, 4), padding=(1, 1, 0, 1), dilation=(1, 2), groups=2),
+        Relu(),
+        Reshape((4, 2, 4), (32,)),
+        _linear(32, 4, generator, torch.float32),
+    )
+
+
+def image_residual(seed: int = 0) -> Network:
+    """Batch normalisation, a block with a skip connection through a convolution, and one that skips an index map."""
+    generator = torch.Generator().manual_seed(seed)
+    mirrored = torch.arange(27).reshape(3, 3, 3).flip(-1)
+    mirrored[:, 0] = -1  # the first row becomes zero
+    mirrored[2] = mirrored[1]  # and one channel is picked twice
+    return Network(
+        (2, 5, 5),
+        (
+            Node(_convolution(generator, (3, 2, 3, 3), (5, 5), padding=(1, 1, 1, 1)), (0,)),
+            Node(Shift(torch.tensor([[[0.1]], [[-0.2]], [[0.3]]])), (1,)),
+            Node(BatchScale(torch.tensor([[[0.8]], [[-1.1]], [[1.3]]]), torch.full((3, 1, 1), 0.7), 1e-5), (2,)),
+            Node(Shift(torch.tensor([[[-0.1]], [[0.2]], [[0.1]]])), (3,)),
+            Node(Relu(), (4,)),
+            Node(_convolution(generator, (3, 3, 3, 3), (5, 5), stride=(2, 2), padding=(1, 1, 1, 1)), (5,)),
+            Node(Relu(), (6,)),
+            Node(_convolution(generator, (3, 3, 2, 2), (3, 3), padding=(0, 0, 1, 1)), (7,)),
+            Node(_convolution(generator, (3, 3, 1, 1), (5, 5), stride=(2, 2)), (5,)),
+            Node(Add(), (8, 9)),
+            Node(Relu(), (10,)),
+            Node(IndexMap.of(mirrored, (3, 3, 3)), (11,)),
+            Node(Add(), (11, 12)),
+            Node(Relu(), (13,)),
+            Node(Reshape((3, 3, 3), (27,)), (14,)),
+            Node(_linear(27, 4, generator, torch.float32), (15,)),
+        ),
+    )
+
+
 NETWORKS: dict[str, Callable[[], Network]] = {
     "linear": lambda: mlp(6, 4),
     "two layers": lambda: mlp(6, 10, 4),
@@ -105,6 +148,8 @@ NETWORKS: dict[str, Callable[[], Network]] = {
     "skipping": skipping,
     "normalised": normalised,
     "rectified input": rectified_input,
+    "convolutional": convolutional,
+    "image residual": image_residual,
 }
 
 
@@ -116,3 +161,17 @@ def centres(network: Network, count: int = 3, seed: int = 0) -> Tensor:
 def _linear(inputs: int, outputs: int, generator: torch.Generator, dtype: torch.dtype) -> Linear:
     weight = torch.randn(outputs, inputs, generator=generator) / inputs**0.5 * 1.4
     return Linear(weight.to(dtype), (torch.randn(outputs, generator=generator) * 0.3).to(dtype))
+
+
+def _convolution(
+    generator: torch.Generator,
+    weight: tuple[int, int, int, int],
+    size: tuple[int, int],
+    stride: tuple[int, int] = (1, 1),
+    padding: tuple[int, int, int, int] = (0, 0, 0, 0),
+    dilation: tuple[int, int] = (1, 1),
+    groups: int = 1,
+) -> Convolution:
+    kernel = torch.randn(weight, generator=generator) / (weight[1] * weight[2] * weight[3]) ** 0.5 * 1.4
+    bias = torch.randn(weight[0], generator=generator) * 0.3
+    return Convolution(kernel, bias, size, stride, padding, dilation, groups)

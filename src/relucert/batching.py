@@ -5,6 +5,7 @@ from __future__ import annotations
 from relucert.errors import BudgetError
 from relucert.network import Affine, Network
 
+MAPS = 64  # of every value: bounds, middles, costs, and what gathering them for a chunk takes
 COSY = 2**24  # bytes of coefficients beyond which a larger batch no longer speeds up the products
 COMPANY = 32  # images to attack at once: more would gain little, and lose more to an interruption
 CROWD = 512  # questions beyond which a larger batch no longer saves overhead
@@ -12,7 +13,8 @@ CROWD = 512  # questions beyond which a larger batch no longer saves overhead
 
 def batch_size(network: Network, rows: int, budget: int) -> int:
     """The most questions of `rows` margins each that fit the budget, or that are worth putting in one batch."""
-    blocks, forms = coefficient_bytes(network), 32 * rows * max(network.sizes)
+    blocks = coefficient_bytes(network) if network.suits_forward else MAPS * 8 * sum(network.sizes)
+    forms = 32 * rows * max(network.sizes)
     return max(1, min(_fitting(blocks + forms, "bounds", budget), COSY // max(1, blocks), CROWD))
 
 

@@ -10,6 +10,7 @@ import torch
 import relucert
 from relucert.errors import InputError
 from relucert.methods.table import METHODS, find_method
+from relucert.network import Rows
 from relucert.query.property import Property
 from relucert.region import Region
 from relucert.rigor import DOUBLE, RIGOROUS

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from relucert.bounding.backward import DualVariables, bound_forms, enclose
 from relucert.bounding.interval import Bounds, Interval
-from relucert.network import Network, Relu
+from relucert.network import Network, Relu, Rows
 from relucert.norm import Norm
 from relucert.region import Region
 from relucert.rigor import RIGOROUS

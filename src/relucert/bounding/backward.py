@@ -8,7 +8,6 @@ Where both lines of every neuron are parallel, one and the same pull-back gives 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from math import prod
 
 import torch
 from torch import Tensor
@@ -16,7 +15,7 @@ from torch import Tensor
 from relucert.bounding.interval import Bounds, Interval, propagate
 from relucert.bounding.reference import ReferencePath
 from relucert.bounding.relaxers import FAST_LIN, Relaxation, Relaxer, free_below
-from relucert.network import INPUT, Affine, Linear, LinearForms, Network, Rows, Shape, Windows, pull_back, transposed
+from relucert.network import INPUT, Affine, Linear, LinearForms, Network, Rows, pull_back, transposed, unit_forms
 from relucert.region import Deviation, Region
 from relucert.rigor import SLICE_BYTES, Arithmetic
 
@@ -145,28 +144,16 @@ def enclose(
 
 def _bound_neurons(path: ReferencePath, value: int, neurons: Tensor) -> tuple[Tensor, Tensor, int]:
     """Lower and upper bounds of some neurons, (batch, count), and the bytes of the largest forms met on the way."""
-    network, arithmetic = path.network, path.arithmetic
-    operation, inputs = network.nodes[value - 1].operation, network.nodes[value - 1].inputs
-    constant, slack, place = path.middle(value)[:, neurons], torch.zeros(()), value
-    forms = operation.unit_forms(neurons, network.shapes[inputs[0]]) if isinstance(operation, Affine) else None
-    if forms is None:
-        forms = _units(neurons, network.shapes[value], arithmetic.dtype)
-    else:
-        place, cost = inputs[0], path.cost(value)
-        slack = slack if cost is None else cost[:, neurons]
-    slack = slack.to(constant.dtype).expand_as(constant)
+    place, forms = unit_forms(path.network, value, neurons, path.arithmetic.dtype)
+    constant = path.middle(value)[:, neurons]
+    cost = path.cost(value) if place != value else None
+    slack = torch.zeros_like(constant) if cost is None else cost[:, neurons]
     pull = _Pull(path, DualVariables(), constant, slack)
     pulled = pull.run(forms, place)
     if pulled.upper is not None:
         return pulled.lower, pulled.upper, pull.largest
     negative = _Pull(path, DualVariables(), -constant, slack).run(forms.mapped(torch.neg), place)
     return pulled.lower, -negative.lower, pull.largest
-
-
-def _units(neurons: Tensor, shape: Shape, dtype: torch.dtype) -> LinearForms:
-    if len(shape) == 3:
-        return Windows.units(neurons, shape, dtype)
-    return Rows(torch.nn.functional.one_hot(neurons, prod(shape)).to(dtype)[None], shape)
 
 
 class _Pull:

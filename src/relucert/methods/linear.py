@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from relucert.bounding.backward import backward, bound_forms
-from relucert.bounding.forward import forward
+from relucert.bounding.backward import bound_forms
+from relucert.bounding.hidden import hidden_bounds
 from relucert.bounding.interval import Bounds
 from relucert.bounding.relaxers import Relaxer
 from relucert.network import Network
@@ -19,8 +19,7 @@ from relucert.rigor import Arithmetic
 
 @dataclass(frozen=True)
 class LinearMethod:
-    """Bounds by linear relaxation: the few rows of the margins backward, hidden layers forward where the relaxer's
-    lines are parallel, else backward."""
+    """Bounds by linear relaxation: the few rows of the margins backward, hidden layers by the driver that suits."""
 
     name: str
     relaxer: Relaxer
@@ -30,10 +29,7 @@ class LinearMethod:
         return None
 
     def hidden(self, network: Network, region: Region, arithmetic: Arithmetic) -> Bounds:
-        if self.relaxer.parallel:
-            return forward(network, region, self.relaxer, arithmetic, network.rectified)
-        last = network.rectified[-1:]
-        return backward(network, region, self.relaxer, arithmetic, last, unstable_only=True) if last else {}
+        return hidden_bounds(network, region, self.relaxer, arithmetic)
 
     def margins(
         self, network: Network, region: Region, prop: Property, hidden: Bounds, arithmetic: Arithmetic

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from relucert.bounding.backward import DualVariables, bound_forms
-from relucert.bounding.forward import forward
+from relucert.bounding.hidden import hidden_bounds
 from relucert.bounding.interval import Bounds, Interval, select
 from relucert.bounding.relaxers import FAST_LIN
 from relucert.checks import check_number
@@ -76,7 +76,7 @@ class ProgramMethod:
         return self.weaker._tallies if isinstance(self.weaker, ProgramMethod) else Tallies()
 
     def hidden(self, network: Network, region: Region, arithmetic: Arithmetic) -> Bounds:
-        bounds = forward(network, region, FAST_LIN, arithmetic, network.rectified)
+        bounds = hidden_bounds(network, region, FAST_LIN, arithmetic)
         if self.full:
             tallies = [Tally() for _ in region.radius]
             for value in network.rectified:

@@ -8,7 +8,7 @@ from relucert.network.graph import Network, Node
 from relucert.network.index_map import IndexMap
 from relucert.network.linear import Linear
 from relucert.network.operation import Affine, Operation, Units, find
-from relucert.network.pull_back import INPUT, pull_back, transposed
+from relucert.network.pull_back import INPUT, pull_back, transposed, unit_forms
 from relucert.network.relu import Relu
 from relucert.network.reshape import Reshape
 from relucert.network.scale import Scale
@@ -17,5 +17,5 @@ from relucert.network.shift import Shift
 __all__ = [
     "INPUT", "Add", "Affine", "BatchScale", "Convolution", "IndexMap", "Linear", "LinearForms", "Network", "Node",
     "Operation", "Relu", "Reshape", "Rows", "Scale", "Shape", "Shift", "Units", "Windows", "find", "pull_back",
-    "transposed",
+    "transposed", "unit_forms",
 ]  # fmt: skip

@@ -91,6 +91,10 @@ class Convolution(Affine):
         taps = self._kernel[0] * self._kernel[1]
         return max(self.weight.shape[1], self.weight.shape[0] // self.groups) * taps
 
+    @property
+    def work(self) -> int:
+        return self.weight.numel() * self._positions
+
     def unit_forms(self, neurons: Tensor, shape: Shape) -> Windows:
         channels, positions = neurons // self._positions, neurons % self._positions
         places = Places(positions // self._output_size[1], positions % self._output_size[1])

@@ -104,6 +104,13 @@ class Network:
             depth.append(below + isinstance(node.operation, Relu))
         return tuple(depth)
 
+    @cached_property
+    def suits_forward(self) -> bool:
+        """Whether carrying all symbols forward takes no more multiplications than pulling every neuron back."""
+        from relucert.network.work import backward_work, forward_work  # which walk over networks
+
+        return forward_work(self) <= backward_work(self)
+
     @property
     def finite(self) -> bool:
         """Whether no stored number is NaN or infinite; a cast that overflows makes some infinite."""

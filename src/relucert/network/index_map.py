@@ -50,7 +50,8 @@ class IndexMap(Affine):
     def linear(self, *inputs: Tensor) -> Tensor:
         flat = inputs[0].flatten(inputs[0].ndim - len(self.before))
         picked: Tensor = functional.pad(flat, (0, 1))[..., self._places]
-        return picked.unflatten(-1, self.after)
+        output: Tensor = picked.unflatten(-1, self.after)
+        return output
 
     def magnitude(self, *inputs: Tensor) -> Tensor:
         return self.linear(*inputs)

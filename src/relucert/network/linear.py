@@ -67,6 +67,10 @@ class Linear(Affine):
     def unit_forms(self, neurons: Tensor, shape: Shape) -> Rows:
         return Rows(self.weight[neurons][None], shape)
 
+    @property
+    def work(self) -> int:
+        return self.weight.numel()
+
     def spread(self, units: Units, shape: Shape, dtype: torch.dtype) -> Tensor:
         return units.spread(self.weight.T)
 

@@ -133,6 +133,11 @@ class Affine(Operation):
         """The largest number of products that `linear` or `transpose` sums for one entry."""
 
     @property
+    def work(self) -> int:
+        """How many multiplications `linear` takes for one input, apart from one for each coordinate."""
+        return 0
+
+    @property
     def matrix(self) -> Tensor | None:
         """The linear map as a matrix (outputs, inputs), None where it is not stored as one."""
         return None

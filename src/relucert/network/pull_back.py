@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Protocol, TypeVar
 
+import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 
+from relucert.network.forms import LinearForms, Rows, Windows
 from relucert.network.graph import Network
 from relucert.network.operation import Affine
 
@@ -50,3 +54,15 @@ def transposed(network: Network, value: int, forms: Tensor) -> list[Tensor]:
     assert isinstance(operation, Affine)
     parts = operation.transpose(forms.unflatten(-1, network.shapes[value]))
     return [part.flatten(2) for part in parts]
+
+
+def unit_forms(network: Network, value: int, neurons: Tensor, dtype: torch.dtype) -> tuple[int, LinearForms]:
+    """Neurons of a value, (count,), as forms, up to a constant, on the value or on the one that it is computed from."""
+    node, shape = network.nodes[value - 1], network.shapes[value]
+    if isinstance(node.operation, Affine):
+        forms = node.operation.unit_forms(neurons, network.shapes[node.inputs[0]])
+        if forms is not None:
+            return node.inputs[0], forms
+    if len(shape) == 3:
+        return value, Windows.units(neurons, shape, dtype)
+    return value, Rows(one_hot(neurons, prod(shape)).to(dtype)[None], shape)

@@ -1,0 +1,62 @@
+"""How many multiplications bounds of a network take, counted without computing any."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from relucert.network.forms import LinearForms
+from relucert.network.graph import Network
+from relucert.network.operation import Affine
+from relucert.network.pull_back import INPUT, pull_back, unit_forms
+
+
+def forward_work(network: Network) -> int:
+    """Multiplications of one evaluation by the forward driver, all neurons unstable."""
+    work, rows, units = 0, [0], [network.sizes[INPUT]]  # units are symbols of one coordinate each
+    needed = network.ancestors(network.rectified)
+    for value, node in network.steps():
+        dense, single = (max(counts[source] for source in node.inputs) for counts in (rows, units))
+        operation = node.operation
+        if not isinstance(operation, Affine):
+            dense, single = dense + single, network.sizes[value]
+        elif operation.work:
+            work += (dense if operation.matrix is not None else dense + single) * operation.work * (value in needed)
+            dense, single = dense + single, 0
+        rows.append(dense)
+        units.append(single)
+    return work
+
+
+def backward_work(network: Network) -> int:
+    """Multiplications of one evaluation by the backward driver, all neurons unstable."""
+    work, network = 0, network.cast(torch.float32)
+    for value in network.rectified:
+        if value != INPUT:
+            counter = _Counter(network)
+            middle = torch.tensor([network.sizes[value] // 2])
+            place, forms = unit_forms(network, value, middle, torch.float32)
+            pull_back(network, place, forms, counter)
+            work += network.sizes[value] * counter.work
+    return work
+
+
+@dataclass(eq=False)
+class _Counter:
+    """The rule of a pull-back of one form that only counts."""
+
+    network: Network
+    work: int = 0
+
+    def affine(self, value: int, form: LinearForms) -> tuple[LinearForms, ...]:
+        node = self.network.nodes[value - 1]
+        assert isinstance(node.operation, Affine)
+        self.work += form.terms * node.operation.work // self.network.sizes[value]
+        return node.operation.pull(form, [self.network.shapes[source] for source in node.inputs])
+
+    def relu(self, value: int, source: int, form: LinearForms) -> LinearForms:
+        return form
+
+    def join(self, value: int, one: LinearForms, other: LinearForms) -> LinearForms:
+        return one.plus(other)
