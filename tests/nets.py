@@ -129,7 +129,7 @@ def image_residual(seed: int = 0) -> Network:
             Node(_convolution(generator, (3, 3, 1, 1), (5, 5), stride=(2, 2)), (5,)),
             Node(Add(), (8, 9)),
             Node(Relu(), (10,)),
-            Node(IndexMap.of(mirrored, (3, 3, 3)), (11,)),
+            Node(IndexMap.of(mirrored, (3, 3, 3)), (10,)),
             Node(Add(), (11, 12)),
             Node(Relu(), (13,)),
             Node(Reshape((3, 3, 3), (27,)), (14,)),

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from relucert.errors import NetworkError
 from relucert.network.forms import LinearForms, Shape
-from relucert.network.operation import Affine, Units, register
+from relucert.network.operation import Affine, Units, differentiable, register
 from relucert.network.scale import Scale
 
 
@@ -57,5 +57,6 @@ class BatchScale(Affine):
         return self._scale.pull(forms, shapes)
 
     @cached_property
+    @differentiable
     def _scale(self) -> Scale:
         return Scale(self.gain / (self.variance + self.epsilon).sqrt(), divide=False)

@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from relucert.errors import NetworkError
 from relucert.network.forms import LinearForms, Places, Shape, Windows
-from relucert.network.operation import Affine, register
+from relucert.network.operation import Affine, differentiable, register
 
 
 @register
@@ -150,12 +150,14 @@ class Convolution(Affine):
         return self._output_size[0] * self._output_size[1]
 
     @cached_property
+    @differentiable
     def _rows(self) -> Tensor:
         """(groups, output channels of a group, taps)"""
         rows: Tensor = self.weight.flatten(1).unflatten(0, (self.groups, -1))
         return rows
 
     @cached_property
+    @differentiable
     def _dilated(self) -> Tensor:
         """The kernels with zeros between their taps: (output channels, input channels / groups, height, width)."""
         height, width = self._extent(0, 1), self._extent(1, 1)
@@ -164,6 +166,7 @@ class Convolution(Affine):
         return wide
 
     @cached_property
+    @differentiable
     def _kernels(self) -> Tensor:
         """The same on all input channels: (output channels, input channels, height, width)."""
         if self.groups == 1:
@@ -178,6 +181,7 @@ class Convolution(Affine):
         return -(-self._extent(0, 1) // self.stride[0]), -(-self._extent(1, 1) // self.stride[1])
 
     @cached_property
+    @differentiable
     def _taps(self) -> Tensor:
         """The kernels by blocks of taps: (groups, output channels of a group, blocks * stride * stride * channels)."""
         (rows, columns), (down, across) = self._blocks, self.stride

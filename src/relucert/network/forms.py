@@ -223,7 +223,7 @@ class Windows(LinearForms):
 
     def local(self, vector: Tensor, outside: float = 0.0) -> Tensor:
         """The part of a map in every window: (batch or 1, forms or 1, height, width, channels)."""
-        image = vector.unflatten(-1, self.shape).movedim(-3, -1)
+        image: Tensor = vector.unflatten(-1, self.shape).movedim(-3, -1)
         if self.places is None:
             return image[:, None]
         begins, margins = [], []

@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from relucert.errors import NetworkError
 from relucert.network.forms import Rows, Shape
-from relucert.network.operation import Affine, Units, register
+from relucert.network.operation import Affine, Units, differentiable, register
 
 
 @register
@@ -48,10 +48,12 @@ class Linear(Affine):
         return self.weight
 
     @cached_property
+    @differentiable
     def _row_lengths(self) -> Tensor:
         return self.weight.square().sum(1).sqrt() + 2.0**-500
 
     @cached_property
+    @differentiable
     def _columns(self) -> Tensor:
         """The weight stored by columns, since `restrict` gathers some of them at every evaluation."""
         return self.weight.T.contiguous()

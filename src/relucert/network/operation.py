@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from functools import cached_property, wraps
 from math import prod
 from typing import Any, ClassVar, TypeVar
 
@@ -15,6 +15,9 @@ from typing_extensions import Self
 
 from relucert.errors import NetworkError, UnsupportedError
 from relucert.network.forms import LinearForms, Rows, Shape
+
+_Owner = TypeVar("_Owner")
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +52,18 @@ class Units:
     def dense(self, size: int, dtype: torch.dtype) -> Tensor:
         """The same forms as rows: (batch or 1, m, size)."""
         return self.spread(torch.eye(size, dtype=dtype))
+
+
+def differentiable(function: Callable[[_Owner], _Result]) -> Callable[[_Owner], _Result]:
+    """Decorator: what is computed can be part of a gradient, also where that happens in PyTorch's inference mode."""
+
+    @wraps(function)
+    def outside(owner: _Owner) -> _Result:
+        tracked = torch.is_grad_enabled()
+        with torch.inference_mode(False), torch.set_grad_enabled(tracked):
+            return function(owner)
+
+    return outside
 
 
 class Operation(ABC):
@@ -94,13 +109,15 @@ class Operation(ABC):
     def cast(self, dtype: torch.dtype) -> Self:
         """The same operation with its tensors in another precision; they can be part of a gradient, also where the
         cast is made in PyTorch's inference mode."""
-        tracked = torch.is_grad_enabled()
-        with torch.inference_mode(False), torch.set_grad_enabled(tracked):
-            tensors = {
+
+        @differentiable
+        def tensors(operation: Operation) -> dict[str, Tensor]:
+            return {
                 name: (tensor.clone() if tensor.is_inference() else tensor).to(dtype)
-                for name, tensor in self.tensors().items()
+                for name, tensor in operation.tensors().items()
             }
-        return replace(self, **tensors)  # type: ignore[type-var]
+
+        return replace(self, **tensors(self))  # type: ignore[type-var]
 
 
 class Affine(Operation):
@@ -143,6 +160,7 @@ class Affine(Operation):
         return None
 
     @cached_property
+    @differentiable
     def absolute(self) -> Self:
         """The operation whose linear map has the absolute value of every coefficient, exactly.
 

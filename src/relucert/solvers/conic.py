@@ -66,7 +66,7 @@ class Conic:
         ]
         matrix = sparse.csc_matrix(np.concatenate(blocks))
         nothing = sparse.csc_matrix((width, width))
-        self._free, self._start = free, sum(sizes[:3])
+        self._free, self._start, self._slope = free, sum(sizes[:3]), sides.slope
         with panics():
             self._model = clarabel.DefaultSolver(
                 nothing, np.zeros(width), matrix, np.concatenate(right), cones, self._settings
@@ -79,8 +79,12 @@ class Conic:
         if solution.status != self._clarabel.SolverStatus.Solved:
             raise Unsolved(str(solution.status))
         multipliers = np.asarray(solution.z)[self._start :]
-        zero, line = np.zeros(len(self._program.after)), np.zeros(len(self._program.after))
-        count = int(self._free[0].sum())
-        zero[self._free[0]] = multipliers[:count]
-        line[self._free[1]] = multipliers[count : count + int(self._free[1].sum())]
-        return DualSolution(zero, line)
+        zero, line, top = (np.zeros(len(self._program.after)) for _ in range(3))
+        first = 0
+        for side, free in zip((zero, line, top), self._free, strict=True):
+            side[free] = multipliers[first : first + int(free.sum())]
+            first += int(free.sum())
+        # Where a neuron is all but decided, an interior point holds it from above and from below at once. What both
+        # hold cancels: with a >= 0, a line of slope s above it leaves -s of the neuron.
+        both = np.minimum(zero, top)
+        return DualSolution(zero - (1 - self._slope) * both, line - self._slope * both)
