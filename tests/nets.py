@@ -110,7 +110,7 @@ def convolutional(seed: int = 0) -> Network:
 
 
 def image_residual(seed: int = 0) -> Network:
-    """Batch normalisation, a block with a skip connection through a convolution, and one that skips an index map."""
+    """Batch normalisation, a block with a skip connection through a convolution, an index map."""
     generator = torch.Generator().manual_seed(seed)
     mirrored = torch.arange(27).reshape(3, 3, 3).flip(-1)
     mirrored[:, 0] = -1  # the first row becomes zero
@@ -129,11 +129,11 @@ def image_residual(seed: int = 0) -> Network:
             Node(_convolution(generator, (3, 3, 1, 1), (5, 5), stride=(2, 2)), (5,)),
             Node(Add(), (8, 9)),
             Node(Relu(), (10,)),
-            Node(IndexMap.of(mirrored, (3, 3, 3)), (10,)),
-            Node(Add(), (11, 12)),
+            Node(IndexMap.of(mirrored, (3, 3, 3)), (11,)),
+            Node(_convolution(generator, (2, 3, 2, 2), (3, 3)), (12,)),
             Node(Relu(), (13,)),
-            Node(Reshape((3, 3, 3), (27,)), (14,)),
-            Node(_linear(27, 4, generator, torch.float32), (15,)),
+            Node(Reshape((2, 2, 2), (8,)), (14,)),
+            Node(_linear(8, 4, generator, torch.float32), (15,)),
         ),
     )
 
