@@ -75,7 +75,9 @@ class Convolution(Affine):
 
     def transpose(self, coefficients: Tensor) -> tuple[Tensor, ...]:
         batch = coefficients.shape[:-3]
-        forms = Windows.whole(coefficients.reshape(1, -1, prod(coefficients.shape[-3:])), coefficients.shape[-3:])
+        forms = Windows.whole(
+            coefficients.reshape(1, prod(batch), prod(coefficients.shape[-3:])), coefficients.shape[-3:]
+        )
         images = self.pull(forms, (self._input_shape,))[0].rows()
         return (images.reshape(*batch, *self._input_shape),)
 
@@ -106,9 +108,14 @@ class Convolution(Affine):
         windows = forms if isinstance(forms, Windows) else Windows.whole(forms.rows(), forms.shape)
         coefficients = windows.mask().coefficients  # (batch, forms, height, width, output channels)
         batch, count, height, width, _ = coefficients.shape
-        products = coefficients.reshape(-1, self.groups, self._rows.shape[1]).transpose(0, 1) @ self._taps
+        products = (
+            coefficients.reshape(batch * count * height * width, self.groups, self._rows.shape[1]).transpose(0, 1)
+            @ self._taps
+        )
         (down, across), (rows, columns), channels = self.stride, self._blocks, self.weight.shape[1]
-        blocks = products.unflatten(1, (-1, height, width)).unflatten(-1, (rows, columns, down, across, channels))
+        blocks = products.unflatten(1, (batch * count, height, width)).unflatten(
+            -1, (rows, columns, down, across, channels)
+        )
         size = height + rows - 1, down, width + columns - 1, across
         image = products.new_zeros(batch * count, *size, self.groups, channels)
         for row in range(rows):
@@ -116,7 +123,9 @@ class Convolution(Affine):
                 part = blocks[:, :, :, :, row, column].permute(1, 2, 4, 3, 5, 0, 6)
                 image[:, row : row + height, :, column : column + width] += part
         tall, wide = (self._extent(axis, length) for axis, length in enumerate((height, width)))
-        image = image.reshape(batch, count, size[0] * down, size[2] * across, -1)[:, :, :tall, :wide]
+        image = image.reshape(batch, count, size[0] * down, size[2] * across, self.groups * channels)[
+            :, :, :tall, :wide
+        ]
         return (windows.moved(image, shapes[0], self._step, self._begin),)
 
     @property
