@@ -112,28 +112,26 @@ def convolutional(seed: int = 0) -> Network:
 def image_residual(seed: int = 0) -> Network:
     """Batch normalisation, a block with a skip connection through a convolution, an index map."""
     generator = torch.Generator().manual_seed(seed)
-    mirrored = torch.arange(27).reshape(3, 3, 3).flip(-1)
-    mirrored[:, 0] = -1  # the first row becomes zero
+    mirrored = torch.arange(12).reshape(3, 2, 2).flip(-1)
+    mirrored[:, 0, 0] = -1  # a corner becomes zero
     mirrored[2] = mirrored[1]  # and one channel is picked twice
     return Network(
-        (2, 5, 5),
+        (1, 4, 4),
         (
-            Node(_convolution(generator, (3, 2, 3, 3), (5, 5), padding=(1, 1, 1, 1)), (0,)),
-            Node(Shift(torch.tensor([[[0.1]], [[-0.2]], [[0.3]]])), (1,)),
-            Node(BatchScale(torch.tensor([[[0.8]], [[-1.1]], [[1.3]]]), torch.full((3, 1, 1), 0.7), 1e-5), (2,)),
-            Node(Shift(torch.tensor([[[-0.1]], [[0.2]], [[0.1]]])), (3,)),
+            Node(_convolution(generator, (2, 1, 3, 3), (4, 4), padding=(1, 1, 1, 1)), (0,)),
+            Node(Shift(torch.tensor([[[0.1]], [[-0.2]]])), (1,)),
+            Node(BatchScale(torch.tensor([[[0.8]], [[-1.1]]]), torch.full((2, 1, 1), 0.7), 1e-5), (2,)),
+            Node(Shift(torch.tensor([[[-0.1]], [[0.2]]])), (3,)),
             Node(Relu(), (4,)),
-            Node(_convolution(generator, (3, 3, 3, 3), (5, 5), stride=(2, 2), padding=(1, 1, 1, 1)), (5,)),
+            Node(_convolution(generator, (3, 2, 3, 3), (4, 4), stride=(2, 2), padding=(1, 1, 1, 1)), (5,)),
             Node(Relu(), (6,)),
-            Node(_convolution(generator, (3, 3, 2, 2), (3, 3), padding=(0, 0, 1, 1)), (7,)),
-            Node(_convolution(generator, (3, 3, 1, 1), (5, 5), stride=(2, 2)), (5,)),
+            Node(_convolution(generator, (3, 3, 2, 2), (2, 2), padding=(0, 0, 1, 1)), (7,)),
+            Node(_convolution(generator, (3, 2, 1, 1), (4, 4), stride=(2, 2)), (5,)),
             Node(Add(), (8, 9)),
             Node(Relu(), (10,)),
-            Node(IndexMap.of(mirrored, (3, 3, 3)), (11,)),
-            Node(_convolution(generator, (2, 3, 2, 2), (3, 3)), (12,)),
-            Node(Relu(), (13,)),
-            Node(Reshape((2, 2, 2), (8,)), (14,)),
-            Node(_linear(8, 4, generator, torch.float32), (15,)),
+            Node(IndexMap.of(mirrored, (3, 2, 2)), (11,)),
+            Node(Reshape((3, 2, 2), (12,)), (12,)),
+            Node(_linear(12, 4, generator, torch.float32), (13,)),
         ),
     )
 

@@ -104,12 +104,15 @@ def test_agrees_with_every_piece_for_the_euclidean_norm() -> None:
         assert least == pytest.approx(answer.upper, rel=1.1e-3)
 
 
+SLOW = [("image residual", "1")]  # takes minutes to close; "rectified input" never does: scores tie on whole regions
+
+
 @pytest.mark.parametrize("norm", ENDS)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_lies_between_certificates_and_attacks(name: str, norm: str) -> None:
     network = NETWORKS[name]()
     image = asked(network, 1)[0]
-    limit = 2.0 if name == "rectified input" else 60.0  # its scores tie at 0 on whole regions: many pieces, no closing
+    limit = 2.0 if name == "rectified input" or (name, norm) in SLOW else 60.0
     answer = single(network, image, norm=norm, target="runner-up", box=None, time_limit=limit)
     (attacked,) = relucert.attack(network, image[None], norm=norm, target="runner-up", box=None)
     radii = [

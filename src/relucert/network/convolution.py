@@ -75,9 +75,8 @@ class Convolution(Affine):
 
     def transpose(self, coefficients: Tensor) -> tuple[Tensor, ...]:
         batch = coefficients.shape[:-3]
-        forms = Windows.whole(
-            coefficients.reshape(1, prod(batch), prod(coefficients.shape[-3:])), coefficients.shape[-3:]
-        )
+        shape = coefficients.shape[-3:]
+        forms = Windows.whole(coefficients.reshape(1, prod(batch), prod(shape)), shape)
         images = self.pull(forms, (self._input_shape,))[0].rows()
         return (images.reshape(*batch, *self._input_shape),)
 
@@ -108,24 +107,19 @@ class Convolution(Affine):
         windows = forms if isinstance(forms, Windows) else Windows.whole(forms.rows(), forms.shape)
         coefficients = windows.mask().coefficients  # (batch, forms, height, width, output channels)
         batch, count, height, width, _ = coefficients.shape
-        products = (
-            coefficients.reshape(batch * count * height * width, self.groups, self._rows.shape[1]).transpose(0, 1)
-            @ self._taps
-        )
         (down, across), (rows, columns), channels = self.stride, self._blocks, self.weight.shape[1]
-        blocks = products.unflatten(1, (batch * count, height, width)).unflatten(
-            -1, (rows, columns, down, across, channels)
-        )
-        size = height + rows - 1, down, width + columns - 1, across
-        image = products.new_zeros(batch * count, *size, self.groups, channels)
+        size, total = (height + rows - 1, down, width + columns - 1, across), batch * count
+        by_group = coefficients.reshape(total * height * width, self.groups, self._rows.shape[1]).transpose(0, 1)
+        products = by_group @ self._taps
+        blocks = products.unflatten(-1, (rows, columns, down, across, channels)).unflatten(1, (total, height, width))
+        image = products.new_zeros(total, *size, self.groups, channels)
         for row in range(rows):
             for column in range(columns):  # from (groups, forms, height, width, down, across, channels)
                 part = blocks[:, :, :, :, row, column].permute(1, 2, 4, 3, 5, 0, 6)
                 image[:, row : row + height, :, column : column + width] += part
         tall, wide = (self._extent(axis, length) for axis, length in enumerate((height, width)))
-        image = image.reshape(batch, count, size[0] * down, size[2] * across, self.groups * channels)[
-            :, :, :tall, :wide
-        ]
+        image = image.reshape(batch, count, size[0] * down, size[2] * across, self.groups * channels)
+        image = image[:, :, :tall, :wide]
         return (windows.moved(image, shapes[0], self._step, self._begin),)
 
     @property
