@@ -222,8 +222,62 @@ def test_what_is_no_instance_is_refused(call: Any, universe: Any, sets: Any, mes
 def test_what_is_no_question_is_refused() -> None:
     with pytest.raises(InputError, match="unknown inputs 'complex'; known are real, boolean"):
         from_set_cover([1], [[1]], inputs="complex")
-    with pytest.raises(InputError, match="positions of sets, 0 to 2"):
-        from_set_cover(*TRIANGLE).point([0, 3])
+
+
+@pytest.mark.parametrize(
+    ("cover", "message"),
+    [
+        ([0, 3], "0 to 2; 3 is none"),
+        ([-1], "-1 is none"),
+        ([0.5], "0.5 is none"),
+        ([True], "True is none"),
+        ([[0]], r"\[0\] is none"),
+        (["0"], "'0' is none"),
+        ([None], "None is none"),
+        (3, "not int"),
+        (None, "not NoneType"),
+        (1.5, "not float"),
+        (len, "not builtin_function_or_method"),
+        ("01", "not str"),
+        ({0: 1}, "not dict"),
+        ((place for place in [0]), "not generator"),
+        (torch.tensor([0, 3]), "3 is none"),
+        (np.array([[0]]), r"\[0\] is none"),
+    ],
+)
+def test_what_is_no_cover_is_refused_by_its_name(cover: Any, message: str) -> None:
+    reduction = from_set_cover(*TRIANGLE)
+    for call in (reduction.point, reduction.distance):
+        with pytest.raises(InputError, match=f"^a cover is a collection of positions of sets, .*{message}"):
+            call(cover)
+
+
+@pytest.mark.parametrize(
+    ("point", "message"),
+    [
+        (3, "not of 1"),
+        (None, "not NoneType"),
+        ("abc", "not str"),
+        ([0, 1], "not of 2"),
+        ([[0, 1], [1]], "not list"),
+        ({0: 1}, "not dict"),
+        (["a", "b", "c"], "not list"),
+        (torch.zeros(3, dtype=torch.complex64), "real and finite"),
+        ([0.0, 1.0, float("nan")], "real and finite"),
+    ],
+)
+def test_what_is_no_point_is_refused_by_its_name(point: Any, message: str) -> None:
+    with pytest.raises(InputError, match=f"^a point is an array of 3 numbers, one per set.*{message}"):
+        from_set_cover(*TRIANGLE).cover(point)
+
+
+def test_covers_and_points_in_any_form() -> None:
+    reduction = from_set_cover(*TRIANGLE)
+    for cover in ([2, 0], (0, 2), {0, 2}, frozenset({0, 2}), np.array([0, 2]), torch.tensor([0, 2]), range(0, 3, 2)):
+        point = reduction.point(cover)
+        for form in (point, point[0], point.numpy(), point[0].tolist()):
+            assert reduction.cover(form) == [0, 2]
+    assert reduction.cover(reduction.point([])) == []
 
 
 def test_the_module_is_a_name_of_the_package() -> None:

@@ -10,13 +10,18 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import combinations, zip_longest
+from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from relucert.errors import InputError
 from relucert.network import Add, Linear, Network, Node, Operation, Relu
 from relucert.norm import Norm
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
 INPUTS = ("real", "boolean")
 HALF = 0.5  # the label's score: halfway between the rival's score at a cover, 1, and its best elsewhere, 0
@@ -49,23 +54,39 @@ class Reduction:
     def point(self, cover: Collection[int]) -> Tensor:
         """The point nearest to the centre at which the sets at these positions are chosen: (1, sets)."""
         places = range(self.centre.shape[1])
-        try:
-            chosen = set(cover)
-        except TypeError:
-            chosen = {-1}
-        if not chosen <= set(places):
-            raise InputError(f"a cover has positions of sets, 0 to {len(places) - 1}, not {cover!r}")
+        expected = f"a cover is a collection of positions of sets, 0 to {len(places) - 1}"
+        if isinstance(cover, (str, bytes, Mapping)) or not isinstance(cover, Collection):
+            raise InputError(f"{expected}, not {type(cover).__name__}")
+        listed = cover.tolist() if isinstance(cover, (Tensor, np.ndarray)) else list(cover)
+        chosen = listed if isinstance(listed, list) else [listed]
+        if strangers := [place for place in chosen if not _is_position(place, places)]:
+            raise InputError(f"{expected}; {strangers[0]!r} is none")
         return self.centre + self.depth * torch.tensor([[float(place in chosen) for place in places]]).double()
 
     def distance(self, cover: Collection[int], norm: str | float | Norm = "1") -> float:
         """The distance of `point(cover)` from the centre: for a minimum cover, the minimum distortion."""
         return float(Norm.parse(norm).distance(self.point(cover), self.centre))
 
-    def cover(self, point: object) -> list[int]:
-        """Positions of the sets that are chosen at a point: a cover, if the network classifies it as `target`."""
-        if not isinstance(point, Tensor) or point.numel() != self.centre.numel():
-            raise InputError(f"a point is a tensor of {self.centre.numel()} numbers, one a set")
-        return [place for place, number in enumerate(point.flatten().tolist()) if number > self.threshold]
+    def cover(self, point: ArrayLike | Tensor) -> list[int]:
+        """Positions of the sets that are chosen at a point: a cover, if the network classifies it as `target`.
+
+        Args:
+            point: One number per set, (sets,) or (1, sets).
+        """
+        expected = f"a point is an array of {self.centre.numel()} numbers, one per set"
+        try:
+            numbers = torch.as_tensor(point).flatten()
+        except (TypeError, ValueError, RuntimeError):
+            raise InputError(f"{expected}, not {type(point).__name__}") from None
+        if numbers.numel() != self.centre.numel():
+            raise InputError(f"{expected}, not of {numbers.numel()}")
+        if numbers.is_complex() or not bool(numbers.double().isfinite().all()):
+            raise InputError(f"{expected}, which are real and finite")
+        return [place for place, number in enumerate(numbers.tolist()) if number > self.threshold]
+
+
+def _is_position(place: object, places: range) -> bool:
+    return isinstance(place, (int, np.integer)) and not isinstance(place, bool) and place in places
 
 
 def from_set_cover(

@@ -67,6 +67,19 @@ def test_the_record_has_every_answer(command: Command, tmp_path: Path) -> None:
     assert "not certified" in outcome.out
 
 
+def test_every_rival_is_counted_by_image(command: Command, tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    outcome = command(*FEW, "--methods", "fast-lin,op-norm", "--target", "all", "--json", str(path))
+    assert outcome.code == 0
+    rows = [row for row in json.loads(path.read_text())["results"] if row["method"] == "fast-lin"]
+    assert len(rows) == 2 * 9
+    (cells,) = [line.split() for line in outcome.out.splitlines() if line.startswith("fast-lin ")]
+    assert cells[2] == "2"
+    least = [min(row["radius"] for row in rows if row["image"] == image) for image in (0, 1)]
+    assert float(cells[3]) == pytest.approx(sum(least) / 2, rel=1e-4)
+    assert "questions" not in outcome.out
+
+
 def test_inputs_that_are_no_pictures_or_coloured_ones(command: Command, tmp_path: Path) -> None:
     for size, shape in ((7, None), (3 * 16, [4, 4, 3])):
         network, images, path = tmp_path / f"{size}.safetensors", tmp_path / f"{size}.npy", tmp_path / f"{size}.json"
@@ -97,7 +110,11 @@ def test_a_contradiction_is_loud(command: Command, tmp_path: Path, monkeypatch: 
     assert outcome.code == 3
     for part in ("CONTRADICTION", "image 0", "op-norm 5.0", "attack 0.0"):
         assert part in outcome.err
-    assert not json.loads(path.read_text())["complete"]
+    record = json.loads(path.read_text())
+    assert not record["complete"]
+    kinds = [(row["kind"], row["image"]) for row in record["results"]]
+    assert kinds == [("certified", 0), ("certified", 1), ("upper", 0)]  # the one that contradicts is on record
+    assert record["results"][0]["radius"] == 5.0 > record["results"][-1]["distance"]
 
 
 def test_an_interruption_keeps_what_is_done(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from relucert.comparison.methods import Entry
 from relucert.comparison.order import Ledger
 from relucert.comparison.ranking import rankings
 from relucert.errors import ContradictionError, RelucertError
-from tests.comparison.answers import attacked, certified, estimated, exact
+from tests.comparison.answers import INF, attacked, certified, estimated, exact
 
 WRONG: dict[str, list[Entry]] = {
     "certified beyond a witness": [certified("op-norm", 0.2), attacked(0.1)],
@@ -79,7 +79,7 @@ def test_rankings_by_hand() -> None:
             attacked(0.4), attacked(0.6, image=1), attacked(0.0, image=2),
         ]
     )  # fmt: skip
-    by_method = {ranking.method: ranking for ranking in rankings(ledger.entries.values())}
+    by_method = {ranking.method: ranking for ranking in rankings(ledger.entries)}
     assert {name: ranking.count for name, ranking in by_method.items()} == {
         "fast-lin": 2, "lp": 2, "clever": 1, "exact": 1, "attack": 2,
     }  # fmt: skip
@@ -93,5 +93,37 @@ def test_rankings_by_hand() -> None:
 
 def test_a_misclassified_image_is_not_closed() -> None:
     ledger = _ledger([exact(0.2, 0.2, True), exact(0.0, 0.0, True, image=1)])
-    (ranking,) = rankings(ledger.entries.values())
+    (ranking,) = rankings(ledger.entries)
     assert (ranking.count, ranking.closed) == (1, 1)
+
+
+def test_rivals_with_questions_of_their_own_count_by_image() -> None:
+    """An image's answer is the least over its rivals, and there is none where a rival has none."""
+    ledger = _ledger(
+        [
+            certified("fast-lin", 0.1, target=3), certified("fast-lin", 0.3, target=4),
+            certified("fast-lin", 0.2, image=1, target=3), certified("fast-lin", 0.5, image=1, target=4),
+            certified("lp", 0.2, target=3), certified("lp", 0.3, target=4), certified("lp", 0.3, image=1, target=3),
+            exact(0.25, 0.25, True, target=3), exact(None, None, True, target=4),
+            exact(0.3, 0.3, True, image=1, target=3), exact(0.5, 0.7, False, image=1, target=4),
+            attacked(0.25, target=3), attacked(None, target=4),
+        ],
+        each_rival=True,
+    )  # fmt: skip
+    assert {ranking.count for ranking in rankings(ledger.entries, 3)} == {0}  # one rival is missing everywhere
+    by_method = {ranking.method: ranking for ranking in rankings(ledger.entries, 2)}
+    counts = {"fast-lin": 2, "lp": 1, "exact": 2, "attack": 0}
+    assert {name: ranking.count for name, ranking in by_method.items()} == counts
+    means = {"fast-lin": 0.15, "lp": 0.2, "exact": 0.275, "attack": None}
+    assert {name: ranking.mean for name, ranking in by_method.items()} == pytest.approx(means)
+    assert by_method["fast-lin"].to_best == pytest.approx((0.1 / 0.25 - 1 + 0.2 / 0.3 - 1) / 2)
+    assert by_method["fast-lin"].to_witness == pytest.approx((0.1 / 0.25 - 1 + 0.2 / 0.3 - 1) / 2)
+    assert by_method["exact"].closed == 1
+    assert by_method["fast-lin"].seconds == pytest.approx(1.0)  # of both rivals
+
+
+def test_a_network_out_of_reach_is_at_no_distance() -> None:
+    (ranking,) = rankings(_ledger([exact(None, None, True)]).entries)
+    assert (ranking.count, ranking.mean) == (0, None)
+    (ranking,) = rankings(_ledger([certified("fast-lin", INF)]).entries)
+    assert (ranking.count, ranking.mean) == (1, None)

@@ -88,9 +88,9 @@ def run(arguments: argparse.Namespace) -> int:
 def _show(contest: Contest, screen: Screen) -> None:
     from relucert.comparison.ranking import rankings
 
-    by_method = {ranking.method: ranking for ranking in rankings(contest.ledger.entries.values())}
-    what = ("questions", "s a question") if contest.ledger.each_rival else ("images", "s an image")
-    titles = ("method", "kind", what[0], "mean", "to best certified", "to nearest witness", what[1], "remark")
+    rivals = contest.network.classes - 1 if contest.ledger.each_rival else 1
+    by_method = {ranking.method: ranking for ranking in rankings(contest.ledger.entries, rivals)}
+    titles = ("method", "kind", "images", "mean", "to best certified", "to nearest witness", "s an image", "remark")
     rows = [_cells(ranking, _remarks(contest, name)) for name, ranking in by_method.items()]
     absent = [name for name in contest.skipped if name not in by_method]
     screen.columns(titles, [*rows, *((name, *["-"] * 6, "; ".join(_remarks(contest, name))) for name in absent)])

@@ -90,7 +90,7 @@ class Rerun:
         results = []
         for line, ledger in self._ledgers:
             subject = self.subjects[line.network]
-            by_method = {ranking.method: ranking for ranking in rankings(ledger.entries.values())}
+            by_method = {ranking.method: ranking for ranking in rankings(ledger.entries)}
             results.append(Result(line, subject.label, subject.authors, by_method))
         return results
 
