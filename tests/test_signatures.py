@@ -99,10 +99,10 @@ def test_answers_one_by_one_take_the_same_options(name: str) -> None:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_command_line_has_the_options_of_the_library(name: str) -> None:
     parameters = inspect.signature(getattr(relucert, name)).parameters
-    assert set(parameters) - LIBRARY_ONLY == set(COMMANDS[name])
-    given = build_parser().parse_args([name])
-    for option in COMMANDS[name]:
-        assert getattr(given, option) == parameters[option].default, option
+    assert set(COMMANDS[name]) <= set(parameters)
+    given = vars(build_parser().parse_args([name]))
+    for option in set(parameters) - LIBRARY_ONLY:
+        assert given[option] == parameters[option].default, option
 
 
 def test_a_comparison_takes_the_fields_of_its_setting() -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
-from relucert.errors import InputError
+from relucert.checks import check_name
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -25,11 +25,8 @@ class Rounding(str, Enum):
 
 
 def parse_rounding(arithmetic: str) -> Rounding:
-    try:
-        return Rounding(arithmetic)
-    except ValueError:
-        known = ", ".join(kind.value for kind in Rounding)
-        raise InputError(f"unknown arithmetic {arithmetic!r}; known are {known}") from None
+    check_name("arithmetic", arithmetic, [rounding.value for rounding in Rounding])
+    return Rounding(arithmetic)
 
 
 Box = tuple[float, float] | tuple["Tensor", "Tensor"] | None

@@ -17,8 +17,8 @@ from relucert.bounding.backward import backward
 from relucert.bounding.forward import forward
 from relucert.bounding.interval import Interval
 from relucert.bounding.relaxers import find_relaxer
-from relucert.checks import check_number, check_whole
-from relucert.errors import FAULTS, InputError, RelucertError, in_one_line
+from relucert.checks import check_name, check_number, check_whole
+from relucert.errors import FAULTS, RelucertError, in_one_line
 from relucert.loading import load
 from relucert.methods.method import Method
 from relucert.methods.programs import ProgramMethod
@@ -155,8 +155,7 @@ def bounds(
     known = load(network, input_shape=input_shape)
     region = check_region(region, box, scale, known.input_shape)
     warn_of_range(known, region.points)
-    if form not in FORMS:
-        raise InputError(f"unknown form {form!r}; known are {', '.join(FORMS)}")
+    check_name("form", form, FORMS)
     rounding = ARITHMETICS[parse_rounding(arithmetic)]
     if rounding.rigorous:
         check_subnormals()

@@ -16,6 +16,9 @@ PACKAGE = str(Path(__file__).parent) + os.sep
 class RelucertError(Exception):
     """Anything the user can mend; the command line prints it as one line and exits with 2."""
 
+    def __init__(self, message: str = "") -> None:
+        super().__init__(" ".join(message.splitlines()))
+
 
 class InputError(RelucertError, ValueError):
     """Images, labels, radii or options that do not fit the network or the question."""

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from relucert.checks import check_name
 from relucert.errors import InputError
 from relucert.network import Add, Linear, Network, Node, Operation, Relu
 from relucert.norm import Norm
@@ -99,8 +100,7 @@ def from_set_cover(
         sets: Sets of elements, known by their positions.
         inputs: "real" (the paper's main result) or "boolean" (its warm-up, about inputs of zeros and ones alone).
     """
-    if inputs not in list(INPUTS):
-        raise InputError(f"unknown inputs {inputs!r}; known are {', '.join(INPUTS)}")
+    check_name("inputs", inputs, INPUTS)
     elements, families = _read(universe, sets)
     holders = [[place for place, family in enumerate(families) if element in family] for element in elements]
     builder, count = _Builder(len(families)), len(families)

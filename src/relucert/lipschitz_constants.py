@@ -7,6 +7,7 @@ from dataclasses import replace
 import torch
 
 from relucert.answers import LipschitzBound, Rounding, parse_rounding
+from relucert.checks import check_name
 from relucert.errors import InputError
 from relucert.loading import load
 from relucert.methods.lipschitz import LipschitzMethod
@@ -61,8 +62,7 @@ def lipschitz(
 def _plain_method(name: str) -> LipschitzMethod:
     """A method of this family with the region in one piece."""
     methods = {given: method for given in METHODS if isinstance(method := find_method(given), LipschitzMethod)}
-    if name not in list(methods):
-        raise InputError(f"no Lipschitz constants by {name!r}; known are {', '.join(methods)}")
+    check_name("method of Lipschitz constants", name, methods)
     return replace(methods[name], shells=1)
 
 

@@ -10,6 +10,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
+from relucert.checks import shown
 from relucert.confined import SQUARED_TINY, Walls, diamond_gains, sphere_gains
 from relucert.errors import InputError
 from relucert.rigor import Arithmetic, absolute_sum, slices
@@ -39,7 +40,7 @@ class Norm:
                 raise TypeError
             return cls(float(given))
         except (TypeError, ValueError, OverflowError):
-            raise InputError(f"a norm needs a number p >= 1 or 'inf', not {given!r}") from None
+            raise InputError(f"a norm needs a number p >= 1 or 'inf', not {shown(given)}") from None
 
     @property
     def dual(self) -> float:

@@ -14,6 +14,7 @@ from torch import Tensor
 from relucert.errors import InputError
 from relucert.network.forms import LinearForms, Rows
 from relucert.norm import Norm
+from relucert.query.samples import dense
 from relucert.query.valid import is_number, valid_inputs
 from relucert.rigor import RIGOROUS, TINY, Arithmetic
 
@@ -155,6 +156,9 @@ class Region:
     scale: Tensor | None = None
 
     def __post_init__(self) -> None:
+        given: tuple[object, ...] = (self.points, self.radius, self.points if self.which is None else self.which)
+        if not all(isinstance(part, Tensor) and part.ndim for part in given):
+            raise InputError("a region is made of tensors; relucert.Region.around makes one of other numbers")
         count = len(self.points) if self.which is None else len(self.which)
         if self.points.ndim != 2 or self.radius.shape != (count,):
             raise InputError(
@@ -187,10 +191,10 @@ class Region:
             scale: None, or an array of a centre's shape: how far each coordinate may move per unit of radius.
         """
         try:
-            points = centre.detach() if isinstance(centre, Tensor) else torch.as_tensor(np.asarray(centre))
+            points = dense(centre, "centres")
             shape, flat = tuple(points.shape[1:]), points.flatten(1).double().clone()
             radii = torch.as_tensor(radius, dtype=torch.float64).expand(len(flat))
-        except (TypeError, ValueError, IndexError, RuntimeError):
+        except (TypeError, ValueError, IndexError, RuntimeError, OverflowError):
             raise InputError("a region needs centres of numbers, (batch, ...), and one radius or one each") from None
         if not bool(torch.isfinite(flat).all()):
             raise InputError("the centre has NaN or infinite numbers")

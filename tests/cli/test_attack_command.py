@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import inspect
 import json
 from pathlib import Path
 
@@ -12,22 +11,10 @@ import torch
 
 import relucert
 from relucert import data
-from relucert.cli import attack
-from relucert.cli.main import build_parser
 from tests.cli.conftest import Command, single_line
 from tests.nets import mlp
 
 FEW = ("--images", "2", "--steps", "20")
-
-
-def test_defaults_are_those_of_the_library() -> None:
-    given = vars(build_parser().parse_args(["attack"]))
-    expected = inspect.signature(relucert.attack_each).parameters
-    assert {name: given[name] for name in attack.LIBRARY_OPTIONS} == {
-        name: parameter.default
-        for name, parameter in expected.items()
-        if parameter.kind is inspect.Parameter.KEYWORD_ONLY and name != "progress"
-    }
 
 
 def test_the_command_equals_the_library(command: Command, tmp_path: Path) -> None:

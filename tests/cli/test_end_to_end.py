@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import pickle
 import subprocess
@@ -15,8 +14,6 @@ import pytest
 
 import relucert
 from relucert import data
-from relucert.cli import certify
-from relucert.cli.main import build_parser
 from relucert.methods.table import METHODS
 from tests.cli.conftest import Command, single_line
 
@@ -28,16 +25,6 @@ def _run(command: Command, path: Path, *argv: str) -> list[dict[str, Any]]:
     assert record["complete"]
     rows: list[dict[str, Any]] = record["results"]
     return rows
-
-
-def test_defaults_are_those_of_the_library() -> None:
-    given = vars(build_parser().parse_args(["certify"]))
-    expected = inspect.signature(relucert.certify_each).parameters
-    assert {name: given[name] for name in certify.LIBRARY_OPTIONS} == {
-        name: parameter.default
-        for name, parameter in expected.items()
-        if parameter.kind is inspect.Parameter.KEYWORD_ONLY
-    }
 
 
 def test_shells_reach_the_method(command: Command, tmp_path: Path) -> None:

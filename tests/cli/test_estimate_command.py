@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from pathlib import Path
 
@@ -10,21 +9,9 @@ import pytest
 
 import relucert
 from relucert import data
-from relucert.cli import estimate
-from relucert.cli.main import build_parser
 from tests.cli.conftest import Command, single_line
 
 FEW = ("--images", "2", "--batches", "12", "--samples", "20")
-
-
-def test_defaults_are_those_of_the_library() -> None:
-    given = vars(build_parser().parse_args(["estimate"]))
-    expected = inspect.signature(relucert.estimate_each).parameters
-    assert {name: given[name] for name in estimate.LIBRARY_OPTIONS} == {
-        name: parameter.default
-        for name, parameter in expected.items()
-        if parameter.kind is inspect.Parameter.KEYWORD_ONLY and name != "progress"
-    }
 
 
 def test_the_command_equals_the_library(command: Command, tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def test_names(tmp_path: Path) -> None:
 def test_unknown_names() -> None:
     with pytest.raises(InputError, match="no data set 'mnits'; there are mnist, cifar10"):
         data.load("mnits", "test")
-    with pytest.raises(InputError, match="one of train, test, not 'validation'"):
+    with pytest.raises(InputError, match="unknown split 'validation'; known are train, test"):
         data.load("mnist", "validation")
 
 

@@ -21,7 +21,7 @@ from relucert.attacks.polish import Polisher
 from relucert.attacks.pursuit import Pursuit, TimeUp
 from relucert.attacks.witness import Judge, Witness, check_staying
 from relucert.batching import attack_size
-from relucert.checks import check_number, check_whole
+from relucert.checks import check_callable, check_number, check_whole, shown
 from relucert.errors import FAULTS, InputError, in_one_line
 from relucert.network import Network
 from relucert.norm import Norm
@@ -119,6 +119,7 @@ def attack_each(
     known = prepared.network
     shape = RegionShape.parse(norm, box, scale, known.input_shape)
     options = AttackOptions(shape, method, polish, steps, time_limit, memory, seed)
+    check_callable("progress", progress)
     inquiry = pose(known, prepared.images, prepared.labels, target, seed)
     check_inside(inquiry.images, shape.box)
     check_staying(inquiry.images, known, shape)
@@ -141,7 +142,7 @@ class AttackOptions:
     def __post_init__(self) -> None:
         find_attacks(self.method, self.shape.norm)
         if not isinstance(self.polish, bool):
-            raise InputError(f"polish is True or False, not {self.polish!r}")
+            raise InputError(f"polish is True or False, not {shown(self.polish)}")
         check_whole("number of steps", self.steps, 1, 10**6)
         check_whole("memory budget", self.memory, 1, 2**63 - 1)
         check_whole("seed", self.seed, 0, 2**63 - 1)

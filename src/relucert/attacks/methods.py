@@ -11,6 +11,7 @@ from relucert.attacks.minimum_norm import decoupled_direction, fast_minimum_norm
 from relucert.attacks.penalised import carlini_wagner_inf, carlini_wagner_two, elastic_net
 from relucert.attacks.pursuit import Pursuit
 from relucert.attacks.radius_search import projected_gradient
+from relucert.checks import check_name
 from relucert.errors import InputError
 from relucert.norm import Norm
 
@@ -33,8 +34,7 @@ ATTACKS: dict[str, dict[Norm | None, tuple[Attack, ...]]] = {
 
 def find_attacks(method: str, norm: Norm) -> tuple[Attack, ...]:
     """What a method runs, one attack after the other."""
-    if method not in list(ATTACKS):
-        raise InputError(f"unknown method {method!r}; known are {', '.join(ATTACKS)}")
+    check_name("method", method, ATTACKS)
     table = ATTACKS[method]
     if norm not in table and ANY not in table:
         known = " or ".join(str(known_norm) for known_norm in table)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from relucert.bounding.interval import Interval
-from relucert.errors import InputError
+from relucert.checks import check_name
 from relucert.rigor import Arithmetic
 
 
@@ -91,6 +91,5 @@ RELAXERS: dict[str, Relaxer] = {"fast-lin": FAST_LIN, "interval": Relaxer(_inter
 
 
 def find_relaxer(method: str) -> Relaxer:
-    if method not in RELAXERS:
-        raise InputError(f"no linear bounds by {method!r}; known are {', '.join(RELAXERS)}")
+    check_name("method of linear bounds", method, RELAXERS)
     return RELAXERS[method]

@@ -23,7 +23,7 @@ from relucert.attacks.witness import Judge, Witness, check_staying
 from relucert.branch_and_bound import proof as proofs
 from relucert.branch_and_bound.nodes import NodeBounder
 from relucert.branch_and_bound.prover import LEAF_SECONDS, Prover
-from relucert.checks import check_number, check_whole
+from relucert.checks import check_callable, check_number, check_whole, checked_path
 from relucert.errors import FAULTS, InputError, in_one_line
 from relucert.methods.table import find_method
 from relucert.network import Network
@@ -131,7 +131,8 @@ def exact_each(
     prepared = prepare(network, images, labels, input_shape)
     known = prepared.network
     shape = RegionShape.parse(norm, box, scale, known.input_shape)
-    options = _Options(shape, tolerance, time_limit, seed, None if proof is None else Path(proof))
+    options = _Options(shape, tolerance, time_limit, seed, None if proof is None else checked_path(proof, "a proof"))
+    check_callable("progress", progress)
     inquiry = pose(known, prepared.images, prepared.labels, target, seed)
     check_inside(inquiry.images, shape.box)
     check_staying(inquiry.images, known, shape)

@@ -17,10 +17,10 @@ import torch
 from torch import Tensor
 
 from relucert.answers import Estimate, Progress
-from relucert.checks import check_positive, check_whole
+from relucert.checks import check_callable, check_positive, check_whole
 from relucert.clever.gradients import largest_gradients
 from relucert.clever.weibull import FitError, WeibullFit, fit
-from relucert.errors import FAULTS, InputError, in_one_line
+from relucert.errors import FAULTS, in_one_line
 from relucert.network import Network
 from relucert.norm import Norm
 from relucert.query.given import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
@@ -104,6 +104,7 @@ def estimate_each(
     known = prepared.network
     shape = RegionShape.parse(norm, box, scale, known.input_shape)
     options = _Options(shape, shape.norm.between(*RADII) if radius is None else radius, batches, samples, seed)
+    check_callable("progress", progress)
     inquiry = pose(known, prepared.images, prepared.labels, target, seed)
     check_inside(inquiry.images, shape.box)
     return _Estimator(known.cast(torch.float32), options, progress).run(inquiry)
@@ -123,8 +124,7 @@ class _Options:
         check_positive("radius of the sampled region", self.radius)
         check_whole("seed", self.seed, 0, 2**63 - 1)
         for name, count in (("batches", self.batches), ("samples", self.samples)):
-            if type(count) is not int or count < 1:
-                raise InputError(f"the number of {name} must be a whole number >= 1, not {count!r}")
+            check_whole(f"number of {name}", count, 1, 10**9)
 
 
 @dataclass(frozen=True)

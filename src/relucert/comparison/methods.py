@@ -14,7 +14,7 @@ from relucert.answers import Answer
 from relucert.api import certify_each
 from relucert.attacks.attack import attack_each
 from relucert.branch_and_bound.exact import exact_each
-from relucert.checks import check_positive, check_whole
+from relucert.checks import check_name, check_positive, check_whole, shown
 from relucert.clever.estimate import estimate_each
 from relucert.errors import InputError
 from relucert.methods.programs import ProgramMethod
@@ -166,9 +166,8 @@ def find_contenders(names: Sequence[str] | None) -> list[Contender]:
     """The methods named, in the table's order; all of them without names."""
     if names is None:
         return list(CONTENDERS.values())
-    if isinstance(names, str) or not names:
-        raise InputError(f"methods are a list of names out of {', '.join(CONTENDERS)}")
+    if not isinstance(names, (list, tuple)) or not names:
+        raise InputError(f"methods are a list of names out of {', '.join(CONTENDERS)}, not {shown(names)}")
     for name in names:
-        if name not in list(CONTENDERS):
-            raise InputError(f"unknown method {name!r}; known are {', '.join(CONTENDERS)}")
+        check_name("method", name, CONTENDERS)
     return [contender for contender in CONTENDERS.values() if contender.name in names]

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+from relucert.checks import shown
 from relucert.data import formats
 from relucert.data.formats import Pixels
 from relucert.errors import InputError
@@ -69,7 +70,7 @@ def known(name: object) -> bool:
 def find(name: str) -> Collection:
     """The collection of that name; raises InputError, which lists the names, for any other."""
     if not known(name):
-        raise InputError(f"there is no data set {name!r}; there are {', '.join(NAMES)}")
+        raise InputError(f"there is no data set {shown(name)}; there are {', '.join(NAMES)}")
     return COLLECTIONS[_plain(name)]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from relucert.checks import checked_path, shown
 from relucert.data import formats
 from relucert.data.catalogue import NAMES
 from relucert.data.formats import Array
@@ -37,6 +39,9 @@ class Dataset:
     picture_shape: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
+        for part in (self.images, self.images if self.labels is None else self.labels):
+            if not _has_rows(part):
+                raise InputError(f"{self.name}: images and labels are tensors, one row per image, not {shown(part)}")
         if self.labels is not None and len(self.labels) != len(self.images):
             raise InputError(f"{self.name}: {len(self.images)} images but {len(self.labels)} labels")
 
@@ -60,8 +65,8 @@ class Dataset:
 
     def first(self, count: int) -> Dataset:
         """The first `count` images; asking for more than there are is an error."""
-        if not 1 <= count <= len(self):
-            raise InputError(f"{self.name} has {len(self)} images; {count} were asked for")
+        if not _is_count(count) or not 1 <= count <= len(self):
+            raise InputError(f"{self.name} has {len(self)} images; {shown(count)} were asked for")
         labels = None if self.labels is None else self.labels[:count]
         return replace(self, images=self.images[:count], labels=labels)
 
@@ -78,19 +83,27 @@ def bundled() -> Dataset:
         return scaled(file["images"], file["labels"], "the first 100 MNIST test images", PICTURE)
 
 
-def read(path: str | Path) -> Dataset:
+def read(path: str | os.PathLike[str]) -> Dataset:
     """Images of one's own, from a NumPy file without Python objects in it.
 
     Args:
         path: A `.npz` file (`images`, and `labels` if they are known) or a `.npy` file (images alone).
     """
-    path = Path(path)
+    path = checked_path(path, "reading images")
     if path.suffix.lower() not in (".npz", ".npy"):
         raise LoadError(f"{path}: images come as .npz or .npy files, or by name: {', '.join(NAMES)}")
     if not path.is_file():
         raise LoadError(f"{path}: no such file")
     images, labels = formats.numpy_arrays(path)
     return Dataset(_images(images, path), None if labels is None else _labels(labels, path), path.name)
+
+
+def _has_rows(given: object) -> bool:
+    return isinstance(given, Tensor) and given.ndim > 0
+
+
+def _is_count(given: object) -> bool:
+    return isinstance(given, int) and not isinstance(given, bool)
 
 
 def _images(array: Array, path: Path) -> Tensor:

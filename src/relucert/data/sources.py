@@ -6,12 +6,13 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from relucert.checks import check_callable, check_name, checked_path
 from relucert.data import download
 from relucert.data.catalogue import SPLITS, Collection, Form, Split, find
 from relucert.data.dataset import Dataset, scaled
 from relucert.data.download import DownloadProgress
 from relucert.data.formats import Pixels
-from relucert.errors import InputError, LoadError
+from relucert.errors import LoadError
 from relucert.storage.cache import cache_directory
 
 VARIABLE = "RELUCERT_DATA"
@@ -32,11 +33,11 @@ def load(
         progress: Called with a file's name, the bytes that are here, and the bytes there are.
     """
     collection = find(name)
-    if split not in SPLITS:
-        raise InputError(f"the split is one of {', '.join(SPLITS)}, not {split!r}")
+    check_name("split", split, SPLITS)
+    check_callable("progress", progress)
     asked = collection.splits[split]
     if directory is not None:
-        pixels = _from_directory(collection, asked, Path(directory), str(directory))
+        pixels = _from_directory(collection, asked, checked_path(directory, "a folder of images"), str(directory))
     elif variable := os.environ.get(VARIABLE):
         pixels = _from_directory(collection, asked, Path(variable), f"{VARIABLE}={variable}")
     else:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import torch
 from torch import nn
 from torch.export import ExportedProgram
 
+from relucert.checks import checked_shape, shown
 from relucert.errors import InputError, LoadError, RemarkWarning, warn
 from relucert.loading import safetensors_file, zoo
 from relucert.loading.paths import check_file
@@ -34,7 +34,7 @@ def load(
         input_shape: The shape of one image, without the batch; needed where the source leaves it open, otherwise
             checked.
     """
-    shape = None if input_shape is None else _checked_shape(input_shape)
+    shape = None if input_shape is None else checked_shape(input_shape)
     network = _load(source, shape)
     if shape is not None and network.input_shape != shape:
         raise InputError(f"{network.name} takes inputs of shape {network.input_shape}, not {shape}")
@@ -55,10 +55,10 @@ def save(network: Network, path: str | os.PathLike[str] | None = None, about: Ma
     _check_network(network)
     place = os.fspath(path) if isinstance(path, str | os.PathLike) else None
     if not isinstance(place, str) or "\0" in place:
-        raise InputError(f"save needs a path that ends in .safetensors, not {path!r}")
+        raise InputError(f"save needs a path that ends in .safetensors, not {shown(path)}")
     target = Path(place)
     safetensors_file.check_suffix(target)
-    safetensors_file.save_safetensors(network, target, about or {})
+    safetensors_file.save_safetensors(network, target, {} if about is None else about)
 
 
 def _check_network(given: object) -> None:
@@ -128,11 +128,3 @@ def _load_path(source: str | os.PathLike[str], shape: Shape | None) -> Network:
         check_file(path)
         raise LoadError(f"{path} is neither an .onnx nor a .safetensors file; export the model to either")
     return zoo.load(name)
-
-
-def _checked_shape(given: Any) -> Shape:
-    if isinstance(given, list | tuple) and given:
-        sizes = tuple(int(size) for size in given if not isinstance(size, bool) and isinstance(size, Integral))
-        if len(sizes) == len(given) and min(sizes) > 0:
-            return sizes
-    raise InputError(f"input_shape must be a tuple of positive integers, without the batch, not {given!r}")

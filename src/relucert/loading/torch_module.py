@@ -19,6 +19,7 @@ from torch.export.graph_signature import InputKind
 from torch.nn.parameter import is_lazy
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from relucert.checks import checked_shape, shown
 from relucert.errors import InputError, LoadError, OpenShapeError
 from relucert.loading.assembly import PRECISIONS
 from relucert.loading.compare import compare, in_batches, probes
@@ -97,8 +98,10 @@ def live_network(module: nn.Module, input_shape: Shape | None = None) -> Callabl
         module: A module that `load` understands.
         input_shape: The shape of one image, without the batch; needed where the module leaves it open.
     """
+    if not isinstance(module, nn.Module):
+        raise InputError(f"a torch.nn.Module is needed, not {shown(module)}")
     source = Source(module, type(module).__name__)
-    shape = load_module(module, input_shape).input_shape
+    shape = load_module(module, None if input_shape is None else checked_shape(input_shape)).input_shape
     with torch.no_grad(), _quiet():
         images = source.images(shape)
         program, _ = trace(source.copy(), images, source.name)

@@ -20,6 +20,7 @@ from relucert.bounding.gradient import gradient_sizes
 from relucert.bounding.interval import Bounds, Interval
 from relucert.bounding.point import lower_margins
 from relucert.bounding.relaxers import FAST_LIN
+from relucert.checks import shown
 from relucert.errors import InputError
 from relucert.network import Network
 from relucert.query.property import Property
@@ -54,7 +55,7 @@ class LipschitzMethod:
 
     def __post_init__(self) -> None:
         if type(self.shells) is not int or self.shells < 1:
-            raise InputError(f"a ball is split into a whole number of shells >= 1, not {self.shells!r}")
+            raise InputError(f"a ball is split into a whole number of shells >= 1, not {shown(self.shells)}")
 
     def remark(self, point: Tensor, rows: Tensor) -> None:
         return None

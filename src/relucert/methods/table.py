@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from relucert.bounding.relaxers import FAST_LIN, RELAXERS
+from relucert.checks import check_name
 from relucert.errors import InputError
 from relucert.methods.linear import LinearMethod
 from relucert.methods.lipschitz import LipschitzMethod, fast_lip
@@ -27,8 +28,7 @@ METHODS: dict[str, Callable[[], Method]] = {
 
 def find_method(name: str, shells: int | None = None, time_limit: float | None = None) -> Method:
     """A method of its own for every call: what it remembers of a network is never shared."""
-    if name not in list(METHODS):
-        raise InputError(f"unknown method {name!r}; known are {', '.join(METHODS)}")
+    check_name("method", name, METHODS)
     method = METHODS[name]()
     if shells is not None:
         if not isinstance(method, LipschitzMethod) or not method.local:

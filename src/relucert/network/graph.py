@@ -11,6 +11,7 @@ from math import inf, prod
 import torch
 from torch import Tensor
 
+from relucert.checks import shown
 from relucert.errors import NetworkError
 from relucert.network.forms import Shape
 from relucert.network.operation import Operation
@@ -51,12 +52,17 @@ class Network:
     remarks: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        for shape in (self.input_shape, self.picture_shape):
+            if shape is not None and not _is_shape(shape):
+                raise NetworkError(f"an input's shape is a tuple of whole numbers, not {shown(shape)}")
         if not self.input_shape or prod(self.input_shape) < 1:
             raise NetworkError(f"an input of shape {self.input_shape} has no numbers")
-        if self.input_range is not None and not -inf < self.input_range[0] < self.input_range[1] < inf:
-            raise NetworkError(f"an input's range is a finite number and a larger one, not {self.input_range}")
+        if self.input_range is not None and not _is_range(self.input_range):
+            raise NetworkError(f"an input's range is a finite number and a larger one, not {shown(self.input_range)}")
         if self.picture_shape is not None and prod(self.picture_shape) != prod(self.input_shape):
             raise NetworkError(f"pictures of shape {self.picture_shape} are no inputs of shape {self.input_shape}")
+        if not _are_nodes(self.nodes):
+            raise NetworkError(f"a network's nodes are a tuple of Node, not {shown(self.nodes)}")
         if not self.nodes:
             raise NetworkError("the network has no operation: its output would be its input")
         for value, node in self.steps():
@@ -157,6 +163,19 @@ class Network:
         """The layer sizes in one line, as in `784-20-10`."""
         sizes = [self.sizes[0], *(self.sizes[value] for value in self.rectified), self.classes]
         return "-".join(map(str, sizes))
+
+
+def _is_shape(given: object) -> bool:
+    return isinstance(given, tuple) and all(isinstance(size, int) and size >= 0 for size in given)
+
+
+def _is_range(given: object) -> bool:
+    numbers = isinstance(given, tuple) and len(given) == 2 and all(isinstance(end, (int, float)) for end in given)
+    return numbers and -inf < given[0] < given[1] < inf  # type: ignore[index]
+
+
+def _are_nodes(given: object) -> bool:
+    return isinstance(given, tuple) and all(isinstance(node, Node) for node in given)
 
 
 def _check(value: int, node: Node) -> None:

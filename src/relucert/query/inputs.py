@@ -68,6 +68,8 @@ def check_pixels(images: object) -> Tensor:
     """The images as they are: a tensor of finite floats, one row per image."""
     if not isinstance(images, Tensor):
         raise InputError(f"the images must be a tensor, not {type(images).__name__}")
+    if images.layout != torch.strided or images.is_meta or images.is_nested:
+        raise InputError("the images must be an ordinary dense tensor")
     if not images.is_floating_point() or images.ndim < 2 or not images.numel():
         raise InputError(f"the images must be floats, one row per image, not {images.dtype} {tuple(images.shape)}")
     if not bool(torch.isfinite(images).all()):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from relucert.checks import check_whole, shown
 from relucert.errors import InputError
 
 
@@ -23,6 +24,9 @@ class Property:
     offsets: Tensor
 
     def __post_init__(self) -> None:
+        given: tuple[object, object] = (self.rows, self.offsets)
+        if not all(isinstance(part, Tensor) for part in given):
+            raise InputError(f"a property needs tensors, rows and offsets, not {shown(given)}")
         if self.rows.ndim != 3 or self.offsets.shape != self.rows.shape[:2]:
             raise InputError(
                 f"a property needs rows (batch, rows, outputs) and offsets (batch, rows), "
@@ -42,6 +46,7 @@ class Property:
             rivals: (batch, rows).
             classes: How many outputs the network has.
         """
+        check_whole("number of classes", classes, 2, 2**31)
         given: tuple[object, object] = (labels, rivals)
         whole = all(isinstance(part, Tensor) and not part.is_floating_point() for part in given)
         if not whole or labels.ndim != 1 or rivals.ndim != 2 or len(labels) != len(rivals) or not rivals.numel():

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from relucert.checks import shown
 from relucert.errors import InputError
 from relucert.query.given import TargetLike
 from relucert.query.samples import dense
@@ -66,7 +67,7 @@ def _parse_class(given: object, classes: int) -> int:
     except TypeError:
         index = None
     if index is None:
-        raise InputError(f"a target is a class index or one of {', '.join(TARGETS)}, not {given!r}")
+        raise InputError(f"a target is a class index or one of {', '.join(TARGETS)}, not {shown(given)}")
     if not 0 <= index < classes:
         raise InputError(f"target class {index} is not among the network's {classes} classes (0 to {classes - 1})")
     return index

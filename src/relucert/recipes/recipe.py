@@ -7,7 +7,7 @@ import sys
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from relucert.checks import check_number, check_positive, check_whole
+from relucert.checks import check_number, check_positive, check_whole, shown
 from relucert.errors import InputError
 from relucert.norm import Norm
 
@@ -104,7 +104,7 @@ class Recipe:
         check_whole("seed", self.seed, 0, 2**63 - 1)
         if self.defence is not None and not isinstance(self.defence, Defence):
             raise InputError(
-                f"a defence is one of {', '.join(DEFENCES)}, with or without settings, not {self.defence!r}"
+                f"a defence is one of {', '.join(DEFENCES)}, with or without settings, not {shown(self.defence)}"
             )
 
     def to_json(self) -> dict[str, Any]:
@@ -124,11 +124,11 @@ class Recipe:
 
 def _check_box(box: object) -> None:
     if not isinstance(box, tuple) or len(box) != 2:
-        raise InputError(f"a box is a pair of numbers, the least and the greatest, not {box!r}")
+        raise InputError(f"a box is a pair of numbers, the least and the greatest, not {shown(box)}")
     for end in box:
         check_number("box's end", end, -sys.float_info.max, sys.float_info.max)
     if not box[0] < box[1]:
-        raise InputError(f"a box is a pair of numbers, the least and the greatest, not {box!r}")
+        raise InputError(f"a box is a pair of numbers, the least and the greatest, not {shown(box)}")
 
 
 def _plain(value: Any) -> Any:

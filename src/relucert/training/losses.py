@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from relucert.checks import check_number
+from relucert.checks import check_number, shown
 from relucert.errors import InputError
 from relucert.loading import load, torch_module
 from relucert.methods.table import find_method
@@ -67,9 +67,9 @@ def robust_loss(
 def _network(given: object, shape: Shape, input_shape: Shape | None) -> Network:
     if isinstance(given, nn.Module):
         return torch_module.live_network(given, input_shape or module_shape(given, shape))()
-    network = given() if callable(given) and not isinstance(given, Network) else given
+    network = given() if callable(given) and not isinstance(given, (Network, type)) else given
     if not isinstance(network, Network):
-        raise InputError(f"a network, a module or relucert.live_network of one is needed, not {network!r}")
+        raise InputError(f"a network, a module or relucert.live_network of one is needed, not {shown(network)}")
     return load(network, input_shape=input_shape)
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sized
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from relucert.checks import check_callable, checked_path
 from relucert.errors import InputError
 from relucert.loading.torch_module import run_module
 from relucert.query.inputs import check_batch, check_pixels
@@ -54,6 +54,14 @@ class _Loader:
             checked = check_batch(*self._validation, self._classes)[0]
             if checked.shape[1:] != images.shape[1:] or checked.dtype != images.dtype:
                 raise InputError(f"the loader has {_form(images)} an image, the validation {_form(checked)}")
+
+
+def _length(loader: object) -> int:
+    """How many batches there are; 0 where nothing tells."""
+    try:
+        return len(loader)  # type: ignore[arg-type]
+    except Exception:  # whatever the user's class raises
+        return 0
 
 
 def _pair(given: Any, wanted: str) -> tuple[Tensor, Tensor]:
@@ -105,8 +113,9 @@ def train(
     """
     if not isinstance(module, nn.Module):
         raise InputError(f"a torch.nn.Module is needed, not {type(module).__name__}")
-    if not isinstance(loader, Sized) or not len(loader):
+    if not _length(loader):
         raise InputError("the loader must have a length, and at least one batch")
+    check_callable("report", report)
     if validation is not None:
         validation = _pair(validation, "the validation must be a pair of images and labels")
     recipe = Recipe(
@@ -117,7 +126,7 @@ def train(
         seed=seed,
         defence=_defence(defence),
     )
-    keep = None if checkpoint is None else Path(checkpoint)
+    keep = None if checkpoint is None else checked_path(checkpoint, "a checkpoint")
     if keep is not None:
         check_writable(keep)
     batches = _Loader(loader, module, validation)
