@@ -19,7 +19,7 @@ from relucert.network import INPUT, Affine, Linear, LinearForms, Network, Rows, 
 from relucert.region import Deviation, Region
 from relucert.rigor import SLICE_BYTES, Arithmetic
 
-CHUNK_BYTES = 2**21  # of the largest forms that are pulled back at once: small enough for a cache
+CHUNK_BYTES = 2**22  # that pulling forms back holds at once: about a cache's size
 FIRST_FORMS = 16  # in the first chunk of a layer, whose forms tell how large they get
 
 
@@ -211,9 +211,9 @@ class _Pull:
         return self.region.deviation_in_parts(parts, self.arithmetic, self.two_sided)
 
     def affine(self, value: int, form: LinearForms) -> tuple[LinearForms, ...]:
-        self._note(form)
         node = self.network.nodes[value - 1]
         assert isinstance(node.operation, Affine)
+        self._note(form, node.operation.products)
         if not self.path.charged_by_relu(value):
             self._pay(form, self.path.cost(value))
         return node.operation.pull(form, [self.network.shapes[source] for source in node.inputs])
@@ -292,8 +292,9 @@ class _Pull:
             paid = self.arithmetic.above(form.absolute_dot(cost), form.terms + 2)
             self.slack = self.arithmetic.above(self.slack + paid, 1)
 
-    def _note(self, form: LinearForms) -> None:
-        self.largest = max(self.largest, form.coefficients.numel() * form.coefficients.element_size())
+    def _note(self, form: LinearForms, products: float = 1.0) -> None:
+        size = form.coefficients.numel() * form.coefficients.element_size()
+        self.largest = max(self.largest, int(size * products))
 
 
 def _positive(numbers: Tensor) -> Tensor:

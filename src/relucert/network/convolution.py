@@ -96,6 +96,10 @@ class Convolution(Affine):
     def work(self) -> int:
         return self.weight.numel() * self._positions
 
+    @property
+    def products(self) -> float:
+        return self._taps.shape[2] / self._taps.shape[1]
+
     def unit_forms(self, neurons: Tensor, shape: Shape) -> Windows:
         channels, positions = neurons // self._positions, neurons % self._positions
         places = Places(positions // self._output_size[1], positions % self._output_size[1])

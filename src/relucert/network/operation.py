@@ -155,6 +155,11 @@ class Affine(Operation):
         return 0
 
     @property
+    def products(self) -> float:
+        """How many numbers `pull` holds at once for each coefficient."""
+        return 1.0
+
+    @property
     def matrix(self) -> Tensor | None:
         """The linear map as a matrix (outputs, inputs), None where it is not stored as one."""
         return None
