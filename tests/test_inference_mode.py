@@ -43,10 +43,10 @@ def test_the_caller_s_mode_changes_nothing(what: str) -> None:
 def test_ascent_proves_every_layer(norm: str, box: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """What programs are on wide networks: the search of LP-Full starts from that of LP, which starts from Fast-Lin."""
     monkeypatch.setattr(proposer, "SOLVABLE", -1)
-    monkeypatch.setattr(ascent, "STEPS", 15)
+    monkeypatch.setattr(ascent, "STEPS", 8)
     network = mlp(6, 12, 10, 4, seed=9)
-    question: dict[str, Any] = {"norm": norm, "box": box, "tolerance": 1e-2}
-    columns = [relucert.certify(network, centres(network, 2), method=method, **question) for method in STRONGER]
+    question: dict[str, Any] = {"norm": norm, "box": box, "tolerance": 3e-2}
+    columns = [relucert.certify(network, centres(network, 1), method=method, **question) for method in STRONGER]
     for answers in zip(*columns, strict=True):
         assert all(answer.proven and answer.reason is None for answer in answers)
         radii = [answer.radius or 0.0 for answer in answers]
