@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import pytest
 
 import relucert
+from relucert.cli import progress
 from relucert.cli.main import main
 from tests.cli import fake
 
@@ -20,6 +21,12 @@ class Outcome:
 
 
 Command = Callable[..., Outcome]
+
+
+@pytest.fixture(autouse=True)
+def _no_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a slow machine, commands would say how far they are."""
+    monkeypatch.setattr(progress, "EVERY", 1e6)
 
 
 @pytest.fixture

@@ -143,6 +143,15 @@ def test_an_interrupt_loses_nothing(command: Command, stand_in: StandIn, tmp_pat
     assert sorted(tmp_path.iterdir()) == sorted(paths)
 
 
+def test_several_plots(command: Command, stand_in: StandIn, tmp_path: Path) -> None:
+    stand_in(fake.Library())
+    paths = [tmp_path / name for name in ("run.png", "run.svg", "run.pdf")]
+    plots = [argument for path in paths for argument in ("--plot", str(path))]
+    assert command("certify", "--images", "5", "--quiet", *plots).code == 0
+    assert sorted(tmp_path.iterdir()) == sorted(paths)
+    assert "<!-- radius, p = inf -->" in paths[1].read_text()
+
+
 def test_an_interrupt_before_the_first_answer(command: Command, stand_in: StandIn, tmp_path: Path) -> None:
     stand_in(fake.Library(fault=KeyboardInterrupt()))
     outcome = command("certify", "--json", str(tmp_path / "run.json"))
@@ -216,6 +225,8 @@ def test_a_reader_that_leaves(tmp_path: Path) -> None:
         (["--json", "."], ["not a regular file"]),
         (["--json", "/dev/null"], ["not a regular file"]),
         (["--json", "same", "--csv", "./same"], ["--csv", "overwrite"]),
+        (["--plot", "a.png", "--plot", "./a.png"], ["--plot", "overwrite"]),
+        (["--plot", "a.png", "--plot", "a.gif"], ["a.gif", ".png"]),
         (["net.onnx", "--json", "net.onnx"], ["--json", "overwrite"]),
         (["--data", "images.npz", "--csv", "images.npz"], ["--csv", "overwrite"]),
     ],

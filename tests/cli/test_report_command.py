@@ -38,6 +38,7 @@ def test_what_the_commands_record_is_reported(command: Command, tmp_path: Path, 
     assert text.endswith("</html>")
     certified = arguments[0] in ("certify", "exact") and "float" not in arguments
     assert ("Certified accuracy" in text) == certified
+    assert ("Adversarial examples" in text) == (arguments[0] in ("attack", "exact"))
 
 
 def test_table_csv_and_report_of_one_run_agree(
@@ -84,6 +85,31 @@ def test_bad_input_is_one_line_and_leaves_nothing(command: Command, tmp_path: Pa
     assert list(tmp_path.iterdir()) == [good]
 
 
+def test_several_files_are_one_page(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    files = {name: tmp_path / f"{name}.json" for name in ("certify", "attack", "estimate", "exact", "paper")}
+    common = ("--images", "2", "--target", "runner-up", "--quiet")
+    effort = {"attack": ("--steps", "20"), "estimate": ("--batches", "12", "--samples", "20")}
+    for name in ("certify", "attack", "estimate", "exact"):
+        assert command(name, *common, *effort.get(name, ()), "--json", str(files[name])).code == 0
+    table = ("--networks", "mnist-2x20", "--norms", "inf", "--targets", "random", "--methods", "fast-lin")
+    assert command("paper", "toy", "--images", "2", *table, "--json", str(files["paper"]), "--quiet").code == 0
+    written = tmp_path / "page.html"
+    outcome = command("report", *map(str, files.values()), "-o", str(written))
+    assert (outcome.code, outcome.err) == (0, "")
+    assert "9 results of 5 files" in outcome.out
+    text = written.read_text()
+    assert text.count("measured with p = ") == 1  # the four runs are one group
+    for words in ("fast-lin", "attack (best)", "clever (estimate)", "exact", "Adversarial examples", "Contradiction"):
+        assert (words in text) == (words != "Contradiction"), words
+    assert "The paper&#x27;s table \N{LEFT DOUBLE QUOTATION MARK}toy" in text
+    assert "(0.0309)" in text
+    alone = command("report", str(files["paper"]), "-o", str(written))
+    assert alone.code == 0
+    assert "<h1>The paper&#x27;s table, computed anew</h1>" in written.read_text()
+    single_line(command("report", str(files["attack"]), str(files["attack"]), "-o", str(written)), ["given twice"])
+
+
 def test_an_old_page_survives_bad_input(command: Command, tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text("{")
     (tmp_path / "page.html").write_text("old")
@@ -91,12 +117,15 @@ def test_an_old_page_survives_bad_input(command: Command, tmp_path: Path) -> Non
     assert (tmp_path / "page.html").read_text() == "old"
 
 
-@pytest.mark.parametrize("works", [True, False])
-def test_open(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, works: bool) -> None:
+@pytest.mark.parametrize("works", [True, False, None])
+def test_open(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, works: bool | None) -> None:
+    """Where there is no browser the page is there all the same, and the command says where."""
     opened: list[str] = []
 
     def browse(address: str) -> bool:
         opened.append(address)
+        if works is None:
+            raise webbrowser.Error("could not locate runnable browser")
         return works
 
     monkeypatch.setattr(webbrowser, "open", browse)
@@ -104,7 +133,5 @@ def test_open(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     outcome = command("report", str(good), "-o", str(tmp_path / "page.html"), "--open")
     assert opened == [(tmp_path / "page.html").as_uri()]
     assert (tmp_path / "page.html").exists()
-    if works:
-        assert outcome.code == 0
-    else:
-        single_line(outcome, ["no browser"])
+    assert (outcome.code, outcome.err) == (0, "")
+    assert (f"there is no browser here: open {tmp_path / 'page.html'}" in outcome.out) == (not works)

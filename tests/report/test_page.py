@@ -144,12 +144,49 @@ def test_data_is_no_markup(words: str) -> None:
     assert json.loads(written) == {words: words + EVIL}
 
 
-@pytest.mark.parametrize("number", range(5))
+HEADINGS = (
+    "Certified accuracy against radius",
+    "Certified accuracy against radius",
+    "Certified accuracy against radius",
+    "Estimated accuracy against radius (not certified)",
+    "Accuracy under attack against distance",
+    "Accuracy against radius, rounding ignored (not certified)",
+)
+
+
+@pytest.mark.parametrize("number", range(6))
 def test_each_kind_alone(number: int) -> None:
-    """A run of any one command makes a page, and only proven radii are called certified."""
-    text = page(_run(runs.invented(3)[number::5]))
+    """A run of any one command makes a page whose headings suit it, and only proven radii are called certified."""
+    rows = runs.invented(3)[number % 5 :: 5]
+    if number == 5:
+        rows = [{**row, "arithmetic": "float", "proven": False} for row in rows]
+    text = page(_run(rows))
     Outline(text)
+    titles = re.findall(r"<h3>([^<]*)</h3>", text)
+    assert titles[:3] == [HEADINGS[number], "Method", "Image by image"]
     assert ("Certified accuracy" in text) == (number < 3)
+    assert "side by side" not in text
+    assert "tightness" not in text
+    across = "distance" if number == 4 else "radius"
+    assert f">{across} (p = \N{INFINITY})</text>" in text
+    assert ("mean estimate (not certified)" in text) == (number == 3)
+    assert ("a line at" in text) == (number != 4)
+
+
+def test_headings_of_runs_that_prove_nothing_in_several_ways() -> None:
+    text = page(_run([row for row in runs.invented(2) if "distance" in row or "sampled" in row]))
+    assert "<h3>Accuracy against radius (not certified)</h3>" in text
+    assert "<h3>Methods</h3>" in text
+    listed = page(_run([runs.certified(0, 0.1)], options={"target": "all"}))
+    assert "<h3>Image by image, rival by rival</h3>" in listed
+    assert "an image counts with its weakest rival" in listed
+
+
+def test_failures_are_told() -> None:
+    assert "failed inside" not in page(_run(runs.invented(1)))
+    spoilt = {**runs.certified(0, None), "failed": True, "reason": "not certified: RuntimeError: no"}
+    text = page(_run([spoilt, runs.certified(1, 0.1)]))
+    assert "1 answers failed inside their method: fast-lin: not certified: RuntimeError: no" in text
 
 
 def test_unusual_answers() -> None:

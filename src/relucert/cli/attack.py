@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from relucert.cli import options, runs
+from relucert.cli import examples, options, runs
 
 if TYPE_CHECKING:
     from relucert import UpperBound
@@ -37,6 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="draw every pair into this folder: the image, the perturbation magnified, the adversarial example",
     )
+    examples.add_arguments(answers)
     runs.add_overwrite(answers)
     runs.add_quiet(answers)
 
@@ -61,13 +62,15 @@ def _add_effort(group: argparse._ArgumentGroup) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Checks everything that can be checked, then attacks, records, draws and shows."""
-    files = runs.outputs(arguments, ("json", "csv"))
+    files = runs.outputs(arguments, ("json", "csv", "save_arrays"))
     import relucert
+    from relucert.report import pictures
     from relucert.report.pairs import Album
 
     setup = runs.set_up(arguments, LIBRARY_OPTIONS)
     network, images = setup.network, setup.images
-    album = None if arguments.save is None else Album(arguments.save, network.input_shape)
+    album = None if arguments.save is None else Album(arguments.save, network)
+    example_file = examples.example_file(arguments, setup)
 
     def ask(advance: Advance) -> Iterator[UpperBound]:
         return relucert.attack_each(
@@ -82,6 +85,10 @@ def run(arguments: argparse.Namespace) -> int:
         if album is not None:
             album.add(images.images[answer.image], answer)
 
+    def row(answer: UpperBound) -> dict[str, Any]:
+        witness = answer.witness if answer.distance else None  # the image itself needs no picture
+        return answer.to_json() | pictures.recorded(network, images.images[answer.image], witness, answer.box)
+
     def show(answers: list[UpperBound]) -> None:
         screen = setup.screen
         screen.attacks(answers)
@@ -90,8 +97,10 @@ def run(arguments: argparse.Namespace) -> int:
         _summarise(answers, screen)
         if album is not None:
             screen.line("pictures", f"{album.count} in {arguments.save}")
+        examples.save(example_file, setup, answers)
 
-    return runs.answer(arguments, setup, files, setup.screen.progress("attacking", len(images)), ask, show, draw)
+    bar = setup.screen.progress("attacking", len(images))
+    return runs.answer(arguments, setup, files, bar, ask, show, draw, row)
 
 
 def _summarise(answers: list[UpperBound], screen: Screen) -> None:

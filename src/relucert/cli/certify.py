@@ -99,7 +99,10 @@ def _add_outputs(group: argparse._ArgumentGroup) -> None:
     )
     runs.add_json(group)
     runs.add_csv(group)
-    group.add_argument("--plot", type=Path, metavar="FILE", help="accuracy against radius, as .png, .svg or .pdf")
+    group.add_argument(
+        "--plot", type=Path, action="append", default=[], metavar="FILE",
+        help="accuracy against radius, as .png, .svg or .pdf; may be repeated",
+    )  # fmt: skip
     runs.add_overwrite(group)
     runs.add_quiet(group)
 
@@ -107,10 +110,11 @@ def _add_outputs(group: argparse._ArgumentGroup) -> None:
 def _outputs(arguments: argparse.Namespace) -> dict[str, Path]:
     """The files to write, checked before any long work."""
     outputs = runs.outputs(arguments, ("json", "csv", "plot"))
-    if "plot" in outputs:
+    if arguments.plot:
         from relucert.report import accuracy
 
-        accuracy.check_suffix(outputs["plot"])
+        for path in arguments.plot:
+            accuracy.check_suffix(path)
     return outputs
 
 
@@ -128,10 +132,11 @@ def _show(
     question = (
         f"norm {arguments.norm}, {arguments.method}, target {target}, {setup.valid}, {arguments.arithmetic} arithmetic"
     )
-    if arguments.plot is not None:
+    if arguments.plot:
         from relucert.report import accuracy
 
-        accuracy.draw(arguments.plot, summary, f"{network.name} ({network.describe()})", question)
+        for path in arguments.plot:
+            accuracy.draw(path, summary, f"{network.name} ({network.describe()})", question, arguments.norm)
     screen.table(certificates, proven=summary.proven)
     screen.line("network", setup.about)
     screen.line("images", f"{summary.images} of {images.name}")

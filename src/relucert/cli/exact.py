@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from relucert.cli import options, runs
+from relucert.cli import examples, options, runs
 
 if TYPE_CHECKING:
     from relucert import Exact
@@ -51,18 +51,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     answers.add_argument(
         "--proof", type=Path, metavar="FILE", help="write the proof of one answer, for `relucert check`; .gz compresses"
     )
+    examples.add_arguments(answers)
     runs.add_overwrite(answers)
     runs.add_quiet(answers)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Checks everything that can be checked, then searches, records and shows."""
-    files = runs.outputs(arguments, ("json", "csv", "proof"))
+    files = runs.outputs(arguments, ("json", "csv", "proof", "save_arrays"))
     import relucert
+    from relucert.report import pictures
 
     setup = runs.set_up(arguments, LIBRARY_OPTIONS)
     images, options = setup.images, dict(setup.chosen)
     setup.chosen["proof"] = arguments.proof and str(arguments.proof)
+    example_file = examples.example_file(arguments, setup)
 
     def ask(status: Callable[[int, str], None]) -> Iterator[Exact]:
         return relucert.exact_each(
@@ -74,6 +77,10 @@ def run(arguments: argparse.Namespace) -> int:
             progress=lambda state: status(state.image, _describe(state)),
         )
 
+    def row(answer: Exact) -> dict[str, Any]:
+        witness = answer.witness if answer.upper else None  # the image itself needs no picture
+        return answer.to_json() | pictures.recorded(setup.network, images.images[answer.image], witness, answer.box)
+
     def show(answers: list[Exact]) -> None:
         screen = setup.screen
         screen.intervals(answers)
@@ -82,10 +89,13 @@ def run(arguments: argparse.Namespace) -> int:
         _summarise(answers, screen)
         if _version(arguments.proof) != before:
             screen.line("proof", f"{arguments.proof}: verify it with `relucert check`")
+        examples.save(example_file, setup, answers)
 
     before = _version(arguments.proof)
     bar = setup.screen.status("searching", len(images))
-    return runs.answer(arguments, setup, files, bar, ask, show, lambda status, answer: status(answer.image + 1, ""))
+    return runs.answer(
+        arguments, setup, files, bar, ask, show, lambda status, answer: status(answer.image + 1, ""), row
+    )
 
 
 def _version(path: Path | None) -> tuple[int, int] | None:

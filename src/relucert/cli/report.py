@@ -1,4 +1,4 @@
-"""`relucert report`: a run file as one page to look at."""
+"""`relucert report`: run files as one page to look at."""
 
 from __future__ import annotations
 
@@ -9,42 +9,54 @@ from pathlib import Path
 from relucert.errors import InputError
 
 NAME = "report"
-HELP = "a run as one page to look at"
+HELP = "one run, or several, as one page to look at"
 DESCRIPTION = (
     "Turns what --json recorded into one self-contained HTML page: curves, bounds image by image, adversarial "
-    "examples, and what is needed to run it again."
+    "examples, and what is needed to run it again. Several files about the same network, images and rivals are set "
+    "side by side, others one after the other."
 )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run_file", type=Path, metavar="RUN.json", help="what a command recorded with --json")
+    parser.add_argument(
+        "run_files", type=Path, nargs="+", metavar="RUN.json", help="what a command recorded with --json"
+    )
     parser.add_argument(
         "-o", "--output", type=Path, default=Path("report.html"), metavar="FILE", help="(default: %(default)s)"
     )
-    parser.add_argument("--open", action="store_true", help="show it in the browser")
+    parser.add_argument("--open", action="store_true", help="show it in the browser, where there is one")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Reads everything before anything is written."""
     from relucert.report.page import page
-    from relucert.report.reading import read
+    from relucert.report.paper_table import read_any
+    from relucert.report.reading import Run
     from relucert.storage import files
 
-    source, output = arguments.run_file, arguments.output
-    if source.resolve() == output.resolve():
-        raise InputError(f"-o {output} would overwrite the run file")
+    sources, output = arguments.run_files, arguments.output
+    for place, source in enumerate(sources):
+        if source.resolve() == output.resolve():
+            raise InputError(f"-o {output} would overwrite the run file")
+        if source.resolve() in [other.resolve() for other in sources[:place]]:
+            raise InputError(f"{source} is given twice")
     files.check_writable(output)
-    known = read(source)
-    content = page(known).encode(errors="replace")
+    recorded = [read_any(source) for source in sources]
+    content = page(*recorded).encode(errors="replace")
     files.write(output, content)
-    sys.stdout.write(f"{len(known.results):,} results in {output} ({len(content) / 1e6:.2f} MB)\n")
-    if arguments.open:
-        _show(output)
+    count = sum(len(one.results if isinstance(one, Run) else one.cells) for one in recorded)
+    of_files = f" of {len(sources)} files" if len(sources) > 1 else ""
+    sys.stdout.write(f"{count:,} results{of_files} in {output} ({len(content) / 1e6:.2f} MB)\n")
+    if arguments.open and not _show(output):
+        sys.stdout.write(f"there is no browser here: open {output.resolve()} with one\n")
     return 0
 
 
-def _show(output: Path) -> None:
+def _show(output: Path) -> bool:
+    """Opens the page; whether there is a browser that can."""
     import webbrowser
 
-    if not webbrowser.open(output.resolve().as_uri()):
-        raise InputError(f"there is no browser to open {output} with")
+    try:
+        return webbrowser.open(output.resolve().as_uri())
+    except webbrowser.Error:
+        return False

@@ -183,16 +183,22 @@ def outputs(arguments: argparse.Namespace, names: Sequence[str]) -> dict[str, Pa
     """The files to write, checked before any long work."""
     from relucert.storage import files
 
-    paths = {name: path for name in names if (path := getattr(arguments, name)) is not None}
+    paths = [(name, path) for name in names for path in _listed(getattr(arguments, name))]
     named = ("network", "data", "scale", "target_file")
     single = [given for name in named if (given := getattr(arguments, name, None)) is not None]
     inputs = [("", Path(given)) for given in (*single, *(getattr(arguments, "network_file", None) or ()))]
-    for (_, first), (name, second) in combinations([*inputs, *paths.items()], 2):
-        if name in paths and first.resolve() == second.resolve():
-            raise InputError(f"--{name} {second} would overwrite another file of this command")
-    for path in paths.values():
+    for (_, first), (name, second) in combinations([*inputs, *paths], 2):
+        if name and first.resolve() == second.resolve():
+            option = name.replace("_", "-")
+            raise InputError(f"--{option} {second} would overwrite another file of this command")
+    for _, path in paths:
         files.check_writable(path)
-    return paths
+    return dict(paths)
+
+
+def _listed(given: Path | list[Path] | None) -> list[Path]:
+    """The files that an option names, which may be one that can be repeated."""
+    return [] if given is None else given if isinstance(given, list) else [given]
 
 
 @dataclass(frozen=True)
@@ -252,11 +258,13 @@ def answer(
     ask: Callable[[Any], Iterable[AnswerType]],
     show: Callable[[list[AnswerType]], None],
     came: Callable[[Any, AnswerType], None] = lambda advance, answer: None,
+    row: Callable[[AnswerType], dict[str, Any]] = lambda answer: answer.to_json(),
 ) -> int:
     """The skeleton of the commands that answer questions about images: asks, records, shows and ends.
 
     files: where to record; bar: a progress bar, which yields what `ask` and `came` move it with; ask: checks the
-    question and gives the answers; show: prints what came; came: called with every answer.
+    question and gives the answers; show: prints what came; came: called with every answer; row: its row in
+    the record.
     """
     from relucert.report.runfile import RunFile
 
@@ -265,7 +273,7 @@ def answer(
         answers = ask(advance)
         head = record.head(arguments, setup.network, setup.images, setup.chosen)
         run_file = RunFile(head, files.get("json"), files.get("csv"), overwrite=arguments.overwrite)
-        work = collect(answers, run_file, lambda answer: came(advance, answer))
+        work = collect(answers, run_file, lambda answer: came(advance, answer), row)
     if work.answers:
         show(work.answers)
         tell_failures(setup.screen, work.answers)

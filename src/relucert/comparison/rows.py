@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 from typing import Any
 
 from torch import Tensor
 
 from relucert.api import bounds
 from relucert.comparison.methods import Entry, Kind
-from relucert.errors import InputError
 from relucert.network import Network
 from relucert.region import Region
 from relucert.report import pictures
@@ -24,7 +22,7 @@ def row(entry: Entry, network: Network, images: Tensor) -> dict[str, Any]:
     if entry.method == "fast-lin" and entry.lower:
         record["neurons"] = neurons(network, image, entry.lower, answer)
     if entry.kind is Kind.UPPER and answer.distance:
-        record |= _picture(network, image, answer.witness, answer.box)
+        record |= pictures.recorded(network, image, answer.witness, answer.box)
     return record
 
 
@@ -38,18 +36,3 @@ def neurons(network: Network, image: Tensor, radius: float, answer: Any) -> list
         active = int(((interval.lower >= 0) & (interval.upper > 0)).sum())
         states.append({"dead": dead, "undecided": interval.lower.numel() - dead - active, "active": active})
     return states
-
-
-def _picture(network: Network, image: Tensor, witness: Tensor, box: Any) -> dict[str, Any]:
-    """The image and the example as bytes to be drawn; nothing where inputs are no pictures."""
-    try:
-        shape = pictures.shape_of(network.input_shape)
-    except InputError:
-        return {}
-    flat = witness.double().flatten()
-    low, high = pictures.limits(image, flat, box)
-    drawn = [pictures.arranged((pixels - low) / (high - low), shape) for pixels in (image, flat)]
-    original, adversarial = (
-        base64.b64encode((255 * pixels).round().astype("uint8").tobytes()).decode() for pixels in drawn
-    )
-    return {"picture": {"shape": list(drawn[0].shape), "original": original, "adversarial": adversarial}}

@@ -26,7 +26,7 @@ def check_suffix(path: Path) -> None:
         raise InputError(f"can't draw {path}: pictures end in {', '.join(UNDATED)}")
 
 
-def draw(path: Path, summary: Summary, title: str, question: str) -> None:
+def draw(path: Path, summary: Summary, title: str, question: str, norm: str) -> None:
     """Draws the share of images that keep their class within each radius; equal runs give equal files."""
     check_suffix(path)
     suffix = path.suffix.lower()
@@ -41,7 +41,7 @@ def draw(path: Path, summary: Summary, title: str, question: str) -> None:
         frame(
             axes,
             1.05 * _farthest(summary),
-            "radius" if summary.proven else "radius (rounding ignored)",
+            f"radius, p = {norm}{'' if summary.proven else ' (rounding ignored)'}",
             "certified accuracy" if summary.proven else "accuracy, not certified",
         )
         figure.savefig(content, format=suffix[1:], dpi=160, metadata=UNDATED[suffix])

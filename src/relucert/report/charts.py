@@ -30,7 +30,7 @@ class Point:
     tightness: float
 
 
-def accuracy(curves: Sequence[Series], top: float) -> Markup:
+def accuracy(curves: Sequence[Series], top: float, norm: str) -> Markup:
     """The share of images that keep their class, from radius 0 to `top`, and a line where they are read."""
     paths = []
     for place, curve in enumerate(curves):
@@ -43,7 +43,8 @@ def accuracy(curves: Sequence[Series], top: float) -> Markup:
     guide = tag("line", x1=LEFT, x2=LEFT, y1=TOP, y2=HEIGHT - BOTTOM, class_="guide")
     ticks = [(_x(radius, top), f"{radius:g}") for radius in _round_numbers(top)]
     described = f"Share of images against radius, a step curve for each of {', '.join(curve.name for curve in curves)}."
-    return _frame(described, ticks, "radius", "share of images", *paths, guide)
+    across = "distance" if all(curve.kind is Kind.UPPER for curve in curves) else "radius"
+    return _frame(described, ticks, f"{across} (p = {norm})", "share of images", *paths, guide)
 
 
 def timing(points: Sequence[Point]) -> Markup:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from relucert.answers import UpperBound
 from relucert.errors import InputError
+from relucert.network import Network
 from relucert.report import pictures
 from relucert.report.png import magnification
 from relucert.report.summary import rounded_up
@@ -22,8 +23,8 @@ from relucert.storage import files
 class Album:
     """A folder of pictures, one per image and adversarial example, for a network that takes images."""
 
-    def __init__(self, folder: Path, input_shape: tuple[int, ...]) -> None:
-        self.folder, self.shape, self.count = folder, pictures.shape_of(input_shape), 0
+    def __init__(self, folder: Path, network: Network) -> None:
+        self.folder, self.shape, self.count = folder, pictures.shape_of(network), 0
         try:
             folder.mkdir(exist_ok=True)
         except OSError as error:

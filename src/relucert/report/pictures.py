@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -12,13 +13,18 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from relucert.errors import InputError
+from relucert.network import Network
 
 COLOURS = 3
 Shape = tuple[int, int, int]
 
 
-def shape_of(shape: tuple[int, ...]) -> Shape:
-    """Colours, rows and columns of an input; a flat one is a square, grey or with its colours one after another."""
+def shape_of(network: Network) -> Shape:
+    """Colours, rows and columns of a network's inputs.
+
+    A flat one is what the network says it is, else a square, grey or with its colours one after another.
+    """
+    shape = network.picture_shape or network.input_shape
     if len(shape) == 3 and shape[0] in (1, COLOURS):
         return (shape[0], shape[1], shape[2])
     if len(shape) == 2:
@@ -55,3 +61,23 @@ def arranged(pixels: Tensor, shape: Shape) -> NDArray[np.float64]:
     """Flat numbers from 0 to 1 as (rows, columns), or (rows, columns, colours) if there are any."""
     planes: NDArray[np.float64] = pixels.clamp(0, 1).reshape(shape).numpy()
     return planes[0] if len(planes) == 1 else np.moveaxis(planes, 0, -1)
+
+
+def recorded(network: Network, image: Tensor, witness: Tensor | None, box: Sequence[Any] | None) -> dict[str, Any]:
+    """What a row of a run file says of a witness: a `picture`, or nothing where inputs are no pictures.
+
+    image: (size,).
+    """
+    try:
+        shape = shape_of(network)
+    except InputError:
+        return {}
+    if witness is None:
+        return {}
+    flat = witness.double().flatten()
+    low, high = limits(image, flat, box)
+    drawn = [arranged((pixels - low) / (high - low), shape) for pixels in (image.double(), flat)]
+    original, adversarial = (
+        base64.b64encode((255 * pixels).round().astype("uint8").tobytes()).decode() for pixels in drawn
+    )
+    return {"picture": {"shape": list(drawn[0].shape), "original": original, "adversarial": adversarial}}

@@ -15,7 +15,8 @@ from typing import Any, NoReturn
 import relucert
 from relucert.answers import OWN_LABEL
 from relucert.errors import LoadError
-from relucert.report.domain import LARGEST, Domain, assumed, check_options, read_domain
+from relucert.report.domain import Domain, assumed, check_options, read_domain
+from relucert.report.fields import norm, number, text, whole
 from relucert.report.older import upgraded
 
 PARTS = ("dead", "undecided", "active")
@@ -52,6 +53,8 @@ class Result:
         fitted: Whether an estimate comes from a fitted distribution; False for every other kind of answer.
         neurons: For each layer of ReLUs, how many are dead, undecided and active.
         domain: The valid inputs that the answer is about; None where an older file does not say.
+        failed: Whether an error inside the method spoilt it.
+        source: The file it comes from, where another one has answers of the same method, too.
     """
 
     image: int
@@ -71,6 +74,8 @@ class Result:
     neurons: tuple[tuple[float, float, float], ...]
     picture: Picture | None
     domain: Domain | None
+    failed: bool
+    source: str | None = None
 
     def is_comparable(self, other: Result) -> bool:
         """Whether both answers are about the same valid inputs."""
@@ -83,21 +88,23 @@ class Result:
     @property
     def name(self) -> str:
         """The method's name on pages and plots: whatever is not proven says so."""
-        return {
+        name = {
             Kind.CERTIFIED: self.method,
             Kind.EXACT: "exact",
             Kind.UNPROVEN: f"{self.method} (rounding ignored)",
             Kind.ESTIMATE: f"{self.method} (estimate)",
             Kind.UPPER: f"attack ({self.method})",
         }[self.kind]
+        return name if self.source is None else f"{name}, {self.source}"
 
 
 @dataclass(frozen=True)
 class Run:
-    """What a run file says of the run, and its answers."""
+    """What a run file says of the run, and its answers; source: the file's name."""
 
     head: Mapping[str, Any]
     results: tuple[Result, ...]
+    source: str = ""
 
     @property
     def complete(self) -> bool:
@@ -109,23 +116,36 @@ class Run:
         options = self.head.get("options")
         return options if isinstance(options, dict) else {}
 
-    @property
-    def every_rival(self) -> bool:
-        """Whether there is one question per rival of an image."""
-        return self.options.get("target") == "all"
-
-    @property
-    def rivals(self) -> int | None:
-        """How many answers a method gives per image in a finished run; None where the file does not say."""
-        if not self.every_rival:
-            return 1
-        network = self.head.get("network")
-        classes = network.get("classes") if isinstance(network, dict) else None
-        return classes - 1 if isinstance(classes, int) and classes > 1 else None
-
 
 def read(path: Path) -> Run:
     """Reads a run file; raises LoadError, with a message of one line, for anything but a whole one of this version."""
+    return run_of(read_record(path), path)
+
+
+def run_of(record: Mapping[str, Any], path: Path) -> Run:
+    """The run that a record from this file tells of."""
+    head = dict(record)
+    rows = head.pop("results", None)
+    if not isinstance(rows, list):
+        raise LoadError(f"{path} is no run file of relucert: it has no list of results")
+    if not rows:
+        raise LoadError(f"{path} has no results yet")
+    results = []
+    for place, row in enumerate(rows):
+        try:
+            results.append(result(row))
+        except ValueError as error:
+            raise LoadError(f"{path}, result {place}: {error}") from error
+    run = Run(head, tuple(results), path.name)
+    try:
+        check_options(run.options)
+    except ValueError as error:
+        raise LoadError(f"{path}, options: {error}") from error
+    return run
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """What a file says, if relucert of this version wrote it."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -140,23 +160,7 @@ def read(path: Path) -> Run:
         raise LoadError(f"{path} is no run file of relucert")
     if _series(record["relucert"]) != _series(relucert.__version__):
         raise LoadError(f"{path} was written by relucert {record['relucert']}, this is {relucert.__version__}")
-    rows = record.pop("results", None)
-    if not isinstance(rows, list):
-        raise LoadError(f"{path} is no run file of relucert: it has no list of results")
-    if not rows:
-        raise LoadError(f"{path} has no results yet")
-    results = []
-    for number, row in enumerate(rows):
-        try:
-            results.append(result(row))
-        except ValueError as error:
-            raise LoadError(f"{path}, result {number}: {error}") from error
-    run = Run(record, tuple(results))
-    try:
-        check_options(run.options)
-    except ValueError as error:
-        raise LoadError(f"{path}, options: {error}") from error
-    return run
+    return record
 
 
 def result(row: Any) -> Result:
@@ -168,13 +172,13 @@ def result(row: Any) -> Result:
     said = Kind.CERTIFIED if answer_kind is Kind.UNPROVEN else answer_kind  # what a row may call itself
     if row.get("kind", said.value) not in (said.value, answer_kind.value):
         raise ValueError(f"its kind is {row['kind']!r} and its keys are those of {answer_kind.value!r}")
-    reason = _text(row, "reason") if row.get("reason") is not None else None
+    reason = text(row, "reason") if row.get("reason") is not None else None
     return Result(
-        image=_whole(row, "image"),
-        label=_whole(row, "label"),
-        target=_whole(row, "target") if row.get("target") is not None else None,
-        norm=_norm(row),
-        method=_text(row, "method"),
+        image=whole(row, "image"),
+        label=whole(row, "label"),
+        target=whole(row, "target") if row.get("target") is not None else None,
+        norm=norm(row),
+        method=text(row, "method"),
         kind=answer_kind,
         lower=lower,
         upper=upper,
@@ -182,77 +186,43 @@ def result(row: Any) -> Result:
         asked=reason != OWN_LABEL,
         fitted=answer_kind is Kind.ESTIMATE and row["fitted"] is True,
         reason=reason,
-        predicted=_whole(row, "predicted") if row.get("predicted") is not None else None,
+        predicted=whole(row, "predicted") if row.get("predicted") is not None else None,
         seconds=_seconds(row),
         neurons=_neurons(row),
         picture=_picture(row),
         domain=read_domain(row),
+        failed=row.get("failed") is True,
     )
 
 
 def _bounds(row: Mapping[str, Any]) -> tuple[Kind, float | None, float | None]:
     """The kind of an answer, told by the keys that only this kind has, and its lower and upper bound."""
     if "radius" in row and "arithmetic" in row:
-        radius = _number(row, "radius")
+        radius = number(row, "radius")
         proven = row["arithmetic"] == "rigorous" and row.get("proven") is (radius is not None)
         return (Kind.CERTIFIED if proven else Kind.UNPROVEN), radius, None
     if "distance" in row:
-        return Kind.UPPER, None, _number(row, "distance")
+        return Kind.UPPER, None, number(row, "distance")
     if "lower" in row and "upper" in row:
-        lower, upper = _number(row, "lower"), _number(row, "upper")
+        lower, upper = number(row, "lower"), number(row, "upper")
         return Kind.EXACT, math.inf if row.get("unreachable") is True else lower, upper
     if "value" in row and "sampled" in row:
-        return Kind.ESTIMATE, _number(row, "value"), None
+        return Kind.ESTIMATE, number(row, "value"), None
     raise ValueError("it is no answer of relucert: no radius, distance, value or exact bounds")
 
 
 def _seconds(row: Mapping[str, Any]) -> float:
-    seconds = _number(row, "seconds")
+    seconds = number(row, "seconds")
     if seconds is None or math.isinf(seconds):
         raise ValueError(f"seconds is {row.get('seconds')!r}")
     return seconds
-
-
-def _norm(row: Mapping[str, Any]) -> str:
-    norm = _number(row, "norm")
-    if norm is None or norm < 1:
-        raise ValueError(f"norm is {row.get('norm')!r}")
-    return repr(norm).removesuffix(".0")
-
-
-def _number(row: Mapping[str, Any], key: str) -> float | None:
-    """A number that is not negative, "inf" included, or None."""
-    value = row.get(key)
-    if value is None:
-        return None
-    if value in ("inf", math.inf):
-        return math.inf
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
-        raise ValueError(f"{key} is {value!r}")
-    if value > LARGEST:
-        raise ValueError(f"{key} is too large")
-    return float(value)
-
-
-def _whole(row: Mapping[str, Any], key: str) -> int:
-    value = row.get(key)
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**53:
-        raise ValueError(f"{key} is {value!r}")
-    return value
-
-
-def _text(row: Mapping[str, Any], key: str) -> str:
-    value = row.get(key)
-    if not isinstance(value, str):
-        raise ValueError(f"{key} is {value!r}")
-    return value
 
 
 def _neurons(row: Mapping[str, Any]) -> tuple[tuple[float, float, float], ...]:
     layers = row.get("neurons") or []
     if not isinstance(layers, list) or not all(isinstance(layer, dict) for layer in layers):
         raise ValueError("neurons is no list of counts")
-    counts = [[float(_whole(layer, part)) for part in PARTS] for layer in layers]
+    counts = [[float(whole(layer, part)) for part in PARTS] for layer in layers]
     return tuple((dead, undecided, active) for dead, undecided, active in counts)
 
 
@@ -268,7 +238,7 @@ def _picture(row: Mapping[str, Any]) -> Picture | None:
         raise ValueError(f"a picture has {sizes[2]} colours")
     try:
         original, adversarial = (
-            base64.b64decode(_text(picture, part), validate=True) for part in ("original", "adversarial")
+            base64.b64decode(text(picture, part), validate=True) for part in ("original", "adversarial")
         )
     except binascii.Error:
         raise ValueError("a picture is not in base64") from None

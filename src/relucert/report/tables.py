@@ -52,11 +52,13 @@ def table(caption: str, headers: Sequence[str], rows: Sequence[Sequence[Cell]], 
     )
 
 
-def methods(curves: Sequence[Series], questions: Sequence[Sandwich]) -> Markup:
-    """One row per method: its mean and median radius, how tight it is, how fast."""
+def methods(curves: Sequence[Series], questions: Sequence[Sandwich], every_rival: bool) -> Markup:
+    """One row per method: its mean and median radius, how tight it is beside others, how fast."""
+    shares = [None if curve.kind is Kind.UPPER else tightness(curve.name, questions) for curve in curves]
+    beside = len(curves) > 1 and any(share is not None for share in shares)
     rows = []
-    for place, curve in enumerate(curves):
-        share = None if curve.kind is Kind.UPPER else tightness(curve.name, questions)
+    for place, (curve, share) in enumerate(zip(curves, shares, strict=True)):
+        compared = Cell(NONE) if share is None else Cell(f"{share:.1%}", share)
         rows.append(
             [
                 Cell(tag("span", curve.name, class_=f"key {charts.style(place, curve.kind)}")),
@@ -64,13 +66,17 @@ def methods(curves: Sequence[Series], questions: Sequence[Sandwich]) -> Markup:
                 Cell(f"{len(curve.finite)} of {curve.asked}", len(curve.finite)),
                 bound(curve.kind, curve.mean),
                 bound(curve.kind, curve.median),
-                Cell(NONE) if share is None else Cell(f"{share:.1%}", share),
+                *([compared] if beside else []),
                 Cell(f"{curve.seconds:.3g}", curve.seconds),
             ]
         )
     reached = "nearest example" if any(question.upper is not None for question in questions) else "best proven bound"
-    headers = ("method", "what it gives", "images", "mean", "median", "tightness", "seconds per answer")
-    return table(f"Methods side by side; tightness is the share of the {reached}", headers, rows, sortable=True)
+    caption = [
+        f"Methods side by side; tightness is the share of the {reached}" if beside else "Means over the images",
+        *(["an image counts with its weakest rival"] if every_rival else []),
+    ]
+    headers = ["method", "what it gives", "images", "mean", "median", *(["tightness"] if beside else [])]
+    return table("; ".join(caption), [*headers, "seconds per answer"], rows, sortable=True)
 
 
 def sandwich(questions: Sequence[Sandwich], top: float, every_rival: bool) -> Markup:
@@ -114,7 +120,7 @@ def neurons(name: str, layers: Sequence[Sequence[float]], answers: int) -> Marku
 def bound(answer_kind: Kind, value: float | None, note: str | None = None) -> Cell:
     """A bound, rounded down, or up if it is an upper bound, so that it still holds as printed."""
     if value is None:
-        return Cell(NONE)
+        return Cell(NONE, note=note)
     if math.isinf(value):
         return Cell("any distance", 1e308, note)
     return Cell(rounded_up(value) if answer_kind is Kind.UPPER else rounded_down(value), value, note)

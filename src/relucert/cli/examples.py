@@ -1,0 +1,42 @@
+"""Adversarial examples that commands save as arrays."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from relucert.cli import record
+
+if TYPE_CHECKING:
+    from relucert import Exact, UpperBound
+    from relucert.cli import runs
+    from relucert.report.arrays import ExampleFile
+
+
+def add_arguments(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--save-arrays",
+        type=Path,
+        metavar="FILE",
+        help="the adversarial examples as arrays, with their originals, labels and distances, in a .npz file",
+    )
+
+
+def example_file(arguments: argparse.Namespace, setup: runs.Setup) -> ExampleFile | None:
+    """Where to save adversarial examples as arrays, if that was asked for; checked."""
+    if arguments.save_arrays is None:
+        return None
+    from relucert.report.arrays import ExampleFile
+
+    head = record.head(arguments, setup.network, setup.images, setup.chosen)
+    return ExampleFile(arguments.save_arrays, head["question"], arguments.overwrite)
+
+
+def save(examples: ExampleFile | None, setup: runs.Setup, answers: Sequence[UpperBound | Exact]) -> None:
+    """Saves the adversarial examples among the answers, and says where."""
+    if examples is not None:
+        complete = len({answer.image for answer in answers}) == len(setup.images)
+        place, count = examples.write(setup.network, setup.images.images, answers, complete)
+        setup.screen.line("arrays", f"{count} adversarial examples in {place}")

@@ -1,0 +1,56 @@
+"""Adversarial examples on the page: original, perturbation, adversarial."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from relucert.report import png
+from relucert.report.markup import Markup, tag
+from relucert.report.reading import Picture, Result
+from relucert.report.series import Sandwich
+from relucert.report.summary import rounded_down, rounded_up
+
+PICTURES = 60  # adversarial examples on a page at most
+PICTURE_BYTES = 4_000_000  # of markup, beyond which no more are added
+
+
+def gallery(questions: Sequence[Sandwich]) -> list[Markup]:
+    """The nearest adversarial examples, and a sentence on how many there are; nothing where there are no pictures."""
+    known = [
+        (result, result.picture, question)
+        for question in questions
+        for result in question.results
+        if result.picture is not None and result.upper
+    ]
+    known.sort(key=lambda item: item[0].upper or 0.0)
+    drawn: list[Markup] = []
+    for result, picture, question in known[:PICTURES]:
+        if sum(map(len, drawn)) < PICTURE_BYTES:
+            drawn.append(_triple(result, picture, question.lower))
+    if not drawn:
+        return []
+    counted = f"{len(drawn)}" if len(drawn) == len(known) else f"The {len(drawn)} nearest of {len(known)}"
+    return [tag("p", f"{counted} adversarial examples, nearest first."), tag("div", *drawn, class_="gallery")]
+
+
+def _triple(attack: Result, picture: Picture, lower: Result | None) -> Markup:
+    """The image, the perturbation and the adversarial example, its distance, and the radius proven to have none."""
+    changes = [new - old for old, new in zip(picture.original, picture.adversarial, strict=True)]
+    factor = png.magnification(max(map(abs, changes)) / 255)
+    shown = bytes(min(255, max(0, round(127.5 + factor * change))) for change in changes)
+    level = attack.predicted in (None, attack.label)  # by the last digits, or not recorded
+    taken = f"rival {attack.target} caught up" if level else f"class {attack.predicted}"
+    panels = (
+        (picture.original, f"image {attack.image}, class {attack.label}", f"class {attack.label}"),
+        (shown, f"its perturbation, magnified {factor} times", f"\N{MULTIPLICATION SIGN}{factor}"),
+        (picture.adversarial, f"adversarial example for image {attack.image}: {taken}", taken),
+    )
+    pictures = [
+        tag("figure", tag("img", src=png.address(picture.shape, pixels), alt=alt), tag("figcaption", words))
+        for pixels, alt, words in panels
+    ]
+    distance, proven = f"image {attack.image}: distance {rounded_up(attack.upper or 0.0, 4)}", ""
+    if lower is not None and lower.lower and lower.covers(attack):
+        proven = f", none within {rounded_down(lower.lower, 4)} ({lower.name})"
+    words = tag("small", attack.name, proven)
+    return tag("article", tag("h4", distance), tag("div", *pictures), words, class_="triple")

@@ -1,0 +1,125 @@
+"""Run files side by side: those about the same network, images and rivals are one group, to be compared."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from relucert.report.reading import Result, Run
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs about the same network, images, rivals and scale."""
+
+    runs: tuple[Run, ...]
+
+    @cached_property
+    def results(self) -> tuple[Result, ...]:
+        """All answers; those of a method that several files have are told apart by the files' names."""
+        methods = Counter(key for run in self.runs for key in {_method(answer) for answer in run.results})
+        return tuple(
+            replace(answer, source=source) if methods[_method(answer)] > 1 else answer
+            for run, source in zip(self.runs, _sources(self.runs), strict=True)
+            for answer in run.results
+        )
+
+    @property
+    def name(self) -> str:
+        """The network's name, if the files say it."""
+        return str(_network(self.runs[0]).get("name") or "the network")
+
+    @property
+    def layers(self) -> str | None:
+        layers = _network(self.runs[0]).get("layers")
+        return None if layers is None else str(layers)
+
+    @property
+    def target(self) -> str | None:
+        target = self.runs[0].options.get("target")
+        return None if target is None else str(target)
+
+    @property
+    def scaled(self) -> bool:
+        return self.runs[0].options.get("scale") is not None
+
+    @property
+    def complete(self) -> bool:
+        return all(run.complete for run in self.runs)
+
+    @property
+    def left_out(self) -> list[str]:
+        """Which methods were left out or stopped, and why."""
+        skipped = [run.head.get("skipped") for run in self.runs]
+        return [f"{name}: {reason}" for part in skipped if isinstance(part, dict) for name, reason in part.items()]
+
+    @property
+    def every_rival(self) -> bool:
+        """Whether there is one question per rival of an image."""
+        return self.target == "all"
+
+    @property
+    def rivals(self) -> int | None:
+        """How many answers a method gives per image in a finished run; None where the file does not say."""
+        if not self.every_rival:
+            return 1
+        classes = _network(self.runs[0]).get("classes")
+        return classes - 1 if isinstance(classes, int) and classes > 1 else None
+
+
+def grouped(runs: Sequence[Run]) -> list[Group]:
+    """The runs in groups, in the order of each group's first file."""
+    groups: list[list[Run]] = []
+    for run in runs:
+        group = next((group for group in groups if all(_is_alike(run, other) for other in group)), None)
+        if group is None:
+            groups.append([run])
+        else:
+            group.append(run)
+    return [Group(tuple(group)) for group in groups]
+
+
+def _is_alike(first: Run, second: Run) -> bool:
+    """Whether both are about the same network, images, rivals and scale, as far as the files tell."""
+    if not _agree(_network(first), _network(second), ("name", "layers", "parameters", "classes", "sha256")):
+        return False
+    names = ["data", "data_dir", "layout", "target", "target_file", "scale"]
+    names += ["seed"] if first.options.get("target") == "random" else []
+    if any(first.options.get(name) != second.options.get(name) for name in names):
+        return False
+    one, other = _object(first, "data"), _object(second, "data")
+    whole = (
+        ("name", "sha256") if one.get("images") == other.get("images") else ("name",)
+    )  # else of more or fewer images
+    if not _agree(one, other, whole):
+        return False
+    labels = {answer.image: answer.label for answer in first.results}
+    return all(labels.get(answer.image, answer.label) == answer.label for answer in second.results)
+
+
+def _agree(first: Mapping[str, Any], second: Mapping[str, Any], names: Sequence[str]) -> bool:
+    """Whether two objects do not differ in what both of them say."""
+    return all(first[name] == second[name] for name in names if name in first and name in second)
+
+
+def _network(run: Run) -> Mapping[str, Any]:
+    return _object(run, "network")
+
+
+def _object(run: Run, key: str) -> Mapping[str, Any]:
+    """What a head says under a key, if that is an object."""
+    content = run.head.get(key)
+    return content if isinstance(content, dict) else {}
+
+
+def _method(answer: Result) -> tuple[str, str]:
+    return answer.name, answer.norm
+
+
+def _sources(runs: Sequence[Run]) -> list[str]:
+    """The files' names, numbered where they are the same."""
+    names = [run.source or "a file" for run in runs]
+    return [name if names.count(name) == 1 else f"{name} ({place})" for place, name in enumerate(names, start=1)]

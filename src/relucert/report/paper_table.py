@@ -1,0 +1,104 @@
+"""What `relucert paper --json` records: a table of the paper, our numbers beside the published ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from relucert.errors import LoadError
+from relucert.report.fields import number, text, whole
+from relucert.report.reading import Kind, Run, read_record, run_of
+
+
+@dataclass(frozen=True)
+class TableCell:
+    """One method's mean over the images of one line of the table; absence is None.
+
+    Attributes:
+        same_network: Whether the published number is about the very same network.
+        images: Over how many images the mean is.
+        closed: Of exact answers, how many are closed.
+        sound: Whether the published number is a bound, as the paper says it is; None where there is none.
+    """
+
+    network: str
+    same_network: bool
+    norm: str
+    target: str
+    valid_inputs: str
+    method: str
+    kind: Kind
+    images: int
+    mean: float | None
+    seconds: float | None
+    closed: int | None
+    published: str | None
+    published_seconds: float | None
+    sound: bool | None
+
+
+@dataclass(frozen=True)
+class Table:
+    """What a record of the paper's table says of the run, and its cells; source: the file's name."""
+
+    head: Mapping[str, Any]
+    cells: tuple[TableCell, ...]
+    source: str = ""
+
+    @property
+    def name(self) -> str:
+        """The table's name, such as "toy"."""
+        options = self.head.get("options")
+        return str(options.get("table", "")) if isinstance(options, dict) else ""
+
+    @property
+    def complete(self) -> bool:
+        return self.head.get("complete") is True
+
+
+def read_any(path: Path) -> Run | Table:
+    """Reads a run file, or the record of a table; raises LoadError, with a message of one line, for anything else."""
+    record = read_record(path)
+    return _table_of(record, path) if "cells" in record else run_of(record, path)
+
+
+def _table_of(record: Mapping[str, Any], path: Path) -> Table:
+    head = dict(record)
+    rows = head.pop("cells")
+    if not isinstance(rows, list):
+        raise LoadError(f"{path} is no record of a table: it has no list of cells")
+    if not rows:
+        raise LoadError(f"{path} has no results yet")
+    cells = []
+    for place, row in enumerate(rows):
+        try:
+            cells.append(_cell(row))
+        except ValueError as error:
+            raise LoadError(f"{path}, cell {place}: {error}") from error
+    return Table(head, tuple(cells), path.name)
+
+
+def _cell(row: Any) -> TableCell:
+    if not isinstance(row, dict):
+        raise ValueError("it is no object")
+    if row.get("kind") not in [known.value for known in Kind]:
+        raise ValueError(f"its kind is {row.get('kind')!r}")
+    published, sound = row.get("published"), row.get("published_is_a_bound")
+    return TableCell(
+        network=text(row, "network"),
+        same_network=row.get("same_network") is True,
+        norm=text(row, "norm"),
+        target=text(row, "target"),
+        valid_inputs=text(row, "valid_inputs") if row.get("valid_inputs") is not None else "",
+        method=text(row, "method"),
+        kind=Kind(row["kind"]),
+        images=whole(row, "images"),
+        mean=number(row, "mean"),
+        seconds=number(row, "seconds"),
+        closed=whole(row, "closed") if row.get("closed") is not None else None,
+        published=None if published is None else text(row, "published"),
+        published_seconds=number(row, "published_seconds"),
+        sound=sound if isinstance(sound, bool) else None,
+    )

@@ -1,0 +1,94 @@
+"""The paper's table on a page: our means, and the published numbers beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from relucert.report import tables
+from relucert.report.markup import Markup, tag
+from relucert.report.paper_table import Table, TableCell
+from relucert.report.reading import Kind
+from relucert.report.sections import NORMS
+from relucert.report.tables import NONE, Cell
+
+LEGEND = (
+    "Each cell: ours, then the published number, in square brackets for the same network, the authors' own; in round "
+    "ones, as context, for another network of the same size. A dagger: published, but no bound. Exact: the mean of the "
+    "proven lower ends. CLEVER, an estimate, is no bound; where no distribution could be fitted, the largest sampled "
+    "gradient counts."
+)
+
+
+def table_section(table: Table) -> Markup:
+    """One table of means and one of times for every network."""
+    networks: dict[str, list[TableCell]] = {}
+    for cell in table.cells:
+        networks.setdefault(cell.network, []).append(cell)
+    valid = list(dict.fromkeys(f"{cell.method}: {cell.valid_inputs}" for cell in table.cells if cell.valid_inputs))
+    skipped = table.head.get("skipped")
+    left_out = [f"{name}: {reason}" for name, reason in skipped.items()] if isinstance(skipped, dict) else []
+    unfinished = tag("p", "This run was not finished: the page tells of the answers so far.", class_="warning")
+    return tag(
+        "section",
+        tag("h2", f"The paper's table \N{LEFT DOUBLE QUOTATION MARK}{table.name}\N{RIGHT DOUBLE QUOTATION MARK}"),
+        None if table.complete else unfinished,
+        tag("p", LEGEND),
+        tag("p", f"Valid inputs. {'; '.join(valid)}.") if valid else None,
+        tag("p", f"Left out: {'; '.join(left_out)}") if left_out else None,
+        *(part for network, cells in networks.items() for part in _network(network, cells)),
+    )
+
+
+def _network(network: str, cells: Sequence[TableCell]) -> list[Markup]:
+    """A network's means and times."""
+    own = cells[0].same_network
+    whose = "the authors' own network" if own else "published numbers are about another network of the same size"
+    return [
+        tag("h3", network),
+        _table(f"{network}: mean radius or distance over the images; {whose}", cells, _mean),
+        _table(f"{network}: mean seconds per image; {whose}", cells, _seconds),
+    ]
+
+
+def _table(caption: str, cells: Sequence[TableCell], shown: Callable[[TableCell], Cell]) -> Markup:
+    """One row per norm and target, one column per method."""
+    methods = dict.fromkeys((cell.method, cell.kind) for cell in cells)
+    lines: dict[tuple[str, str], dict[str, TableCell]] = {}
+    for cell in cells:
+        lines.setdefault((cell.norm, cell.target), {})[cell.method] = cell
+    rows = []
+    for (norm, target), by_method in lines.items():
+        count = max(cell.images for cell in by_method.values())
+        amounts = [
+            _noted(by_method[method], shown, count) if method in by_method else Cell(NONE) for method, _ in methods
+        ]
+        rows.append([Cell(NORMS.get(norm, norm)), Cell(target), Cell(count), *amounts])
+    titles = [f"{method} (no bound)" if kind is Kind.ESTIMATE else method for method, kind in methods]
+    return tables.table(caption, ("p", "target", "images", *titles), rows, sortable=True)
+
+
+def _noted(cell: TableCell, shown: Callable[[TableCell], Cell], count: int) -> Cell:
+    """A cell that says where it is about fewer images than others, or where not all intervals closed."""
+    amount = shown(cell)
+    notes = [amount.note] if amount.note else []
+    notes += [f"{cell.images} of the images"] if cell.images < count else []
+    notes += [f"{cell.closed} closed"] if cell.closed is not None and cell.closed < cell.images else []
+    return Cell(amount.shown, amount.value, ", ".join(notes) or None)
+
+
+def _mean(cell: TableCell) -> Cell:
+    dagger = "\N{DAGGER}" if cell.sound is False and cell.kind is not Kind.ESTIMATE else ""
+    return tables.bound(cell.kind, cell.mean, _beside(cell, cell.published and f"{cell.published}{dagger}"))
+
+
+def _seconds(cell: TableCell) -> Cell:
+    published = None if cell.published_seconds is None else f"{cell.published_seconds:g}"
+    if cell.seconds is None:
+        return Cell(NONE, note=_beside(cell, published))
+    return Cell(f"{cell.seconds:.3g}", cell.seconds, _beside(cell, published))
+
+
+def _beside(cell: TableCell, published: str | None) -> str | None:
+    if published is None:
+        return None
+    return f"[{published}]" if cell.same_network else f"({published})"
