@@ -30,6 +30,18 @@ def test_the_command_equals_the_library(command: Command, tmp_path: Path) -> Non
     assert not any(row["proven"] for row in record["results"])
 
 
+@pytest.mark.parametrize("target", ["untargeted", "all"])
+def test_the_mean_is_over_images(command: Command, tmp_path: Path, target: str) -> None:
+    path = tmp_path / "run.json"
+    outcome = command("estimate", *FEW, "--target", target, "--json", str(path))
+    by_image: dict[int, list[float]] = {}
+    for row in json.loads(path.read_text())["results"]:
+        by_image.setdefault(row["image"], []).append(row["value"])
+    mean = sum(min(values) for values in by_image.values()) / 2
+    assert f"mean estimate       {mean:.4g} over 2 of 2 images, " in outcome.out
+    assert "of 2 fitted" in outcome.out
+
+
 def test_nothing_is_called_certified(command: Command) -> None:
     outcome = command("estimate", *FEW)
     assert outcome.code == 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from statistics import fmean
 from typing import TYPE_CHECKING
 
 from relucert.cli import options, runs
@@ -52,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Checks everything that can be checked, then estimates, records and shows."""
     files = runs.outputs(arguments, ("json",))
     import relucert
-    from relucert.report.summary import fits
+    from relucert.report.overview import overview
 
     setup = runs.set_up(arguments, LIBRARY_OPTIONS)
     images = setup.images
@@ -63,11 +62,10 @@ def run(arguments: argparse.Namespace) -> int:
         screen.line("network", setup.about)
         asked = f"norm {arguments.norm}, target {arguments.target}, {setup.valid}"
         screen.line("question", f"{asked}, CLEVER: not certified")
-        values = [answer.value for answer in estimates if answer.value]
-        if values:
-            over = f"over {len(values)} of {len(estimates)} questions"
-            fitted = fits(sum(answer.fitted for answer in estimates), len(values))
-            screen.line("mean estimate", f"{fmean(values):.4g} {over}, {fitted} (not certified)")
+        (summed,) = overview(answer.to_json() for answer in estimates).methods
+        over = f"over {summed.answered} of {summed.images} images"
+        mean = "-" if summed.mean is None else f"{summed.mean:.4g}"
+        screen.line("mean estimate", f"{mean} {over}{f', {summed.remark}' if summed.remark else ''} (not certified)")
 
     return runs.answer(
         arguments,

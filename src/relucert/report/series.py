@@ -22,7 +22,7 @@ class Series:
         asked: How many images the method was asked about.
         radii: The radii of the images that keep their class at all, sorted.
         seconds: The mean time per answer.
-        remark: How many estimates come from a fitted distribution, or how many exact intervals are closed.
+        remark: Of how many images the estimates come from a fitted distribution, or the exact intervals are closed.
     """
 
     name: str
@@ -156,18 +156,24 @@ def _series(name: str, answer_kind: Kind, rows: list[Result], rivals: int | None
     images = [list(group) for _, group in groupby(rows, key=lambda row: row.image)]
     full = max(map(len, images), default=0) if rivals is None else rivals
     images = [image for image in images if len(image) >= full or image[0].target is None]  # no target: misclassified
-    radii = [radius for image in images if (radius := _kept(answer_kind, image))]
+    kept = [(image, radius) for image in images if (radius := _kept(answer_kind, image))]
     seconds = [row.seconds for row in rows if row.seconds]
-    mean_seconds = fmean(seconds) if seconds else 0.0
-    return Series(name, answer_kind, len(images), tuple(sorted(radii)), mean_seconds, _remark(answer_kind, rows))
+    return Series(
+        name=name,
+        kind=answer_kind,
+        asked=len(images),
+        radii=tuple(sorted(radius for _, radius in kept)),
+        seconds=fmean(seconds) if seconds else 0.0,
+        remark=_remark(answer_kind, [image for image, _ in kept]),
+    )
 
 
-def _remark(answer_kind: Kind, rows: list[Result]) -> str | None:
+def _remark(answer_kind: Kind, images: list[list[Result]]) -> str | None:
     """What a method's mean is made of, where that is not plain."""
-    known = [row for row in rows if row.lower]
-    if answer_kind is Kind.ESTIMATE and known:
-        return fits(sum(row.fitted for row in known), len(known))
-    return f"{sum(row.closed for row in known)} of {len(known)} closed" if answer_kind is Kind.EXACT else None
+    if answer_kind is Kind.ESTIMATE and images:
+        return fits(sum(all(row.fitted for row in image) for image in images), len(images))
+    closed = sum(all(row.closed for row in image) for image in images)
+    return f"{closed} of {len(images)} closed" if answer_kind is Kind.EXACT else None
 
 
 def _kept(answer_kind: Kind, rows: list[Result]) -> float | None:
