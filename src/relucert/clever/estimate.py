@@ -237,7 +237,7 @@ def _remark(rivals: dict[int, _Rival], weakest: int) -> str | None:
         return f"no fit against class {weakest}: {weibull}; {UNFITTED}"
     unfitted = [str(number) for number, rival in rivals.items() if isinstance(rival.fit, str)]
     if unfitted:
-        return f"no fit against class {', '.join(unfitted)}, which came out no weaker; {UNFITTED}"
+        return f"no fit against class {', '.join(unfitted)}: there {UNFITTED}"
     return ALIKE if weibull.shape is None else None
 
 
