@@ -19,7 +19,7 @@ from tests.cli.conftest import Command, single_line
 
 
 def _run(command: Command, path: Path, *argv: str) -> list[dict[str, Any]]:
-    outcome = command("certify", *argv, "--json", str(path))
+    outcome = command("certify", *argv, "--json", str(path), "--overwrite")
     assert (outcome.code, outcome.err) == (0, "")
     record = json.loads(path.read_text())
     assert record["complete"]
