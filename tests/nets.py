@@ -136,6 +136,26 @@ def image_residual(seed: int = 0) -> Network:
     )
 
 
+def tiny_image(seed: int = 0) -> Network:
+    """Every operation on images, with so few neurons that a search over their signs ends at once."""
+    generator = torch.Generator().manual_seed(seed)
+    picked = torch.tensor([[[3], [1]], [[0], [-1]]])
+    return Network(
+        (1, 3, 2),
+        (
+            Node(_convolution(generator, (2, 1, 2, 2), (3, 2)), (0,)),
+            Node(BatchScale(torch.tensor([[[0.8]], [[-1.1]]]), torch.full((2, 1, 1), 0.7), 1e-5), (1,)),
+            Node(Relu(), (2,)),
+            Node(_convolution(generator, (2, 2, 2, 1), (2, 1), padding=(0, 0, 1, 0)), (3,)),
+            Node(IndexMap.of(picked, (2, 2, 1)), (3,)),
+            Node(Add(), (4, 5)),
+            Node(Relu(), (6,)),
+            Node(Reshape((2, 2, 1), (4,)), (7,)),
+            Node(_linear(4, 4, generator, torch.float32), (8,)),
+        ),
+    )
+
+
 NETWORKS: dict[str, Callable[[], Network]] = {
     "linear": lambda: mlp(6, 4),
     "two layers": lambda: mlp(6, 10, 4),

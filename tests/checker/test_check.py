@@ -20,10 +20,11 @@ from relucert.checker.document import FORMAT, image_digest
 from relucert.errors import InputError, LoadError, UnsupportedError
 from relucert.network import Add, Linear, Network, Node, Relu
 from relucert.network.operation import Operation
-from tests.nets import NETWORKS, centres, mlp
+from tests.nets import NETWORKS, centres, mlp, tiny_image
 
 BOX = (-1.5, 1.5)
 NETWORK = mlp(5, 8, 6, 4, seed=5)
+IMAGES = tiny_image(seed=5)
 
 
 def prove(network: Network, path: Path, **options: Any) -> relucert.Exact:
@@ -33,14 +34,22 @@ def prove(network: Network, path: Path, **options: Any) -> relucert.Exact:
     return answer
 
 
-@pytest.fixture(scope="module")
-def proof(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def proof_of(network: Network, path: Path) -> dict[str, Any]:
     """A proof with splits, multipliers and several rivals."""
-    path = tmp_path_factory.mktemp("proof") / "proof.json"
-    assert prove(NETWORK, path, time_limit=120).closed
-    document: dict[str, Any] = json.loads(path.read_text())
+    assert prove(network, path / "proof.json", time_limit=120).closed
+    document: dict[str, Any] = json.loads((path / "proof.json").read_text())
     assert any("split" in node for node in document["nodes"])
     return document
+
+
+@pytest.fixture(scope="module")
+def proof(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return proof_of(NETWORK, tmp_path_factory.mktemp("proof"))
+
+
+@pytest.fixture(scope="module")
+def proof_about_images(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return proof_of(IMAGES, tmp_path_factory.mktemp("proof"))
 
 
 def verify(document: dict[str, Any], path: Path, network: Network = NETWORK) -> Claim:
@@ -51,9 +60,10 @@ def verify(document: dict[str, Any], path: Path, network: Network = NETWORK) -> 
 
 @pytest.mark.parametrize("box", [BOX, None])
 @pytest.mark.parametrize("norm", ["inf", "2", "1"])
-@pytest.mark.parametrize("name", ["three layers", "residual", "normalised"])
+@pytest.mark.parametrize("name", ["three layers", "residual", "normalised", "tiny image"])
 def test_what_the_search_proves_passes(name: str, norm: str, box: tuple[float, float] | None, tmp_path: Path) -> None:
-    network, path = NETWORKS[name](), tmp_path / "proof.json.gz"
+    network = IMAGES if name == "tiny image" else NETWORKS[name]()
+    path = tmp_path / "proof.json.gz"
     answer = prove(network, path, norm=norm, box=box, target="runner-up")
     if not path.exists():
         assert not answer.lower
@@ -64,6 +74,16 @@ def test_what_the_search_proves_passes(name: str, norm: str, box: tuple[float, f
     assert claim.margins == (answer.label, [answer.target])
     assert claim.radius == answer.lower or (answer.unreachable and claim.radius > 0)
     assert str(claim.radius) in str(claim)
+
+
+@pytest.mark.parametrize("norm", ["inf", "2", "1"])
+@pytest.mark.parametrize("name", ["convolutional", "image residual"])
+def test_what_is_proven_about_images_passes(name: str, norm: str, tmp_path: Path) -> None:
+    """To a coarse tolerance, that is with few leaves."""
+    network, path = NETWORKS[name](), tmp_path / "proof.json"
+    answer = prove(network, path, norm=norm, box=None, target="runner-up", tolerance=0.5, time_limit=60)
+    assert answer.lower
+    assert check(path, network).radius == answer.lower
 
 
 def test_an_unfinished_search_proves_what_it_says(tmp_path: Path) -> None:
@@ -261,9 +281,7 @@ def one_more_class(document: dict[str, Any]) -> None:
     document["rows"][0].append(0.0)
 
 
-@pytest.mark.parametrize(
-    "mutate",
-    [
+MUTATIONS = [
         drop_a_leaf, cut_a_half_short, go_round_in_circles, leave_a_tree_out, swap_halves, raise_the_radius,
         raise_every_radius, lower_a_leaf, change_the_label, no_margin, a_larger_margin, a_row_without_offset,
         one_more_row, everything_moves_farther, a_negative_scale, a_short_scale, a_box_upside_down, a_short_box,
@@ -272,14 +290,73 @@ def one_more_class(document: dict[str, Any]) -> None:
         infinite, infinite_radius, another_format, another_key, unknown_relu, short_slopes, unknown_neuron,
         one_more_class, another_image, another_digest, no_index, an_index_below_zero, truth_for_an_index,
         an_image_as_before,
-    ],
-)  # fmt: skip
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("mutate", MUTATIONS)
 def test_mutations_are_rejected(mutate: Mutation, proof: dict[str, Any], tmp_path: Path) -> None:
     document = copy.deepcopy(proof)
     mutate(document)
     with pytest.raises(Rejected) as raised:
         verify(document, tmp_path)
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("mutate", MUTATIONS)
+def test_mutations_about_images_are_rejected(
+    mutate: Mutation, proof_about_images: dict[str, Any], tmp_path: Path
+) -> None:
+    assert verify(proof_about_images, tmp_path, IMAGES).radius == proof_about_images["radius"]
+    document = copy.deepcopy(proof_about_images)
+    mutate(document)
+    with pytest.raises(Rejected):
+        verify(document, tmp_path, IMAGES)
+
+
+@pytest.mark.parametrize(
+    ("value", "change"),
+    [
+        (1, {"weight": lambda weight: weight * 1.01}),
+        (1, {"weight": lambda weight: weight.flip(-1)}),
+        (1, {"bias": lambda bias: bias + 0.01}),
+        (2, {"gain": lambda gain: gain * 1.01}),
+        (2, {"variance": lambda variance: variance * 0.98}),
+        (4, {"padding": (1, 0, 0, 0)}),
+        (4, {"weight": lambda weight: weight.transpose(0, 1).contiguous()}),
+        (5, {"indices": (3, 1, 0, 2)}),
+        (5, {"indices": (1, 3, 0, 4)}),
+    ],
+)
+def test_a_forged_fingerprint_of_images_does_not_help(
+    value: int, change: dict[str, Any], proof_about_images: dict[str, Any], tmp_path: Path
+) -> None:
+    """The bounds are about the numbers, the padding and the indices of the network that is given.
+
+    What it proves of another network is true of that one: its own exact answer says so.
+    """
+    from relucert.network.fingerprint import fingerprint
+
+    node = IMAGES.nodes[value - 1]
+    tensors, settings = node.operation.tensors(), node.operation.settings()
+    for name, new in change.items():
+        if name in tensors:
+            tensors[name] = new(tensors[name])
+        else:
+            settings[name] = new
+    nodes = list(IMAGES.nodes)
+    nodes[value - 1] = Node(type(node.operation).restore(tensors, settings), node.inputs)
+    other = Network(IMAGES.input_shape, tuple(nodes))
+    document = copy.deepcopy(proof_about_images)
+    document["network"]["sha256"] = fingerprint(other)
+    image = torch.tensor([document["image"]["values"]], dtype=torch.float64)
+    (label,) = {row.index(1.0) for row in document["rows"]}
+    (answer,) = relucert.exact(other, image, [label], box=BOX, time_limit=60)
+    is_true = answer.upper is not None and answer.upper > document["radius"]
+    try:
+        verify(document, tmp_path, other)
+    except Rejected:
+        return
+    assert is_true
 
 
 def test_harmless_mutations_claim_what_is_still_true(proof: dict[str, Any], tmp_path: Path) -> None:
@@ -400,12 +477,12 @@ def test_broken_files(proof: dict[str, Any], tmp_path: Path) -> None:
 
 
 def test_unknown_operations_are_refused(proof: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(Linear, "name", "convolution")
+    monkeypatch.setattr(Linear, "name", "pooling")
     from relucert.network.fingerprint import fingerprint
 
     document = copy.deepcopy(proof)
     document["network"]["sha256"] = fingerprint(NETWORK)
-    with pytest.raises(UnsupportedError, match="convolution"):
+    with pytest.raises(UnsupportedError, match="pooling"):
         verify(document, tmp_path)
 
 

@@ -7,7 +7,21 @@ import torch
 from torch import Tensor
 
 from relucert.errors import NetworkError, UnsupportedError
-from relucert.network import Add, Affine, Linear, Operation, Relu, Reshape, Scale, Shift, Units, find
+from relucert.network import (
+    Add,
+    Affine,
+    BatchScale,
+    Convolution,
+    IndexMap,
+    Linear,
+    Operation,
+    Relu,
+    Reshape,
+    Scale,
+    Shift,
+    Units,
+    find,
+)  # fmt: skip
 from relucert.network.forms import Shape
 from relucert.network.operation import register
 
@@ -26,6 +40,20 @@ CASES: dict[str, Callable[[], Case]] = {
     "division": lambda: (Scale(numbers(3), divide=True), ((2, 3),)),
     "scale by one number": lambda: (Scale(numbers(), divide=False), ((2, 3),)),
     "shift": lambda: (Shift(numbers(2, 1)), ((2, 3),)),
+    "convolution": lambda: (
+        Convolution(numbers(3, 1, 2, 2), numbers(3), (2, 3), (1, 2), (1, 0, 1, 2), (2, 1), 1),
+        ((1, 2, 3),),
+    ),
+    "convolution in groups": lambda: (
+        Convolution(numbers(4, 1, 2, 1), numbers(4), (3, 1), (1, 1), (0, 0, 1, 0), (1, 1), 2),
+        ((2, 3, 1),),
+    ),
+    "index map": lambda: (IndexMap.of(torch.tensor([[0, 2, -1, 5], [2, 2, 4, 1]]), (2, 3)), ((2, 3),)),
+    "batch scale": lambda: (BatchScale(numbers(2, 1), numbers(2, 1).abs(), 1e-3), ((2, 3),)),
+    "batch scale of a negative variance": lambda: (
+        BatchScale(numbers(2, 1), -numbers(2, 1).abs(), 2.0),
+        ((2, 3),),
+    ),
 }
 
 
@@ -136,6 +164,8 @@ def test_relu() -> None:
         (Scale(numbers(2, 3), divide=False), ((3,),), "does not fit"),
         (Scale(torch.tensor([1.0, 0.0]), divide=True), ((2,),), "division by zero"),
         (Shift(numbers(4)), ((3,),), "does not fit"),
+        (BatchScale(numbers(1) * 1e-310, torch.full((1,), 1e20).double(), 0.0), ((1,),), "too small or too large"),
+        (BatchScale(numbers(1) * 1e300, torch.full((1,), 1e-30).double(), 0.0), ((1,),), "too small or too large"),
     ],
 )
 def test_shapes_that_do_not_fit_are_refused(operation: Operation, shapes: tuple[Shape, ...], message: str) -> None:

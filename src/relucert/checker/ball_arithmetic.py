@@ -1,6 +1,6 @@
 """Lower bounds of linear forms in ball arithmetic, for the check of proofs: every number carries its error.
 
-For networks of the operations named here, and no others.
+For networks of the operations in `layers.py`, and no others.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ import math
 from functools import reduce
 
 import torch
-from flint import arb, arb_mat
+from flint import arb
 
 from relucert.checker.document import Proof
+from relucert.checker.layers import LAYERS, ONE, ZERO, Row, layer_of
 from relucert.errors import UnsupportedError
-from relucert.network import Network, Node
+from relucert.network import Network
 
-Row = list[arb]
 Bounds = dict[int, tuple[Row, Row]]  # of the neurons of a value, from below and from above, exact numbers
 Table = dict[int, list[float]]
-ZERO, ONE, INFINITE = arb(0), arb(1), arb(math.inf)
+INFINITE = arb(math.inf)
 WALLS = 8
 
 
@@ -26,21 +26,14 @@ class Bounder:
     """Bounds over one region: what a proof says of it, with a radius of its own."""
 
     def __init__(self, network: Network, proof: Proof, radius: float) -> None:
-        known = {"linear", "relu", "shift", "scale", "reshape", "add"}
-        if unknown := sorted({node.operation.name for node in network.nodes} - known):
+        if unknown := sorted({node.operation.name for node in network.nodes} - {"relu", *LAYERS}):
             raise UnsupportedError(f"proofs can't be checked for the operations {', '.join(unknown)}")
         self.network, self.norm, self.radius = network, proof.norm, arb(radius)
         self.centre = [arb(pixel) for pixel in proof.image]
         self.scale = None if proof.scale is None else [arb(number) for number in proof.scale]
         self.rooms = None if proof.box is None else self._rooms(*proof.box)
-        self.tensors = {
-            value: {name: tensor.double() for name, tensor in node.operation.tensors().items()}
-            for value, node in network.steps()
-        }
-        self.weights = {
-            value: arb_mat([[arb(number) for number in row] for row in tensors["weight"].tolist()])
-            for value, tensors in self.tensors.items()
-            if "weight" in tensors
+        self.layers = {
+            value: layer_of(network, value, node) for value, node in network.steps() if node.operation.name != "relu"
         }
         self.first: Bounds = {}
 
@@ -97,7 +90,11 @@ class Bounder:
                 duals = slopes.get(current), multipliers.get(current)
                 pulled = [[_through(row, low, high, *duals, total, place) for place, row in enumerate(forms)]]
             else:
-                pulled = self._transposed(current, node, forms, total)
+                layer = self.layers[current]
+                if layer.constant is not None:
+                    for place, row in enumerate(forms):
+                        total[place] += _product(row, layer.constant)
+                pulled = [layer.transpose(forms)] * len(node.inputs)
             for source, part in zip(node.inputs, pulled, strict=True):
                 pending[source] = (
                     [
@@ -110,27 +107,6 @@ class Bounder:
         for place, row in enumerate(pending.get(0, [])):
             total[place] += _product(row, self.centre) - self._fall(row)
         return total
-
-    def _transposed(self, value: int, node: Node, forms: list[Row], total: list[arb]) -> list[list[Row]]:
-        """Forms on an affine operation's value, as forms on its inputs; the constant's share joins the total."""
-        name, tensors = node.operation.name, self.tensors[value]
-        shape = self.network.shapes[value]
-        if name in ("linear", "shift"):
-            constant = tensors["bias" if name == "linear" else "offset"]
-            offset = [arb(number) for number in torch.broadcast_to(constant, shape).flatten().tolist()]
-            for place, row in enumerate(forms):
-                total[place] += _product(row, offset)
-        if name == "linear":
-            products = (arb_mat(forms) * self.weights[value]).entries()
-            width = self.network.sizes[node.inputs[0]]
-            return [[products[place * width : (place + 1) * width] for place in range(len(forms))]]
-        if name == "scale":
-            factors = [arb(number) for number in torch.broadcast_to(tensors["factor"], shape).flatten().tolist()]
-            if node.operation.settings()["divide"]:
-                factors = [ONE / factor for factor in factors]
-            return [[[number * factor for number, factor in zip(row, factors, strict=True)] for row in forms]]
-        assert name in ("shift", "reshape", "add")  # what is left takes every coordinate as it is
-        return [forms for _ in node.inputs]
 
     def _fall(self, row: Row) -> arb:
         """How far a form on the input falls below its value at the centre, at most."""

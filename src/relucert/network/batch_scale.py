@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
 
@@ -14,6 +14,8 @@ from relucert.errors import NetworkError
 from relucert.network.forms import LinearForms, Shape
 from relucert.network.operation import Affine, Units, differentiable, register
 from relucert.network.scale import Scale
+
+SMALLEST = torch.finfo(torch.float64).smallest_normal
 
 
 @register
@@ -27,10 +29,13 @@ class BatchScale(Affine):
     epsilon: float
 
     def shape(self, *inputs: Shape) -> Shape:
-        if not self.epsilon >= 0 or not bool((self.variance + self.epsilon > 0).all()):
+        if not self.epsilon >= 0 or not bool((self.variance.double() + self.epsilon > 0).all()):
             raise NetworkError("batch scale: a variance plus epsilon is not positive")
         for factor in (self.gain, self.variance):
             Scale(factor, divide=False).shape(*inputs)
+        factors = self.cast(torch.float64)._scale.factor.abs()  # whose rounding is relative only in the normal range
+        if not bool((((factors >= SMALLEST) & factors.isfinite()) | (self.gain == 0)).all()):
+            raise NetworkError("batch scale: a gain over the root of its variance is too small or too large")
         return inputs[0]
 
     def linear(self, *inputs: Tensor) -> Tensor:
@@ -38,6 +43,11 @@ class BatchScale(Affine):
 
     def magnitude(self, *inputs: Tensor) -> Tensor:
         return self._scale.magnitude(*inputs)
+
+    @cached_property
+    @differentiable
+    def absolute(self) -> BatchScale:
+        return replace(self, gain=self.gain.abs())  # a variance may be negative, down to epsilon
 
     def transpose(self, coefficients: Tensor) -> tuple[Tensor, ...]:
         return self._scale.transpose(coefficients)
