@@ -19,6 +19,7 @@ from relucert.data import NAMES
 from relucert.loading import onnx_rules
 from relucert.methods.table import METHODS
 from relucert.paper.published import TABLE_METHODS
+from relucert.query.shapes import LAYOUTS
 from relucert.query.targets import TARGETS
 from relucert.recipes.recipe import DEFENCES
 from tests.methods import LIPSCHITZ, PROGRAMS, SHELLED
@@ -82,6 +83,8 @@ def test_help_is_what_the_command_shows(
 def test_choices_are_those_of_the_tables() -> None:
     assert tuple(DEFENCES) == train.DEFENCES
     assert command_actions("train")["defence"].choices == train.DEFENCES
+    for command in ("certify", "attack", "exact", "estimate", "compare"):
+        assert command_actions(command)["layout"].choices == LAYOUTS
     assert command_actions("paper")["table"].choices == tuple(TABLE_METHODS)
 
 

@@ -119,6 +119,14 @@ def test_bad_files(tmp_path: Path, case: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("shape", [(2, 2), (2, 3, 1, 2), "2x3", (2.0, 3.0), (-2, -3)])
+def test_rows_that_are_no_such_pictures(shape: Any) -> None:
+    with pytest.raises(InputError, match="no pictures"):
+        data.Dataset(torch.zeros(4, 6), None, "own", shape)
+    with pytest.raises(InputError, match="no pictures"):
+        data.Dataset(torch.zeros(4, 2, 3), None, "own", (2, 3))
+
+
 def test_missing_file_and_folder(tmp_path: Path) -> None:
     with pytest.raises(LoadError, match="no such file"):
         data.read(tmp_path / "none.npz")

@@ -17,6 +17,7 @@ from torch import nn
 from relucert.errors import InputError, LoadError
 from relucert.loading import load, save, zoo
 from relucert.network import Network, Node, Relu
+from relucert.network.fingerprint import fingerprint
 from relucert.recipes.plans import find_plan
 from tests.loading.onnx_models import model, node, write
 
@@ -143,18 +144,19 @@ def test_an_unknown_name_lists_the_known_ones() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "layers", "dtype", "accuracy"),
+    ("name", "layers", "dtype", "accuracy", "digest"),
     [
-        ("mnist-2x20", "784-20-10", torch.float32, 0.95),
-        ("mnist-3x20", "784-20-20-10", torch.float32, 0.95),
-        ("mnist-3x1024", "784-1024-1024-10", torch.float16, 0.98),
+        ("mnist-2x20", "784-20-10", torch.float32, 0.95, "ba2c48da72fd71a3"),
+        ("mnist-3x20", "784-20-20-10", torch.float32, 0.95, "c11698a4bf54f400"),
+        ("mnist-3x1024", "784-1024-1024-10", torch.float16, 0.98, "5a335ed906566610"),
     ],
 )
-def test_bundled_networks(name: str, layers: str, dtype: torch.dtype, accuracy: float) -> None:
+def test_bundled_networks(name: str, layers: str, dtype: torch.dtype, accuracy: float, digest: str) -> None:
     assert name in zoo.names()
     network = load(name)
     assert network.name == name
     assert network.describe() == layers
+    assert fingerprint(network).startswith(digest)
     assert (network.input_range, network.picture_shape) == ((-0.5, 0.5), (1, 28, 28))
     stored = {tensor.dtype for entry in network.nodes for tensor in entry.operation.tensors().values()}
     assert stored == {dtype}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 from torch.utils.data import Dataset as TorchDataset
 
 import relucert
+from relucert.cli.main import main
 from relucert.errors import InputError, LoadError, OpenShapeError, RelucertError
 from relucert.query.samples import read_samples
 from tests.nets import mlp
@@ -224,7 +226,7 @@ def test_a_module_that_runs_on_nothing_says_so() -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_images_tell_the_open_shape_of_a_file(tmp_path: Path) -> None:
+def test_images_tell_the_open_shape_of_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from onnx import TensorProto, helper, numpy_helper, save
 
     weight = numpy_helper.from_array(np.arange(24, dtype=np.float32).reshape(12, 2), "weight")
@@ -236,6 +238,14 @@ def test_images_tell_the_open_shape_of_a_file(tmp_path: Path) -> None:
     )
     model.ir_version = 8
     save(model, tmp_path / "open.onnx")
-    answers = relucert.certify(tmp_path / "open.onnx", IMAGES.reshape(7, 3, 2, 2))
-    assert len(answers) == 7
-    assert answers[0].radius is not None
+    pictures = IMAGES.reshape(7, 3, 2, 2)
+    answers = relucert.certify(tmp_path / "open.onnx", pictures)
+    assert [answer.image for answer in answers if answer.radius] == list(range(7))
+    np.save(tmp_path / "last.npy", pictures.permute(0, 2, 3, 1).numpy())
+    question = ["certify", str(tmp_path / "open.onnx"), "--data", str(tmp_path / "last.npy")]
+    assert main([*question, "--layout", "nhwc", "--json", str(tmp_path / "run.json")]) == 0
+    rows = json.loads((tmp_path / "run.json").read_text())["results"]
+    assert [row["radius"] for row in rows] == [answer.radius for answer in answers]
+    capsys.readouterr()
+    assert main(question) == 2
+    assert "(3, ?, ?)" in capsys.readouterr().err

@@ -63,7 +63,7 @@ REFUSED: list[tuple[Network, tuple[int, ...], str]] = [
     (network(90, picture=PICTURE), (5, 6, 3), "--layout nhwc"),
     (network(90), PICTURE, "say how these pictures lie"),
     (network(90), (5, 6, 3), "say how these pictures lie"),
-    (network(90), (30, 3), r"must have the shape \(90,\)"),
+    (network(90), (30, 3), r"must have the shape \(90,\).*these have \(30, 3\): flatten them"),
     (network(*PICTURE), (5, 18), r"must have the shape \(3, 5, 6\) or \(90,\)"),
     (network(*PICTURE), (3, 5, 7), r"these have \(3, 5, 7\)"),
     (network(30), (31,), r"these have \(31,\)"),

@@ -35,6 +35,30 @@ def add_arguments(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--images", type=options.count, metavar="N", help="only the first N images")
 
 
+def load_network(arguments: argparse.Namespace) -> Network:
+    """The network; the images tell the shape of its input where it leaves that open."""
+    import relucert
+    from relucert.errors import OpenShapeError
+
+    try:
+        return relucert.load(arguments.network)
+    except OpenShapeError:
+        return relucert.load(arguments.network, input_shape=_shape(arguments))
+
+
+def _shape(arguments: argparse.Namespace) -> tuple[int, ...]:
+    """The shape of one image that is asked about, colours first where the layout is known."""
+    from relucert import data
+    from relucert.data import catalogue
+
+    if arguments.data is None:
+        return data.bundled().picture_shape or ()
+    if catalogue.known(arguments.data):
+        return catalogue.find(arguments.data).picture_shape
+    shape = tuple(data.read(arguments.data).images.shape[1:])
+    return (shape[2], *shape[:2]) if arguments.layout == "nhwc" and len(shape) == 3 else shape
+
+
 def load(arguments: argparse.Namespace, network: Network, screen: Screen) -> Dataset:
     """The images asked for, in rows as the network takes them.
 
@@ -50,7 +74,7 @@ def load(arguments: argparse.Namespace, network: Network, screen: Screen) -> Dat
         images = images.first(arguments.images)
     samples = read_samples(images, None)
     rows = check_images(samples.images, network, arguments.layout or samples.layout)
-    return replace(images, images=rows, picture_shape=None)
+    return replace(images, images=rows.to(images.images.dtype), picture_shape=None)
 
 
 def _read(arguments: argparse.Namespace, network: Network, screen: Screen) -> Dataset:

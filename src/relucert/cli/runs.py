@@ -155,12 +155,11 @@ def set_up(arguments: argparse.Namespace, names: Sequence[str]) -> Setup:
     """Sets the threads and loads the network and the images."""
     import torch
 
-    import relucert
     from relucert.cli.show import Screen
 
     if arguments.threads is not None:
         torch.set_num_threads(arguments.threads)
-    network = relucert.load(arguments.network)
+    network = image_options.load_network(arguments)
     screen = Screen(quiet=arguments.quiet)
     images = image_options.load(arguments, network, screen)
     chosen = {name: getattr(arguments, name) for name in names}

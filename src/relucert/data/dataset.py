@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 from dataclasses import dataclass, replace
 from importlib import resources
@@ -42,6 +43,9 @@ class Dataset:
         for part in (self.images, self.images if self.labels is None else self.labels):
             if not _has_rows(part):
                 raise InputError(f"{self.name}: images and labels are tensors, one row per image, not {shown(part)}")
+        if self.picture_shape is not None and not _is_picture(self.picture_shape, self.images):
+            rows, shape = tuple(self.images.shape), shown(self.picture_shape)
+            raise InputError(f"{self.name}: rows of {rows} are no pictures of {shape}")
         if self.labels is not None and len(self.labels) != len(self.images):
             raise InputError(f"{self.name}: {len(self.images)} images but {len(self.labels)} labels")
 
@@ -50,7 +54,7 @@ class Dataset:
 
     def __repr__(self) -> str:
         labels = "without labels" if self.labels is None else "with labels"
-        return f"Dataset({self.name!r}, {len(self)} images of {self.images.shape[1]} numbers, {labels})"
+        return f"Dataset({self.name!r}, {len(self)} images of {self.images[:1].numel()} numbers, {labels})"
 
     def sha256(self) -> str:
         """The SHA-256 of all images, in their precision, and of their labels."""
@@ -100,6 +104,12 @@ def read(path: str | os.PathLike[str]) -> Dataset:
 
 def _has_rows(given: object) -> bool:
     return isinstance(given, Tensor) and given.ndim > 0
+
+
+def _is_picture(shape: object, images: Tensor) -> bool:
+    if not isinstance(shape, tuple) or not all(isinstance(size, int) and size > 0 for size in shape):
+        return False
+    return images.ndim == 2 and math.prod(shape) == images.shape[1]
 
 
 def _is_count(given: object) -> bool:

@@ -25,7 +25,7 @@ def check_images(images: Tensor, network: Network, layout: str | None = None) ->
     rows = in_order(images, network, layout)
     if not bool(torch.isfinite(rows).all()):
         raise InputError("the images have NaN or infinite pixels")
-    return rows.double().clone()  # what the caller does to the images later is no concern of the answers
+    return rows.to(torch.float64, copy=True)  # what the caller does to the images later is no concern of the answers
 
 
 def check_any(images: Tensor) -> None:

@@ -68,10 +68,8 @@ def _refusal(shape: Shape, network: Network) -> str:
     if axes := transposition(given, expected):
         return f"{text}: {transposed(axes)}"
     if _is_flat_picture(given, network):
-        return (
-            f"{text}: say how these pictures lie (--layout nchw or --layout nhwc), or flatten them in the order the "
-            "network takes, as images.reshape(len(images), -1) does for colours first"
-        )
+        layout = "say how these pictures lie (--layout nchw or --layout nhwc), or " if len(given) == 3 else ""
+        return f"{text}: {layout}flatten them in the order the network takes, as in images.reshape(len(images), -1)"
     return text
 
 
