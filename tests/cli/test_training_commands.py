@@ -111,7 +111,16 @@ def test_an_interrupted_command_goes_on_to_the_same_weights(
     assert (tmp_path / "whole.safetensors").read_bytes() == (tmp_path / "parts.safetensors").read_bytes()
 
 
-@pytest.mark.parametrize("defence", [[], ["--defence", "distillation"], ["--defence", "adversarial", "--steps", "2"]])
+@pytest.mark.parametrize(
+    "defence",
+    [
+        [],
+        ["--optimiser", "adam"],
+        ["--defence", "distillation"],
+        ["--defence", "adversarial", "--steps", "2"],
+        ["--defence", "certified"],
+    ],
+)
 def test_one_seed_gives_one_file(data: str, tmp_path: Path, defence: list[str]) -> None:
     """Byte by byte, whatever it is called, and another seed gives another."""
     contents = []
@@ -178,6 +187,24 @@ def test_the_grid_takes_the_best_by_validation(
     assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith("network")) == [output.name]
 
 
+def test_certified_training_says_what_is_proven(data: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The shares that are printed, recorded and stored are those of `certify` at the radius, in the box."""
+    output, record = tmp_path / "network.safetensors", tmp_path / "record.json"
+    options = ["--epochs", "12", "--batch", "20", "--optimiser", "adam", "--learning-rate", "0.01", "--stretch", "1.2"]
+    files = ["--data-dir", data, "--output", str(output), "--json", str(record)]
+    assert main(["train", "mnist-2x12", "--defence", "certified", "--epsilon", "0.02", *options, *files]) == 0
+    shown = capsys.readouterr()
+    known = json.loads(record.read_text())
+    question = "certified at radius 0.02 (p = inf, pixels from -0.5 to 0.5)"
+    assert f"{question}: test {100 * known['test_certified']:.2f} %" in shown.out
+    assert "proving 60 images at radius 0.02" in shown.err
+    assert json.loads(relucert.loading.safetensors_file.about(output)["test_certified"]) == known["test_certified"]
+    test = relucert.data.load("mnist", "test", Path(data))
+    answers = relucert.certify(relucert.load(output), test, box=(-0.5, 0.5))
+    proven = [answer.radius is not None and answer.radius >= 0.02 for answer in answers]
+    assert 0.5 < np.mean(proven) <= known["test_certified"] + 1e-4 < known["test_accuracy"] + 2e-4
+
+
 def test_half_precision_weights_are_the_network(data: str, tmp_path: Path) -> None:
     output = tmp_path / "network.safetensors"
     options = ["--data-dir", data, "--epochs", "3", "--half", "--output", str(output), "--quiet"]
@@ -206,10 +233,10 @@ def test_the_zoo_builds_by_plan(
     data: str, cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from relucert.recipes import plans
-    from relucert.recipes.architectures import Architecture
+    from relucert.recipes.architectures import FullyConnected
     from relucert.recipes.recipe import Recipe
 
-    monkeypatch.setitem(plans.PLANS, "tiny", plans.Plan(Architecture("mnist", 2, 8), Recipe(epochs=2), half=True))
+    monkeypatch.setitem(plans.PLANS, "tiny", plans.Plan(FullyConnected("mnist", 2, 8), Recipe(epochs=2), half=True))
     with pytest.raises(relucert.RelucertError, match="relucert zoo train tiny"):
         relucert.load("tiny")
     assert main(["zoo", "train", "tiny", "--data-dir", data, "--quiet"]) == 0
@@ -228,6 +255,12 @@ def test_the_zoo_builds_by_plan(
         (["train", "mnist-2x8", "--epsilon", "0.1"], "needs --defence"),
         (["train", "mnist-2x8", "--defence", "distillation", "--steps", "3"], "does not go with"),
         (["train", "mnist-2x8", "--defence", "luck"], "invalid choice"),
+        (["train", "mnist-2x8", "--optimiser", "newton"], "invalid choice"),
+        (["train", "mnist-2x8", "--defence", "certified", "--bounds", "crown"], "invalid choice"),
+        (["train", "mnist-2x8", "--defence", "certified", "--clean", "2"], "plain loss"),
+        (["train", "mnist-2x8", "--defence", "certified", "--stretch", "0"], "stretch"),
+        (["train", "mnist-2x8", "--defence", "adversarial", "--clean", "0.5"], "--clean does not go with"),
+        (["train", "cifar-cnn-wide"], "unknown architecture"),
         (["train", "mnist-2x8", "--defence", "certified", "--norm", "0.5"], "p >= 1"),
         (["train", "mnist-2x8", "--learning-rate", "-1"], "learning rate"),
         (["train", "mnist-2x8", "--data-dir", "nowhere"], "nowhere"),

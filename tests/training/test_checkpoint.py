@@ -44,8 +44,8 @@ CHANGES: dict[str, Change] = {
     "strange reports": lambda note, _: note.update(reports=[1, 2]),
     "short reports": lambda note, _: [row.pop("loss") for row in note["reports"]],
     "reports of words": lambda note, _: [row.update(loss="low") for row in note["reports"]],
-    "momentum of another shape": lambda _, tensors: tensors.update({"momentum.0": torch.zeros(2)}),
-    "no momentum": lambda _, tensors: tensors.pop("momentum.1"),
+    "momentum of another shape": lambda _, tensors: tensors.update({"momentum_buffer.0": torch.zeros(2)}),
+    "no momentum": lambda _, tensors: tensors.pop("momentum_buffer.1"),
     "one more tensor": lambda _, tensors: tensors.update(other=torch.zeros(2)),
     "one weight less": lambda _, tensors: tensors.pop("model.0.0.weight"),
 }

@@ -1,6 +1,8 @@
 """The training loop: what it learns, that it can be repeated, interrupted and resumed, with every defence."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,6 +22,7 @@ DEFENCES: dict[str, Defence | None] = {
     "distillation": Distillation(temperature=10),
     "adversarial": Adversarial(epsilon=0.05, steps=3),
     "certified": Certified(epsilon=0.05),
+    "certified by Fast-Lin": Certified(epsilon=0.05, bounds="fast-lin", clean=0, box=(-0.5, 0.5)),
 }
 
 
@@ -63,14 +66,26 @@ def test_defences_differ() -> None:
     assert not any(same(one, other) for place, one in enumerate(modules) for other in modules[:place])
 
 
+@pytest.mark.parametrize("change", [{"stretch": 1.5}, {"clean": 0.2}, {"box": (-0.5, 0.5)}, {"warm_up": 0.2}])
+def test_settings_of_certified_training_change_the_weights(change: dict[str, Any]) -> None:
+    usual = replace(recipe(), epochs=3, defence=Certified(epsilon=0.1))
+    assert not same(trained(usual), trained(replace(usual, defence=Certified(epsilon=0.1, **change))))
+
+
 class StopError(Exception):
     """An interruption in the middle of a training."""
 
 
 @pytest.mark.parametrize("after", [1, 3, 8])
-@pytest.mark.parametrize("defence", DEFENCES)
-def test_an_interrupted_training_ends_with_the_same_weights(defence: str, after: int, tmp_path: Path) -> None:
-    chosen, keep = recipe(defence), tmp_path / "training.checkpoint"
+@pytest.mark.parametrize(
+    ("defence", "optimiser"), [*((defence, "sgd") for defence in DEFENCES), ("none", "adam"), ("distillation", "adam")]
+)
+def test_an_interrupted_training_ends_with_the_same_weights(
+    defence: str, optimiser: str, after: int, tmp_path: Path
+) -> None:
+    rate = 0.1 if optimiser == "sgd" else 0.01
+    chosen = recipe(defence, optimiser=optimiser, learning_rate=rate)
+    keep = tmp_path / "training.checkpoint"
     whole = trained(chosen)
     told: list[EpochReport] = []
 
@@ -121,6 +136,15 @@ def test_defences_show_in_the_certified_radius() -> None:
     assert mean["none"] < min(mean["adversarial"], mean["certified"])
 
 
+def test_adam_learns_with_a_learning_rate_of_its_own() -> None:
+    loader = DataLoader(TensorDataset(*clusters()), batch_size=20)
+    modules = [small_module(), small_module()]
+    for module, rate in zip(modules, (None, 0.001), strict=True):
+        relucert.train(module, loader, epochs=12, optimiser="adam", learning_rate=rate)
+    assert same(*modules)
+    assert accuracy(modules[0], *clusters(seed=1)) > 0.9
+
+
 def test_training_ones_own_module_with_a_loader() -> None:
     images, labels = clusters()
     loader = DataLoader(TensorDataset(images, labels), batch_size=40)
@@ -151,6 +175,7 @@ def test_training_ones_own_module_with_a_loader() -> None:
         ({"weight_decay": -1}, "weight decay"),
         ({"momentum": 1.0}, "momentum"),
         ({"seed": -1}, "seed"),
+        ({"optimiser": "newton"}, "unknown optimiser"),
         ({"loader": []}, "at least one batch"),
         ({"loader": iter([])}, "length"),
         ({"module": lambda x: x}, "torch.nn.Module"),
@@ -171,6 +196,10 @@ def test_bad_settings_are_refused(change: dict[str, object], message: str) -> No
         lambda: Certified(epsilon=-1),
         lambda: Certified(norm=0.5),
         lambda: Certified(warm_up=1.5),
+        lambda: Certified(bounds="crown"),
+        lambda: Certified(clean=1.1),
+        lambda: Certified(stretch=0),
+        lambda: Certified(box=(0.5, -0.5)),
     ],
 )
 def test_bad_defences_are_refused(build) -> None:  # type: ignore[no-untyped-def]

@@ -1,4 +1,4 @@
-"""`relucert train`: trains one of the paper's architectures, defended or not, and stores it."""
+"""`relucert train`: trains a fully connected or convolutional network, defended or not, and stores it."""
 
 from __future__ import annotations
 
@@ -13,21 +13,27 @@ if TYPE_CHECKING:
 
 NAME = "train"
 HELP = "train a network, defended or not"
-DESCRIPTION = """Trains a fully connected network on MNIST or CIFAR-10 and stores it in the cache under its name,
-or in a file. An interrupted training goes on where it was, to the same weights."""
+DESCRIPTION = """Trains a fully connected or convolutional network on MNIST or CIFAR-10 and stores it in the cache
+under its name, or in a file. An interrupted training goes on where it was, to the same weights."""
 DEFENCES = ("distillation", "adversarial", "certified")
+OPTIMISERS = ("sgd", "adam")
+BOUNDS = ("interval", "fast-lin")
+CONVOLUTIONAL = ("mnist-cnn", "mnist-cnn-wide", "cifar-cnn", "cifar-resnet")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "architecture", metavar="ARCH", help="mnist-MxN or cifar-MxN: M layers, N neurons per hidden layer"
+        "architecture",
+        metavar="ARCH",
+        help=f"mnist-MxN or cifar-MxN (M layers, N neurons per hidden layer), or {', '.join(CONVOLUTIONAL)}",
     )
     parser.add_argument("--half", action="store_true", help="round the weights to float16 and store them so")
     training_options(parser)
     how = parser.add_argument_group("how to train")
     how.add_argument("--grid", action="store_true", help="the paper's 5 x 5 learning rates and weight decays")
     how.add_argument("--epochs", type=options.count, default=20, metavar="N", help="default: 20")
-    how.add_argument("--learning-rate", type=options.number, metavar="X", help="default: 0.05")
+    how.add_argument("--learning-rate", type=options.number, metavar="X", help="default: 0.05, adam 0.001")
+    how.add_argument("--optimiser", choices=OPTIMISERS, default="sgd", help="default: sgd")
     how.add_argument("--weight-decay", type=options.number, metavar="X", help="default: 0.0001")
     how.add_argument("--batch", type=options.count, default=128, metavar="N", help="default: 128")
     how.add_argument("--seed", type=options.seed, default=0, metavar="N", help="default: 0")
@@ -38,6 +44,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--epsilon", type=options.number, metavar="E", help="radius (default: 0.3 adversarial, 0.1 certified)"
     )
     defence.add_argument("--steps", type=options.count, metavar="N", help="of each adversarial attack (default: 10)")
+    defence.add_argument("--bounds", choices=BOUNDS, help="of the certified loss (default: interval for p = inf)")
+    defence.add_argument(
+        "--clean", type=options.number, metavar="W", help="of certified, the plain loss's final weight (default: 0.5)"
+    )
+    defence.add_argument(
+        "--stretch", type=options.number, metavar="X", help="of certified, the trained radius / epsilon (default: 1)"
+    )
     defence.add_argument("--norm", metavar="P", help="of the certified radius (default: inf)")
     defence.add_argument("--warm-up", type=options.number, metavar="SHARE", help="until the full radius (default: 0.5)")
 
@@ -54,13 +67,18 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _recipe(arguments: argparse.Namespace) -> Recipe:
     from relucert.errors import InputError
-    from relucert.recipes.recipe import Recipe
+    from relucert.recipes.recipe import Recipe, usual_rate
 
     searched = _given(arguments, "learning_rate", "weight_decay")
     if arguments.grid and searched:
         raise InputError(f"{_option(next(iter(searched)))} does not go with --grid, which tries several")
     return Recipe(
-        epochs=arguments.epochs, batch=arguments.batch, seed=arguments.seed, defence=_defence(arguments), **searched
+        epochs=arguments.epochs,
+        batch=arguments.batch,
+        seed=arguments.seed,
+        defence=_defence(arguments),
+        optimiser=arguments.optimiser,
+        **{"learning_rate": usual_rate(arguments.optimiser), **searched},
     )
 
 
@@ -69,7 +87,7 @@ def _defence(arguments: argparse.Namespace) -> Defence | None:
     from relucert.recipes.architectures import BOX
     from relucert.recipes.recipe import DEFENCES
 
-    given = _given(arguments, "temperature", "epsilon", "steps", "norm", "warm_up")
+    given = _given(arguments, "temperature", "epsilon", "steps", "norm", "warm_up", "bounds", "clean", "stretch")
     if arguments.defence is None:
         if given:
             raise InputError(f"{_option(next(iter(given)))} needs --defence")

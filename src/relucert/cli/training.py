@@ -51,14 +51,26 @@ def build_network(name: str, plan: Plan, arguments: argparse.Namespace, grid: bo
     if grid:
         screen.grid([*map(_row, trained), *((*_setting(recipe), "diverged", "") for recipe in diverged)])
     replaced = output.exists()
-    about = build.store(task, trained[0], name, output, plan.half)
+    about = build.store(task, trained[0], name, output, plan.half, board)
     board.finish()
     if arguments.json is not None:
         write_json(arguments.json, {"name": name, "file": str(output), **about})
     test, validation = (100 * about[key] for key in ("test_accuracy", "validation_accuracy"))
     print(f"{name}: test accuracy {test:.2f} %, validation {validation:.2f} %, {about['seconds']} s")
+    if "test_certified" in about:
+        print(_proven(about))
     print(f"stored in {output}" + (", in the place of what was there" if replaced else ""))
     return 0
+
+
+def _proven(about: dict[str, Any]) -> str:
+    """What certified training achieved, in words: the shares of images that are proven, rounding included."""
+    from relucert.query.valid import valid_inputs
+
+    test, validation = (100 * about[key] for key in ("test_certified", "validation_certified"))
+    defence = about["recipe"]["defence"]
+    question = f"radius {defence['epsilon']:g} (p = {defence['norm']}, {valid_inputs(defence['box'])})"
+    return f"certified at {question}: test {test:.2f} %, validation {validation:.2f} %"
 
 
 class Board:
@@ -91,6 +103,9 @@ class Board:
     def resumed(self, recipe: Recipe, last: EpochReport) -> None:
         left = "already trained" if last.epoch == recipe.epochs else f"resuming from epoch {last.epoch + 1}"
         self._screen.remark(f"{self._title(recipe, last)}: {left}")
+
+    def proving(self, images: int, radius: float) -> None:
+        self._screen.remark(f"proving {images} images at radius {radius:g}")
 
     def finish(self) -> None:
         """Removes the unfinished work, now that it is finished, and nothing else."""

@@ -12,6 +12,8 @@ from relucert.errors import InputError
 from relucert.norm import Norm
 
 MOST = 2**31  # the largest number of epochs, of images per batch, and of steps of an attack
+BOUNDS = ("interval", "fast-lin")  # of the loss in certified training
+LEARNING_RATES = {"sgd": 0.05, "adam": 0.001}  # by the optimiser, where none is given
 
 
 @dataclass(frozen=True)
@@ -55,22 +57,45 @@ class Adversarial:
 
 @dataclass(frozen=True)
 class Certified:
-    """Training on Fast-Lin's upper bound of the loss.
+    """Training on an upper bound of the loss within a radius, mixed with the plain loss.
 
     Attributes:
-        epsilon: The radius within which the loss is bounded.
+        epsilon: The radius that is to be certified.
         norm: Of the radius: "inf", "2", "1" or any number >= 1.
-        warm_up: The share of the training over which the radius grows to epsilon.
+        warm_up: The share of the training over which the radius grows to its full size.
+        bounds: "interval" or "fast-lin", which bounds the loss; None: intervals for p = inf, otherwise Fast-Lin, since
+            the intervals of other balls are those of the box around them.
+        clean: The weight of the plain loss at the full radius; it falls from 1 as the radius grows.
+        stretch: The full radius of the training, in units of epsilon.
+        box: The least and the largest valid value of a pixel, None if there is no limit.
     """
 
     epsilon: float = 0.1
     norm: str | float = math.inf
     warm_up: float = 0.5
+    bounds: str | None = None
+    clean: float = 0.5
+    stretch: float = 1.0
+    box: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         check_positive("epsilon", self.epsilon)
         check_number("warm-up", self.warm_up, 0, 1)
-        object.__setattr__(self, "norm", Norm.parse(self.norm).p)  # one spelling, so that equal settings compare equal
+        check_number("weight of the plain loss", self.clean, 0, 1)
+        check_positive("stretch", self.stretch)
+        if self.box is not None:
+            _check_box(self.box)
+        norm = Norm.parse(self.norm).p
+        bounds = self.bounds or (BOUNDS[0] if norm == math.inf else BOUNDS[1])
+        if bounds not in BOUNDS:
+            raise InputError(f"unknown bounds {bounds!r} of the loss; known are {', '.join(BOUNDS)}")
+        object.__setattr__(self, "norm", norm)  # one spelling, so that equal settings compare equal
+        object.__setattr__(self, "bounds", bounds)
+
+    @property
+    def starts_small(self) -> bool:
+        """Whether new networks start from small weights: those that interval bounds do not blow up on."""
+        return self.bounds == "interval"
 
 
 Defence = Distillation | Adversarial | Certified
@@ -83,7 +108,10 @@ DEFENCES: dict[str, type[Defence]] = {
 
 @dataclass(frozen=True)
 class Recipe:
-    """Stochastic gradient descent with momentum on the cross-entropy, with a cosine schedule of the learning rate."""
+    """Stochastic gradient descent with momentum, or Adam, with a cosine schedule of the learning rate.
+
+    momentum: of Adam, the decay of the mean gradient.
+    """
 
     epochs: int = 20
     learning_rate: float = 0.05
@@ -92,6 +120,7 @@ class Recipe:
     momentum: float = 0.9
     seed: int = 0
     defence: Defence | None = None
+    optimiser: str = "sgd"
 
     def __post_init__(self) -> None:
         check_whole("number of epochs", self.epochs, 1, MOST)
@@ -102,6 +131,7 @@ class Recipe:
         if self.momentum == 1:
             raise InputError("the momentum must be below 1")
         check_whole("seed", self.seed, 0, 2**63 - 1)
+        usual_rate(self.optimiser)
         if self.defence is not None and not isinstance(self.defence, Defence):
             raise InputError(
                 f"a defence is one of {', '.join(DEFENCES)}, with or without settings, not {shown(self.defence)}"
@@ -120,6 +150,13 @@ class Recipe:
     def defence_name(self) -> str | None:
         """The defence's name in DEFENCES, or None."""
         return next((name for name, defence_type in DEFENCES.items() if type(self.defence) is defence_type), None)
+
+
+def usual_rate(optimiser: str) -> float:
+    """The learning rate where none is given; an unknown optimiser is refused."""
+    if optimiser not in list(LEARNING_RATES):
+        raise InputError(f"unknown optimiser {optimiser!r}; known are {', '.join(LEARNING_RATES)}")
+    return LEARNING_RATES[optimiser]
 
 
 def _check_box(box: object) -> None:

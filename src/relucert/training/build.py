@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -18,10 +19,13 @@ import relucert
 from relucert.data import Dataset
 from relucert.errors import DivergedError, InputError
 from relucert.loading import load, save
+from relucert.network import Network
 from relucert.recipes.architectures import BOX, Architecture
-from relucert.recipes.recipe import Recipe
+from relucert.recipes.recipe import Certified, Recipe
+from relucert.region import RegionShape
 from relucert.training.checkpoint import EpochReport
 from relucert.training.loop import Shuffled, accuracy, fit
+from relucert.training.margins import certified_share
 
 LEARNING_RATES = (0.1, 0.05, 0.02, 0.01, 0.005)
 WEIGHT_DECAYS = (1e-4, 1e-5, 1e-6, 1e-7, 1e-8)
@@ -33,11 +37,13 @@ Keep = Callable[[Recipe], Path]
 
 
 class Watch(Protocol):
-    """Receives the reports of a training: after every epoch, and once when it resumes from a checkpoint."""
+    """Receives the reports of a training: after every epoch, when it resumes from a checkpoint, before a proof."""
 
     def epoch(self, recipe: Recipe, report: EpochReport) -> None: ...
 
     def resumed(self, recipe: Recipe, last: EpochReport) -> None: ...
+
+    def proving(self, images: int, radius: float) -> None: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,31 +64,41 @@ class TrainingTask:
         if len(train) < FEWEST:
             raise InputError(f"{train.name} are {len(train)}, too few to learn from: {FEWEST} are needed")
         validation_count = min(VALIDATION, len(train) // 10)
-        images, labels = _labelled(train)
+        images, labels = _labelled(train, architecture)
         data = {"name": architecture.data_set, "images": len(train), "sha256": train.fingerprint()}
         return cls(
             architecture,
             data,
             (images[:-validation_count], labels[:-validation_count]),
             (images[-validation_count:], labels[-validation_count:]),
-            _labelled(test),
+            _labelled(test, architecture),
         )
 
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """A trained module with its recipe, its accuracies, and how long the training took."""
+    """A trained module with its recipe, its accuracies, and how long the training took.
+
+    certified: the share of validation images proven at the radius of certified training; None with any other.
+    """
 
     module: nn.Module
     recipe: Recipe
     validation: float
     test: float
+    certified: float | None
     seconds: float
+
+    @property
+    def merit(self) -> float:
+        """What the best of several recipes has most of, on validation images."""
+        return self.validation if self.certified is None else self.certified
 
 
 def train_one(task: TrainingTask, recipe: Recipe, keep: Keep, watch: Watch) -> Trained:
     """Trains with one recipe; an interrupted training resumes from its checkpoint, the file `keep(recipe)`."""
-    module = task.architecture.build(recipe.seed)
+    small = isinstance(recipe.defence, Certified) and recipe.defence.starts_small
+    module = task.architecture.build(recipe.seed, small)
     started = time.perf_counter()
     reports = fit(
         module,
@@ -95,7 +111,11 @@ def train_one(task: TrainingTask, recipe: Recipe, keep: Keep, watch: Watch) -> T
         resumed=partial(watch.resumed, recipe),
     )
     spent = max(sum(row.seconds for row in reports), time.perf_counter() - started)
-    return Trained(module, recipe, accuracy(module, *task.choose), accuracy(module, *task.test), spent)
+    certified = None
+    if isinstance(recipe.defence, Certified):
+        watch.proving(len(task.choose[0]), recipe.defence.epsilon)
+        certified = _certified(load(module, input_shape=task.architecture.input_shape), task.choose, recipe.defence)
+    return Trained(module, recipe, accuracy(module, *task.choose), accuracy(module, *task.test), certified, spent)
 
 
 def grid(recipe: Recipe) -> list[Recipe]:
@@ -107,7 +127,7 @@ def grid(recipe: Recipe) -> list[Recipe]:
 def train_best(
     task: TrainingTask, recipes: list[Recipe], keep: Keep, watch: Watch
 ) -> tuple[list[Trained], list[Recipe]]:
-    """Trains with every recipe; returns the results, best validation accuracy first, and the recipes that diverged.
+    """Trains with every recipe; returns the results, best on validation images first, and the recipes that diverged.
 
     Every recipe has its own checkpoint, so finished epochs are not repeated. Raises DivergedError if all diverge.
     """
@@ -119,11 +139,13 @@ def train_best(
             diverged.append(recipe)
             if len(diverged) == len(recipes):
                 raise
-    return sorted(results, key=lambda trained: -trained.validation), diverged
+    return sorted(results, key=lambda trained: -trained.merit), diverged
 
 
-def store(task: TrainingTask, trained: Trained, name: str, path: Path, half: bool) -> dict[str, Any]:
+def store(task: TrainingTask, trained: Trained, name: str, path: Path, half: bool, watch: Watch) -> dict[str, Any]:
     """Writes the network with its metadata (recipe, accuracies, versions), returns that and how long it took.
+
+    After certified training the metadata has the shares of images that are proven at its radius, too.
 
     The time is not in the file: one recipe, built twice on one machine, gives the same bytes.
     half: the weights are rounded to float16, and the accuracies are those of the rounded network.
@@ -131,20 +153,36 @@ def store(task: TrainingTask, trained: Trained, name: str, path: Path, half: boo
     if half:
         trained = _rounded(task, trained)
     network = replace(
-        load(trained.module.half() if half else trained.module),
+        load(trained.module.half() if half else trained.module, input_shape=task.architecture.input_shape),
         name=name,
         input_range=BOX,
         picture_shape=task.architecture.picture_shape,
     )
-    about = {
+    about: dict[str, Any] = {
         "recipe": recipe_note(task, trained.recipe, half),
         "validation_accuracy": round(trained.validation, 4),
         "test_accuracy": round(trained.test, 4),
+        **_certified_note(task, network, trained, watch),
         "versions": {"relucert": relucert.__version__, "torch": str(torch.__version__)},
         "threads": torch.get_num_threads(),
     }
     save(network, path, {key: json.dumps(value) for key, value in about.items()})
     return {**about, "seconds": round(trained.seconds)}
+
+
+def _certified_note(task: TrainingTask, network: Network, trained: Trained, watch: Watch) -> dict[str, float]:
+    """The shares of validation and test images that are proven at the radius of certified training, rounded down."""
+    defence = trained.recipe.defence
+    if trained.certified is None or not isinstance(defence, Certified):
+        return {}
+    watch.proving(len(task.test[0]), defence.epsilon)
+    shares = {"validation_certified": trained.certified, "test_certified": _certified(network, task.test, defence)}
+    return {name: math.floor(share * 1e4) / 1e4 for name, share in shares.items()}
+
+
+def _certified(network: Network, images: tuple[Tensor, Tensor], defence: Certified) -> float:
+    shape = RegionShape.parse(defence.norm, defence.box, None, network.input_shape)
+    return certified_share(network, *images, defence.epsilon, shape)
 
 
 def recipe_note(task: TrainingTask, recipe: Recipe, half: bool) -> dict[str, Any]:
@@ -162,11 +200,15 @@ def noted(about: dict[str, str], key: str) -> Any:
 
 def _rounded(task: TrainingTask, trained: Trained) -> Trained:
     """The module with its weights rounded to float16 and back, and the accuracies of the rounded module."""
-    module = trained.module.half().float()
-    return replace(trained, module=module, validation=accuracy(module, *task.choose), test=accuracy(module, *task.test))
+    module, defence, certified = trained.module.half().float(), trained.recipe.defence, None
+    if isinstance(defence, Certified):
+        certified = _certified(load(module, input_shape=task.architecture.input_shape), task.choose, defence)
+    validation, test = accuracy(module, *task.choose), accuracy(module, *task.test)
+    return replace(trained, module=module, validation=validation, test=test, certified=certified)
 
 
-def _labelled(data: Dataset) -> tuple[Tensor, Tensor]:
+def _labelled(data: Dataset, architecture: Architecture) -> tuple[Tensor, Tensor]:
+    """The images, in the shape of the architecture's inputs, and their labels."""
     if data.labels is None:
         raise InputError(f"{data.name} have no labels to learn from")
-    return data.images, data.labels
+    return data.images.unflatten(1, architecture.input_shape), data.labels

@@ -12,7 +12,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
-from torch.optim import SGD
+from torch.optim import SGD, Optimizer
 
 from relucert.errors import InputError, LoadError
 from relucert.recipes.recipe import Recipe
@@ -54,19 +54,21 @@ class TrainingProgress:
     reports: list[EpochReport]
 
 
-def save(path: Path, models: list[nn.Module], optimiser: SGD, progress: TrainingProgress, origin: Origin) -> None:
+def save(path: Path, models: list[nn.Module], optimiser: Optimizer, progress: TrainingProgress, origin: Origin) -> None:
     tensors = {name: tensor.contiguous().clone() for name, tensor in _state(models)}
-    for place, parameter in enumerate(_parameters(optimiser)):
-        momentum = optimiser.state[parameter].get("momentum_buffer")
-        momentum = torch.zeros_like(parameter) if momentum is None else momentum  # none yet is the same as zeros
-        tensors[f"momentum.{place}"] = momentum.contiguous().clone()
+    for name, (parameter, slot, shape) in _slots(optimiser).items():
+        stored = optimiser.state[parameter].get(slot)
+        stored = torch.zeros(shape) if stored is None else stored  # none yet is the same as zeros
+        tensors[name] = stored.contiguous().clone()
     note = {"recipe": origin.recipe.to_json(), "data": origin.data, **asdict(progress)}
     path.parent.mkdir(exist_ok=True)  # another training may have removed the empty folder
     files.sweep(path)
     files.write(path, to_bytes(tensors, {KEY: json.dumps(note)}))
 
 
-def restore(path: Path, models: list[nn.Module], optimisers: list[SGD], origin: Origin) -> TrainingProgress | None:
+def restore(
+    path: Path, models: list[nn.Module], optimisers: list[Optimizer], origin: Origin
+) -> TrainingProgress | None:
     """Restores the models and the current stage's optimiser from a checkpoint; None if there is no such file."""
     try:
         with safe_open(path, "pt") as file:
@@ -81,15 +83,16 @@ def restore(path: Path, models: list[nn.Module], optimisers: list[SGD], origin: 
     if note.get("data") != origin.data:
         raise InputError(f"{path} is the checkpoint of a training on other data; remove it, or name another file")
     progress = _progress(path, note, len(models), origin.recipe.epochs)
-    parameters = _parameters(optimisers[progress.stage])
-    momenta = {f"momentum.{place}": parameter for place, parameter in enumerate(parameters)}
-    wanted = {name: tensor.shape for name, tensor in (*_state(models), *momenta.items())}
+    slots = _slots(optimisers[progress.stage])
+    wanted = {name: tensor.shape for name, tensor in _state(models)}
+    wanted |= {name: shape for name, (_, _, shape) in slots.items()}
     if {name: tensor.shape for name, tensor in tensors.items()} != wanted:
         raise InputError(f"{path} is the checkpoint of a network of another shape; remove it")
     for number, model in enumerate(models):
         model.load_state_dict({name: tensors[f"model.{number}.{name}"] for name in model.state_dict()})
-    for name, parameter in momenta.items():
-        optimisers[progress.stage].state[parameter]["momentum_buffer"] = tensors[name].to(parameter)
+    for name, (parameter, slot, shape) in slots.items():
+        tensor = tensors[name].to(parameter) if shape else tensors[name]
+        optimisers[progress.stage].state[parameter][slot] = tensor
     return progress
 
 
@@ -99,9 +102,15 @@ def _state(models: list[nn.Module]) -> Iterator[tuple[str, Tensor]]:
             yield f"model.{number}.{name}", tensor
 
 
-def _parameters(optimiser: SGD) -> list[nn.Parameter]:
-    parameters: list[nn.Parameter] = optimiser.param_groups[0]["params"]
-    return parameters
+def _slots(optimiser: Optimizer) -> dict[str, tuple[nn.Parameter, str, torch.Size]]:
+    """What an optimiser remembers, by its name in the file: of which parameter, its own name for it, and the shape."""
+    names = ("momentum_buffer",) if isinstance(optimiser, SGD) else ("exp_avg", "exp_avg_sq")
+    slots: dict[str, tuple[nn.Parameter, str, torch.Size]] = {}
+    for place, parameter in enumerate(optimiser.param_groups[0]["params"]):
+        slots |= {f"{name}.{place}": (parameter, name, parameter.shape) for name in names}
+        if not isinstance(optimiser, SGD):
+            slots[f"step.{place}"] = (parameter, "step", torch.Size())
+    return slots
 
 
 def _progress(path: Path, note: dict[str, Any], stages: int, epochs: int) -> TrainingProgress:

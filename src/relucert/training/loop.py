@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.optim import SGD
+from torch.optim import SGD, Adam, Optimizer
 
 from relucert.errors import DivergedError, InputError, NetworkError
 from relucert.loading.torch_module import live_network
@@ -108,7 +108,9 @@ def fit(
 class _Stage:
     """The training of one network: the only one, or with distillation the teacher and then the student."""
 
-    def __init__(self, models: list[nn.Module], number: int, recipe: Recipe, batches: Batches, optimiser: SGD) -> None:
+    def __init__(
+        self, models: list[nn.Module], number: int, recipe: Recipe, batches: Batches, optimiser: Optimizer
+    ) -> None:
         self.model, self.recipe, self.batches, self.optimiser = models[number], recipe, batches, optimiser
         self.teacher = models[0] if number else None
         if self.teacher is not None:
@@ -164,8 +166,8 @@ class _Stage:
             return distilled(scores, soft, defence.temperature), scores
         if isinstance(defence, Certified):
             network = self._network(tuple(images.shape[1:]))
-            if (radius := defence.epsilon * _ramp(share, defence.warm_up)) > 0:
-                return robust_loss(network, images, labels, radius, defence.norm), scores
+            grown = _ramp(share, defence.warm_up)
+            return _certified(network, images, labels, defence, grown, functional.cross_entropy(scores, labels)), scores
         return functional.cross_entropy(scores, labels), scores
 
     def _network(self, shape: Shape) -> Network:
@@ -176,6 +178,18 @@ class _Stage:
             return self.live()
         except NetworkError as error:
             raise _diverged("the weights became infinite") from error
+
+
+def _certified(
+    network: Network, images: Tensor, labels: Tensor, defence: Certified, grown: float, plain: Tensor
+) -> Tensor:
+    """The plain loss, and with the weight that it has lost its upper bound, at this share of the full radius."""
+    clean, radius = 1 - (1 - defence.clean) * grown, defence.epsilon * defence.stretch * grown
+    if clean == 1 or radius == 0:
+        return plain
+    assert defence.bounds is not None
+    robust = robust_loss(network, images, labels, radius, defence.norm, bounds=defence.bounds, box=defence.box)
+    return clean * plain + (1 - clean) * robust
 
 
 def _diverged(what: str) -> DivergedError:
@@ -190,10 +204,13 @@ def _ramp(share: float, warm_up: float) -> float:
     return max(0.0, (share - start) / (warm_up - start))
 
 
-def _optimiser(model: nn.Module, recipe: Recipe) -> SGD:
+def _optimiser(model: nn.Module, recipe: Recipe) -> Optimizer:
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     if not parameters:
         raise InputError("the module has no parameters to train")
+    if recipe.optimiser == "adam":
+        betas = (recipe.momentum, 0.999)
+        return Adam(parameters, recipe.learning_rate, betas, weight_decay=recipe.weight_decay)
     return SGD(parameters, recipe.learning_rate, momentum=recipe.momentum, weight_decay=recipe.weight_decay)
 
 

@@ -12,18 +12,15 @@ from torch.nn import functional
 from relucert.checks import check_number, shown
 from relucert.errors import InputError
 from relucert.loading import load, torch_module
-from relucert.methods.table import find_method
 from relucert.network import Network, Shape
 from relucert.norm import Norm
 from relucert.query.fitting import module_shape
 from relucert.query.given import BoxLike, ScaleLike
 from relucert.query.inputs import check_batch, check_pixels
-from relucert.query.property import Property
 from relucert.query.shapes import in_order
-from relucert.query.targets import rivals
-from relucert.recipes.recipe import Adversarial
+from relucert.recipes.recipe import BOUNDS, Adversarial
 from relucert.region import RegionShape, check_inside
-from relucert.rigor import DOUBLE, FLOAT
+from relucert.training.margins import worst_margins
 
 
 def robust_loss(
@@ -33,11 +30,12 @@ def robust_loss(
     radius: float,
     norm: str | float | Norm = "inf",
     *,
+    bounds: str = "fast-lin",
     box: BoxLike | None = None,
     scale: ScaleLike | None = None,
     input_shape: tuple[int, ...] | None = None,
 ) -> Tensor:
-    """An upper bound of the cross-entropy within the radius around each image, from Fast-Lin's bounds of the margins.
+    """An upper bound of the cross-entropy within the radius around each image, from lower bounds of the margins.
 
     It is differentiable in the weights, for use in a training loop. A module is traced anew at every call; in a loop,
     pass `relucert.live_network(module)` instead, which traces once and follows the weights. Rounding is ignored: this
@@ -49,6 +47,7 @@ def robust_loss(
         labels: (batch,), one class per image.
         radius: Within which the loss is bounded.
         norm: "inf", "2", "1" or any number >= 1.
+        bounds: "fast-lin", or "interval": looser, many times faster, and for p = inf better to train with.
         box: The valid inputs, as for `certify`.
         scale: How far each coordinate may move per unit of radius, as for `certify`.
         input_shape: Of one image, where neither the network nor the images tell it.
@@ -56,11 +55,14 @@ def robust_loss(
     checked = _network(network, tuple(check_pixels(images).shape[1:]), input_shape)
     if checked.classes < 2:
         raise InputError("a network with a single output has no rival classes to be robust against")
+    check_number("radius", radius, 0, sys.float_info.max)
+    if bounds not in BOUNDS:
+        raise InputError(f"unknown bounds {bounds!r} of the loss; known are {', '.join(BOUNDS)}")
     images, labels = check_batch(images, labels, checked.classes)
     images = in_order(images, checked)
     shape = RegionShape.parse(norm, box, scale, checked.input_shape)
     check_inside(images.detach().double(), shape.box)
-    margins = worst_margins(checked, images, labels, radius, shape)
+    margins = worst_margins(checked, images, labels, radius, shape, bounds)
     return functional.softplus(torch.logsumexp(-margins, 1)).mean()
 
 
@@ -71,19 +73,6 @@ def _network(given: object, shape: Shape, input_shape: Shape | None) -> Network:
     if not isinstance(network, Network):
         raise InputError(f"a network, a module or relucert.live_network of one is needed, not {shown(network)}")
     return load(network, input_shape=input_shape)
-
-
-def worst_margins(network: Network, images: Tensor, labels: Tensor, radius: float, shape: RegionShape) -> Tensor:
-    """Fast-Lin's lower bounds of the margin over every rival class, rounding ignored: (batch, classes - 1)."""
-    check_number("radius", radius, 0, sys.float_info.max)
-    arithmetic = DOUBLE if images.dtype == torch.float64 else FLOAT
-    cast = network.cast(arithmetic.dtype)
-    points = images.flatten(1).to(arithmetic.dtype)
-    region = shape.around(points, points.new_full((len(points),), radius))
-    scores = points.new_zeros(len(labels), network.classes)
-    prop = Property.margins(labels, rivals("untargeted", scores, labels, 0), network.classes).cast(points.dtype)
-    method = find_method("fast-lin")
-    return method.margins(cast, region, prop, method.hidden(cast, region, arithmetic), arithmetic)
 
 
 def attacked(

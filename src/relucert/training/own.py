@@ -13,7 +13,7 @@ from relucert.checks import check_callable, checked_path
 from relucert.errors import InputError
 from relucert.loading.torch_module import run_module
 from relucert.query.inputs import check_batch, check_pixels
-from relucert.recipes.recipe import DEFENCES, Defence, Recipe
+from relucert.recipes.recipe import DEFENCES, Defence, Recipe, usual_rate
 from relucert.storage.files import check_writable
 from relucert.training.checkpoint import EpochReport
 from relucert.training.loop import fit
@@ -79,9 +79,10 @@ def train(
     loader: Iterable[tuple[Tensor, Tensor]],
     *,
     epochs: int = 20,
-    learning_rate: float = 0.05,
+    learning_rate: float | None = None,
     weight_decay: float = 1e-4,
     momentum: float = 0.9,
+    optimiser: str = "sgd",
     seed: int = 0,
     defence: Defence | str | None = None,
     validation: tuple[Tensor, Tensor] | None = None,
@@ -90,21 +91,23 @@ def train(
 ) -> list[EpochReport]:
     """Trains a module in place on a loader of (images, labels) and leaves it in evaluation mode.
 
-    Stochastic gradient descent with momentum on the cross-entropy, with a cosine schedule of the learning rate.
+    Stochastic gradient descent with momentum, or Adam, on the cross-entropy, with a cosine schedule of the learning
+    rate.
 
     Args:
         module: What is trained.
         loader: Re-iterable, with a length, such as a torch DataLoader; images in the network's input range.
         epochs: How often all batches are gone through.
-        learning_rate: At the start of the schedule.
+        learning_rate: At the start of the schedule; None: 0.05, and 0.001 for Adam.
         weight_decay: Of all parameters.
-        momentum: At least 0, below 1.
+        momentum: At least 0, below 1; for Adam the decay of the mean gradient.
+        optimiser: "sgd" or "adam".
         seed: Determines the noise of attacks and everything that draws from PyTorch's global generator, such as
             dropout or a shuffling DataLoader without a generator; the state of the global generator is restored
             afterwards.
         defence: None, "distillation", "adversarial" or "certified" with their default settings, or an object with
-            others, such as `relucert.Certified(epsilon=0.1, norm=2)`. Attacks of `Adversarial` stay in its `box`, if
-            it has one.
+            others, such as `relucert.Certified(epsilon=0.1, norm=2)`. Attacks of `Adversarial`, and the regions of
+            `Certified`, stay in its `box`, if it has one.
         validation: Images and labels on which the accuracy is reported after every epoch.
         checkpoint: A file saved after every epoch, from which training resumes if it exists; the weights become the
             same as without an interruption if the loader gives the same batches in the same epoch. The file identifies
@@ -120,11 +123,12 @@ def train(
         validation = _pair(validation, "the validation must be a pair of images and labels")
     recipe = Recipe(
         epochs=epochs,
-        learning_rate=learning_rate,
+        learning_rate=usual_rate(optimiser) if learning_rate is None else learning_rate,
         weight_decay=weight_decay,
         momentum=momentum,
         seed=seed,
         defence=_defence(defence),
+        optimiser=optimiser,
     )
     keep = None if checkpoint is None else checked_path(checkpoint, "a checkpoint")
     if keep is not None:
