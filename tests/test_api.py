@@ -120,6 +120,9 @@ def test_a_breakdown_is_not_a_certificate(error: Exception, monkeypatch: pytest.
         assert str(answer.reason).startswith("not certified: ")
         assert "\n" not in str(answer.reason)
         assert answer.failed
+    summary = relucert.certify(NETWORK, IMAGES).summary()
+    assert "8 answers failed" in str(summary)
+    assert [method.failed for method in summary.methods] == [8]
 
 
 def test_only_rigorous_answers_are_proven() -> None:

@@ -162,3 +162,17 @@ def test_tables_of_the_paper(command: Command, tmp_path: Path, monkeypatch: pyte
         assert path.read_bytes() == before
         assert command(*table, "--images", "3", "--overwrite").code == 0
         assert path.read_bytes() != before
+
+
+def test_a_page_replaces_pages_alone(command: Command, stand_in: StandIn, tmp_path: Path) -> None:
+    stand_in(fake.Library())
+    run, other, page = (tmp_path / name for name in ("run.json", "other.json", "page.html"))
+    for path, images in ((run, "5"), (other, "6")):
+        assert command("certify", "--images", images, "--json", str(path)).code == 0
+    for _ in range(2):
+        assert command("report", str(run), "-o", str(page)).code == 0
+    before = other.read_bytes()
+    single_line(command("report", str(run), "-o", str(other)), ["other.json holds something that is no page"])
+    assert other.read_bytes() == before
+    assert command("report", str(run), "-o", str(other), "--overwrite").code == 0
+    assert other.read_bytes() == page.read_bytes()

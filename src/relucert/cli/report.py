@@ -24,6 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o", "--output", type=Path, default=Path("report.html"), metavar="FILE", help="(default: %(default)s)"
     )
+    parser.add_argument("--overwrite", action="store_true", help="also replace a file that is no page")
     parser.add_argument("--open", action="store_true", help="show it in the browser, where there is one")
 
 
@@ -41,6 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
         if source.resolve() in [other.resolve() for other in sources[:place]]:
             raise InputError(f"{source} is given twice")
     files.check_writable(output)
+    files.check_replaceable(output, _is_page, arguments.overwrite, "something that is no page")
     recorded = [read_any(source) for source in sources]
     content = page(*recorded).encode(errors="replace")
     files.write(output, content)
@@ -50,6 +52,10 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.open and not _show(output):
         sys.stdout.write(f"there is no browser here: open {output.resolve()} with one\n")
     return 0
+
+
+def _is_page(there: bytes) -> bool:
+    return there.lstrip()[:14].lower() == b"<!doctype html"
 
 
 def _show(output: Path) -> bool:

@@ -32,6 +32,7 @@ class MethodSummary:
         mean, median: The mean, and the largest radius that half of the images asked about reach; None where there is
             none.
         seconds: The mean time per answer.
+        failed: How many answers an error inside the method spoilt.
         remark: How many intervals are closed, or how many estimates fitted.
     """
 
@@ -45,6 +46,7 @@ class MethodSummary:
     mean: float | None
     median: float | None
     seconds: float
+    failed: int
     remark: str | None
     answer_kind: Kind
 
@@ -56,6 +58,7 @@ class MethodSummary:
             parts.append(f"mean {self._rounded(self.mean)}{half}")
         parts.append(f"over {self.answered} of {self.images} images")
         parts += [f"{self.unlimited} at any distance"] if self.unlimited else []
+        parts += [f"{self.failed} answers failed"] if self.failed else []
         parts += [self.remark] if self.remark else []
         described = ", ".join(parts)
         return f"{described}, {self.seconds:.3g} s per answer; p = {self.norm}; {self.valid_inputs}"
@@ -106,6 +109,7 @@ def _summary(curve: Series, norm: str, results: list[Result]) -> MethodSummary:
         mean=curve.mean,
         median=curve.median,
         seconds=curve.seconds,
+        failed=sum(answer.failed for answer in results if answer.name == curve.name),
         remark=curve.remark,
         answer_kind=curve.kind,
     )
