@@ -108,17 +108,32 @@ def test_the_table_of_layers_has_the_operators_that_are_understood() -> None:
     assert set(re.findall(r"[A-Z]\w+", _layers(2))) == set(onnx_rules.RULES)
 
 
+CHANNELS, HALF = ("BatchNorm", "Conv", "ConvTranspose"), ("AvgPool", "MaxPool")
+SETTINGS: dict[str, tuple[object, ...]] = {
+    "Linear": (4, 4), "Threshold": (0.0, 0.0), "Unflatten": (1, (2, 2)), "Softmax": (1,), "LogSoftmax": (1,),
+    "Upsample": (None, 2), "PixelShuffle": (2,), "PixelUnshuffle": (2,), "ChannelShuffle": (2,),
+    **{f"{name}{axes}d": (4,) if name == "BatchNorm" else (4, 4, 1) for name in CHANNELS for axes in (1, 2)},
+    **{f"{prefix}{name}{axes}d": (2,) for prefix in ("", "Adaptive") for name in HALF for axes in (1, 2)},
+    **dict.fromkeys(("ZeroPad2d", "ReflectionPad2d", "ReplicationPad2d", "CircularPad2d"), (1,)),
+}  # fmt: skip
+OF_IMAGES = ("2d", "Shuffle", "Unshuffle", "Upsample")
+
+
 def test_the_table_of_layers_has_modules_that_load() -> None:
-    settings: dict[str, tuple[object, ...]] = {
-        "Linear": (4, 4), "Threshold": (0.0, 0.0), "Unflatten": (1, (2, 2)), "Softmax": (1,), "LogSoftmax": (1,)
-    }  # fmt: skip
-    last = ["Unflatten", "Flatten", "LogSoftmax", "Softmax"]  # shapes fit in this order
-    names = set(re.findall(r"`nn\.(\w+)`", _layers(1)))
-    assert len(names) > 10
-    in_order = [*sorted(names.difference(last)), *last[:-1]]
-    layers = [getattr(torch.nn, name)(*settings.get(name, ())) for name in in_order]
-    with pytest.warns(relucert.RemarkWarning, match="softmax"):
-        relucert.load(torch.nn.Sequential(*layers).eval(), input_shape=(4,))
+    last = ("Softmax", "LogSoftmax")
+    names = sorted(
+        set(re.findall(r"`nn\.(\w+)`", _layers(1))),
+        key=lambda name: (name in last, name == "Flatten", "Adaptive" in name, "Pool" in name, name),
+    )
+    assert len(names) > 30
+    images = [name for name in names if name.endswith(OF_IMAGES)]
+    lines = [name for name in names if name.endswith("1d")]
+    flat = [name for name in names if name not in (*images, *lines, last[0])]
+    for chosen, shape in ((flat, (4,)), (images, (4, 10, 10)), (lines, (4, 8))):
+        ends = [] if chosen is flat else [torch.nn.Flatten(), torch.nn.LogSoftmax(1)]
+        layers = [getattr(torch.nn, name)(*SETTINGS.get(name, ())) for name in chosen]
+        with pytest.warns(relucert.RemarkWarning, match="softmax"):
+            relucert.load(torch.nn.Sequential(*layers, *ends).eval(), input_shape=shape)
 
 
 def test_what_is_missing_is_noticed() -> None:

@@ -94,7 +94,7 @@ SOURCES: dict[str, tuple[Callable[[], Any], tuple[int, ...] | None, str]] = {
     "random": (lambda: Custom(lambda layer, images: layer(images) + torch.rand(4)), (4,), "rand: random"),
     "nothing": (nn.Sequential, (4,), "no operation"),
     "the wrong shape": (lambda: nn.Linear(4, 3), (5,), r"fails on inputs of shape \(3, 5\)"),
-    "the batch in the shape": (lambda: nn.Linear(4, 3), (1, 4), "flatten it first"),
+    "the batch in the shape": (lambda: nn.Linear(4, 3), (1, 4), "vector of class scores"),
     "whole numbers wanted": (lambda: nn.Embedding(4, 3), (2,), "fails on inputs"),
 }
 

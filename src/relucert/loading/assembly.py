@@ -1,20 +1,37 @@
 """Builds a network node by node: the part that the torch and the ONNX importer share.
 
-In a foreign graph the batch is the first axis; our values have no batch axis. The methods here take constants and
-shapes as the foreign graph has them, and refuse whatever would mix the images of a batch. Stored numbers are never
-computed with: a factor such as a Gemm's alpha becomes a separate operation, so in real arithmetic the imported map
-is exactly the stored one.
+In a foreign graph the batch is the first axis, if it has one; our values have no batch axis. The methods here take
+constants and shapes as the foreign graph has them, and refuse whatever would mix the images of a batch. Stored numbers
+are never computed with: a factor such as a Gemm's alpha becomes a separate operation, so in real arithmetic the
+imported map is exactly the stored one.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass
+from math import prod
 
 import torch
 from torch import Tensor
 
 from relucert.errors import UnsupportedError
-from relucert.network import Add, Linear, Network, Node, Operation, Relu, Reshape, Scale, Shape, Shift
+from relucert.loading.fusion import tidied
+from relucert.network import (
+    Add,
+    BatchScale,
+    Convolution,
+    IndexMap,
+    Linear,
+    Network,
+    Node,
+    Operation,
+    Relu,
+    Reshape,
+    Scale,
+    Shape,
+    Shift,
+)
 
 Operand = int | Tensor
 """An input of a foreign operator: the index of a value, or a constant."""
@@ -22,10 +39,24 @@ Operand = int | Tensor
 PRECISIONS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
-class Assembly:
-    """A network under construction: its nodes so far, and the shape of every value (without the batch)."""
+@dataclass(frozen=True)
+class Kernel:
+    """How a kernel moves over an image; every entry has the vertical one first, then the horizontal one."""
 
-    def __init__(self, input_shape: Shape, batch: int, precision: torch.dtype, live: bool = False) -> None:
+    stride: tuple[int, int] = (1, 1)
+    before: tuple[int, int] = (0, 0)  # zeros above and on the left
+    after: tuple[int, int] = (0, 0)  # zeros below and on the right
+    dilation: tuple[int, int] = (1, 1)
+    groups: int = 1
+
+
+class Assembly:
+    """A network under construction: its nodes so far, and the shape of every value (without the batch).
+
+    batch: how many images the foreign graph takes at once; None if it has no axis for them.
+    """
+
+    def __init__(self, input_shape: Shape, batch: int | None, precision: torch.dtype, live: bool = False) -> None:
         self.shapes: list[Shape] = [input_shape]
         self.batch = batch
         self.precision = precision  # of the inputs
@@ -37,9 +68,29 @@ class Assembly:
         """The shape of a value, without the batch."""
         return self.shapes[_value(value)]
 
-    def full_shape(self, value: int) -> Shape:
+    def full_shape(self, value: Operand) -> Shape:
         """The shape of a value in the foreign graph, with the batch first."""
-        return (self.batch, *self.shapes[value])
+        return self.with_batch(self.shape(value))
+
+    def with_batch(self, shape: Shape) -> Shape:
+        return shape if self.batch is None else (self.batch, *shape)
+
+    def without_batch(self, full_shape: Shape) -> Shape:
+        """A shape of the foreign graph without the batch; refused where it does not begin with that."""
+        if self.batch is None:
+            return full_shape
+        if full_shape[:1] != (self.batch,):
+            raise UnsupportedError(f"a result of shape {full_shape} changes the first axis, the batch of {self.batch}")
+        return full_shape[1:]
+
+    def axes(self, value: Operand, axes: Collection[int]) -> set[int]:
+        """Axes as the foreign graph counts them, as axes of the value without the batch."""
+        full = self.full_shape(value)
+        batch = len(full) - len(self.shape(value))
+        counted = {axis + len(full) if axis < 0 else axis for axis in axes}
+        if not counted <= set(range(batch, len(full))):
+            raise UnsupportedError(f"over the axes {sorted(counted)} of {full}, the batch among them")
+        return {axis - batch for axis in counted}
 
     def gemm(
         self, value: Operand, weight: Tensor, addend: Operand | None, alpha: float = 1.0, beta: float = 1.0
@@ -53,17 +104,67 @@ class Assembly:
             )
         stored = self._stored(weight)
         product = self._append(Linear(stored, stored.new_zeros(len(stored))), index)
-        scaled = self._scale(product, alpha)
+        return self.plus(product, addend, alpha, beta)
+
+    def plus(self, value: int, addend: Operand | None, alpha: float, beta: float) -> int:
+        """`alpha * x + beta * addend`."""
+        scaled = self._scale(value, alpha)
         return scaled if addend is None else self._sum(scaled, addend, beta)
+
+    def convolution(self, value: Operand, weight: Tensor, bias: Tensor | None, kernel: Kernel) -> int:
+        """weight: (output channels, input channels / groups, height, width), on a value (channels, height, width)."""
+        index = _value(value)
+        shape, groups = self.shapes[index], kernel.groups
+        if weight.ndim != 4 or len(shape) != 3 or shape[0] != weight.shape[1] * groups or len(weight) % groups:
+            raise UnsupportedError(
+                f"a kernel of shape {tuple(weight.shape)} in {groups} groups on images of shape {shape}; "
+                "they have their channels first"
+            )
+        if min(*kernel.before, *kernel.after) < 0:
+            raise UnsupportedError(f"negative padding {kernel.before + kernel.after}")
+        padded = [size + sum(ends) for size, *ends in zip(shape[1:], kernel.before, kernel.after, strict=True)]
+        extents = [step * (taps - 1) + 1 for step, taps in zip(kernel.dilation, weight.shape[2:], strict=True)]
+        if any(size < extent for size, extent in zip(padded, extents, strict=True)):
+            raise UnsupportedError(f"images of shape {shape} are smaller than the kernel, {tuple(extents)}")
+        stored = self._stored(weight)
+        added = stored.new_zeros(len(stored)) if bias is None else self._stored(bias)
+        padding = kernel.before + kernel.after
+        return self._append(
+            Convolution(stored, added, shape[1:], kernel.stride, padding, kernel.dilation, groups), index
+        )
+
+    def index_map(self, value: Operand, places: Tensor) -> int:
+        """Picks coordinates; places: of the output's shape, with flat positions in the value, -1 for zero."""
+        index = _value(value)
+        before, after = self.shapes[index], tuple(places.shape)
+        if not places.numel():
+            raise UnsupportedError(f"a result of shape {after}, without numbers")
+        if torch.equal(places.flatten(), torch.arange(prod(before))):
+            return self.reshaped(index, after)
+        return self._append(IndexMap.of(places, before), index)
+
+    def expanded(self, value: Operand, shape: Shape) -> int:
+        """The value broadcast to a shape, without the batch."""
+        index = _value(value)
+        before = self.shapes[index]
+        if before == shape:
+            return index
+        return self.index_map(index, torch.arange(prod(before)).reshape(before).expand(shape))
+
+    def batch_scale(self, value: Operand, gain: Tensor, variance: Tensor, epsilon: float) -> int:
+        """`x * gain / sqrt(variance + epsilon)`."""
+        index = _value(value)
+        fitted = self._stored(gain), self._stored(variance)
+        if not bool((variance.double() + epsilon > 0).all()):
+            raise UnsupportedError("a variance plus epsilon that is not positive")
+        return self._append(BatchScale(*fitted, epsilon), index)
 
     def relu(self, value: Operand) -> int:
         return self._append(Relu(), _value(value))
 
     def fitting(self, value: Operand, constant: Tensor) -> int:
-        """The value, if the constant broadcasts to its shape."""
-        index = _value(value)
-        self._fit(constant, index)
-        return index
+        """The value in the shape to which it and the constant broadcast."""
+        return self._joined(_value(value), constant)[0]
 
     def cast(self, value: Operand, precision: object) -> int:
         """The value in another precision: in real arithmetic, the same; remembered for the comparison."""
@@ -84,32 +185,43 @@ class Assembly:
         value, factor = (right, left) if isinstance(left, Tensor) else (left, right)
         if isinstance(value, Tensor) or not isinstance(factor, Tensor):
             raise UnsupportedError("a product of two computed values")
-        return self._append(Scale(self._fit(factor, value), divide=False), value)
+        fitting, stored = self._joined(value, factor)
+        return self._append(Scale(stored, divide=False), fitting)
 
     def divide(self, left: Operand, right: Operand) -> int:
         if isinstance(left, Tensor) or not isinstance(right, Tensor):
             raise UnsupportedError("division by a computed value")
-        return self._append(Scale(self._fit(right, left), divide=True), left)
+        fitting, stored = self._joined(left, right)
+        if not bool(stored.all()):
+            raise UnsupportedError("division by zero")
+        return self._append(Scale(stored, divide=True), fitting)
 
     def reshape(self, value: Operand, full_shape: Shape) -> int:
         """The same numbers in the same order; `full_shape` has the batch first."""
+        return self.reshaped(value, self.without_batch(full_shape))
+
+    def reshaped(self, value: Operand, after: Shape) -> int:
+        """The same numbers in the same order; `after` is without the batch."""
         index = _value(value)
-        if full_shape[:1] != (self.batch,):
-            raise UnsupportedError(f"{self.full_shape(index)} to {full_shape} changes the first axis, the batch")
-        before, after = self.shapes[index], full_shape[1:]
+        if index and isinstance(self._nodes[index - 1].operation, Reshape):
+            (index,) = self._nodes[index - 1].inputs
+        before = self.shapes[index]
         return index if before == after else self._append(Reshape(before, after), index)
 
     def scores(self, value: Operand, axis: int | None) -> int:
         """The value, if it is a vector of class scores for each image, with this axis along the classes."""
         index = _value(value)
-        if len(self.shapes[index]) != 1 or axis not in (1, -1):
+        last = len(self.full_shape(index)) - 1
+        if len(self.shapes[index]) != 1 or axis not in (last, -1):
             raise UnsupportedError(f"along axis {axis} of {self.full_shape(index)}, not along the classes")
         return index
 
     def finish(self, output: int, name: str, remarks: tuple[str, ...] = ()) -> Network:
         """The network with this value as its output; nodes that the output does not depend on are dropped."""
-        nodes = _needed(_fused(_needed(self._nodes, output)))
-        return Network(self.shapes[0], tuple(nodes), name, remarks=remarks)
+        shape = self.shapes[output]
+        if self.batch is None and prod(shape[:-1]) == 1:  # axes of size 1 before the scores, or none at all
+            output = self.reshaped(output, (prod(shape),))
+        return Network(self.shapes[0], tuple(tidied(self._nodes, output)), name, remarks=remarks)
 
     def _append(self, operation: Operation, *inputs: int) -> int:
         self.shapes.append(operation.shape(*(self.shapes[source] for source in inputs)))
@@ -122,32 +234,32 @@ class Assembly:
     def _sum(self, value: int, addend: Operand, times: float) -> int:
         if isinstance(addend, Tensor):
             return self._shift(value, addend, times)
-        if self.shapes[value] != self.shapes[addend]:
-            raise UnsupportedError(f"a sum of the shapes {self.shapes[value]} and {self.shapes[addend]}")
-        return self._append(Add(), value, self._scale(addend, times))
+        shapes = self.shapes[value], self.shapes[addend]
+        if self.batch is not None and len(shapes[0]) != len(shapes[1]):
+            raise UnsupportedError(f"values of the shapes {shapes[0]} and {shapes[1]} together")
+        joint = _broadcast(*shapes)
+        return self._append(Add(), self.expanded(value, joint), self.expanded(self._scale(addend, times), joint))
 
     def _shift(self, value: int, offset: Tensor, times: float) -> int:
         """`x + times * offset`, written as `(x / times + offset) * times` where that product might round."""
-        fitted = self._fit(offset, value)
+        fitting, stored = self._joined(value, offset)
         if times == 0:
-            return value
+            return fitting
         if abs(times) == 1:
-            return self._append(Shift(fitted if times == 1 else -fitted), value)
-        divided = self._append(Scale(scalar(times), divide=True), value)
-        return self._scale(self._append(Shift(fitted), divided), times)
+            return self._append(Shift(stored if times == 1 else -stored), fitting)
+        divided = self._append(Scale(scalar(times), divide=True), fitting)
+        return self._scale(self._append(Shift(stored), divided), times)
 
-    def _fit(self, constant: Tensor, value: int) -> Tensor:
-        """The constant without its batch axis; refused unless it broadcasts to the shape of the value."""
-        shape = self.shapes[value]
-        stored = self._stored(constant)
-        if constant.ndim == len(shape) + 1 and len(constant) == 1:
+    def _joined(self, value: int, constant: Tensor) -> tuple[int, Tensor]:
+        """The value broadcast to the shape of the two, and the constant without its batch axis."""
+        shape, stored = self.shapes[value], self._stored(constant)
+        if self.batch is not None and constant.ndim == len(shape) + 1 and len(constant) == 1:
             stored = stored[0]
-        axes = zip(reversed(stored.shape), reversed(shape), strict=False)
-        if stored.ndim > len(shape) or any(size not in (1, wanted) for size, wanted in axes):
+        if self.batch is not None and stored.ndim > len(shape):
             raise UnsupportedError(
                 f"a constant of shape {tuple(constant.shape)} on a value of shape {self.full_shape(value)}"
             )
-        return stored
+        return self.expanded(value, _broadcast(shape, tuple(stored.shape))), stored
 
     def _stored(self, constant: Tensor) -> Tensor:
         """A private copy in the original precision; with live constants, the constant itself."""
@@ -174,32 +286,9 @@ def _value(operand: Operand) -> int:
     return operand
 
 
-def _needed(nodes: list[Node], output: int | None = None) -> list[Node]:
-    """The nodes that the output (by default the last value) depends on, with their inputs renumbered."""
-    last = len(nodes) if output is None else output
-    needed = {last}
-    for value in range(last, 0, -1):
-        if value in needed:
-            needed.update(nodes[value - 1].inputs)
-    renumbered = {value: index for index, value in enumerate(sorted(needed | {0}))}
-    return [
-        Node(nodes[value - 1].operation, tuple(renumbered[source] for source in nodes[value - 1].inputs))
-        for value in sorted(needed - {0})
-    ]
-
-
-def _fused(nodes: list[Node]) -> list[Node]:
-    """Merges a linear layer without bias and a shift that is its only use into one linear layer; nothing rounds."""
-    uses = Counter(source for node in nodes for source in node.inputs)
-    return [_fused_node(node, nodes, uses) for node in nodes]
-
-
-def _fused_node(node: Node, nodes: list[Node], uses: Counter[int]) -> Node:
-    shift, source = node.operation, node.inputs[0]
-    if not isinstance(shift, Shift) or source == 0 or uses[source] > 1:
-        return node
-    linear = nodes[source - 1].operation
-    if not isinstance(linear, Linear) or bool(linear.bias.any()) or shift.offset.dtype != linear.weight.dtype:
-        return node
-    bias = shift.offset.expand(len(linear.weight)).clone()
-    return Node(Linear(linear.weight, bias), nodes[source - 1].inputs)
+def _broadcast(first: Shape, second: Shape) -> Shape:
+    """The shape to which two shapes broadcast."""
+    try:
+        return tuple(torch.broadcast_shapes(first, second))
+    except RuntimeError:
+        raise UnsupportedError(f"the shapes {first} and {second} together") from None

@@ -65,6 +65,11 @@ def in_batches(run: Callable[[Tensor], Tensor], batch: int | None) -> Callable[[
     return run_all
 
 
+def one_by_one(run: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """The same for any number of images, where `run` takes one that has no axis for a batch: rows of scores."""
+    return lambda images: torch.stack([run(image).flatten() for image in images])
+
+
 def probes(shape: Shape) -> Tensor:
     """Random inputs at several scales and one input of zeros, the same at every call: (batch, *shape), float32."""
     generator = torch.Generator().manual_seed(0)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,9 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto,
 from onnx.reference import ReferenceEvaluator
 from torch import Tensor
 
-from relucert.errors import InputError, LoadError, OpenShapeError, UnsupportedError
+from relucert.errors import InputError, LoadError, NetworkError, OpenShapeError, UnsupportedError
 from relucert.loading.assembly import Assembly, Operand
-from relucert.loading.compare import compare, in_batches
+from relucert.loading.compare import compare, in_batches, one_by_one
 from relucert.loading.onnx_rules import MOVES, PRECISIONS, RULES, Call
 from relucert.loading.paths import check_file, one_line
 from relucert.loading.walk import Step, Walk
@@ -40,18 +41,44 @@ def load_onnx(path: Path, input_shape: Shape | None) -> Network:
     """The network an ONNX file describes; its tensors keep their stored precision and values."""
     model = _read(path)
     source = _only_input(model.graph, path)
-    batch, shape = _input_shape(source, input_shape, path)
+    if source.type.tensor_type.elem_type not in INPUTS:
+        raise UnsupportedError(
+            f"{path}: inputs must be FLOAT16, FLOAT or DOUBLE, not of type {source.type.tensor_type.elem_type}"
+        )
+    axes = [axis.dim_value or None for axis in source.type.tensor_type.shape.dim]
+    if not axes:
+        raise UnsupportedError(f"{path}: the input {source.name!r} has no axis")
+    if len(axes) == 1:
+        return _load(model, path, axes, None, input_shape)
+    try:
+        return _load(model, path, axes[1:], axes[0] or BATCH, input_shape)
+    except (UnsupportedError, NetworkError) as error:
+        if axes[0] is None:
+            raise
+        with suppress(UnsupportedError, NetworkError, InputError):
+            return _load(model, path, axes, None, input_shape)
+        raise error
+
+
+def _load(
+    model: ModelProto, path: Path, axes: list[int | None], batch: int | None, input_shape: Shape | None
+) -> Network:
+    """The network of a model whose images have these axes.
+
+    batch: the size of the axis before them, which counts images; None if there is no such axis.
+    """
+    source = _only_input(model.graph, path)
     precision = source.type.tensor_type.elem_type
-    if precision not in INPUTS:
-        raise UnsupportedError(f"{path}: inputs must be FLOAT16, FLOAT or DOUBLE, not of type {precision}")
-    walk = Walk(Assembly(shape, batch or BATCH, PRECISIONS[precision]))
+    walk = Walk(Assembly(_image_shape(axes, input_shape, path), batch, PRECISIONS[precision]))
     walk.operands[source.name] = 0
     _translate(walk, model)
     output = model.graph.output[0].name
     network = walk.finish(output, path.stem, RULES)
     ranking = walk.ranking(output)
     scores = None if ranking is None else _value_info(model, ranking.scores, precision)
-    run = in_batches(_runtime(model, path, source.name, scores), batch)
+    runtime = _runtime(model, path, source.name, scores)
+    fixed = source.type.tensor_type.shape.dim[0].dim_value or None
+    run = in_batches(runtime, fixed) if batch is not None else one_by_one(runtime)
     compare(network, run, PRECISIONS[precision], "onnxruntime", walk.assembly.casts)
     return network
 
@@ -85,22 +112,18 @@ def _only_input(graph: GraphProto, path: Path) -> ValueInfoProto:
     return inputs[0]
 
 
-def _input_shape(source: ValueInfoProto, given: Shape | None, path: Path) -> tuple[int | None, Shape]:
-    """The batch size (None where the model leaves it open) and the shape of one image."""
-    axes = [axis.dim_value or None for axis in source.type.tensor_type.shape.dim]
-    if len(axes) < 2:
-        raise UnsupportedError(f"{path}: the input {source.name!r} needs the batch as first axis and one more")
-    batch, *image_axes = axes
-    shown = f"({', '.join('?' if axis is None else str(axis) for axis in image_axes)})"
+def _image_shape(axes: list[int | None], given: Shape | None, path: Path) -> Shape:
+    """The shape of one image, from the model's axes (None where one is open) and what is given."""
+    shown = f"({', '.join('?' if axis is None else str(axis) for axis in axes)})"
     if given is None:
-        shape = tuple(axis for axis in image_axes if axis is not None)
-        if len(shape) != len(image_axes):
+        shape = tuple(axis for axis in axes if axis is not None)
+        if len(shape) != len(axes):
             raise OpenShapeError(f"{path} leaves the shape of its images open, {shown}; pass input_shape")
-        return batch, shape
-    filled = [size if axis is None else axis for axis, size in zip(image_axes, given, strict=False)]
-    if len(given) != len(image_axes) or filled != list(given):
+        return shape
+    filled = [size if axis is None else axis for axis, size in zip(axes, given, strict=False)]
+    if len(given) != len(axes) or filled != list(given):
         raise InputError(f"{path} takes images of shape {shown}, not input_shape={given}")
-    return batch, given
+    return given
 
 
 def _value_info(model: ModelProto, name: str, precision: int) -> ValueInfoProto:
@@ -124,41 +147,61 @@ def _translate(walk: Walk, model: ModelProto) -> None:
         if tensor.name in needed:
             walk.operands[tensor.name] = _tensor(numpy_helper.to_array(tensor))
     for node in reversed(nodes):
-        walk.take(_step(walk, node, needed, _version(model)))
+        several = node.op_type in RULES and RULES[node.op_type].several
+        for output in node.output if several else node.output[:1]:
+            if output in needed:
+                walk.take(_step(walk, node, output, needed, _version(model)))
+        unused = node.output[0] not in needed and not several
+        if unused:  # only another result is used, which is refused
+            walk.take(_step(walk, node, node.output[0], needed, _version(model)))
 
 
-def _step(walk: Walk, node: NodeProto, needed: set[str], version: int) -> Step:
+def _step(walk: Walk, node: NodeProto, output: str, needed: set[str], version: int) -> Step:
+    """The step that computes one output of a node."""
     sources = tuple(source for source in node.input if source)
-    place = f"node {node.name}" if node.name else f"the node of {node.output[0]}"
+    place = f"node {node.name}" if node.name else f"the node of {output}"
     if node.domain not in DOMAINS:
-        return Step(f"{node.domain}.{node.op_type}", place, sources, node.output[0])
+        return Step(f"{node.domain}.{node.op_type}", place, sources, output)
     attributes = {entry.name: helper.get_attribute_value(entry) for entry in node.attribute}
-    fold = None if node.op_type.startswith(RANDOM) else partial(_folded, walk, node, version)
+    fold = None if node.op_type.startswith(RANDOM) else partial(_folded, walk, node, output, version)
     exact = node.op_type in MOVES
     if node.op_type not in RULES:
-        return Step(node.op_type, place, sources, node.output[0], None, fold, exact=exact)
+        return Step(node.op_type, place, sources, output, None, fold, exact=exact)
     rule = RULES[node.op_type]
     flaws = [f"{name}={value}" for name, value in attributes.items() if not rule.accepts(name, value)]
-    flaws += [f"the use of its output {name!r}" for name in node.output[1:] if name in needed]
+    if not rule.several:
+        flaws += [f"the use of its output {name!r}" for name in node.output[1:] if name in needed]
 
     def translate() -> Operand:
         inputs = tuple(walk.operands[source] if source else None for source in node.input)
-        return rule.translate(walk.assembly, Call(inputs, attributes))
 
-    return Step(node.op_type, place, sources, node.output[0], translate, fold, tuple(flaws), rule.keeps_order, exact)
+        def run(changed: Mapping[int, Tensor]) -> Tensor:
+            return _evaluated(node, output, version, [changed.get(place, given) for place, given in enumerate(inputs)])
+
+        return rule.translate(walk.assembly, Call(inputs, attributes, run))
+
+    return Step(node.op_type, place, sources, output, translate, fold, tuple(flaws), rule.keeps_order, exact)
 
 
-def _folded(walk: Walk, node: NodeProto, version: int) -> Tensor:
-    """The constant that an operator makes of constants, computed by ONNX's reference evaluator."""
-    feeds = {source: np.asarray(walk.operands[source]) for source in node.input if source}
-    inputs = [helper.make_empty_tensor_value_info(source) for source in feeds]
-    output = helper.make_empty_tensor_value_info(node.output[0])
+def _folded(walk: Walk, node: NodeProto, output: str, version: int) -> Tensor:
+    """The constant that an operator makes of constants."""
+    return _evaluated(node, output, version, [walk.operands[source] if source else None for source in node.input])
+
+
+def _evaluated(node: NodeProto, output: str, version: int, inputs: Sequence[Operand | None]) -> Tensor:
+    """One output of a node at constants, computed by ONNX's reference evaluator."""
+    alone = NodeProto()
+    alone.CopyFrom(node)
+    del alone.input[:]  # an input that is used twice may have two values here
+    alone.input.extend("" if given is None else str(place) for place, given in enumerate(inputs))
+    feeds = {str(place): np.asarray(given) for place, given in enumerate(inputs) if given is not None}
     # Wrapped in a graph, since a bare node would be evaluated with the newest operator set.
-    graph = helper.make_graph([node], "folded", inputs, [output])
+    sources = [helper.make_empty_tensor_value_info(source) for source in feeds]
+    graph = helper.make_graph([alone], "alone", sources, [helper.make_empty_tensor_value_info(output)])
     try:
         outputs = list(ReferenceEvaluator(graph, opsets={"": version}).run(None, feeds))
     except Exception as error:
-        raise UnsupportedError(f"of constants, fails: {one_line(error)}") from error
+        raise UnsupportedError(f"fails: {one_line(error)}") from error
     return _tensor(np.asarray(outputs[0]))
 
 

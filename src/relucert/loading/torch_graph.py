@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -22,10 +23,11 @@ from relucert.network import Network
 
 _PLAIN_NAMES = {
     "_native_batch_norm_legit_no_training": "batch_norm",
+    "_native_batch_norm_legit": "batch_norm",
     "_to_copy": "to",
 }
 _FAMILIES = {name.split(".")[0] for name in RULES}
-_SUPPORTED = {family.lstrip("_") for family in _FAMILIES}
+_SUPPORTED = {_PLAIN_NAMES.get(family, family).lstrip("_") for family in _FAMILIES}
 _CASTS = ("to.", "_to_copy")
 
 
@@ -76,8 +78,7 @@ def translate(
             walk.operands[entry.arg.name] = constant
     output = next(entry.arg.name for entry in signature.output_specs if entry.kind is OutputKind.USER_OUTPUT)
     for node in _needed(program, output):
-        # getitem picks one of several results; no supported operator has several, so its source is refused already.
-        if node.target is not operator.getitem:
+        if not isinstance(node.meta.get("val"), tuple | list):  # one of several results has a node that picks it
             walk.take(_step(walk, node))
     ranking = walk.ranking(output)
     network = walk.finish(output, name, _SUPPORTED)
@@ -113,21 +114,34 @@ def _place(node: Node) -> str:
 
 
 def _step(walk: Walk, node: Node) -> Step:
-    name = _operator(node)
-    label, place = _label(name), _place(node)
-    sources = tuple(source.name for source in node.all_input_nodes)
-    random = torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
-    fold = None if random else partial(_folded, walk, node)
+    call, chosen = _picked(node)
+    name = _operator(call)
+    label, place = _label(name), _place(call)
+    sources = tuple(source.name for source in call.all_input_nodes)
+    random = torch.Tag.nondeterministic_seeded in getattr(call.target, "tags", ())
+    fold = None if random else partial(_folded, walk, call, chosen)
     if name not in RULES:
         return Step(label, place, sources, node.name, None, fold, exact=name in MOVES)
     rule = RULES[name]
     flaws = tuple(
         f"{key}={value}"
-        for key, (value, default) in _arguments(node).items()
-        if key not in rule.arguments and value != default
+        for key, (value, default) in _arguments(call).items()
+        if rule.arguments is not None and key not in rule.arguments and value != default
     )
-    called = partial(_called, walk, node)
-    return Step(label, place, sources, node.name, called, fold, flaws, rule.keeps_order, name in MOVES)
+    if chosen and not rule.several:
+        flaws += (f"the use of its result {chosen}",)
+    translate = partial(_called, walk, node)
+    return Step(label, place, sources, node.name, translate, fold, flaws, rule.keeps_order, name in MOVES)
+
+
+def _picked(node: Node) -> tuple[Node, int | None]:
+    """The call whose result a node is, and which one where it has several."""
+    if node.target is not operator.getitem:
+        return node, None
+    call, chosen = node.args
+    assert isinstance(call, Node)
+    assert isinstance(chosen, int)
+    return call, chosen
 
 
 def _arguments(node: Node) -> dict[str, tuple[Any, Any]]:
@@ -139,21 +153,37 @@ def _arguments(node: Node) -> dict[str, tuple[Any, Any]]:
 
 def _called(walk: Walk, node: Node) -> Operand:
     """The operand that the call of a known operator becomes."""
-    arguments = {
-        key: Reference(walk.operands[value.name]) if isinstance(value, Node) else value
-        for key, (value, _) in _arguments(node).items()
-    }
-    return RULES[_operator(node)].translate(walk.assembly, Call(arguments, tuple(node.meta["val"].shape)))
+    call, chosen = _picked(node)
+    given = {key: value for key, (value, _) in _arguments(call).items()}
+
+    def refer(source: Node) -> Any:
+        return Reference(walk.operands[source.name])
+
+    def run(changed: Mapping[str, Any]) -> Any:
+        plain = {key: value for key, value in given.items() if key not in changed}
+        constants = map_arg(plain, lambda source: walk.operands[source.name])
+        return _run(call, {**constants, **changed}, chosen)
+
+    shape = tuple(node.meta["val"].shape)
+    return RULES[_operator(call)].translate(walk.assembly, Call(map_arg(given, refer), shape, run))
 
 
-def _folded(walk: Walk, node: Node) -> Tensor:
+def _run(call: Node, arguments: Mapping[str, Any], chosen: int | None) -> Any:
+    """The result of an operator, or the chosen one of several."""
+    target: Any = call.target
+    keywords = {entry.name for entry in target._schema.arguments if entry.kwarg_only}
+    result = target(
+        *(arguments[entry.name] for entry in target._schema.arguments if not entry.kwarg_only),
+        **{key: value for key, value in arguments.items() if key in keywords},
+    )
+    return result if chosen is None else result[chosen]
+
+
+def _folded(walk: Walk, call: Node, chosen: int | None) -> Tensor:
     """The constant that an operator makes of constants, computed by running it."""
-    call: Any = node.target
+    given = {key: value for key, (value, _) in _arguments(call).items()}
     try:
-        result = call(
-            *map_arg(node.args, lambda source: walk.operands[source.name]),
-            **map_arg(dict(node.kwargs), lambda source: walk.operands[source.name]),
-        )
+        result = _run(call, map_arg(given, lambda source: walk.operands[source.name]), chosen)
     except Exception as error:
         raise UnsupportedError(f"of constants, fails: {one_line(error)}") from error
     if not isinstance(result, Tensor):

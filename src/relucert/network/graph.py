@@ -160,9 +160,10 @@ class Network:
         return needed
 
     def describe(self) -> str:
-        """The layer sizes in one line, as in `784-20-10`."""
-        sizes = [self.sizes[0], *(self.sizes[value] for value in self.rectified), self.classes]
-        return "-".join(map(str, sizes))
+        """The layer sizes in one line, as in `784-20-10`; with images as in `3x32x32 - 8x16x16 - 10`."""
+        shapes = [self.shapes[value] for value in (0, *self.rectified, self.output)]
+        between = " - " if any(len(shape) > 1 for shape in shapes) else "-"
+        return between.join("x".join(map(str, shape)) for shape in shapes)
 
 
 def _is_shape(given: object) -> bool:

@@ -1,23 +1,15 @@
-"""Layers of straight pieces as the few operations that a network has: affine maps and ReLU.
-
-Each function takes an assembly and operands as the foreign graph has them, so that the rules for torch and for ONNX
-call one lowering. All are exact in real arithmetic: a number that is stored is never combined with another one here.
-A layer costs one ReLU for each bend of its graph.
-"""
+"""Activations of straight pieces, coordinate by coordinate: one ReLU for each bend of their graphs."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from functools import reduce as fold
-from math import prod
 
 import torch
 from torch import Tensor
 
 from relucert.errors import UnsupportedError
 from relucert.loading.assembly import Assembly, Operand, scalar
-
-LARGEST_MATRIX = 2**26  # entries of the matrix that a sum over axes becomes
 
 
 def leaky_relu(assembly: Assembly, value: Operand, slope: Tensor) -> int:
@@ -36,8 +28,8 @@ def mean_slope_relu(assembly: Assembly, value: Operand, lower: Tensor, upper: Te
 
 def parametric_relu(assembly: Assembly, value: Operand, slope: Tensor) -> int:
     """A leaky ReLU whose slopes belong to the first axis after the batch; slope: (channels,) or (1,)."""
-    axes = len(assembly.shape(value))
-    return leaky_relu(assembly, value, slope.reshape(-1, *[1] * (axes - 1)) if slope.numel() > 1 else slope.flatten())
+    axes = len(assembly.full_shape(value)) - 2
+    return leaky_relu(assembly, value, slope.reshape(-1, *[1] * axes) if slope.numel() > 1 else slope.flatten())
 
 
 def absolute(assembly: Assembly, value: Operand) -> int:
@@ -63,32 +55,6 @@ def clip(assembly: Assembly, value: Operand, low: Tensor | None, high: Tensor | 
     if high is not None and not bool((high >= beyond).all()):
         clipped = minimum(assembly, clipped, high)
     return clipped
-
-
-def total(assembly: Assembly, value: Operand, axes: Collection[int], keep_axes: bool) -> int:
-    """The sum over these axes, counted with the batch as axis 0; keep_axes: they stay, with size 1."""
-    before = assembly.shape(value)
-    rank = len(before) + 1
-    summed = {axis + rank if axis < 0 else axis for axis in axes}
-    if not summed <= set(range(1, rank)):
-        raise UnsupportedError(f"over the axes {sorted(summed)} of {(assembly.batch, *before)}, the batch among them")
-    kept = [size for axis, size in enumerate(before, start=1) if axis not in summed]
-    if prod(before) * prod(kept) > LARGEST_MATRIX:
-        raise UnsupportedError(f"a sum of {before} over the axes {sorted(summed)}, which is too large a matrix")
-    positions = torch.arange(prod(kept)).reshape([1 if axis in summed else before[axis - 1] for axis in range(1, rank)])
-    target = positions.expand(before).flatten()
-    matrix = torch.zeros(prod(kept), prod(before), dtype=assembly.precision)
-    matrix[target, torch.arange(prod(before))] = 1
-    flat = assembly.reshape(value, (assembly.batch, prod(before)))
-    after = positions.shape if keep_axes else tuple(kept)
-    return assembly.reshape(assembly.gemm(flat, matrix, None), (assembly.batch, *after))
-
-
-def mean(assembly: Assembly, value: Operand, axes: Collection[int], keep_axes: bool) -> int:
-    """The mean over these axes: their sum, divided by the count."""
-    summed = total(assembly, value, axes, keep_axes)
-    count = prod(assembly.shape(value)) // max(1, prod(assembly.shape(summed)))
-    return summed if count == 1 else assembly.divide(summed, scalar(float(count)))
 
 
 def add_all(assembly: Assembly, operands: Sequence[Operand]) -> Operand:

@@ -1,0 +1,55 @@
+"""What is left to do with the nodes of an import: unused ones go, and a bias becomes part of its layer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from torch import Tensor
+
+from relucert.network import Convolution, Linear, Node, Shift
+
+
+def tidied(nodes: list[Node], output: int) -> list[Node]:
+    """The nodes that this value depends on, with a bias in the layer that it belongs to; it is the last node's."""
+    return _needed(_fused(_needed(nodes, output)))
+
+
+def _needed(nodes: list[Node], output: int | None = None) -> list[Node]:
+    """The nodes that the output (by default the last value) depends on, with their inputs renumbered."""
+    last = len(nodes) if output is None else output
+    needed = {last}
+    for value in range(last, 0, -1):
+        if value in needed:
+            needed.update(nodes[value - 1].inputs)
+    renumbered = {value: index for index, value in enumerate(sorted(needed | {0}))}
+    return [
+        Node(nodes[value - 1].operation, tuple(renumbered[source] for source in nodes[value - 1].inputs))
+        for value in sorted(needed - {0})
+    ]
+
+
+def _fused(nodes: list[Node]) -> list[Node]:
+    """Merges a layer without bias and a shift that is its only use into one layer; nothing rounds."""
+    uses = Counter(source for node in nodes for source in node.inputs)
+    return [_fused_node(node, nodes, uses) for node in nodes]
+
+
+def _fused_node(node: Node, nodes: list[Node], uses: Counter[int]) -> Node:
+    shift, source = node.operation, node.inputs[0]
+    if not isinstance(shift, Shift) or source == 0 or uses[source] > 1:
+        return node
+    layer = nodes[source - 1].operation
+    if not isinstance(layer, Linear | Convolution) or bool(layer.bias.any()) or shift.offset.dtype != layer.bias.dtype:
+        return node
+    bias = _bias(shift.offset, layer)
+    return node if bias is None else Node(replace(layer, bias=bias), nodes[source - 1].inputs)
+
+
+def _bias(offset: Tensor, layer: Linear | Convolution) -> Tensor | None:
+    """An offset as the bias of a layer; None where it differs from place to place of an image."""
+    if isinstance(layer, Linear):
+        return offset.expand(len(layer.weight)).clone()
+    if offset.ndim and any(size > 1 for size in offset.shape[-2:]):
+        return None
+    return offset.flatten().expand(len(layer.weight)).clone()
