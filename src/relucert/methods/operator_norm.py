@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import torch
 from torch import Tensor
 
@@ -13,6 +15,8 @@ from relucert.norm import Norm
 from relucert.region import Region
 from relucert.rigor import DOUBLE, RIGOROUS, TINY, Arithmetic
 
+WRITTEN_OUT = 2**22  # numbers of a matrix that is made of a convolution to measure it
+CHUNK = 2**18  # numbers of it that are made at once
 HAIR = 1e-9  # how far, relatively, a proven largest eigenvalue may stay above the computed one
 
 
@@ -76,14 +80,33 @@ def induced_norms(
         sums = (column * factors, operation.absolute.linear(*inputs))
         one, infinite = (arithmetic.above(absolute.max(), operation.terms + 3) for absolute in sums)
         two = arithmetic.above(one.sqrt() * infinite.sqrt(), 3)
-        if operation.matrix is not None and norm.between_ends:
-            matrix = operation.matrix if scale is None else operation.matrix * scale
+        matrix = _matrix(operation, shapes) if norm.between_ends else None
+        if matrix is not None:
+            matrix = matrix if scale is None else matrix * scale
             spectral = spectral_norm(matrix, arithmetic)
             if scale is not None:  # entries that round by a unit move it by at most that times the root of its rank
                 spectral = arithmetic.above(spectral, min(matrix.shape) + 2)
             two = torch.minimum(two, spectral)
         norms.append(float(norm.induced(one, two, infinite, arithmetic)))
     return norms
+
+
+def _matrix(operation: Affine, shapes: list[Shape]) -> Tensor | None:
+    """The linear map as a matrix, exactly; None where it is too large to be written out.
+
+    Where nothing is multiplied but coordinates by themselves, the 1- and infinity-norms tell the 2-norm.
+    """
+    if operation.matrix is not None or not operation.work:
+        return operation.matrix
+    (shape,) = shapes
+    inputs, outputs = prod(shape), prod(operation.shape(shape))
+    if inputs * outputs > WRITTEN_OUT:
+        return None
+    parts = [
+        operation.linear(units.unflatten(-1, shape)).flatten(1)
+        for units in torch.eye(inputs, dtype=torch.float64).split(max(1, CHUNK // outputs))
+    ]
+    return torch.cat(parts).T
 
 
 def spectral_norm(matrix: Tensor, arithmetic: Arithmetic) -> Tensor:
