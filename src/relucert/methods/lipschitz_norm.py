@@ -13,7 +13,7 @@ from torch import Tensor
 from relucert.bounding.gradient import Forms, pull_to_input
 from relucert.bounding.interval import Bounds
 from relucert.methods.memo import Memo
-from relucert.network import INPUT, Affine, Network
+from relucert.network import INPUT, Affine, Network, unit_forms
 from relucert.region import Region
 from relucert.rigor import Arithmetic
 
@@ -67,16 +67,26 @@ def _affine_values(network: Network, region: Region, arithmetic: Arithmetic) -> 
     for value, depth in enumerate(network.relu_depths):
         if value == INPUT or depth:
             continue
-        size = network.sizes[value]
-        step = max(1, ROW_BYTES // (16 * max(network.sizes[: value + 1])))
-        lengths = []
-        for first in range(0, size, step):
-            units = torch.zeros(1, min(step, size - first), size, dtype=arithmetic.dtype)
-            units[0].diagonal(first).fill_(1)
-            rows = pull_to_input(network, value, Forms.exact(units), _no_rule, arithmetic)
-            lengths.append(region.dual_norm(rows.sizes(arithmetic), arithmetic))
-        constants[value] = torch.cat(lengths, 1)
+        node = network.nodes[value - 1]
+        assert isinstance(node.operation, Affine)
+        if node.operation.arity == 1 and not node.operation.work:  # every coordinate depends on a single one
+            before = constants[node.inputs[0]].unflatten(-1, network.shapes[node.inputs[0]])
+            lengths = node.operation.absolute.linear(before).flatten(1)
+            constants[value] = arithmetic.above(lengths, node.operation.terms + 2)
+        else:
+            constants[value] = _row_lengths(network, value, region, arithmetic)
     return constants
+
+
+def _row_lengths(network: Network, value: int, region: Region, arithmetic: Arithmetic) -> Tensor:
+    """The dual norms of the rows of one value that no ReLU precedes: (1, size)."""
+    step = max(1, ROW_BYTES // (16 * max(network.sizes[: value + 1])))
+    lengths = []
+    for neurons in torch.arange(network.sizes[value]).split(step):
+        place, forms = unit_forms(network, value, neurons, arithmetic.dtype)
+        rows = pull_to_input(network, place, Forms.exact(forms.rows()), _no_rule, arithmetic)
+        lengths.append(region.dual_norm(rows.sizes(arithmetic), arithmetic))
+    return torch.cat(lengths, 1)
 
 
 def _no_rule(source: int, form: Forms) -> Forms:
