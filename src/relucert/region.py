@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from relucert.errors import InputError
-from relucert.network.forms import LinearForms, Rows
+from relucert.network.forms import LinearForms, Rows, Windows
 from relucert.norm import Norm
 from relucert.query.samples import dense
 from relucert.query.valid import is_number, valid_inputs
@@ -314,7 +314,7 @@ class Region:
             reach = arithmetic.above(forms.absolute_dot(self.spans(arithmetic).below), forms.terms + 1)
             return Deviation(reach, reach)
         if self.box is not None:
-            return self._confined(forms.rows(), arithmetic, two_sided)
+            return self._confined(forms, arithmetic, two_sided)
         return self._unconfined(self._lengths(forms), forms.terms, arithmetic)
 
     def deviation_in_parts(self, parts: Iterable[Tensor], arithmetic: Arithmetic, two_sided: bool) -> Deviation:
@@ -343,7 +343,7 @@ class Region:
         reach = arithmetic.above(lengths * self.radius.reshape(-1, *[1] * (lengths.ndim - 1)), 1)
         return Deviation(reach, reach)
 
-    def _confined(self, forms: Tensor, arithmetic: Arithmetic, two_sided: bool) -> Deviation:
+    def _confined(self, forms: LinearForms, arithmetic: Arithmetic, two_sided: bool) -> Deviation:
         """A ball cut by a box: falling, a positive coefficient's coordinate goes down, a negative one's up."""
         rooms = self._rooms(arithmetic)
         if self.scale is not None:
@@ -351,17 +351,30 @@ class Region:
             units = torch.where(moving, self.scale, 1)
             rooms = rooms.map(lambda room: torch.where(moving, arithmetic.ceil(room / units), 0))
         rooms = rooms.map(lambda room: torch.minimum(room, self.radius[:, None]))
-        step = max(1, CONFINED_BYTES // (len(self.radius) * forms.shape[-1] * forms.element_size()))
-        sides = [(rooms.below, rooms.above), (rooms.above, rooms.below)][: 1 + two_sided]
-        parts = []
-        for part in forms.split(step, 1):
-            scaled = part if self.scale is None else part * self.scale
-            parts.append(self.norm.confined_gains(scaled, sides, self.radius, arithmetic))
-        gains = [torch.cat(gain, 1) for gain in zip(*parts, strict=True)]
+        scaled = forms if self.scale is None else forms.times(self.scale[None])
+        if isinstance(scaled, Windows) and scaled.places is not None:
+            gains = self._confined_windows(scaled, rooms, arithmetic, two_sided)
+        else:
+            rows = scaled.rows()
+            step = max(1, CONFINED_BYTES // (len(self.radius) * rows.shape[-1] * rows.element_size()))
+            sides = _sides(rooms, two_sided)
+            parts = [self.norm.confined_gains(part, sides, self.radius, arithmetic) for part in rows.split(step, 1)]
+            gains = [torch.cat(gain, 1) for gain in zip(*parts, strict=True)]
         if self.scale is not None:
             lost = TINY * self.radius[:, None] if arithmetic.rigorous else 0  # by underflow
             gains = [arithmetic.above(gain + lost, 3) for gain in gains]
         return Deviation(gains[0], gains[-1])
+
+    def _confined_windows(
+        self, forms: Windows, rooms: Deviation, arithmetic: Arithmetic, two_sided: bool
+    ) -> list[Tensor]:
+        """The same of windows: each form meets the walls of its own window, so it is a batch member of its own."""
+        count = len(self.radius), forms.count
+        coefficients = forms.stored().expand(*count, -1).flatten(0, 1)[:, None]
+        local = rooms.map(lambda room: forms.local(room).flatten(2).flatten(0, 1))
+        radius = self.radius.repeat_interleave(forms.count)
+        gains = self.norm.confined_gains(coefficients, _sides(local, two_sided), radius, arithmetic)
+        return [gain.reshape(count) for gain in gains]
 
     def dual_norm(self, forms: Tensor, arithmetic: Arithmetic) -> Tensor:
         """Upper bounds of the dual norms of forms on the input, (..., size), in units of the scale: (...)."""
@@ -373,6 +386,11 @@ def _described(norm: Norm, box: Box | None, scale: Tensor | None) -> str:
     """Norm, valid inputs and scale, in a few words."""
     scaled = "" if scale is None else ", scaled per coordinate"
     return f"p = {norm}, {valid_inputs(None if box is None else box.given)}{scaled}"
+
+
+def _sides(rooms: Deviation, two_sided: bool) -> list[tuple[Tensor, Tensor]]:
+    """The walls that positive and negative coefficients meet, for a form's fall and where wanted for its rise."""
+    return [(rooms.below, rooms.above), (rooms.above, rooms.below)][: 1 + two_sided]
 
 
 def parse_box(given: object, shape: tuple[int, ...]) -> Box | None:

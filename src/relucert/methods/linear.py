@@ -28,6 +28,9 @@ class LinearMethod:
     def remark(self, point: Tensor, rows: Tensor) -> None:
         return None
 
+    def bounds_stable_neurons(self, network: Network) -> bool:
+        return self.relaxer.parallel and network.suits_forward
+
     def hidden(self, network: Network, region: Region, arithmetic: Arithmetic) -> Bounds:
         return hidden_bounds(network, region, self.relaxer, arithmetic)
 

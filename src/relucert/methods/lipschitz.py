@@ -60,6 +60,9 @@ class LipschitzMethod:
     def remark(self, point: Tensor, rows: Tensor) -> None:
         return None
 
+    def bounds_stable_neurons(self, network: Network) -> bool:
+        return network.suits_forward
+
     def hidden(self, network: Network, region: Region, arithmetic: Arithmetic) -> Bounds:
         if not self.local:
             return {}

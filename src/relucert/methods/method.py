@@ -30,6 +30,9 @@ class Method(Protocol):
         """What there is to say about the answer to a question, if anything: a point, (size,), and the rows of the
         property that was asked about there, (rows, classes)."""
 
+    def bounds_stable_neurons(self, network: Network) -> bool:
+        """Whether `hidden` bounds neurons of a known sign as tightly as the others."""
+
     def hidden(self, network: Network, region: Region, arithmetic: Arithmetic) -> Bounds:
         """Bounds of every pre-activation."""
 

@@ -75,6 +75,9 @@ class ProgramMethod:
         """Shared likewise: a question's programs are those of the method that it starts from, too."""
         return self.weaker._tallies if isinstance(self.weaker, ProgramMethod) else Tallies()
 
+    def bounds_stable_neurons(self, network: Network) -> bool:
+        return network.suits_forward
+
     def hidden(self, network: Network, region: Region, arithmetic: Arithmetic) -> Bounds:
         bounds = hidden_bounds(network, region, FAST_LIN, arithmetic)
         if self.full:

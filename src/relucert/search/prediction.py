@@ -5,8 +5,9 @@ Nothing here is a bound. A prediction chooses where to look next, and a wrong on
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import torch
@@ -63,17 +64,29 @@ class Knots:
     logs: Tensor
     distances: dict[int, Tensor]
     lead: Lead
+    tight: dict[int, Tensor] = field(
+        default_factory=dict
+    )  # where bounds are, (batch, knots, size); nothing: everywhere
 
-    def add(self, radii: Tensor, bounds: Bounds, leads: Tensor) -> Knots:
-        distances = {}
+    def add(self, radii: Tensor, bounds: Bounds, leads: Tensor, all_tight: bool = True) -> Knots:
+        """With one knot more; all_tight: whether the bounds of neurons of a known sign are as tight as the others."""
+        distances, tight = {}, {}
         for value, (lower, upper) in bounds.items():
             centre = _repeated(self.centre[value], lower.shape[1])
             sides = torch.cat([centre - lower.to(centre.dtype), upper.to(centre.dtype) - centre], 1)
             newest = sides.clamp(min=TINIEST).log()[:, None]
             older = self.distances.get(value)
             distances[value] = newest if older is None else torch.cat([older[:, 1 - KNOTS :], newest], 1)
+            if not all_tight:
+                newest_tight, older_tight = bounds[value].unstable[:, None], self.tight.get(value)
+                tight[value] = (
+                    newest_tight if older_tight is None else torch.cat([older_tight[:, 1 - KNOTS :], newest_tight], 1)
+                )
         logs = torch.cat([self.logs[:, 1 - KNOTS :], radii.log()[:, None]], 1)
-        return replace(self, logs=logs, distances=distances, lead=self.lead.add(radii, leads))
+        for value, where in tight.items():
+            centre = _repeated(self.centre[value], where.shape[2])
+            distances[value] = _guessed(distances[value], where, logs, centre, self.growth[value])
+        return replace(self, logs=logs, distances=distances, lead=self.lead.add(radii, leads), tight=tight)
 
     @classmethod
     def merge(cls, parts: Sequence[Knots], order: Tensor) -> Knots:
@@ -95,6 +108,7 @@ class Knots:
             joined([padded(part.logs) for part in parts]),
             {value: joined([padded(part.distances[value]) for part in parts]) for value in first.distances},
             Lead.none(len(order)),
+            {value: joined([padded(part.tight[value]) for part in parts]) for value in first.tight},
         )
 
     def mean_growth(self) -> dict[int, float]:
@@ -115,7 +129,8 @@ class Knots:
         centre = {value: tensor[chosen] for value, tensor in self.centre.items()}
         distances = {value: tensor[chosen] for value, tensor in self.distances.items()}
         lead = Lead(self.lead.radii[chosen], self.lead.amounts[chosen])
-        return Knots(centre, self.growth, self.logs[chosen], distances, lead)
+        tight = {value: tensor[chosen] for value, tensor in self.tight.items()}
+        return Knots(centre, self.growth, self.logs[chosen], distances, lead, tight)
 
     def interpolate(self, radii: Tensor) -> Bounds:
         """Guessed hidden bounds at candidate radii (batch, candidates): flat batches, one row per candidate."""
@@ -151,6 +166,25 @@ class Knots:
         paired = counts[:, :, None] & counts[:, None] & ~torch.eye(count, dtype=torch.bool)
         factors = torch.where(paired[:, None], steps[:, :, None] / apart[:, None], 1.0)
         return factors.prod(3) * counts[:, None], (counts.sum(1) == 1)[:, None, None]
+
+
+def _guessed(distances: Tensor, tight: Tensor, logs: Tensor, centre: Tensor, growth: float) -> Tensor:
+    """Distances of neurons at knots where their bounds are not tight, as growing to or from the last tight ones.
+
+    At such a knot the neuron's sign is known: its bound on the side of zero is nearer to the centre than zero. A neuron
+    whose sign is known at every knot is taken to keep it.
+
+    distances: (batch, knots, 2 * size); tight: (batch, knots, size); centre: (batch, size).
+    """
+    sides, known = distances.unflatten(2, (2, -1)), tight[:, :, None]
+    places = torch.arange(1, known.shape[1] + 1)[:, None, None]
+    last = (known * places).argmax(1, keepdim=True)  # (batch, 1, 1, size)
+    steps = logs[..., None, None] - logs[..., None, None].expand(-1, -1, 1, centre.shape[1]).gather(1, last)
+    grown = sides.take_along_dim(last, 1) + (growth * steps).to(sides.dtype)
+    towards_zero = torch.stack([centre > 0, centre < 0], 1)[:, None]
+    nearest = torch.where(towards_zero, centre.abs().clamp(min=TINIEST).log()[:, None, None], torch.inf)
+    guess = torch.minimum(grown, nearest).where(known.any(1, keepdim=True), math.log(TINIEST))
+    return torch.where(known, sides, guess).flatten(2)
 
 
 def _repeated(centre: Tensor, width: int) -> Tensor:

@@ -34,6 +34,7 @@ SECTIONINGS = 3  # at the most, to bring out a predicted root
 SHARPNESS = 0.05  # of the bracket around it: more is wasted on a guess
 ROWS = 3  # margins that a prediction looks at
 FIRST_SHARES = (0.7, 0.45)  # of the first-order radius, with one layer of ReLUs and for each further: where to start
+LEAST_SHARE = 0.1  # where an evaluation tells only of unstable neurons: with few of them it tells little
 LIKELY = (0.01, 1.0)  # shares to learn from
 KNOT_TRUST = 0.1  # by how much a root predicted at a distance from all knots may be off, relatively to it
 GROWTH = 0.55  # how much faster than linearly the bounds are guessed to grow, for each layer of ReLUs before
@@ -95,6 +96,7 @@ class Searcher:
         self.method, self.tolerance = method, tolerance
         self.proof = proof if proof.rigorous else scout
         self.scout = scout
+        self.all_tight = method.bounds_stable_neurons(network)
         self.noise = FLOAT_NOISE if scout is FLOAT else 1e-12
         self._networks = {dtype: network.cast(dtype) for dtype in {self.proof.dtype, scout.dtype}}
         self.guide = method  # whose margins are cheap
@@ -103,6 +105,8 @@ class Searcher:
         self.depth = depth = network.relu_depths[-1]
         self.growth = {value: 1 + GROWTH * network.relu_depths[value] for value in network.rectified}
         self.first_share = FIRST_SHARES[0] * FIRST_SHARES[1] ** max(0, depth - 1)
+        if not self.all_tight:
+            self.first_share = max(self.first_share, LEAST_SHARE)
 
     def learn(self, growth: dict[int, float], shares: Tensor) -> None:
         """Takes from one search what the next may start with: how fast bounds grow, by value, and which shares of the
@@ -279,7 +283,7 @@ class _State:
         self.margin, weakest = margins.min(1)
         self.focus = _least(margins / -self.steepness)
         hidden = _join([hidden for _, hidden, _ in parts], order, self.searcher.scout)
-        self.knots = self.knots.add(self.radii, hidden, leads)
+        self.knots = self.knots.add(self.radii, hidden, leads, self.searcher.all_tight)
         if not self.rounds:
             self._fit_parabola(weakest[:, None])
         if self.rounds == 1:
