@@ -149,6 +149,7 @@ def test_an_unknown_name_lists_the_known_ones() -> None:
         ("mnist-2x20", "784-20-10", torch.float32, 0.95, "ba2c48da72fd71a3"),
         ("mnist-3x20", "784-20-20-10", torch.float32, 0.95, "c11698a4bf54f400"),
         ("mnist-3x1024", "784-1024-1024-10", torch.float16, 0.98, "5a335ed906566610"),
+        ("mnist-cnn", "1x28x28 - 8x13x13 - 16x5x5 - 100 - 10", torch.float16, 0.98, "3e18a86d3e1d7c7b"),
     ],
 )
 def test_bundled_networks(name: str, layers: str, dtype: torch.dtype, accuracy: float, digest: str) -> None:

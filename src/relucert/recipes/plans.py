@@ -37,9 +37,11 @@ _CERTIFIED = Recipe(
     weight_decay=0.0,
     defence=Certified(0.1, bounds="fast-lin", clean=0, stretch=1.1),
 )
-_PICTURES = Recipe(epochs=15, learning_rate=0.05, weight_decay=5e-4)
+_DIGITS = Recipe(epochs=12, learning_rate=0.05, weight_decay=5e-4)
+_COLOURS = Recipe(epochs=10, learning_rate=0.02, weight_decay=5e-4)
+_NORMALISED = Recipe(epochs=12, learning_rate=0.05, weight_decay=5e-4)
 _INTERVALS = Recipe(
-    epochs=40,
+    epochs=30,
     learning_rate=0.001,
     weight_decay=0.0,
     batch=256,
@@ -61,10 +63,10 @@ PLANS: dict[str, Plan] = {
     "mnist-3x1024-adversarial": Plan(FullyConnected("mnist", 3, 1024), _ATTACKED),
     "mnist-4x1024-adversarial": Plan(FullyConnected("mnist", 4, 1024), _ATTACKED),
     "mnist-2x500-certified": Plan(FullyConnected("mnist", 2, 500), _CERTIFIED),
-    "mnist-cnn": Plan(MNIST_CNN, _PICTURES, half=True),
+    "mnist-cnn": Plan(MNIST_CNN, _DIGITS, half=True),
     "mnist-cnn-certified": Plan(MNIST_WIDE, _INTERVALS),
-    "cifar-cnn": Plan(CIFAR_CNN, _PICTURES),
-    "cifar-resnet": Plan(CIFAR_RESNET, _PICTURES),
+    "cifar-cnn": Plan(CIFAR_CNN, _COLOURS),
+    "cifar-resnet": Plan(CIFAR_RESNET, _NORMALISED),
 }
 
 

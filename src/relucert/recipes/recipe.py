@@ -138,8 +138,13 @@ class Recipe:
             )
 
     def to_json(self) -> dict[str, Any]:
-        """The settings as plain JSON values, the defence with its name; an infinite norm is "inf"."""
+        """The settings as plain JSON values, the defence with its name; an infinite norm is "inf".
+
+        The optimiser is left out where it is SGD, as in files from before there was a choice.
+        """
         row = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "defence"}
+        if self.optimiser == "sgd":
+            del row["optimiser"]
         defence: dict[str, Any] | None = None
         if self.defence is not None:
             settings = {key: _plain(value) for key, value in asdict(self.defence).items()}

@@ -49,8 +49,9 @@ def certified_share(network: Network, images: Tensor, labels: Tensor, radius: fl
     proven = torch.zeros(len(points), dtype=torch.bool)
     step = batch_size(network, network.classes - 1, MEMORY)
     with torch.inference_mode():
+        right = torch.cat([cast(part).argmax(1) for part in points.split(step)]) == labels
         for by_intervals in (True, False):
-            left = (~proven).nonzero().flatten()
+            left = (right & ~proven).nonzero().flatten()
             for chosen in left.split(step) if len(left) else ():
                 region = shape.around(points[chosen], radius)
                 prop = _against_all(labels[chosen], network.classes)
