@@ -1,23 +1,16 @@
 """Layers of images, from torch and from ONNX: they compute what their runtimes compute, and bounds enclose them."""
 
-import io
 import warnings
-from collections.abc import Callable
-from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 import relucert
 from relucert.loading import load, save
-from relucert.network import Network
-from tests.loading.test_lowering import Function
-
-Layer = Callable[[Tensor], Tensor]
-Shape = tuple[int, ...]
+from relucert.network import Convolution, Scale
+from tests.loading.image_models import Layer, Shape, around, assert_encloses, assert_same, exported
 
 IMAGE: Shape = (2, 5, 4)
 LINE: Shape = (2, 6)
@@ -67,50 +60,6 @@ ONLY_TORCH = {"average pooling, another divisor"}
 """What PyTorch has no ONNX export for."""
 
 
-def around(layer: Layer, shape: Shape) -> nn.Module:
-    """A convolution, the layer, and a linear layer."""
-    torch.manual_seed(3)
-    first: nn.Module = nn.Conv2d(2, 2, 2, padding="same") if len(shape) == 3 else nn.Conv1d(2, 2, 2, padding="same")
-    body = nn.Sequential(first, layer if isinstance(layer, nn.Module) else Function(layer), nn.Flatten())
-    with torch.no_grad(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        size = body.eval()(torch.zeros(1, *shape)).shape[1]
-    return nn.Sequential(*body, nn.Linear(size, 3)).eval()
-
-
-def exported(module: nn.Module, shape: Shape, folder: Path, version: int = 17) -> Path:
-    path = folder / "exported.onnx"
-    with warnings.catch_warnings(), redirect_stdout(io.StringIO()):
-        warnings.simplefilter("ignore")
-        torch.onnx.export(
-            module, (torch.zeros(2, *shape),), path, dynamo=False, opset_version=version, input_names=["x"],
-            dynamic_axes={"x": {0: "batch"}}, do_constant_folding=False,
-        )  # fmt: skip
-    return path
-
-
-def assert_same(network: Network, module: nn.Module, tolerance: float = 1e-12) -> None:
-    at = torch.randn(6, *network.input_shape, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
-    with torch.no_grad():
-        expected = module.double()(at)
-        module.float()
-    torch.testing.assert_close(network.cast(torch.float64)(at), expected, rtol=tolerance, atol=tolerance)
-
-
-def assert_encloses(network: Network, norm: str, form: str) -> None:
-    """Bounds of every neuron, at random points of a ball."""
-    generator = torch.Generator().manual_seed(4)
-    centre = torch.randn(1, *network.input_shape, generator=generator, dtype=torch.float64)
-    moves = torch.rand(40, centre.numel(), generator=generator, dtype=torch.float64) * 2 - 1
-    moves = moves.sign() if norm == "inf" else functional.normalize(moves)
-    points = centre + 0.3 * moves.reshape(40, *network.input_shape)
-    intervals = relucert.bounds(network, relucert.Region.around(centre, 0.3, norm), form=form)
-    values = network.cast(torch.float64).values(points)
-    for index, interval in zip((*network.rectified, network.output), intervals, strict=True):
-        assert bool((interval.lower - 1e-9 <= values[index]).all())
-        assert bool((values[index] <= interval.upper + 1e-9).all())
-
-
 @pytest.mark.parametrize("name", LAYERS)
 def test_a_layer_from_torch_and_from_onnx(name: str, tmp_path: Path) -> None:
     layer, shape = LAYERS[name]
@@ -125,3 +74,48 @@ def test_a_layer_from_torch_and_from_onnx(name: str, tmp_path: Path) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", relucert.RemarkWarning)  # of plain numbers, which the export casts
             assert_same(load(exported(module, shape, tmp_path)), module, tolerance=1e-6)
+
+
+@pytest.mark.parametrize("layer", [nn.MaxPool2d(3, 2, 1), nn.MaxPool2d(2, 1, 1, dilation=(3, 2))])
+def test_padding_never_wins_a_maximum_and_neurons_stay_local(layer: nn.Module) -> None:
+    network = load(nn.Sequential(layer, nn.Flatten()), input_shape=IMAGE)
+    assert {entry.operation.name for entry in network.nodes} == {"add", "convolution", "relu", "reshape", "scale"}
+    images = -1 - torch.rand(4, *IMAGE, dtype=torch.float64)
+    torch.testing.assert_close(network.cast(torch.float64)(images), layer(images).flatten(1), rtol=1e-14, atol=1e-14)
+
+
+def test_a_maximum_of_so_many_costs_one_relu_less() -> None:
+    network = load(nn.Sequential(nn.MaxPool2d(2), nn.Flatten()), input_shape=(2, 4, 4))
+    assert network.describe() == "2x4x4 - 2x2x4 - 2x2x2 - 8"
+
+
+def test_an_average_is_divided_by_its_count() -> None:
+    network = load(nn.Sequential(nn.AvgPool2d(3, 2, 1, count_include_pad=False), nn.Flatten()), input_shape=(1, 5, 5))
+    summed, scale = (entry.operation for entry in network.nodes[:2])
+    assert isinstance(summed, Convolution)
+    assert bool((summed.weight == 1).all())
+    assert isinstance(scale, Scale)
+    assert scale.divide
+    assert scale.factor.tolist() == [[4, 6, 4], [6, 9, 6], [4, 6, 4]]
+
+
+def test_a_residual_network_of_images_is_certified() -> None:
+    torch.manual_seed(0)
+
+    class Block(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = nn.Conv2d(2, 3, 3, 2, 1), nn.Conv2d(3, 3, 3, padding=1)
+            self.norm, self.skip = normalisation(nn.BatchNorm2d(3)), nn.Conv2d(2, 3, 1, 2)
+
+        def forward(self, images: Tensor) -> Tensor:
+            inner = self.second(torch.relu(self.norm(self.first(images))))
+            return torch.relu(inner + self.skip(images))
+
+    module = nn.Sequential(Block(), nn.AvgPool2d(2), nn.Flatten(), nn.Linear(3, 3)).eval()
+    images = torch.rand(2, 2, 4, 4)
+    for image, certificate in zip(images, relucert.certify(module, images), strict=True):
+        assert certificate.radius is not None
+        assert certificate.radius > 0
+        moved = image + certificate.radius * (torch.randint(0, 2, (200, 2, 4, 4)) * 2 - 1)
+        assert bool((module(moved).argmax(1) == certificate.label).all())

@@ -18,26 +18,15 @@ from relucert import RemarkWarning
 from relucert.errors import UnsupportedError
 from relucert.loading import load
 from relucert.network import Network, Relu
+from tests.loading.image_models import Function, Layer
 from tests.loading.onnx_models import Array, Axis, model, node, write
 from tests.loading.test_onnx_file import FLAT, IMAGE, assert_same, whole
 from tests.loading.test_torch_module import assert_same as assert_same_as_module
 from tests.rational import evaluate_graph
 
-Layer = Callable[[Tensor], Tensor]
 Formula = Callable[[Fraction], Fraction]
 
 ZERO, SLOPE = Fraction(0), Fraction(0.1)
-
-
-class Function(nn.Module):
-    """A function of an image."""
-
-    def __init__(self, function: Layer) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, images: Tensor) -> Tensor:
-        return self.function(images)
 
 
 def leaky(x: Fraction, slope: Fraction = SLOPE) -> Fraction:

@@ -16,10 +16,26 @@ from torch import Tensor
 
 from relucert.errors import InputError, LoadError, NetworkError, RelucertError
 from relucert.loading import load, safetensors_file, save
-from relucert.network import Add, Linear, Network, Node, Operation, Relu, Reshape, Scale, Shift
+from relucert.network import (
+    Add,
+    BatchScale,
+    Convolution,
+    IndexMap,
+    Linear,
+    Network,
+    Node,
+    Operation,
+    Relu,
+    Reshape,
+    Scale,
+    Shift,
+)
 from relucert.network.operation import _REGISTRY
 
 PRECISIONS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
+
+
+PADS = (2, 0, 0, 0)
 
 
 def numbers(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -38,7 +54,11 @@ def example(dtype: torch.dtype = torch.float32) -> Network:
         (Linear(weight, numbers(6, dtype=dtype)), (5,)),
         (Add(), (6, 3)),
         (Linear(numbers(6, 4, dtype=dtype).T, numbers(4, dtype=dtype)), (7,)),
-        (Scale(numbers(4, dtype=dtype), divide=False), (8,)),
+        (Reshape((4,), (1, 2, 2)), (8,)),
+        (Convolution(numbers(2, 1, 2, 1, dtype=dtype), numbers(2, dtype=dtype), (2, 2), (1, 2), PADS, (1, 1), 1), (9,)),
+        (BatchScale(numbers(2, 1, 1, dtype=dtype), numbers(2, 1, 1, dtype=dtype).abs(), 0.1), (10,)),
+        (IndexMap.of(torch.tensor([5, -1, 0, 3]), (2, 3, 1)), (11,)),
+        (Scale(numbers(4, dtype=dtype), divide=False), (12,)),
     ]
     return Network((2, 3), tuple(Node(operation, inputs) for operation, inputs in operations), "example")
 

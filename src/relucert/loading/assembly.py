@@ -17,6 +17,7 @@ from torch import Tensor
 
 from relucert.errors import UnsupportedError
 from relucert.loading.fusion import tidied
+from relucert.loading.local import Picked, picked
 from relucert.network import (
     Add,
     BatchScale,
@@ -141,7 +142,10 @@ class Assembly:
             raise UnsupportedError(f"a result of shape {after}, without numbers")
         if torch.equal(places.flatten(), torch.arange(prod(before))):
             return self.reshaped(index, after)
-        return self._append(IndexMap.of(places, before), index)
+        channels = picked(places, before)
+        if channels is None:
+            return self._append(IndexMap.of(places, before), index)
+        return self._channels(index, channels)
 
     def expanded(self, value: Operand, shape: Shape) -> int:
         """The value broadcast to a shape, without the batch."""
@@ -227,6 +231,19 @@ class Assembly:
         self.shapes.append(operation.shape(*(self.shapes[source] for source in inputs)))
         self._nodes.append(Node(operation, inputs))
         return len(self._nodes)
+
+    def _channels(self, image: int, chosen: Picked) -> int:
+        """Channels of an image that are picked as a whole, by a kernel of one tap."""
+        rows, columns = chosen.rows, chosen.columns
+        weight = torch.zeros(len(chosen.channels), self.shapes[image][0], 1, 1, dtype=self.precision)
+        for channel, source in enumerate(chosen.channels):
+            if source >= 0:
+                weight[channel, source] = 1
+        groups = len(weight) if chosen.in_order and len(weight) == weight.shape[1] else 1
+        if groups > 1:
+            weight = torch.ones(groups, 1, 1, 1, dtype=self.precision)
+        ends = (rows.before, columns.before), (rows.after, columns.after)
+        return self.convolution(image, weight, None, Kernel((rows.stride, columns.stride), *ends, groups=groups))
 
     def _scale(self, value: int, factor: float) -> int:
         return value if factor == 1 else self._append(Scale(scalar(factor), divide=False), value)

@@ -42,14 +42,15 @@ def _pad(assembly: Assembly, call: Call) -> Operand:
     axes = range(rank) if call.optional(3) is None else [axis % rank for axis in call.constant(3).tolist()]
     if margins is None or mode not in _PADS:
         raise UnsupportedError(f"mode={mode}")
-    if min(margins, default=0) < 0:
-        raise UnsupportedError(f"negative padding {tuple(margins)}")
     ends = [(0, 0)] * rank
     for place, axis in enumerate(axes):
         ends[axis] = margins[place], margins[place + len(margins) // 2]
 
     def run(tensors: list[Tensor]) -> Tensor:
-        return torch.from_numpy(np.pad(tensors[0].numpy(), ends, _PADS[mode]))  # type: ignore[call-overload]
+        added = [(max(0, first), max(0, last)) for first, last in ends]
+        padded = np.pad(tensors[0].numpy(), added, _PADS[mode])  # type: ignore[call-overload]
+        kept = tuple(slice(max(0, -first), min(0, last) or None) for first, last in ends)  # negative: cut off
+        return torch.from_numpy(padded[kept].copy())
 
     return move(assembly, run, [call.value(0)], float(fill))
 
