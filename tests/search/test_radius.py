@@ -123,6 +123,9 @@ class Liar:
     def remark(self, point: Tensor, rows: Tensor) -> None:
         return None
 
+    def bounds_stable_neurons(self, network: Network) -> bool:
+        return True
+
     def hidden(self, network: Network, region: Region, arithmetic: Arithmetic) -> Bounds:
         return find_method("fast-lin").hidden(network, region, arithmetic)
 
@@ -175,6 +178,9 @@ class Constant:
 
     def remark(self, point: Tensor, rows: Tensor) -> None:
         return None
+
+    def bounds_stable_neurons(self, network: Network) -> bool:
+        return True
 
     def hidden(self, network: Network, region: Region, arithmetic: Arithmetic) -> Bounds:
         return find_method("interval").hidden(network, region, arithmetic)
