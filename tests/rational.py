@@ -4,6 +4,7 @@ Slow, and free of rounding: what the rigorous bounds are compared with. p is 1 o
 rational.
 """
 
+import itertools
 import math
 from fractions import Fraction
 
@@ -12,7 +13,20 @@ from torch import Tensor
 
 from relucert.bounding.interval import Interval
 from relucert.bounding.relaxers import FAST_LIN
-from relucert.network import Add, Linear, Network, Operation, Relu, Scale, Shift
+from relucert.network import (
+    Add,
+    BatchScale,
+    Convolution,
+    IndexMap,
+    Linear,
+    Network,
+    Operation,
+    Relu,
+    Reshape,
+    Scale,
+    Shape,
+    Shift,
+)
 from relucert.rigor import RIGOROUS
 
 Rows = list[list[Fraction]]
@@ -91,28 +105,66 @@ def as_floats(numbers: list[Fraction]) -> Tensor:
 
 
 def evaluate_graph(network: Network, point: list[Fraction]) -> list[list[Fraction]]:
-    """Every value of any network of flat values at a rational point, exactly."""
+    """Every value of any network, flat, at a rational point: exactly, but for roots, which have 600 bits."""
     values = [point]
-    for node in network.nodes:
+    for value, node in network.steps():
         operands = [values[source] for source in node.inputs]
-        values.append(_apply(node.operation, operands))
+        values.append(_apply(node.operation, operands, network.shapes[value]))
     return values
 
 
-def _apply(operation: Operation, operands: list[list[Fraction]]) -> list[Fraction]:
+def _apply(operation: Operation, operands: list[list[Fraction]], shape: Shape) -> list[Fraction]:
     (first, *others) = operands
     if isinstance(operation, Linear):
         return _affine(operation, first)
+    if isinstance(operation, Convolution):
+        return _convolved(operation, first, shape)
+    if isinstance(operation, IndexMap):
+        padded = [*first, Fraction(0)]
+        return [padded[place] for place in operation.indices]
+    if isinstance(operation, Reshape):
+        return first
     if isinstance(operation, Relu):
         return [max(number, Fraction(0)) for number in first]
     if isinstance(operation, Add):
         return [one + other for one, other in zip(first, others[0], strict=True)]
     if isinstance(operation, Shift):
-        return [
-            number + offset for number, offset in zip(first, exact(operation.offset.expand(len(first))), strict=True)
-        ]
+        return [number + offset for number, offset in zip(first, _spread(operation.offset, shape), strict=True)]
+    return [number * factor for number, factor in zip(first, _factors(operation, shape), strict=True)]
+
+
+def _factors(operation: Operation, shape: Shape) -> list[Fraction]:
+    if isinstance(operation, BatchScale):
+        gains, variances = _spread(operation.gain, shape), _spread(operation.variance, shape)
+        epsilon = Fraction(operation.epsilon)
+        return [gain / root(variance + epsilon) for gain, variance in zip(gains, variances, strict=True)]
     assert isinstance(operation, Scale)
-    factors = exact(operation.factor.expand(len(first)))
-    if operation.divide:
-        return [number / factor for number, factor in zip(first, factors, strict=True)]
-    return [number * factor for number, factor in zip(first, factors, strict=True)]
+    factors = _spread(operation.factor, shape)
+    return [1 / factor for factor in factors] if operation.divide else factors
+
+
+def _spread(constant: Tensor, shape: Shape) -> list[Fraction]:
+    return exact(constant.expand(shape).flatten())
+
+
+def root(number: Fraction) -> Fraction:
+    """The square root, to 600 bits."""
+    shift = 2 * max(0, 600 + number.denominator.bit_length() - number.numerator.bit_length())
+    return Fraction(math.isqrt((number.numerator << shift) // number.denominator), 1 << (shift // 2))
+
+
+def _convolved(operation: Convolution, image: list[Fraction], shape: Shape) -> list[Fraction]:
+    _, channels, tall, wide = operation.weight.shape
+    weights, (height, width) = exact(operation.weight.flatten()), operation.size
+    sums = []
+    for output, y, x in itertools.product(*map(range, shape)):
+        total = Fraction(float(operation.bias[output]))
+        group = output // (shape[0] // operation.groups)
+        for channel, i, j in itertools.product(range(channels), range(tall), range(wide)):
+            row = y * operation.stride[0] + i * operation.dilation[0] - operation.padding[0]
+            column = x * operation.stride[1] + j * operation.dilation[1] - operation.padding[1]
+            if 0 <= row < height and 0 <= column < width:
+                weight = weights[((output * channels + channel) * tall + i) * wide + j]
+                total += weight * image[((group * channels + channel) * height + row) * width + column]
+        sums.append(total)
+    return sums

@@ -17,7 +17,20 @@ from torch import Tensor
 import relucert
 from relucert.bounding.backward import DualVariables, bound_forms
 from relucert.methods.table import METHODS, find_method
-from relucert.network import Add, Linear, Network, Node, Operation, Relu, Scale, Shift
+from relucert.network import (
+    Add,
+    BatchScale,
+    Convolution,
+    IndexMap,
+    Linear,
+    Network,
+    Node,
+    Operation,
+    Relu,
+    Reshape,
+    Scale,
+    Shift,
+)
 from relucert.norm import Norm
 from relucert.query.property import Property
 from relucert.region import Region
@@ -46,6 +59,28 @@ def scale(draw: random.Random) -> Scale:
     return Scale(numbers(draw, SIZE), divide=draw.random() < 0.5)
 
 
+def convolution(draw: random.Random, outputs: int = 2, channels: int = 1) -> Convolution:
+    """On (channels, 1, 3), with padding: rows of one and of two or three products."""
+    weight = numbers(draw, outputs, channels, 1, 2)
+    return Convolution(weight, numbers(draw, outputs), (1, SIZE), (1, 2), (0, 1, 0, 1), (1, 1), 1)
+
+
+def batch_scale(draw: random.Random, *shape: int) -> BatchScale:
+    """Variances whose sum with epsilon rounds, roots that round, and quotients that do."""
+    epsilon = draw.choice((1e-5, 2.0**-60, 1 / 3))
+    return BatchScale(numbers(draw, *shape), numbers(draw, *shape).abs(), epsilon)
+
+
+def images(*steps: tuple[Operation, tuple[int, ...]]) -> Network:
+    """Of operations on (1, 1, 3), then flat; value 1 is the image itself."""
+    return graph((Reshape((SIZE,), (1, 1, SIZE)), (0,)), *steps)
+
+
+def picked(draw: random.Random, size: int) -> IndexMap:
+    places = [draw.choice((-1, *range(size))) for _ in range(4)]
+    return IndexMap.of(torch.tensor(places).reshape(2, 1, 2), (size // 2, 1, 2))
+
+
 GRAPHS: dict[str, Callable[[random.Random], Network]] = {
     "linear": lambda draw: graph((linear(draw, 2), (0,))),
     "shifts": lambda draw: graph((Shift(numbers(draw, SIZE)), (0,)), (Shift(numbers(draw, SIZE)), (1,))),
@@ -57,6 +92,28 @@ GRAPHS: dict[str, Callable[[random.Random], Network]] = {
     ),
     "scaled chain": lambda draw: graph((linear(draw), (0,)), (scale(draw), (1,)), (linear(draw, 2), (2,))),
     "layers": lambda draw: graph((linear(draw), (0,)), (Relu(), (1,)), (linear(draw, 2), (2,))),
+    "convolution": lambda draw: images((convolution(draw), (1,)), (Reshape((2, 1, 2), (4,)), (2,))),
+    "batch scale": lambda draw: images(
+        (batch_scale(draw, SIZE), (1,)), (batch_scale(draw, 1, 1, 1), (2,)), (Reshape((1, 1, SIZE), (SIZE,)), (3,))
+    ),
+    "index map": lambda draw: images(
+        (convolution(draw), (1,)), (picked(draw, 4), (2,)), (Add(), (2, 3)), (Reshape((2, 1, 2), (4,)), (4,))
+    ),
+    "batch normalisation": lambda draw: images(
+        (convolution(draw), (1,)),
+        (Shift(numbers(draw, 2, 1, 1)), (2,)),
+        (batch_scale(draw, 2, 1, 1), (3,)),
+        (Shift(numbers(draw, 2, 1, 1)), (4,)),
+        (Relu(), (5,)),
+        (picked(draw, 4), (6,)),
+        (Reshape((2, 1, 2), (4,)), (7,)),
+    ),
+    "convolutions": lambda draw: images(
+        (convolution(draw, 1), (1,)),
+        (Relu(), (2,)),
+        (Convolution(numbers(draw, 2, 1, 1, 2), numbers(draw, 2), (1, 2), (1, 1), (0, 1, 0, 1), (1, 2), 1), (3,)),
+        (Reshape((2, 1, 2), (4,)), (4,)),
+    ),
 }
 
 
@@ -110,14 +167,25 @@ def test_no_corner_has_less_than_the_proven_margin(name: str, method: str, norm:
             assert Fraction(float(margin)) <= scores[0] - scores[1]
 
 
-def diagonal(*layers: tuple[float, str]) -> list[Operation]:
-    """Operations on two numbers alike: a factor each, or a ReLU."""
+def diagonal(*layers: tuple[float, str], size: int = 2) -> list[Operation]:
+    """Operations on flat numbers alike: a factor each, as a layer of some sort, or with a ReLU after it."""
     operations: list[Operation] = []
     for number, layer in layers:
-        factor = torch.full((2,), number, dtype=torch.float64)
-        operations += [
-            Scale(factor, divide=False) if layer == "scale" else Linear(torch.diag(factor), torch.zeros(2).double())
-        ]
+        factor = torch.full((size,), number, dtype=torch.float64)
+        if layer == "scale":
+            operations.append(Scale(factor, divide=False))
+        elif layer == "batch scale":
+            operations.append(BatchScale(factor, torch.ones(size, dtype=torch.float64), 0.0))
+        elif layer == "convolution":
+            kernel = torch.full((1, 1, 1, 1), number, dtype=torch.float64)
+            zero = torch.zeros(1, dtype=torch.float64)
+            operations += [
+                Reshape((size,), (1, 1, size)),
+                Convolution(kernel, zero, (1, size), (1, 1), (0, 0, 0, 0), (1, 1), 1),
+                IndexMap.of(torch.arange(size), (1, 1, size)),
+            ]
+        else:
+            operations.append(Linear(torch.diag(factor), torch.zeros(size).double()))
         operations += [Relu()] if layer == "linear, relu" else []
     return operations
 
@@ -133,6 +201,18 @@ def diagonal(*layers: tuple[float, str]) -> list[Operation]:
             [1.0, 1.0],
             0.1,
         ),
+        (
+            diagonal((1e300, "convolution"), (1e-162, "convolution"), (1e-162, "convolution")),
+            1e-25,
+            [0.0, 0.0],
+            0.05,
+        ),
+        (
+            diagonal((1e300, "batch scale"), (1e-162, "convolution"), (1e-162, "batch scale")),
+            1e-25,
+            [0.0, 0.0],
+            0.05,
+        ),
     ],
 )
 def test_coefficients_that_underflow_prove_nothing(
@@ -144,13 +224,30 @@ def test_coefficients_that_underflow_prove_nothing(
 
 
 @pytest.mark.parametrize("form", ["forward", "backward"])
-def test_bounds_hold_where_coefficients_underflow_or_centres_overflow(form: str) -> None:
-    factors = (1e-200, 1e-200, 1e200, 1e200)
-    network = chain((1,), *(Scale(torch.tensor([factor], dtype=torch.float64), divide=False) for factor in factors))
+@pytest.mark.parametrize("layer", ["scale", "linear", "convolution", "batch scale"])
+@pytest.mark.parametrize("factors", [(1e-200, 1e-200, 1e200, 1e200), (5e-310, 1e-14, 1e200, 1e124)])
+def test_bounds_hold_where_coefficients_underflow(factors: tuple[float, ...], layer: str, form: str) -> None:
+    if layer == "batch scale" and factors[0] < 1e-300:
+        pytest.skip("batch scales of subnormal factors are refused")
+    network = chain((1,), *diagonal(*((factor, layer) for factor in factors), size=1))
     (both,) = relucert.bounds(network, Region.around(torch.zeros(1, 1), 1e150, "inf"), form=form)
     assert not bool(both.upper < 1e150)
+
+
+def sum_of_all(row: Tensor, convolve: bool) -> list[Operation]:
+    """One weighted sum of all flat inputs, as a layer of one neuron; row: (1, inputs)."""
+    zero, width = torch.zeros(1, dtype=torch.float64), row.shape[1]
+    if not convolve:
+        return [Linear(row, zero)]
+    layer = Convolution(row[None, None], zero, (1, width), (1, 1), (0, 0, 0, 0), (1, 1), 1)
+    return [Reshape((width,), (1, 1, width)), layer, Reshape((1, 1, 1), (1,))]
+
+
+@pytest.mark.parametrize("convolve", [False, True])
+@pytest.mark.parametrize("form", ["forward", "backward"])
+def test_bounds_hold_where_centres_overflow(form: str, convolve: bool) -> None:
     weight = 1e148 * torch.tensor([[0, 0, 1.5, -1, 0, -1, 1.5, -1]]).double()
-    network = chain((8,), Linear(weight, torch.zeros(1).double()))
+    network = chain((8,), *sum_of_all(weight, convolve))
     centre = torch.full((1, 8), 1e160, dtype=torch.float64)
     (both,) = relucert.bounds(network, Region.around(centre, 0.0, "inf"), form=form)
     assert not bool(both.upper < 0)
@@ -173,26 +270,27 @@ def test_nothing_is_proven_while_subnormal_numbers_are_flushed() -> None:
     assert "flush" in str(answer.reason)
 
 
-def _overflowing_row() -> Tensor:
+def _overflowing_row(convolve: bool) -> Tensor:
     """Weights whose products with 1e160 sum to 8e307, but by way of -inf in this machine's order of summation."""
     for apart in (1, 2, 4, 8, 16):
         for order in sorted(set(itertools.permutations([-1e148, -1e148, 1.4e148, 1.4e148]))):
             row = torch.zeros(1, 4 * apart, dtype=torch.float64)
             row[0, ::apart] = torch.tensor(order, dtype=torch.float64)
-            if float(torch.nn.functional.linear(torch.full_like(row, 1e160), row)) == -math.inf:
+            layer = chain((row.shape[1],), *sum_of_all(row, convolve))
+            if float(layer(torch.full_like(row, 1e160))) == -math.inf:
                 return row
     pytest.skip("no order of these numbers overflows to -inf on this machine")
 
 
-@pytest.mark.parametrize("norm", ["inf", "2", "1"])
+@pytest.mark.parametrize(("norm", "convolve"), [("inf", False), ("2", False), ("1", False), ("inf", True)])
 @pytest.mark.parametrize("method", METHODS)
-def test_a_sum_that_overflows_on_its_way_certifies_nothing(method: str, norm: str) -> None:
+def test_a_sum_that_overflows_on_its_way_certifies_nothing(method: str, norm: str, convolve: bool) -> None:
     """In float64 the neuron is -inf and its ReLU 0, so class 0 seems to win; truly class 1 does, by far."""
-    row = _overflowing_row()
+    row = _overflowing_row(convolve)
     last = torch.tensor([[0.0], [1.0]], dtype=torch.float64), torch.tensor([1.0, 0.0], dtype=torch.float64)
     network = chain(
         (row.shape[1],),
-        Linear(row, torch.zeros(1, dtype=torch.float64)),
+        *sum_of_all(row, convolve),
         Relu(),
         Scale(torch.tensor([1e-300], dtype=torch.float64), False),
         Linear(*last),
