@@ -20,7 +20,7 @@ def main() -> None:
     import torch
     from rich.console import Console
 
-    from bench import attacks, boxes, lipschitz, lp, peak, products, speed
+    from bench import attacks, boxes, convolutions, lipschitz, lp, peak, products, speed
 
     torch.set_num_threads(1)
     console = Console(width=140)
@@ -28,6 +28,7 @@ def main() -> None:
           (row.cells() for row in speed.rows()))  # fmt: skip
     _show(console, "One evaluation of all bounds against its matrix products", products.HEADER, products.rows())
     _show(console, "One evaluation of all bounds with the box of valid inputs and without", boxes.HEADER, boxes.rows())
+    _show(console, "One evaluation of convolutional networks, p = inf", convolutions.HEADER, convolutions.rows())
     _show(console, "Fast-Lip against Algorithm 2 with 15 bisection steps; CLEVER", lipschitz.HEADER, lipschitz.rows())
     _show(console, "Attacks on mnist-3x1024, ten images, runner-up: mean distances", attacks.HEADER, attacks.rows())
     _show(console, "LP and LP-Full against Fast-Lin, untargeted, rigorous", lp.HEADER, lp.rows())
