@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 import relucert
 from relucert.loading import load, save
@@ -24,6 +25,12 @@ def normalisation(layer: nn.Module) -> nn.Module:
             drawn = torch.rand(tensor.shape, generator=generator) + 0.2
             tensor.data.copy_(drawn if name == "running_var" else drawn * 2 - 1)
     return layer
+
+
+def apart(x: Tensor) -> Tensor:
+    """A layer that changes nothing, on a branch that is not the latest one."""
+    doubled, tripled = x * 2, x * 3
+    return functional.max_pool2d(doubled, 1) - tripled
 
 
 LAYERS: dict[str, tuple[Layer, Shape]] = {
@@ -46,6 +53,7 @@ LAYERS: dict[str, tuple[Layer, Shape]] = {
     "adaptive average": (nn.AdaptiveAvgPool2d((5, 2)), IMAGE),
     "mean of an image": (nn.AdaptiveAvgPool2d(1), IMAGE),
     "maximum pooling": (nn.MaxPool2d(2), IMAGE),
+    "maximum pooling of single numbers": (apart, IMAGE),
     "maximum pooling, padded": (nn.MaxPool2d(3, 2, 1), IMAGE),
     "maximum pooling, dilated": (nn.MaxPool2d(2, 1, 1, dilation=(3, 2)), IMAGE),
     "maximum pooling, rounded up": (nn.MaxPool2d((2, 3), (2, 3), ceil_mode=True), IMAGE),

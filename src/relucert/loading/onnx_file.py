@@ -148,12 +148,9 @@ def _translate(walk: Walk, model: ModelProto) -> None:
             walk.operands[tensor.name] = _tensor(numpy_helper.to_array(tensor))
     for node in reversed(nodes):
         several = node.op_type in RULES and RULES[node.op_type].several
-        for output in node.output if several else node.output[:1]:
-            if output in needed:
-                walk.take(_step(walk, node, output, needed, _version(model)))
-        unused = node.output[0] not in needed and not several
-        if unused:  # only another result is used, which is refused
-            walk.take(_step(walk, node, node.output[0], needed, _version(model)))
+        used = [output for output in node.output if output in needed]
+        for output in used if several else node.output[:1]:
+            walk.take(_step(walk, node, output, needed, _version(model)))
 
 
 def _step(walk: Walk, node: NodeProto, output: str, needed: set[str], version: int) -> Step:

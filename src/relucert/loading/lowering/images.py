@@ -23,8 +23,8 @@ def on_images(assembly: Assembly, value: Operand, axes: int, lower: Callable[[in
         raise UnsupportedError(f"on a value of shape {full}, not (batch, channels, {', '.join(expected)})")
     channels, *sizes = full[1:]
     image = assembly.reshaped(value, (channels, *[1] * (2 - axes), *sizes))
-    channels, *sizes = assembly.shape(lower(image))
-    result = len(assembly.shapes) - 1
+    result = lower(image)
+    channels, *sizes = assembly.shape(result)
     return assembly.reshape(result, (full[0], channels, *sizes[2 - axes :]))
 
 

@@ -30,7 +30,7 @@ def _join(assembly: Assembly, call: Call) -> Operand:
     return move(assembly, lambda tensors: call.run(dict(enumerate(tensors))), call.operands())
 
 
-_PADS = {"constant": "constant", "edge": "edge", "reflect": "reflect", "wrap": "wrap"}
+_PADS = ("constant", "edge", "reflect", "wrap")  # NumPy has the same names
 
 
 def _pad(assembly: Assembly, call: Call) -> Operand:
@@ -48,7 +48,7 @@ def _pad(assembly: Assembly, call: Call) -> Operand:
 
     def run(tensors: list[Tensor]) -> Tensor:
         added = [(max(0, first), max(0, last)) for first, last in ends]
-        padded = np.pad(tensors[0].numpy(), added, _PADS[mode])  # type: ignore[call-overload]
+        padded = np.pad(tensors[0].numpy(), added, mode)  # type: ignore[call-overload]
         kept = tuple(slice(max(0, -first), min(0, last) or None) for first, last in ends)  # negative: cut off
         return torch.from_numpy(padded[kept].copy())
 
