@@ -13,7 +13,8 @@ from torch import Tensor
 from relucert.checks import shown
 from relucert.confined import SQUARED_TINY, Walls, diamond_gains, sphere_gains
 from relucert.errors import InputError
-from relucert.rigor import Arithmetic, absolute_sum, slices
+from relucert.rigor import Arithmetic
+from relucert.slicing import absolute_sum, slices
 
 Amount = TypeVar("Amount", float, Tensor)
 Kind = TypeVar("Kind")

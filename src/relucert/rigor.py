@@ -8,13 +8,11 @@ summation and with or without fused multiply-add. Underflow adds at most TINY. E
 With `unit` zero the same code runs without any of it: fast, and no proof.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-SLICE_BYTES = 2**18
 TINY = 2.0**-1000  # above a million underflows
 
 
@@ -53,20 +51,6 @@ def check_subnormals() -> None:
     """Refuses to prove anything while the processor takes subnormal numbers for zero."""
     if not bool(torch.tensor([5e-324], dtype=torch.float64) * 1.0 > 0):
         raise ArithmeticError("subnormal numbers are flushed to zero; call torch.set_flush_denormal(False)")
-
-
-def slices(values: Tensor, dim: int) -> Sequence[Tensor]:
-    """Pieces along a dimension, each small enough for a cache: what is made of them is not made in fresh memory."""
-    size = values.numel() * values.element_size()
-    if size <= 2 * SLICE_BYTES:
-        return (values,)
-    pieces: Sequence[Tensor] = values.split(max(1, values.shape[dim] * SLICE_BYTES // size), dim)
-    return pieces
-
-
-def absolute_sum(values: Tensor, dim: int) -> Tensor:
-    """The sum of absolute values along a dimension."""
-    return torch.stack([part.abs().sum(dim) for part in slices(values, dim)]).sum(0)
 
 
 RIGOROUS = Arithmetic(torch.float64, 2.0**-53)

@@ -17,7 +17,8 @@ from relucert.bounding.reference import ReferencePath
 from relucert.bounding.relaxers import FAST_LIN, Relaxation, Relaxer, free_below
 from relucert.network import INPUT, Affine, Linear, LinearForms, Network, Rows, pull_back, transposed, unit_forms
 from relucert.region import Deviation, Region
-from relucert.rigor import SLICE_BYTES, Arithmetic
+from relucert.rigor import Arithmetic
+from relucert.slicing import SLICE_BYTES
 
 CHUNK_BYTES = 2**22  # that pulling forms back holds at once: about a cache's size
 FIRST_FORMS = 16  # in the first chunk of a layer, whose forms tell how large they get

@@ -18,7 +18,8 @@ from relucert.bounding.relaxers import Relaxation, Relaxer
 from relucert.errors import InputError
 from relucert.network import INPUT, Affine, Network, Rows, Units
 from relucert.region import Deviation, Region
-from relucert.rigor import TINY, Arithmetic, absolute_sum
+from relucert.rigor import TINY, Arithmetic
+from relucert.slicing import absolute_sum
 
 Block = Tensor | Units
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional
 from typing_extensions import Self
 
-from relucert.rigor import slices
+from relucert.slicing import slices
 
 Shape = tuple[int, ...]
 Pair = tuple[int, int]  # vertical, horizontal
