@@ -17,7 +17,7 @@ def mlp(*sizes: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> Netwo
     generator = torch.Generator().manual_seed(seed)
     operations: list[Operation] = []
     for inputs, outputs in itertools.pairwise(sizes):
-        operations += [_linear(inputs, outputs, generator, dtype), Relu()]
+        operations += [linear_of(inputs, outputs, generator, dtype), Relu()]
     return chain((sizes[0],), *operations[:-1])
 
 
@@ -29,7 +29,7 @@ def residual(seed: int = 0) -> Network:
     """Two skip connections: over a block of two layers, and from the input's first layer to the last."""
     generator = torch.Generator().manual_seed(seed)
     sizes = [(6, 8), (8, 8), (8, 8), (8, 5)]
-    first, second, third, last = (_linear(*size, generator, torch.float32) for size in sizes)
+    first, second, third, last = (linear_of(*size, generator, torch.float32) for size in sizes)
     return Network(
         (6,),
         (
@@ -50,7 +50,7 @@ def skipping(size: int = 6, classes: int = 4, seed: int = 0) -> Network:
     """`x + relu(a x)`: the skip comes from before any ReLU and stands first in the sum, then last."""
     generator = torch.Generator().manual_seed(seed)
     first, second, last = (
-        _linear(*sizes, generator, torch.float32) for sizes in [(size, size), (size, size), (size, classes)]
+        linear_of(*sizes, generator, torch.float32) for sizes in [(size, size), (size, size), (size, classes)]
     )
     return Network(
         (size,),
@@ -76,22 +76,22 @@ def normalised(seed: int = 0) -> Network:
         Scale(torch.tensor([[[0.3]], [[0.7]]]), divide=True),
         Scale(torch.tensor(-1.25), divide=False),
         Reshape((2, 2, 3), (12,)),
-        _linear(12, 9, generator, torch.float32),
+        linear_of(12, 9, generator, torch.float32),
         Shift(torch.linspace(-1, 1, 9)),
         Relu(),
         Reshape((9,), (3, 3)),
         Reshape((3, 3), (9,)),
-        _linear(9, 7, generator, torch.float32),
+        linear_of(9, 7, generator, torch.float32),
         Relu(),
         Relu(),
-        _linear(7, 4, generator, torch.float32),
+        linear_of(7, 4, generator, torch.float32),
     )
 
 
 def rectified_input(seed: int = 0) -> Network:
     """A ReLU on the input itself, and one on the output."""
     generator = torch.Generator().manual_seed(seed)
-    hidden, last = _linear(5, 6, generator, torch.float32), _linear(6, 3, generator, torch.float32)
+    hidden, last = linear_of(5, 6, generator, torch.float32), linear_of(6, 3, generator, torch.float32)
     return chain((5,), Relu(), hidden, Relu(), last, Relu())
 
 
@@ -100,12 +100,12 @@ def convolutional(seed: int = 0) -> Network:
     generator = torch.Generator().manual_seed(seed)
     return chain(
         (2, 5, 4),
-        _convolution(generator, (4, 2, 3, 2), (5, 4), stride=(2, 1), padding=(1, 0, 0, 1)),
+        convolution_of(generator, (4, 2, 3, 2), (5, 4), stride=(2, 1), padding=(1, 0, 0, 1)),
         Relu(),
-        _convolution(generator, (4, 2, 2, 2), (2, 4), padding=(1, 1, 0, 1), dilation=(1, 2), groups=2),
+        convolution_of(generator, (4, 2, 2, 2), (2, 4), padding=(1, 1, 0, 1), dilation=(1, 2), groups=2),
         Relu(),
         Reshape((4, 2, 4), (32,)),
-        _linear(32, 4, generator, torch.float32),
+        linear_of(32, 4, generator, torch.float32),
     )
 
 
@@ -118,20 +118,20 @@ def image_residual(seed: int = 0) -> Network:
     return Network(
         (1, 4, 4),
         (
-            Node(_convolution(generator, (2, 1, 3, 3), (4, 4), padding=(1, 1, 1, 1)), (0,)),
+            Node(convolution_of(generator, (2, 1, 3, 3), (4, 4), padding=(1, 1, 1, 1)), (0,)),
             Node(Shift(torch.tensor([[[0.1]], [[-0.2]]])), (1,)),
             Node(BatchScale(torch.tensor([[[0.8]], [[-1.1]]]), torch.full((2, 1, 1), 0.7), 1e-5), (2,)),
             Node(Shift(torch.tensor([[[-0.1]], [[0.2]]])), (3,)),
             Node(Relu(), (4,)),
-            Node(_convolution(generator, (3, 2, 3, 3), (4, 4), stride=(2, 2), padding=(1, 1, 1, 1)), (5,)),
+            Node(convolution_of(generator, (3, 2, 3, 3), (4, 4), stride=(2, 2), padding=(1, 1, 1, 1)), (5,)),
             Node(Relu(), (6,)),
-            Node(_convolution(generator, (3, 3, 2, 2), (2, 2), padding=(0, 0, 1, 1)), (7,)),
-            Node(_convolution(generator, (3, 2, 1, 1), (4, 4), stride=(2, 2)), (5,)),
+            Node(convolution_of(generator, (3, 3, 2, 2), (2, 2), padding=(0, 0, 1, 1)), (7,)),
+            Node(convolution_of(generator, (3, 2, 1, 1), (4, 4), stride=(2, 2)), (5,)),
             Node(Add(), (8, 9)),
             Node(Relu(), (10,)),
             Node(IndexMap.of(mirrored, (3, 2, 2)), (11,)),
             Node(Reshape((3, 2, 2), (12,)), (12,)),
-            Node(_linear(12, 4, generator, torch.float32), (13,)),
+            Node(linear_of(12, 4, generator, torch.float32), (13,)),
         ),
     )
 
@@ -143,15 +143,15 @@ def tiny_image(seed: int = 0) -> Network:
     return Network(
         (1, 3, 2),
         (
-            Node(_convolution(generator, (2, 1, 2, 2), (3, 2)), (0,)),
+            Node(convolution_of(generator, (2, 1, 2, 2), (3, 2)), (0,)),
             Node(BatchScale(torch.tensor([[[0.8]], [[-1.1]]]), torch.full((2, 1, 1), 0.7), 1e-5), (1,)),
             Node(Relu(), (2,)),
-            Node(_convolution(generator, (2, 2, 2, 1), (2, 1), padding=(0, 0, 1, 0)), (3,)),
+            Node(convolution_of(generator, (2, 2, 2, 1), (2, 1), padding=(0, 0, 1, 0)), (3,)),
             Node(IndexMap.of(picked, (2, 2, 1)), (3,)),
             Node(Add(), (4, 5)),
             Node(Relu(), (6,)),
             Node(Reshape((2, 2, 1), (4,)), (7,)),
-            Node(_linear(4, 4, generator, torch.float32), (8,)),
+            Node(linear_of(4, 4, generator, torch.float32), (8,)),
         ),
     )
 
@@ -176,12 +176,12 @@ def centres(network: Network, count: int = 3, seed: int = 0) -> Tensor:
     return torch.randn(count, network.sizes[0], generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def _linear(inputs: int, outputs: int, generator: torch.Generator, dtype: torch.dtype) -> Linear:
+def linear_of(inputs: int, outputs: int, generator: torch.Generator, dtype: torch.dtype) -> Linear:
     weight = torch.randn(outputs, inputs, generator=generator) / inputs**0.5 * 1.4
     return Linear(weight.to(dtype), (torch.randn(outputs, generator=generator) * 0.3).to(dtype))
 
 
-def _convolution(
+def convolution_of(
     generator: torch.Generator,
     weight: tuple[int, int, int, int],
     size: tuple[int, int],
