@@ -1,4 +1,4 @@
-"""`relucert zoo`: lists the networks known by name; `relucert zoo train NAME` builds one of the paper's."""
+"""`relucert zoo`: lists the networks known by name; `relucert zoo train NAME` builds one by its plan."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 from relucert.cli.training import build_network, training_options, write_json
 
 NAME = "zoo"
-HELP = "networks by name: list them, or build one of the paper's"
-DESCRIPTION = "Lists the networks known by name. With `train NAME`, builds one of the paper's in the cache."
+HELP = "networks by name: list them, or build one by its plan"
+DESCRIPTION = "Lists the networks known by name. With `train NAME`, builds one by its plan in the cache."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
