@@ -57,7 +57,7 @@ def test_only_rigorous_constants_are_proven() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"method": "fast-lin"}, f"no Lipschitz constants by 'fast-lin'; known are {', '.join(LIPSCHITZ)}"),
+        ({"method": "fast-lin"}, f"unknown method of Lipschitz constants 'fast-lin'; known are {', '.join(LIPSCHITZ)}"),
         ({"arithmetic": "exact"}, "unknown arithmetic"),
         ({"region": Region.around(torch.ones(1, 5), 0.2, 1)}, "5 coordinates"),
         ({"region": Region.around(torch.ones(1, 6), 0.0, 1)}, "radius > 0"),

@@ -182,5 +182,5 @@ def test_a_bad_radius_is_refused(radius: float) -> None:
 
 def test_unknown_bounds_are_refused() -> None:
     images, labels = clusters(3)
-    with pytest.raises(InputError, match="unknown bounds 'crown'"):
+    with pytest.raises(InputError, match="unknown bounds of the loss 'crown'"):
         relucert.robust_loss(small_module(), images, labels, 0.1, bounds="crown")

@@ -74,6 +74,7 @@ def bound_forms(
     """
     duals = duals or DualVariables()
     path = path or reference_path(network, region, bounds, arithmetic, relaxer, duals)
+    assert path.upper or not (duals.slopes or duals.multipliers)
     middle = path.middle(value)
     rows = Rows(forms, network.shapes[value])
     constant = rows.dot(middle)
@@ -182,6 +183,8 @@ class _Pull:
         for last, form in left.items():
             moved = self._at_input(form) if last == INPUT else self._enter(last, form)
             below, above = moved.map(lambda side: self.arithmetic.above(side + self.slack, 2))
+        if self.arithmetic.rigorous:  # a constant that overflowed says nothing
+            below, above = (torch.where(self.constant.isfinite(), side, torch.inf) for side in (below, above))
         upper = self.arithmetic.ceil(self.constant + above) if self.two_sided else None
         return PulledBack(self.arithmetic.floor(self.constant - below), upper, self.met)
 
@@ -272,7 +275,7 @@ class _Pull:
             size = before.abs() + after.abs() + (0 if lines.low is None else lines.low.abs())
             self.lose(form, size, 2 * form.terms + 4)
             if value in self.duals.multipliers:
-                self.lose(taken, before.abs(), form.terms + 2)
+                self.lose(taken, before.abs(), taken.terms + 2)
                 self.lose(pulled, self.path.reach(source), 1)
         return pulled
 

@@ -57,7 +57,8 @@ class ReferencePath:
         """Of the ReLU that computes this value."""
         source = self.network.nodes[value - 1].inputs[0]
         if source not in self._lines:
-            self._lines[source] = self.relaxer(self.bounds[source], self.arithmetic)
+            lines = self._lines[source] = self.relaxer(self.bounds[source], self.arithmetic)
+            assert lines.parallel or not self.relaxer.parallel
         return self._lines[source]
 
     def middle(self, value: int) -> Tensor:
@@ -171,5 +172,6 @@ class ReferencePath:
             cost = cost + half
         before = self.cost(source) if self.charged_by_relu(source) else None
         if before is not None:
+            # Where a coefficient times the slope underflows, `underflow` pays: no reach is far below its cost.
             cost = cost + slope * before * (1 + self.arithmetic.gamma(1))
         return self.arithmetic.above(cost, 9)

@@ -61,7 +61,7 @@ class LipschitzMethod:
         return None
 
     def bounds_stable_neurons(self, network: Network) -> bool:
-        return network.suits_forward
+        return True
 
     def hidden(self, network: Network, region: Region, arithmetic: Arithmetic) -> Bounds:
         if not self.local:

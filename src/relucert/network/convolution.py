@@ -89,7 +89,7 @@ class Convolution(Affine):
 
     @property
     def terms(self) -> int:
-        taps = self._kernel[0] * self._kernel[1]
+        taps = self._kernel[0] * self._kernel[1]  # what else `pull` adds up are exact zeros
         return max(self.weight.shape[1], self.weight.shape[0] // self.groups) * taps
 
     @property

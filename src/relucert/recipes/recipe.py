@@ -7,7 +7,7 @@ import sys
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from relucert.checks import check_number, check_positive, check_whole, shown
+from relucert.checks import check_name, check_number, check_positive, check_whole, shown
 from relucert.errors import InputError
 from relucert.norm import Norm
 
@@ -86,9 +86,8 @@ class Certified:
         if self.box is not None:
             _check_box(self.box)
         norm = Norm.parse(self.norm).p
-        bounds = self.bounds or (BOUNDS[0] if norm == math.inf else BOUNDS[1])
-        if bounds not in BOUNDS:
-            raise InputError(f"unknown bounds {bounds!r} of the loss; known are {', '.join(BOUNDS)}")
+        bounds = (BOUNDS[0] if norm == math.inf else BOUNDS[1]) if self.bounds is None else self.bounds
+        check_name("bounds of the loss", bounds, BOUNDS)
         object.__setattr__(self, "norm", norm)  # one spelling, so that equal settings compare equal
         object.__setattr__(self, "bounds", bounds)
 
@@ -159,8 +158,7 @@ class Recipe:
 
 def usual_rate(optimiser: str) -> float:
     """The learning rate where none is given; an unknown optimiser is refused."""
-    if optimiser not in list(LEARNING_RATES):
-        raise InputError(f"unknown optimiser {optimiser!r}; known are {', '.join(LEARNING_RATES)}")
+    check_name("optimiser", optimiser, LEARNING_RATES)
     return LEARNING_RATES[optimiser]
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from relucert.checks import check_number, shown
+from relucert.checks import check_name, check_number, shown
 from relucert.errors import InputError
 from relucert.loading import load, torch_module
 from relucert.network import Network, Shape
@@ -56,8 +56,7 @@ def robust_loss(
     if checked.classes < 2:
         raise InputError("a network with a single output has no rival classes to be robust against")
     check_number("radius", radius, 0, sys.float_info.max)
-    if bounds not in BOUNDS:
-        raise InputError(f"unknown bounds {bounds!r} of the loss; known are {', '.join(BOUNDS)}")
+    check_name("bounds of the loss", bounds, BOUNDS)
     images, labels = check_batch(images, labels, checked.classes)
     images = in_order(images, checked)
     shape = RegionShape.parse(norm, box, scale, checked.input_shape)
