@@ -44,7 +44,7 @@ def compare(network: Network, image: Tensor, norm: str) -> bool:
     return answer.closed
 
 
-@pytest.mark.parametrize(("norm", "count"), [("inf", 10), ("1", 3)])
+@pytest.mark.parametrize(("norm", "count"), [pytest.param("inf", 10, marks=pytest.mark.slow), ("inf", 3), ("1", 3)])
 def test_agrees_with_a_mixed_integer_program(norm: str, count: int) -> None:
     network = tiny_image(seed=5)
     for image in asked(network, count):
