@@ -88,3 +88,47 @@ def gradient_bounds(weights: list[Array], patterns: list[tuple[Array, Array]]) -
                         l2[j, k] += w[j, i] * (min(low, 0) if w[j, i] > 0 else max(high, 0))
         c, lo, up = c2, l2, u2
     return np.maximum(abs(c + lo), abs(c + up))
+
+
+def crown_bounds(
+    w: list[Array], b: list[Array], x0: Array, eps: float, p: float, bounds: list[tuple[Array, Array]]
+) -> tuple[Array, Array]:
+    """CROWN's theorem 3.2 with corollary 3.3, entry by entry: bounds of the last layer, given those of the others.
+
+    "Efficient Neural Network Robustness Certification with General Activation Functions", Zhang et al. 2018; the lower
+    lines of unstable neurons are the adaptive ones of its table 3.
+    """
+    m = len(w)
+    q = 1.0 if np.isinf(p) else (np.inf if p == 1 else p / (p - 1))
+    low, high = np.zeros(len(b[-1])), np.zeros(len(b[-1]))
+    for j in range(len(b[-1])):
+        for upper_side in (True, False):
+            row = np.zeros(len(b[-1]))
+            row[j] = 1.0
+            total = row @ b[m - 1]
+            for k in range(m - 1, 0, -1):
+                reached = row @ w[k]
+                row = np.zeros(len(reached))
+                offsets = np.zeros(len(reached))
+                for i in range(len(reached)):
+                    (above, above_at), (below, below_at) = _crown_lines(bounds[k - 1][0][i], bounds[k - 1][1][i])
+                    takes_upper = (reached[i] >= 0) == upper_side
+                    row[i] = reached[i] * (above if takes_upper else below)
+                    offsets[i] = above_at if takes_upper else below_at
+                total += row @ (b[k - 1] + offsets)
+            row = row @ w[0]
+            reach = eps * float(np.linalg.norm(row, q))
+            if upper_side:
+                high[j] = row @ x0 + total + reach
+            else:
+                low[j] = row @ x0 + total - reach
+    return low, high
+
+
+def _crown_lines(lower: float, upper: float) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Of a ReLU's upper and lower line the slope and the offset, as in `slope * (z + offset)`."""
+    if lower >= 0:
+        return (1.0, 0.0), (1.0, 0.0)
+    if upper <= 0:
+        return (0.0, 0.0), (0.0, 0.0)
+    return (upper / (upper - lower), -lower), (1.0 if upper > -lower else 0.0, 0.0)

@@ -1,4 +1,4 @@
-"""Fast-Lin in exact rational arithmetic, for a chain of linear layers, with the slopes that are handed in.
+"""Fast-Lin and CROWN in exact rational arithmetic, for a chain of linear layers, with the slopes that are handed in.
 
 Slow, and free of rounding: what the rigorous bounds are compared with. p is 1 or infinity, whose dual norms are
 rational.
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from relucert.bounding.interval import Interval
-from relucert.bounding.relaxers import FAST_LIN
+from relucert.bounding.relaxers import CROWN, FAST_LIN
 from relucert.network import (
     Add,
     BatchScale,
@@ -82,6 +82,45 @@ def fast_lin(
                 for number, (s, row, offset) in enumerate(zip(slopes, symbols, offsets, strict=True))
             ]
     return bounds
+
+
+def crown(
+    network: Network, centre: Tensor, radius: float, p: float, proven: list[Interval]
+) -> list[tuple[list[Fraction], list[Fraction]]]:
+    """Bounds of every layer as CROWN has them, without rounding, for the slopes taken at `proven` bounds."""
+    layers = [node.operation for node in network.nodes if isinstance(node.operation, Linear)]
+    bounds: list[tuple[list[Fraction], list[Fraction]]] = []
+    slopes: list[tuple[list[Fraction], list[Fraction]]] = []
+    for place, layer in enumerate(layers):
+        before = list(zip(layers[:place], slopes, bounds, strict=True))
+        sides = [
+            [_pulled_back([sign * w for w in exact(row)], sign * bias, centre, radius, p, before) for sign in (1, -1)]
+            for row, bias in zip(layer.weight, exact(layer.bias), strict=True)
+        ]
+        bounds.append(([lower for lower, _ in sides], [-negative for _, negative in sides]))
+        lines = CROWN(Interval(proven[place].lower[0], proven[place].upper[0]), RIGOROUS)
+        slopes.append((exact(lines.slope_below), exact(lines.slope_above)))
+    return bounds
+
+
+def _pulled_back(
+    form: list[Fraction], constant: Fraction, centre: Tensor, radius: float, p: float,
+    before: list[tuple[Linear, tuple[list[Fraction], list[Fraction]], tuple[list[Fraction], list[Fraction]]]],
+) -> Fraction:  # fmt: skip
+    """The least value of a form on the last of these layers' ReLUs, between lines of these slopes."""
+    for layer, (below, above), (lower, upper) in reversed(before):
+        on_source = []
+        for a, s, t, low, high in zip(form, below, above, lower, upper, strict=True):
+            if a > 0:
+                on_source.append(a * s)
+            else:
+                on_source.append(a * t)
+                constant += a * max(-t * low, (1 - t) * high, Fraction(0))
+        constant += sum((a * b for a, b in zip(on_source, exact(layer.bias), strict=True)), start=Fraction(0))
+        form = _product([on_source], [exact(row) for row in layer.weight])[0]
+    dual = sum(map(abs, form)) if math.isinf(p) else max(map(abs, form))
+    at_centre = sum((a * x for a, x in zip(form, exact(centre), strict=True)), start=constant)
+    return at_centre - Fraction(radius) * dual
 
 
 def _affine(layer: Linear, value: list[Fraction]) -> list[Fraction]:

@@ -17,7 +17,7 @@ from relucert.query.property import Property
 from relucert.region import Region
 from relucert.rigor import DOUBLE, FLOAT, RIGOROUS, Arithmetic
 from tests.nets import centres, chain, mlp
-from tests.rational import evaluate, exact, fast_lin
+from tests.rational import crown, evaluate, exact, fast_lin
 
 
 def cancelling(bits: int) -> Network:
@@ -89,10 +89,14 @@ def test_rigorous_bounds_hold_for_hostile_weights(values: list[float], radius: f
 
 
 def _compare(network: Network, point: torch.Tensor, radius: float, p: float, closeness: float | None) -> None:
-    proven = relucert.bounds(network, Region.around(point, radius, p))
-    for form in ("forward", "backward"):
-        checked = proven if form == "forward" else relucert.bounds(network, Region.around(point, radius, p), form=form)
-        true = fast_lin(network, point[0], radius, p, checked)
+    region = Region.around(point, radius, p)
+    for method, form, rational in (
+        ("fast-lin", "forward", fast_lin),
+        ("fast-lin", "backward", fast_lin),
+        ("crown", "backward", crown),
+    ):
+        checked = relucert.bounds(network, region, method=method, form=form)
+        true = rational(network, point[0], radius, p, checked)
         for (lower, upper), interval in zip(true, checked, strict=True):
             _contained(lower, upper, interval, closeness)
 

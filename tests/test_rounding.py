@@ -35,6 +35,7 @@ from relucert.norm import Norm
 from relucert.query.property import Property
 from relucert.region import Region
 from relucert.rigor import RIGOROUS
+from tests.methods import FORMS
 from tests.nets import chain
 from tests.rational import evaluate_graph, exact
 
@@ -128,15 +129,15 @@ def corners(centre: Tensor, radius: float, norm: float) -> list[list[Fraction]]:
     return [middle, *moved]
 
 
-@pytest.mark.parametrize("form", ["forward", "backward"])
+@pytest.mark.parametrize(("method", "form"), FORMS)
 @pytest.mark.parametrize("norm", [1.0, math.inf])
 @pytest.mark.parametrize("name", GRAPHS)
-def test_no_corner_of_the_ball_lies_outside_the_bounds(name: str, norm: float, form: str) -> None:
+def test_no_corner_of_the_ball_lies_outside_the_bounds(name: str, norm: float, method: str, form: str) -> None:
     for seed in range(25):
         draw = random.Random(seed)
         network = GRAPHS[name](draw)
         centre, radius = numbers(draw, SIZE), abs(draw.choice(AWKWARD)) * draw.choice((0, 2.0**-20, 1))
-        bounds = relucert.bounds(network, Region.around(centre[None], radius, norm), form=form)
+        bounds = relucert.bounds(network, Region.around(centre[None], radius, norm), method=method, form=form)
         places = sorted({*network.rectified, network.output})
         for point in corners(centre, radius, norm):
             values = evaluate_graph(network, point)

@@ -66,7 +66,7 @@ def certify(
             axes of length one.
         labels: One class per image; by default those of the data set, else the network's predictions.
         norm: "inf", "2", "1" or any number >= 1.
-        method: "fast-lin", "interval", "fast-lip", "lipschitz-norm", "op-norm", "lp" or "lp-full".
+        method: "fast-lin", "crown", "interval", "fast-lip", "lipschitz-norm", "op-norm", "lp" or "lp-full".
         target: "runner-up", "least-likely", "random" (drawn with `seed`), a class index, "all" or "untargeted"; or one
             class per image, in a list, an array or a tensor.
         box: The valid inputs: None (every input), two numbers, or two arrays of the input's shape, the lowest and the
@@ -145,7 +145,7 @@ def bounds(
     Args:
         network: A Network, a torch.nn.Module, a file or a zoo name.
         region: As `relucert.Region.around` makes it, where box and scale may be given as well.
-        method: "fast-lin" or "interval".
+        method: "fast-lin", "interval", or "crown" with the backward form alone.
         form: "forward" (a zonotope carried from the input) or "backward" (the paper's recursion).
         arithmetic: "rigorous" (rounding included) or "float" (rounding ignored).
         box: The valid inputs, as for `certify`.

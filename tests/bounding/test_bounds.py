@@ -6,13 +6,13 @@ import torch
 
 import relucert
 from relucert.bounding.interval import Interval
-from relucert.bounding.relaxers import FAST_LIN, RELAXERS
+from relucert.bounding.relaxers import CROWN, FAST_LIN, RELAXERS
 from relucert.errors import InputError
 from relucert.network import Linear, Network
 from relucert.norm import Norm
 from relucert.region import Region
 from relucert.rigor import DOUBLE, RIGOROUS, Arithmetic
-from tests.literal import two_side_bounds
+from tests.literal import crown_bounds, two_side_bounds
 from tests.methods import FORMS, PARALLEL
 from tests.nets import NETWORKS, NORMS, centres, mlp
 
@@ -79,6 +79,26 @@ def test_fast_lin_is_the_papers_algorithm(depth: int, norm: float, form: str) ->
             np.testing.assert_allclose(upper[row], high, rtol=0, atol=1e-9)
             undecided += int(((low < 0) & (high > 0)).sum())
     assert undecided >= 3  # otherwise no relaxation was compared
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("depth", [2, 3, 4, 5])
+def test_crown_is_its_papers_recursion(depth: int, norm: float) -> None:
+    """Layer after layer, at the bounds of the layers before."""
+    network = mlp(9, *[11] * (depth - 1), 6, seed=depth, dtype=torch.float64)
+    layers = [node.operation for node in network.nodes if isinstance(node.operation, Linear)]
+    weights, biases = [np.asarray(layer.weight) for layer in layers], [np.asarray(layer.bias) for layer in layers]
+    points = centres(network, 2, seed=depth)
+    region = Region.around(points, 0.2, norm)
+    bounds = relucert.bounds(network, region, method="crown", form="backward", arithmetic="float")
+    assert sum(int(interval.unstable.sum()) for interval in bounds[:-1]) >= 3  # otherwise no relaxation was compared
+    for row in range(2):
+        known = [(lower[row].numpy(), upper[row].numpy()) for lower, upper in bounds]
+        for place in range(depth):
+            before, after = known[:place], slice(None, place + 1)
+            low, high = crown_bounds(weights[after], biases[after], points[row].numpy(), 0.2, norm, before)
+            np.testing.assert_allclose(known[place][0], low, rtol=0, atol=1e-9)
+            np.testing.assert_allclose(known[place][1], high, rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize(("method", "form"), FORMS)
@@ -162,6 +182,15 @@ def test_fast_lin_lines_by_hand() -> None:
     assert lines.slope_below.tolist() == lines.slope_above.tolist() == [0.75, 1.0, 0.0]
     assert lines.low is None
     assert lines.high.tolist() == [0.75, 0.0, 0.0]
+
+
+def test_crown_lines_by_hand() -> None:
+    bounds = Interval(torch.tensor([-1.0, -3.0, -2.0, 2.0, -3.0]), torch.tensor([3.0, 1.0, 2.0, 4.0, -1.0]))
+    lines = CROWN(bounds, DOUBLE)
+    assert lines.slope_below.tolist() == [1.0, 0.0, 0.0, 1.0, 0.0]
+    assert lines.slope_above.tolist() == [0.75, 0.25, 0.5, 1.0, 0.0]
+    assert lines.low is None
+    assert lines.high.tolist() == [0.75, 0.75, 1.0, 0.0, 0.0]
 
 
 @pytest.mark.parametrize(

@@ -3,16 +3,18 @@ driver, which bounds the unstable neurons only."""
 
 import pytest
 import torch
+from torch import Tensor
 
 from relucert.bounding.backward import backward
-from relucert.bounding.interval import Interval
-from relucert.bounding.relaxers import Relaxation, Relaxer
+from relucert.bounding.relaxers import CROWN
 from relucert.errors import InputError
 from relucert.methods.linear import LinearMethod
+from relucert.network import Network
+from relucert.network.cut import without_neurons
 from relucert.query.property import Property
 from relucert.query.targets import rivals
 from relucert.region import Region
-from relucert.rigor import RIGOROUS, Arithmetic
+from relucert.rigor import RIGOROUS
 from relucert.search.radius import Searcher
 from tests.nets import NETWORKS, NORMS, centres
 from tests.regions import LIMITS, samples
@@ -20,19 +22,7 @@ from tests.regions import LIMITS, samples
 RADIUS = 0.3
 
 
-def _adaptive(bounds: Interval, arithmetic: Arithmetic) -> Relaxation:
-    """The chord above; below, the line through 0 that leaves the smaller area."""
-    lower, upper = bounds
-    stable = ~bounds.unstable
-    slope = torch.where(stable, bounds.active.to(lower.dtype), upper / torch.where(stable, 1, upper - lower)).clamp(
-        0, 1
-    )
-    high = arithmetic.above(torch.maximum(-slope * lower, (1 - slope) * upper), 3)
-    below = torch.where(stable, slope, (upper > -lower).to(lower.dtype))
-    return Relaxation(below, None, slope.clone(), torch.where(stable, 0, high))
-
-
-METHOD = LinearMethod("adaptive", Relaxer(_adaptive, parallel=False))
+METHOD = LinearMethod("crown", CROWN)
 
 
 @pytest.mark.parametrize("limits", ["none", *LIMITS])
@@ -102,3 +92,23 @@ def test_the_forward_form_refuses_them() -> None:
     network = NETWORKS["three layers"]().cast(torch.float64)
     with pytest.raises(InputError, match="backward form"):
         forward(network, Region.around(centres(network), 0.1, 2), METHOD.relaxer, RIGOROUS, network.rectified)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_neurons_that_are_off_can_be_left_out(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    network = NETWORKS[name]().cast(torch.float64)
+    region = Region.around(centres(network, 3), torch.tensor([0.01, 0.05, 0.3]).double(), 2)
+    whole = METHOD.hidden(network, region, RIGOROUS)
+    cuts: list[int] = []
+
+    def counted(network: Network, value: int, kept: Tensor) -> Network:
+        cuts.append(value)
+        return without_neurons(network, value, kept)
+
+    monkeypatch.setattr("relucert.bounding.backward.WORTH_A_CUT", 1)
+    monkeypatch.setattr("relucert.bounding.backward.without_neurons", counted)
+    for value, interval in METHOD.hidden(network, region, RIGOROUS).items():
+        for one, other in zip(interval, whole[value], strict=True):
+            torch.testing.assert_close(one, other, rtol=0, atol=1e-10)
+    if name == "five layers":
+        assert cuts

@@ -16,11 +16,14 @@ from relucert.bounding.interval import Bounds, Interval, propagate
 from relucert.bounding.reference import ReferencePath
 from relucert.bounding.relaxers import FAST_LIN, Relaxation, Relaxer, free_below
 from relucert.network import INPUT, Affine, Linear, LinearForms, Network, Rows, pull_back, transposed, unit_forms
+from relucert.network.cut import can_be_cut, without_neurons
 from relucert.region import Deviation, Region
 from relucert.rigor import Arithmetic
 from relucert.slicing import SLICE_BYTES
 
 CHUNK_BYTES = 2**22  # that pulling forms back holds at once: about a cache's size
+WORTH_A_CUT = 2**15  # multiplications saved for each form that is pulled back
+NEARLY_ALL = 0.9  # of the neurons of a layer
 FIRST_FORMS = 16  # in the first chunk of a layer, whose forms tell how large they get
 
 
@@ -107,13 +110,36 @@ def backward(
     needed = network.ancestors(wanted)
     values = sorted(set(network.rectified) & needed | set(wanted))
     bounds: Bounds = {}
-    path = ReferencePath(network, region, bounds, relaxer, arithmetic)
+    part = _Part(network, region, relaxer, arithmetic)
     for value in values:
         known = None
         if unstable_only and value not in wanted and network.relu_depths[value]:
-            known = propagate(network, region, bounds, value, arithmetic)
-        bounds[value] = enclose(network, region, value, bounds, arithmetic, relaxer=relaxer, known=known, path=path)
+            known = propagate(part.network, region, part.bounds, value, arithmetic)
+        bounds[value] = enclose(
+            part.network, region, value, part.bounds, arithmetic, relaxer=relaxer, known=known, path=part.path
+        )
+        part.add(value, bounds[value], cut=value not in wanted)
     return bounds
+
+
+class _Part:
+    """A network without the neurons that are off everywhere in the region, as far as it is bounded."""
+
+    def __init__(self, network: Network, region: Region, relaxer: Relaxer, arithmetic: Arithmetic) -> None:
+        self.network, self.region, self.relaxer, self.arithmetic = network, region, relaxer, arithmetic
+        self.bounds: Bounds = {}
+        self.path = ReferencePath(network, region, self.bounds, relaxer, arithmetic)
+
+    def add(self, value: int, interval: Interval, cut: bool) -> None:
+        """Takes a value's bounds, and drops its neurons that are off, if they are many."""
+        kept = (~(interval.upper <= 0)).any(0).nonzero().flatten()
+        off = interval.lower.shape[1] - len(kept)
+        self.bounds[value] = interval
+        work = off * sum(self.network.sizes[use] for use in (0, *self.network.rectified))
+        if cut and len(kept) and work >= WORTH_A_CUT and can_be_cut(self.network, value):
+            self.network = without_neurons(self.network, value, kept)
+            self.bounds[value] = Interval(interval.lower[:, kept], interval.upper[:, kept])
+            self.path = ReferencePath(self.network, self.region, self.bounds, self.relaxer, self.arithmetic)
 
 
 def enclose(
@@ -129,7 +155,10 @@ def enclose(
         below, above = region.spans(arithmetic)
         return Interval(arithmetic.floor(region.reference - below), arithmetic.ceil(region.reference + above))
     path = path or ReferencePath(network, region, bounds, relaxer, arithmetic)
-    neurons = torch.arange(network.sizes[value]) if known is None else known.unstable.any(0).nonzero().flatten()
+    neurons = torch.arange(network.sizes[value])
+    if known is not None:
+        unstable = known.unstable.any(0).nonzero().flatten()
+        neurons = neurons if len(unstable) > NEARLY_ALL * len(neurons) else unstable  # whole matrices are not copied
     sides: list[tuple[Tensor, Tensor]] = []
     first, step = 0, max(FIRST_FORMS, CHUNK_BYTES // (8 * max(network.sizes) * len(region.radius)))
     while first < len(neurons):
@@ -231,7 +260,7 @@ class _Pull:
             return self._with_duals(value, source, lines, form)
         if lines.parallel:
             return form.times(lines.slope_above)
-        return self._between(value, source, lines, form)
+        return self._between(value, lines, form)
 
     def join(self, value: int, one: LinearForms, other: LinearForms) -> LinearForms:
         total = one.plus(other)
@@ -239,17 +268,13 @@ class _Pull:
             self.lose(total, self.path.reach(value), 1)
         return total
 
-    def _between(self, value: int, source: int, lines: Relaxation, form: LinearForms) -> LinearForms:
+    def _between(self, value: int, lines: Relaxation, form: LinearForms) -> LinearForms:
         """The lower line for positive coefficients, the upper one for negative ones.
 
         The middles lie on the lower lines: what the upper ones are above them is paid by negative coefficients.
         """
-        positive, negative = form.mapped(_positive), form.mapped(_negative)
-        height = lines.slope_above * self.path.middle(source) + lines.high - self.path.middle(value)
-        self.gather(negative.dot(height))
-        if self.arithmetic.rigorous:
-            self.lose(negative, height.abs(), form.terms + 2)
-        return positive.times(lines.slope_below).plus(negative.times(lines.slope_above))
+        self.gather(form.mapped(_negative).dot(self.path.height(value)))
+        return form.times_by_sign(lines.slope_below, lines.slope_above)
 
     def _with_duals(self, value: int, source: int, lines: Relaxation, form: LinearForms) -> LinearForms:
         """With lower lines, and multiples of known signs, of each form's own.

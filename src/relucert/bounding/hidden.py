@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import torch
+from torch import Tensor
+
 from relucert.bounding.backward import backward
 from relucert.bounding.forward import forward
-from relucert.bounding.interval import Bounds
+from relucert.bounding.interval import Bounds, propagate
 from relucert.bounding.relaxers import Relaxer
 from relucert.network import Network
 from relucert.region import Region
@@ -18,3 +21,17 @@ def hidden_bounds(network: Network, region: Region, relaxer: Relaxer, arithmetic
     if relaxer.parallel and network.suits_forward:
         return forward(network, region, relaxer, arithmetic, network.rectified)
     return backward(network, region, relaxer, arithmetic, network.rectified[-1:], unstable_only=True)
+
+
+def bounded_by_relaxation(
+    network: Network, region: Region, bounds: Bounds, arithmetic: Arithmetic
+) -> dict[int, Tensor]:
+    """Which neurons the backward driver bounds more tightly than intervals do, (batch, size) for every pre-activation:
+    those whose signs intervals leave open."""
+    tight = {}
+    for value, interval in bounds.items():
+        if network.relu_depths[value]:
+            tight[value] = propagate(network, region, bounds, value, arithmetic).unstable | interval.unstable
+        else:
+            tight[value] = torch.ones_like(interval.lower, dtype=torch.bool)
+    return tight

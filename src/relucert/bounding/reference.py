@@ -67,6 +67,12 @@ class ReferencePath:
             self._middles[value] = self._middle(value)
         return self._middles[value]
 
+    def height(self, value: int) -> Tensor:
+        """How far the upper line of the ReLU that computes this value is above the value's middle, at the middle of
+        what feeds it: (batch, size)."""
+        lines, source = self.lines(value), self.network.nodes[value - 1].inputs[0]
+        return lines.slope_above * self.middle(source) + lines.high - self.middle(value)
+
     def reach(self, value: int) -> Tensor:
         """How far a value may be from its middle, at most: (batch, size)."""
         if value not in self._reaches:
@@ -76,7 +82,8 @@ class ReferencePath:
     def cost(self, value: int) -> Tensor | None:
         """What a form loses per unit of each absolute coefficient when it leaves this value: (batch, size).
 
-        Of a ReLU with parallel lines this includes half of their distance. None: nothing.
+        Of a ReLU with parallel lines this includes half of their distance, of another what rounding loses where
+        negative coefficients meet the upper lines' heights. None: nothing.
         """
         if value not in self._costs:
             node = self.network.nodes[value - 1]
@@ -170,8 +177,10 @@ class ReferencePath:
         cost = self.arithmetic.gamma(4) * (size + slope * self.reach(source))
         if half is not None:
             cost = cost + half
+        elif not self.upper:  # what negative coefficients sum up
+            cost = cost + self.arithmetic.gamma(self.network.sizes[value] + 2) * self.height(value).abs()
         before = self.cost(source) if self.charged_by_relu(source) else None
         if before is not None:
             # Where a coefficient times the slope underflows, `underflow` pays: no reach is far below its cost.
             cost = cost + slope * before * (1 + self.arithmetic.gamma(1))
-        return self.arithmetic.above(cost, 9)
+        return self.arithmetic.above(cost, 12)

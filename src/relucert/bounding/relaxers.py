@@ -56,8 +56,8 @@ class Relaxer:
         return self.lines(bounds, arithmetic)
 
 
-def _fast_lin(bounds: Interval, arithmetic: Arithmetic) -> Relaxation:
-    """Fast-Lin: both lines of an unstable neuron have the slope u / (u - l) (the paper's equation 1).
+def _chord(bounds: Interval, arithmetic: Arithmetic) -> tuple[Tensor, Tensor]:
+    """Slope and offset of the line above: for unstable neurons the chord, with the slope u / (u - l).
 
     Any slope s in [0, 1] is sound with an offset of at least max(-s l, (1 - s) u): the slope's own rounding is
     harmless.
@@ -67,8 +67,23 @@ def _fast_lin(bounds: Interval, arithmetic: Arithmetic) -> Relaxation:
     width = torch.where(decided, 1, upper - lower)  # where a division by zero would spoil a gradient
     slope = torch.where(decided, (lower >= 0).to(lower.dtype), upper / width).clamp(0, 1)
     reach = torch.maximum(-slope * lower, (1 - slope) * upper)
-    high = torch.where(decided, torch.zeros_like(slope), arithmetic.above(reach, 3))
+    return slope, torch.where(decided, torch.zeros_like(slope), arithmetic.above(reach, 3))
+
+
+def _fast_lin(bounds: Interval, arithmetic: Arithmetic) -> Relaxation:
+    """Fast-Lin: both lines of an unstable neuron have the chord's slope (the paper's equation 1)."""
+    slope, high = _chord(bounds, arithmetic)
     return Relaxation(slope, None, slope, high)
+
+
+def _crown(bounds: Interval, arithmetic: Arithmetic) -> Relaxation:
+    """CROWN with adaptive lower lines: the chord above; below, z where u > -l, else 0: the smaller area.
+
+    "Efficient Neural Network Robustness Certification with General Activation Functions", Zhang et al. 2018.
+    """
+    slope, high = _chord(bounds, arithmetic)
+    adaptive = (bounds.upper > -bounds.lower).to(slope.dtype)
+    return Relaxation(torch.where(bounds.unstable, adaptive, slope), None, slope, high)
 
 
 def _interval(bounds: Interval, arithmetic: Arithmetic) -> Relaxation:
@@ -87,7 +102,12 @@ def free_below(lines: Relaxation, bounds: Interval, slopes: Tensor) -> Relaxatio
 
 
 FAST_LIN = Relaxer(_fast_lin, parallel=True)
-RELAXERS: dict[str, Relaxer] = {"fast-lin": FAST_LIN, "interval": Relaxer(_interval, parallel=True)}
+CROWN = Relaxer(_crown, parallel=False)
+RELAXERS: dict[str, Relaxer] = {
+    "fast-lin": FAST_LIN,
+    "crown": CROWN,
+    "interval": Relaxer(_interval, parallel=True),
+}
 
 
 def find_relaxer(method: str) -> Relaxer:

@@ -66,6 +66,10 @@ class LinearForms(ABC):
         """Every coefficient times a map, which may be each form's own: (batch, forms, size)."""
 
     @abstractmethod
+    def times_by_sign(self, positive: Tensor, negative: Tensor) -> LinearForms:
+        """Positive coefficients times one map, negative ones times another; the first may be each form's own."""
+
+    @abstractmethod
     def over(self, divisors: Tensor) -> LinearForms:
         """Every coefficient divided by a map."""
 
@@ -92,6 +96,10 @@ class Rows(LinearForms):
 
     def times(self, factors: Tensor) -> Rows:
         return replace(self, coefficients=self.coefficients * (factors if factors.ndim == 3 else factors[:, None]))
+
+    def times_by_sign(self, positive: Tensor, negative: Tensor) -> Rows:
+        first = positive if positive.ndim == 3 else positive[:, None]
+        return replace(self, coefficients=_by_sign(self.coefficients, first, negative[:, None]))
 
     def over(self, divisors: Tensor) -> Rows:
         return replace(self, coefficients=self.coefficients / divisors[:, None])
@@ -161,6 +169,14 @@ class Windows(LinearForms):
             whole = self.spread_out()
             return whole.mapped(lambda numbers: numbers * factors.unflatten(-1, self.shape).movedim(-3, -1))
         return replace(self, coefficients=self.coefficients * self.local(factors), masked=True)
+
+    def times_by_sign(self, positive: Tensor, negative: Tensor) -> Windows:
+        if positive.ndim == 3:
+            whole = self.spread_out()
+            first = positive.unflatten(-1, self.shape).movedim(-3, -1)
+            return whole.mapped(lambda numbers: _by_sign(numbers, first, whole.local(negative)))
+        scaled = _by_sign(self.coefficients, self.local(positive), self.local(negative))
+        return replace(self, coefficients=scaled, masked=True)
 
     def over(self, divisors: Tensor) -> Windows:
         return self.mapped(lambda numbers: numbers / self.local(divisors, outside=1.0))
@@ -238,6 +254,11 @@ class Windows(LinearForms):
         windows = padded.unfold(1, height, 1).unfold(2, width, 1)  # (batch, begins, begins, channels, height, width)
         chosen: Tensor = windows.movedim(3, -1)[:, begins[0], begins[1]]
         return chosen
+
+
+def _by_sign(numbers: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
+    """Each number times one of the factors, rounded once: the other product is 0."""
+    return torch.addcmul(numbers.clamp(max=0) * negative, numbers.clamp(min=0), positive)
 
 
 def _products(forms: Tensor, vectors: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
@@ -137,6 +137,15 @@ class Network:
         """The same network with its tensors in another precision; the checks are not repeated."""
         twin = copy(self)
         nodes = tuple(Node(node.operation.cast(dtype), node.inputs) for node in self.nodes)
+        object.__setattr__(twin, "nodes", nodes)
+        return twin
+
+    def with_operations(self, operations: Mapping[int, Operation]) -> Network:
+        """The same graph with other operations, by the values they compute; the checks are not repeated."""
+        twin = copy(self)
+        for name in ("shapes", "sizes", "suits_forward"):
+            twin.__dict__.pop(name, None)
+        nodes = tuple(Node(operations.get(value, node.operation), node.inputs) for value, node in self.steps())
         object.__setattr__(twin, "nodes", nodes)
         return twin
 

@@ -67,7 +67,9 @@ class Linear(Affine):
         return max(self.weight.shape)
 
     def unit_forms(self, neurons: Tensor, shape: Shape) -> Rows:
-        return Rows(self.weight[neurons][None], shape)
+        consecutive = bool((neurons.diff() == 1).all())  # no copy is needed
+        rows = self.weight[int(neurons[0]) : int(neurons[-1]) + 1] if consecutive else self.weight[neurons]
+        return Rows(rows[None], shape)
 
     @property
     def work(self) -> int:

@@ -6,7 +6,7 @@ Nothing here is a bound. A prediction chooses where to look next, and a wrong on
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -68,8 +68,8 @@ class Knots:
         default_factory=dict
     )  # where bounds are, (batch, knots, size); nothing: everywhere
 
-    def add(self, radii: Tensor, bounds: Bounds, leads: Tensor, all_tight: bool = True) -> Knots:
-        """With one knot more; all_tight: whether the bounds of neurons of a known sign are as tight as the others."""
+    def add(self, radii: Tensor, bounds: Bounds, leads: Tensor, tight_now: Mapping[int, Tensor] | None = None) -> Knots:
+        """With one knot more; tight_now: which bounds are tight, (batch, size) by value; None: all of them."""
         distances, tight = {}, {}
         for value, (lower, upper) in bounds.items():
             centre = _repeated(self.centre[value], lower.shape[1])
@@ -77,8 +77,8 @@ class Knots:
             newest = sides.clamp(min=TINIEST).log()[:, None]
             older = self.distances.get(value)
             distances[value] = newest if older is None else torch.cat([older[:, 1 - KNOTS :], newest], 1)
-            if not all_tight:
-                newest_tight, older_tight = bounds[value].unstable[:, None], self.tight.get(value)
+            if tight_now is not None:
+                newest_tight, older_tight = tight_now[value][:, None], self.tight.get(value)
                 tight[value] = (
                     newest_tight if older_tight is None else torch.cat([older_tight[:, 1 - KNOTS :], newest_tight], 1)
                 )

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
+from relucert.bounding.hidden import bounded_by_relaxation
 from relucert.bounding.interval import Bounds, Interval
 from relucert.methods.method import Method
 from relucert.network import Network
@@ -129,6 +130,13 @@ class Searcher:
             return margins, hidden, torch.zeros_like(margins[:, 0])
         guess = self.guide.margins(network, region, prop, hidden, arithmetic)
         return margins, hidden, margins.amin(1) - guess.amin(1)
+
+    def tight(self, questions: Questions, radii: Tensor, hidden: Bounds) -> dict[int, Tensor] | None:
+        """Which hidden bounds of the scout's precision are tight; None: all of them."""
+        if self.all_tight:
+            return None
+        region = questions.region(radii, self.scout.dtype)
+        return bounded_by_relaxation(self.network(self.scout), region, hidden, self.scout)
 
     def predict(self, questions: Questions, radii: Tensor, knots: Knots) -> Tensor:
         """Predicted margins at candidate radii, (batch, candidates, rows), from interpolated hidden bounds."""
@@ -283,7 +291,7 @@ class _State:
         self.margin, weakest = margins.min(1)
         self.focus = _least(margins / -self.steepness)
         hidden = _join([hidden for _, hidden, _ in parts], order, self.searcher.scout)
-        self.knots = self.knots.add(self.radii, hidden, leads, self.searcher.all_tight)
+        self.knots = self.knots.add(self.radii, hidden, leads, self.searcher.tight(self.questions, self.radii, hidden))
         if not self.rounds:
             self._fit_parabola(weakest[:, None])
         if self.rounds == 1:

@@ -1,0 +1,42 @@
+"""Networks without some neurons: those that a region keeps off are 0 there, so nothing changes without them."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from relucert.network.graph import Network
+from relucert.network.linear import Linear
+from relucert.network.relu import Relu
+
+
+def can_be_cut(network: Network, value: int) -> bool:
+    """Whether neurons of a pre-activation can be left out: linear layers alone are before it and after its ReLU."""
+    if value == 0 or not isinstance(network.nodes[value - 1].operation, Linear):
+        return False
+    after = _uses(network, value)
+    return bool(after) and all(
+        isinstance(network.nodes[relu - 1].operation, Relu)
+        and relu != network.output
+        and all(isinstance(network.nodes[use - 1].operation, Linear) for use in _uses(network, relu))
+        for relu in after
+    )
+
+
+def without_neurons(network: Network, value: int, kept: Tensor) -> Network:
+    """The same network with these neurons, (count,), of a pre-activation alone; values keep their numbers.
+
+    It computes the same wherever the neurons left out are not positive.
+    """
+    layer = network.nodes[value - 1].operation
+    assert isinstance(layer, Linear)
+    operations: dict[int, Linear] = {value: Linear(layer.weight[kept], layer.bias[kept])}
+    for relu in _uses(network, value):
+        for use in _uses(network, relu):
+            after = network.nodes[use - 1].operation
+            assert isinstance(after, Linear)
+            operations[use] = after.restrict(kept)
+    return network.with_operations(operations)
+
+
+def _uses(network: Network, value: int) -> list[int]:
+    return [use for use, node in network.steps() if value in node.inputs]
