@@ -146,7 +146,7 @@ def test_an_answer_becomes_json() -> None:
     [
         ({"norm": 0.5}, "p >= 1"),
         ({"norm": "max"}, "p >= 1"),
-        ({"method": "fastlin"}, "unknown method 'fastlin'; known are fast-lin, interval"),
+        ({"method": "fastlin"}, "unknown method 'fastlin'; known are fast-lin, crown, interval"),
         ({"method": "fast-lip", "shells": 0}, "shells >= 1"),
         ({"shells": 5}, "'fast-lin' has no shells"),
         ({"target": "worst"}, "unknown target"),
