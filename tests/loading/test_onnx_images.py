@@ -9,10 +9,13 @@ import numpy as np
 import pytest
 import torch
 from onnx import NodeProto
+from onnx.defs import onnx_opset_version
 from torch import nn
+from torch.nn import functional
 
 from relucert.errors import UnsupportedError
 from relucert.loading import load
+from relucert.loading.onnx_file import OLDEST
 from tests.loading.image_models import assert_same as assert_same_as_module
 from tests.loading.onnx_models import Array, Axis, model, node, numbers, write
 from tests.loading.test_onnx_file import assert_same, whole
@@ -118,6 +121,24 @@ def test_operator_sets(version: int, tmp_path: Path) -> None:
     used = {name: array for name, array in constants.items() if any(name in entry.input for entry in OLD[version])}
     proto = model([*OLD[version], node("Flatten", "h")], used, PICTURE, version=version)
     assert_same(load(write(tmp_path, proto)), proto)
+
+
+@pytest.mark.parametrize("version", range(OLDEST, onnx_opset_version() + 1))
+def test_every_operator_set_that_onnx_knows(version: int, tmp_path: Path) -> None:
+    nodes = [
+        node("Conv", "x w", "c"), node("BatchNormalization", "c s b m v", "n"), node("Relu", "n", "r"),
+        node("MaxPool", "r", "p", kernel_shape=[2, 2]), node("Flatten", "p", "f"), node("MatMul", "f g"),
+    ]  # fmt: skip
+    constants = {**STATISTICS, "w": numbers(2, 2, 3, 2), "g": numbers(8, 3)}
+    proto = model(nodes, constants, PICTURE, version=version)
+    network = load(write(tmp_path, proto))
+    weights = {name: torch.from_numpy(array) for name, array in constants.items()}
+    at = torch.from_numpy(numbers(3, 2, 5, 4))
+    normalised = functional.batch_norm(
+        functional.conv2d(at, weights["w"]), weights["m"], weights["v"], weights["s"], weights["b"]
+    )
+    expected = functional.max_pool2d(normalised.relu(), 2, 1).flatten(1) @ weights["g"]
+    torch.testing.assert_close(network(at), expected, rtol=1e-4, atol=1e-5)
 
 
 REFUSED: dict[str, tuple[Case, str]] = {
