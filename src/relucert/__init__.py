@@ -25,10 +25,15 @@ _HOMES = {
     "LoadError": "errors",
     "Network": "network",
     "Property": "query.property",
+    "Query": "specification.query",
     "Region": "region",
     "RelucertError": "errors",
     "RemarkWarning": "errors",
+    "RobustnessSummary": "verification.verdict",
+    "RobustnessVerdict": "verification.verdict",
     "UpperBound": "answers",
+    "Verdict": "verification.verdict",
+    "Verdicts": "verification.verdict",
     "attack": "attacks.attack",
     "attack_each": "attacks.attack",
     "bounds": "api",
@@ -42,9 +47,12 @@ _HOMES = {
     "lipschitz": "lipschitz_constants",
     "live_network": "loading.torch_module",
     "load": "loading",
+    "robust_at": "verification.robust",
+    "robust_at_each": "verification.robust",
     "robust_loss": "training.losses",
     "save": "loading",
     "train": "training.own",
+    "verify": "verification.verify",
 }
 _MODULES = ("data", "hardness")
 __all__ = ["__version__", *_HOMES, *_MODULES]
@@ -85,8 +93,16 @@ if TYPE_CHECKING:
     from relucert.recipes.recipe import Distillation as Distillation
     from relucert.region import Region as Region
     from relucert.report.answer_list import Answers as Answers
+    from relucert.specification.query import Query as Query
     from relucert.training.losses import robust_loss as robust_loss
     from relucert.training.own import train as train
+    from relucert.verification.robust import robust_at as robust_at
+    from relucert.verification.robust import robust_at_each as robust_at_each
+    from relucert.verification.verdict import RobustnessSummary as RobustnessSummary
+    from relucert.verification.verdict import RobustnessVerdict as RobustnessVerdict
+    from relucert.verification.verdict import Verdict as Verdict
+    from relucert.verification.verdict import Verdicts as Verdicts
+    from relucert.verification.verify import verify as verify
 
 
 def __dir__() -> list[str]:

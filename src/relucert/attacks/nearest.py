@@ -54,6 +54,7 @@ class _LinearProgram:
         self.model.setOptionValue("presolve", "off")  # it would forget where the last solution was
         self.model.setOptionValue("primal_feasibility_tolerance", FEASIBLE)
         self.first = 0
+        self.refused = False
 
     def columns(self, costs: Array, low: Array, high: Array) -> None:
         none = np.empty(0, dtype=np.int32)
@@ -62,12 +63,15 @@ class _LinearProgram:
     def rows(self, least: Array, coefficients: sparse.csr_matrix) -> None:
         infinite = np.full(len(least), self.highspy.kHighsInf)
         starts, indices = coefficients.indptr.astype(np.int32), coefficients.indices.astype(np.int32)
-        self.model.addRows(
+        status = self.model.addRows(
             len(least), least, infinite, coefficients.nnz, starts[:-1], indices, coefficients.data.astype(np.float64)
         )  # fmt: skip
+        self.refused |= status == self.highspy.HighsStatus.kError  # numbers too large: the rows are not there
 
     def run(self, seconds: float) -> tuple[Array, Array] | None:
         """The columns' values and the added rows' duals."""
+        if self.refused:
+            return None
         self.model.setOptionValue("time_limit", self.model.getRunTime() + seconds)
         self.model.run()
         if self.model.getModelStatus() != self.highspy.HighsModelStatus.kOptimal:

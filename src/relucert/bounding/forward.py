@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -137,7 +138,7 @@ class _AffineStep:
         parts = [operand.dense() for operand in self.operands]
         for source in sorted(set().union(*parts)):
             present = [part[source] for part in parts if source in part]
-            shape = torch.broadcast_shapes(*(rows.shape for rows in present))
+            shape = np.broadcast_shapes(*(tuple(rows.shape) for rows in present))
             rows = [part.get(source, present[0].new_zeros(())).expand(shape) for part in parts]
             joined = self.operation.linear(*self._shaped(rows)).flatten(2)
             yield source, joined, self._reach(source, joined)

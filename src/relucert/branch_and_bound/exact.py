@@ -248,7 +248,7 @@ class _Answering:
         bounder = NodeBounder(self.network, self.image, self.options.shape, prop)
         tree = None if self.options.proof is None else proofs.Tree(prop.rows.shape[1])
         prover = Prover(bounder, self.judge, self.ends, witness, tree)
-        growth = _Growth(prover, self.options.tolerance, lower)
+        growth = _Growth(prover, self.judge, self.options.tolerance, lower)
         prover.report = lambda nodes: self._report(nodes, growth)
         return growth
 
@@ -284,6 +284,7 @@ class _Growth:
     """
 
     prover: Prover
+    judge: Judge
     tolerance: float
     certified: float
     lower: float = 0.0
@@ -328,4 +329,4 @@ class _Growth:
         if witness is not None and witness is not self._polished:
             ends = min(prover.ends, time.monotonic() + LEAF_SECONDS)
             bounder = prover.bounder
-            self._polished = prover.witness = Polisher(prover.judge, bounder.centre, bounder.prop, witness, ends).run()
+            self._polished = prover.witness = Polisher(self.judge, bounder.centre, bounder.prop, witness, ends).run()

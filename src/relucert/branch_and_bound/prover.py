@@ -8,14 +8,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from relucert.attacks.witness import Judge, Witness
+from relucert.attacks.witness import Witness
 from relucert.branch_and_bound import leaf
 from relucert.branch_and_bound.nodes import BoundedNodes, NodeBounder, Nodes, join
 from relucert.branch_and_bound.proof import Tree
+from relucert.query.property import Property
 
 STEPS = 20  # of the ascent, at a node
 LONG = 400  # at a leaf that no program settles
@@ -23,6 +25,13 @@ CROWD = 256  # nodes at once
 SPELL = 0.4  # seconds that a batch of nodes may take
 LEAF_SECONDS = 10.0
 LATE = "the time limit ended the search"
+
+
+class WitnessJudge(Protocol):
+    """Who says whether a point is a violation."""
+
+    def beyond(self, centre: Tensor, point: Tensor, prop: Property) -> Witness | None:
+        """The point (size,), or one slightly farther from the centre, that violates the property."""
 
 
 @dataclass(eq=False)
@@ -56,7 +65,7 @@ class Prover:
     """
 
     bounder: NodeBounder
-    judge: Judge
+    judge: WitnessJudge
     ends: float
     witness: Witness | None = None
     tree: Tree | None = None

@@ -6,13 +6,16 @@ For networks of the operations in `layers.py`, and no others.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
 from functools import reduce
 
 import torch
-from flint import arb
+from flint import arb, fmpq
 
 from relucert.checker.document import Proof
-from relucert.checker.layers import LAYERS, ONE, ZERO, Row, layer_of
+from relucert.checker.layers import LAYERS, ONE, ZERO, Layer, Row, layer_of
 from relucert.errors import UnsupportedError
 from relucert.network import Network
 
@@ -22,30 +25,63 @@ INFINITE = arb(math.inf)
 WALLS = 8
 
 
-class Bounder:
-    """Bounds over one region: what a proof says of it, with a radius of its own."""
+@dataclass(frozen=True)
+class BallRegion:
+    """The x with `||(x - centre) / scale||_p <= radius` that are not farther than the rooms, where there are any.
 
-    def __init__(self, network: Network, proof: Proof, radius: float) -> None:
+    rooms: how far every coordinate may go down and up, in units of its scale.
+    """
+
+    norm: float
+    radius: arb
+    centre: Row
+    scale: Row | None
+    rooms: list[tuple[arb, arb]] | None
+
+    @classmethod
+    def of(cls, proof: Proof, radius: float) -> BallRegion:
+        """What a proof says of its region, with a radius of its own."""
+        centre = [arb(pixel) for pixel in proof.image]
+        scale = None if proof.scale is None else [arb(number) for number in proof.scale]
+        limit = arb(radius)
+        if proof.box is None:
+            return cls(proof.norm, limit, centre, scale, None)
+        rooms = []
+        for place, (pixel, low, high) in enumerate(zip(centre, *proof.box, strict=True)):
+            unit = ONE if scale is None else scale[place]
+            ends = (pixel - arb(low), arb(high) - pixel)
+            down, up = ((end / unit).min(limit) if unit > 0 and end < INFINITE else limit for end in ends)
+            rooms.append((down, up))
+        return cls(proof.norm, limit, centre, scale, rooms)
+
+    @classmethod
+    def between(cls, low: tuple[Fraction, ...], high: tuple[Fraction, ...]) -> BallRegion:
+        """A box with exact ends."""
+        centre, rooms = [], []
+        for one, other in zip(low, high, strict=True):
+            centre.append(exact((one + other) / 2))
+            rooms.append((exact((other - one) / 2),) * 2)
+        return cls(math.inf, ONE, centre, None, rooms)
+
+
+class Bounder:
+    """Bounds over one region.
+
+    layers: those of some values in the place of what the network stores.
+    """
+
+    def __init__(self, network: Network, region: BallRegion, layers: Mapping[int, Layer] | None = None) -> None:
         if unknown := sorted({node.operation.name for node in network.nodes} - {"relu", *LAYERS}):
             raise UnsupportedError(f"proofs can't be checked for the operations {', '.join(unknown)}")
-        self.network, self.norm, self.radius = network, proof.norm, arb(radius)
-        self.centre = [arb(pixel) for pixel in proof.image]
-        self.scale = None if proof.scale is None else [arb(number) for number in proof.scale]
-        self.rooms = None if proof.box is None else self._rooms(*proof.box)
+        self.network, self.norm, self.radius = network, region.norm, region.radius
+        self.centre, self.scale, self.rooms = region.centre, region.scale, region.rooms
+        given = layers or {}
         self.layers = {
-            value: layer_of(network, value, node) for value, node in network.steps() if node.operation.name != "relu"
+            value: given.get(value) or layer_of(network, value, node)
+            for value, node in network.steps()
+            if node.operation.name != "relu"
         }
         self.first: Bounds = {}
-
-    def _rooms(self, low: list[float], high: list[float]) -> list[tuple[arb, arb]]:
-        """How far every coordinate may go down and up, in units of its scale, the radius at most."""
-        rooms = []
-        for place, pixel in enumerate(self.centre):
-            unit = ONE if self.scale is None else self.scale[place]
-            ends = (pixel - arb(low[place]), arb(high[place]) - pixel)
-            down, up = ((end / unit).min(self.radius) if unit > 0 and end < INFINITE else self.radius for end in ends)
-            rooms.append((down, up))
-        return rooms
 
     def enclose(self, signs: dict[tuple[int, int], int]) -> Bounds | None:
         """Bounds of every neuron where the signs (by value and neuron) hold; None where that is nowhere."""
@@ -184,6 +220,11 @@ def _through(
             pulled -= arb(max(0.0, share) if below >= 0 else min(0.0, share))
         pulled_row.append(pulled)
     return pulled_row
+
+
+def exact(number: Fraction) -> arb:
+    """A ball that contains a rational number."""
+    return arb(fmpq(number.numerator, number.denominator))
 
 
 def _product(row: Row, other: Row) -> arb:

@@ -10,12 +10,15 @@ import struct
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 from relucert.errors import LoadError
 
 FORMAT = "relucert proof 3"  # what a proof's file says it is
+
+QUERY_FORMAT = "relucert query proof 1"
 
 KEYS = {"format", "network", "image", "rows", "offsets", "norm", "box", "scale", "radius", "nodes"}
 UNREADABLE = (ValueError, EOFError, OSError, zlib.error, RecursionError)  # what content that is no JSON may raise
@@ -66,7 +69,37 @@ class Proof:
     nodes: list[Split | Leaf]
 
 
-def read(path: Path) -> Proof:
+@dataclass(frozen=True)
+class Inequality:
+    """That the sum of `number * variable` is at most `bound`; the numbers are whole, by place."""
+
+    inputs: tuple[tuple[int, int], ...]
+    outputs: tuple[tuple[int, int], ...]
+    bound: Fraction
+
+
+@dataclass(frozen=True)
+class Part:
+    """A box of inputs in which none of some cases is met, each some inequalities at once; one tree for every case."""
+
+    low: tuple[Fraction, ...]
+    high: tuple[Fraction, ...]
+    cases: tuple[tuple[Inequality, ...], ...]
+    nodes: tuple[Split | Leaf, ...]
+
+
+@dataclass(frozen=True)
+class QueryProof:
+    """That a property, a text of VNN-LIB 1.0, holds: every case of a violation is in one of the parts."""
+
+    name: str
+    sha256: str
+    text: str
+    text_sha256: str
+    parts: tuple[Part, ...]
+
+
+def read(path: Path) -> Proof | QueryProof:
     """A proof whose every entry is of the right kind; raises LoadError where there is no file to read."""
     try:
         content = path.read_bytes()
@@ -79,9 +112,43 @@ def read(path: Path) -> Proof:
     except UNREADABLE as error:
         raise Rejected(f"it is no proof file: {' '.join(str(error).split()) or type(error).__name__}") from None
     try:
-        return _proof(document)
+        _require(isinstance(document.get("format"), str), "it does not say of which format it is")
+        return _query_proof(document) if document["format"] == QUERY_FORMAT else _proof(document)
     except (KeyError, TypeError, AttributeError, ValueError, IndexError, OverflowError):
         raise Rejected("it is no proof file: an entry is missing or of the wrong kind") from None
+
+
+def _query_proof(document: dict[str, Any]) -> QueryProof:
+    _require(set(document) == {"format", "network", "query", "parts"}, "its entries are not those of a proof")
+    network, query = document["network"], document["query"]
+    text = _text(query["text"])
+    named = hashlib.sha256(text.encode()).hexdigest() == _text(query["sha256"])
+    _require(named, "its property is not that of the SHA-256 it names")
+    parts = tuple(_part(part) for part in _list(document["parts"]))
+    return QueryProof(_text(network["name"]), _text(network["sha256"]), text, query["sha256"], parts)
+
+
+def _part(entry: dict[str, Any]) -> Part:
+    _require(set(entry) == {"low", "high", "cases", "nodes"}, "a part is no box with cases and nodes")
+    low, high = (tuple(_fraction(number) for number in _list(entry[end])) for end in ("low", "high"))
+    cases = tuple(tuple(_inequality(one) for one in _list(case)) for case in _list(entry["cases"]))
+    nodes = tuple(_node(node if "split" in node else {**node, "radius": 1.0}) for node in _list(entry["nodes"]))
+    _require(bool(cases), "a part has no cases")
+    return Part(low, high, cases, nodes)
+
+
+def _inequality(entry: dict[str, Any]) -> Inequality:
+    _require(set(entry) == {"inputs", "outputs", "bound"}, "an inequality has no inputs, outputs and bound")
+    inputs, outputs = (
+        tuple((_whole(place), int(_text(number))) for place, number in _list(entry[side]))
+        for side in ("inputs", "outputs")
+    )
+    return Inequality(inputs, outputs, _fraction(entry["bound"]))
+
+
+def _fraction(entry: Any) -> Fraction:
+    numerator, _, denominator = _text(entry).partition("/")
+    return Fraction(int(numerator), int(denominator or "1"))
 
 
 def unpacked(content: bytes) -> bytes:
@@ -95,7 +162,6 @@ def image_digest(values: list[float]) -> str:
 
 
 def _proof(document: dict[str, Any]) -> Proof:
-    _require(isinstance(document.get("format"), str), "it does not say of which format it is")
     _require(document["format"] == FORMAT, f"its format is {document['format']!r}, not {FORMAT!r}: write it anew")
     _require(set(document) == KEYS, "its entries are not those of a proof")
     index, image = _image(document["image"])

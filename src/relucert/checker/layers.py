@@ -80,13 +80,13 @@ def _convolution(stored: Stored) -> Layer:
                 place = ((begin + channel) * height + row) * width + column
                 terms.append((place, coefficients[output * channels * kernel[0] * kernel[1] + tap]))
         forms.append(terms)
-    return Layer(_sparse(forms, _size(stored.before)), _balls(bias[:, None, None].expand(stored.after)))
+    return Layer(sparse(forms, _size(stored.before)), _balls(bias[:, None, None].expand(stored.after)))
 
 
 def _index_map(stored: Stored) -> Layer:
     size = _size(stored.before)
     picked = [[(place, ONE)] if place < size else [] for place in stored.settings["indices"]]
-    return Layer(_sparse(picked, size))
+    return Layer(sparse(picked, size))
 
 
 def _scale(stored: Stored) -> Layer:
@@ -120,7 +120,7 @@ LAYERS: dict[str, Callable[[Stored], Layer]] = {
 }
 
 
-def _sparse(outputs: list[Terms], size: int) -> Callable[[list[Row]], list[Row]]:
+def sparse(outputs: list[Terms], size: int) -> Callable[[list[Row]], list[Row]]:
     """The transpose of the map whose output coordinates are forms of few terms on an input of this size."""
 
     def transpose(forms: list[Row]) -> list[Row]:

@@ -1,4 +1,4 @@
-"""`relucert check`: verifies the proof of a minimum distortion in code that shares nothing with the search."""
+"""`relucert check`: verifies the proof of a minimum distortion or of a property, in code of its own."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
     from relucert.data import Dataset
 
 NAME = "check"
-HELP = "verify a proof that `relucert exact` wrote"
+HELP = "verify a proof that `relucert exact` or `relucert verify` wrote"
 DESCRIPTION = (
     "Verifies, in ball arithmetic and without any of the code that found it, that within the radius of a proof no "
-    "valid input is adversarial. Exit code 0: it is proven; 1: the file proves nothing."
+    "valid input is adversarial, or that a property holds. Exit code 0: it is proven; 1: the file proves nothing."
 )
 REJECTED = 1
 BUNDLED = "bundled"  # the images that come with the package
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("proof", type=Path, metavar="FILE", help="the proof, as `relucert exact --proof` writes it")
+    parser.add_argument("proof", type=Path, metavar="FILE", help="the proof, as --proof of exact and verify writes it")
     parser.add_argument(
         "network",
         nargs="?",
@@ -39,12 +39,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--data-dir", type=Path, metavar="DIR", help="the folder that has mnist or cifar10")
     parser.add_argument("--layout", choices=("nchw", "nhwc"), help="how the pictures of your file lie")
+    parser.add_argument(
+        "--property",
+        type=Path,
+        metavar="FILE",
+        help="the .vnnlib file that was asked about, to check that it is this one",
+    )
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
 
 
 def run(arguments: argparse.Namespace) -> int:
     import relucert
-    from relucert.checker.check import Rejected, check
+    from relucert.checker.check import QueryClaim, Rejected, check
     from relucert.checker.document import read
     from relucert.cli.show import Screen
 
@@ -54,6 +60,8 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         network = relucert.load(arguments.network or read(arguments.proof).name)
         images = None if arguments.data is None else _images(arguments, network, screen)
+        if arguments.property is not None:
+            _check_property(arguments)
         with screen.progress("checking", 1) as advance:
             claim = check(
                 arguments.proof, network, progress=lambda done, total: advance(done, total),
@@ -64,11 +72,30 @@ def run(arguments: argparse.Namespace) -> int:
         return REJECTED
     screen.line("proven", str(claim))
     screen.line("network", f"{claim.network}, SHA-256 {claim.sha256}")
+    if isinstance(claim, QueryClaim):
+        named = "" if arguments.property is None else f" is {arguments.property}, checked"
+        screen.line(
+            "property", f"its text{named}" if named else "its text is in the proof; --property checks which it is"
+        )
+        screen.line("nodes", f"{claim.nodes}, {claim.leaves} of them leaves")
+        return 0
     where = "the images asked about; --data checks that" if images is None else f"{images.name}, checked"
     screen.line("image", f"number {claim.index} of {where}")
     screen.line("", f"SHA-256 {claim.image}, of its numbers as little-endian float64")
     screen.line("nodes", f"{claim.nodes}, {claim.leaves} of them leaves")
     return 0
+
+
+def _check_property(arguments: argparse.Namespace) -> None:
+    """That a proof is about the property of a file: its text, or of VNN-LIB 2.0 the text of 1.0 that says the same."""
+    import relucert
+    from relucert.checker.document import QueryProof, Rejected, read
+
+    proof, query = read(arguments.proof), relucert.Query.read(arguments.property)
+    if not isinstance(proof, QueryProof):
+        raise Rejected("it is about an image, and not about a property")
+    if query.vnnlib() != proof.text:
+        raise Rejected(f"it is about another property than {arguments.property}")
 
 
 def _images(arguments: argparse.Namespace, network: Network, screen: Screen) -> Dataset:

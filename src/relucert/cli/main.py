@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from typing import NoReturn
 
 import relucert
-from relucert.cli import attack, certify, check, compare, estimate, exact, paper, report, train, zoo
+from relucert.cli import attack, certify, check, compare, estimate, exact, paper, report, train, verify, zoo
 from relucert.errors import ContradictionError, InputWarning, RelucertError, RemarkWarning
 
-COMMANDS = (certify, attack, exact, check, estimate, compare, paper, report, train, zoo)
+COMMANDS = (certify, verify, attack, exact, check, estimate, compare, paper, report, train, zoo)
 WRONG, BROKEN_PIPE, CONTRADICTION, INTERRUPTED = 2, 1, 3, 130
 
 OUT_OF_MEMORY = "allocate memory"  # in the RuntimeError that PyTorch raises

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
-from torch.export import ExportedProgram
 
 from relucert.checks import checked_shape, shown
 from relucert.errors import InputError, LoadError, RemarkWarning, warn
 from relucert.loading import safetensors_file, zoo
 from relucert.loading.paths import check_file
 from relucert.network import Network, Shape
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+else:
+    ExportedProgram = object  # its module takes a second to import
 
 __all__ = ["load", "save"]
 
@@ -82,7 +87,8 @@ def _load(source: Any, shape: Shape | None) -> Network:
         return load_module(source, shape)
     if isinstance(source, str | os.PathLike):
         return _load_path(source, shape)
-    if isinstance(source, ExportedProgram):
+    exporting = sys.modules.get("torch.export")
+    if exporting is not None and isinstance(source, exporting.ExportedProgram):
         from relucert.loading.torch_module import load_program
 
         return load_program(source, shape)

@@ -12,6 +12,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from math import prod
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -306,6 +307,6 @@ def _value(operand: Operand) -> int:
 def _broadcast(first: Shape, second: Shape) -> Shape:
     """The shape to which two shapes broadcast."""
     try:
-        return tuple(torch.broadcast_shapes(first, second))
-    except RuntimeError:
+        return np.broadcast_shapes(first, second)
+    except ValueError:
         raise UnsupportedError(f"the shapes {first} and {second} together") from None

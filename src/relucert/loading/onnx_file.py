@@ -212,6 +212,31 @@ def _tensor(array: np.ndarray[Any, Any]) -> Tensor:
         raise UnsupportedError(f"a constant of type {array.dtype}") from None
 
 
+def runtime(path: Path, shape: Shape) -> Callable[[Tensor], Tensor]:
+    """What onnxruntime, as it is by default, computes of an ONNX file at one input (size,): its outputs, flat.
+
+    shape: of one input, without the batch.
+    """
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = 1
+    try:
+        session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    except Exception as error:
+        raise LoadError(f"onnxruntime can't run {path}: {one_line(error)}") from error
+    (source,) = (entry for entry in session.get_inputs())
+    batch = source.shape[0] if len(source.shape) > len(shape) and isinstance(source.shape[0], int) else 1
+    axes = (batch,) if len(source.shape) > len(shape) else ()
+    dtype = {"tensor(float16)": torch.float16, "tensor(double)": torch.float64}.get(source.type, torch.float32)
+
+    def run(point: Tensor) -> Tensor:
+        images = point.to(dtype).reshape(shape).expand(*axes, *shape)
+        outputs = torch.from_numpy(session.run(None, {source.name: images.numpy()})[0])
+        return (outputs[0] if axes else outputs).flatten()
+
+    return run
+
+
 def _runtime(model: ModelProto, path: Path, source: str, scores: ValueInfoProto | None) -> Callable[[Tensor], Tensor]:
     """A function that runs onnxruntime; it gives the scores where these are given, otherwise the model's output."""
     options = onnxruntime.SessionOptions()

@@ -12,6 +12,13 @@ from relucert.loading.assembly import Assembly, Operand
 from relucert.loading.hints import hints
 from relucert.network import Network
 
+LEFT_OUT = "is left out: it keeps the order of the class scores, which answers are about"
+
+
+def keeps_only_order(network: Network) -> bool:
+    """Whether an import left a last layer out: the scores then have the order of the original's outputs, no more."""
+    return any(remark.endswith(LEFT_OUT) for remark in network.remarks)
+
 
 @dataclass(frozen=True)
 class Step:
@@ -123,9 +130,7 @@ class Walk:
         remarks = []
         if ranking := self.ranking(output):
             layers = " and ".join(operator for operator, _ in ranking.layers)
-            remarks.append(
-                f"the final {layers} is left out: it keeps the order of the class scores, which answers are about"
-            )
+            remarks.append(f"the final {layers} {LEFT_OUT}")
         if self.folded:
             remarks.append(f"weights that {', '.join(self.folded)} computes from others are taken as computed, rounded")
         if self.assembly.casts:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -58,8 +59,8 @@ class Scale(Affine):
 def broadcast_shape(name: str, constant: Tensor, shape: Shape) -> Shape:
     """`shape`, if the constant broadcasts to it without changing it."""
     try:
-        joint = tuple(torch.broadcast_shapes(constant.shape, shape))
-    except RuntimeError:
+        joint = np.broadcast_shapes(tuple(constant.shape), shape)  # torch's own imports a computer algebra system
+    except ValueError:
         joint = ()
     if joint != shape:
         raise NetworkError(f"{name}: a constant of shape {tuple(constant.shape)} does not fit a value of {shape}")

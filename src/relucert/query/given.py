@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.utils.data
 from numpy.typing import ArrayLike
 from torch import Tensor
-from torch.export import ExportedProgram
 
 from relucert.data import Dataset
 from relucert.network import Network
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+else:
+    ExportedProgram = object  # its module takes a second to import
 
 NetworkLike = Network | torch.nn.Module | ExportedProgram | str | os.PathLike[str]
 """A network, a module, a program of torch.export, an .onnx or a .safetensors file, or the name of a zoo network."""

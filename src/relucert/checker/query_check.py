@@ -1,0 +1,135 @@
+"""The check of a proof that a property holds, without any of the code that found it.
+
+The property's text is read anew. Each of its cases must be among the proof's parts; a part's trees must prove, in ball
+arithmetic, that at every input of its box one of the inequalities of each of its cases fails. The largest excess over
+the inequalities of a case is one more output of the network, by `max(p, q) = p + relu(q - p)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import prod
+
+import torch
+
+from relucert.checker.ball_arithmetic import BallRegion, Bounder, exact
+from relucert.checker.document import Inequality, Part, QueryProof, Rejected
+from relucert.checker.layers import ONE, ZERO, Layer, Terms, sparse
+from relucert.checker.specification import Case, read_cases
+from relucert.checker.walk import Walk, precision
+from relucert.network import Add, IndexMap, Linear, Network, Node, Operation, Relu, Reshape
+
+NEVER_MISSED = Inequality((), (), Fraction(0))
+
+
+@dataclass(frozen=True)
+class QueryClaim:
+    """What was proven: a property of a network, by the SHA-256 of its text."""
+
+    network: str
+    sha256: str
+    property: str
+    cases: int
+    nodes: int
+    leaves: int
+
+    def __str__(self) -> str:
+        return f"the property of SHA-256 {self.property} holds: none of its {self.cases} cases of a violation is met"
+
+
+def check_query(proof: QueryProof, network: Network, progress: Callable[[int, int], None] | None = None) -> QueryClaim:
+    """What a proof about a property proves; raises `Rejected` where it does not."""
+    try:
+        cases = read_cases(proof.text, network.sizes[0], network.classes)
+    except RecursionError:
+        raise Rejected("the formulas of its property are nested too deep") from None
+    proven = set()
+    leaves = 0
+    for part in proof.parts:
+        covered = {Case(part.low, part.high, frozenset(case)) for case in part.cases}
+        if not covered <= cases:
+            raise Rejected("a part is about a case that its property does not have")
+        with precision():
+            leaves += _check_part(part, network, progress)
+        proven |= covered
+    if missing := len(cases - proven):
+        raise Rejected(f"{missing} of {len(cases)} cases of a violation are in none of its parts")
+    nodes = sum(len(part.nodes) for part in proof.parts)
+    return QueryClaim(network.name, proof.sha256, proof.text_sha256, len(cases), nodes, leaves)
+
+
+def _check_part(part: Part, network: Network, progress: Callable[[int, int], None] | None) -> int:
+    extended = _Extended(network, [case or (NEVER_MISSED,) for case in part.cases])
+    bounder = Bounder(extended.network, BallRegion.between(part.low, part.high), extended.layers)
+    count = len(part.cases)
+    forms = [[ONE if other == place else ZERO for other in range(count)] for place in range(count)]
+    return Walk(extended.network, part.nodes, forms, [ZERO] * count, lambda place, leaf: bounder, progress).run()
+
+
+class _Extended:
+    """A network with the largest excess over the inequalities of every case as its outputs.
+
+    layers: the exact ones, by value, where the network can only hold rounded numbers.
+    """
+
+    def __init__(self, network: Network, cases: Sequence[Sequence[Inequality]]) -> None:
+        self.nodes = list(network.nodes)
+        self.layers: dict[int, Layer] = {}
+        inequalities = [inequality for case in cases for inequality in case]
+        scales = [_scale(inequality) for inequality in inequalities]
+        bounds = [exact(-scale * one.bound) for one, scale in zip(inequalities, scales, strict=True)]
+        rows = [_terms(one.outputs, scale) for one, scale in zip(inequalities, scales, strict=True)]
+        value = self._excess(network.output, rows, network.classes)
+        self.layers[value] = Layer(self.layers[value].transpose, bounds)
+        if any(one.inputs for one in inequalities):
+            shape, source = network.input_shape, 0
+            if len(shape) > 1:
+                source = self._append(Reshape(shape, (prod(shape),)), 0)
+            rows = [_terms(one.inputs, scale) for one, scale in zip(inequalities, scales, strict=True)]
+            value = self._append(Add(), value, self._excess(source, rows, prod(shape)))
+        groups = [len(case) for case in cases]
+        while max(groups) > 1:
+            value = self._halve(value, groups)
+            groups = [-(-size // 2) for size in groups]
+        self.network = Network(network.input_shape, tuple(self.nodes), network.name)
+
+    def _append(self, operation: Operation, *inputs: int) -> int:
+        self.nodes.append(Node(operation, inputs))
+        return len(self.nodes)
+
+    def _excess(self, source: int, rows: list[Terms], size: int) -> int:
+        """Forms on a value; what the network stores of them is never used."""
+        nothing = torch.zeros(len(rows), size, dtype=torch.float64)
+        value = self._append(Linear(nothing, nothing.new_zeros(len(rows))), source)
+        self.layers[value] = Layer(sparse(rows, size))
+        return value
+
+    def _halve(self, value: int, groups: Sequence[int]) -> int:
+        """The larger of every two neighbours in a group."""
+        differences: list[Terms] = []
+        first, larger = [], []
+        begin, size = 0, sum(groups)
+        for group in groups:
+            for place in range(begin, begin + group, 2):
+                paired = place + 1 < begin + group
+                first.append(place)
+                larger.append(len(differences) if paired else -1)
+                if paired:
+                    differences.append([(place, -ONE), (place + 1, ONE)])
+            begin += group
+        rise = self._append(Relu(), self._excess(value, differences, size))
+        kept = self._append(IndexMap.of(torch.tensor(first), (size,)), value)
+        raised = self._append(IndexMap.of(torch.tensor(larger), (len(differences),)), rise)
+        return self._append(Add(), kept, raised)
+
+
+def _scale(inequality: Inequality) -> Fraction:
+    """A positive number that changes no sign, and makes the numbers those that the search had."""
+    longest = max((abs(number).bit_length() for _, number in inequality.inputs + inequality.outputs), default=1)
+    return Fraction(1, 2 ** (longest - 1))
+
+
+def _terms(numbers: tuple[tuple[int, int], ...], scale: Fraction) -> Terms:
+    return [(place, exact(scale * number)) for place, number in numbers]

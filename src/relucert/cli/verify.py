@@ -1,0 +1,209 @@
+"""`relucert verify`: does a property hold, given as a VNN-LIB file, as a radius, or as a whole list of them?"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from relucert.cli import options, record, runs
+from relucert.errors import InputError
+
+if TYPE_CHECKING:
+    from relucert import Query, RobustnessVerdict, Verdict
+    from relucert.cli.show import Screen
+
+NAME = "verify"
+HELP = "does a given property hold: a VNN-LIB file, or robustness at a radius"
+DESCRIPTION = (
+    "Answers whether a property holds: proven, violated by a witness that onnxruntime can replay, or unknown. The "
+    "property is a VNN-LIB file beside the network, robustness of images at a radius (--radius), or a whole list of "
+    "such files (--instances). The exit code is 0 whatever the verdict."
+)
+LIBRARY_OPTIONS = ("norm", "target", "box", "scale", "radius", "time_limit", "seed", "proof")
+TIME_LIMIT = 60.0
+RESERVE = 0.3  # seconds of a command's time that are left for writing
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    runs.add_network(parser)
+    parser.add_argument("property", nargs="?", type=Path, metavar="PROPERTY", help="a .vnnlib or .vnnlib.gz file")
+    parser.add_argument(
+        "--instances",
+        type=Path,
+        metavar="FILE",
+        help="many at once: a CSV file with network,property,seconds in every line, files counted from its own folder",
+    )
+    robust = parser.add_argument_group("robustness of images, in the place of a file")
+    robust.add_argument("--radius", type=options.radius, metavar="R", help="how far an input may be from the image")
+    runs.add_question(robust)
+    effort = parser.add_argument_group("the effort")
+    effort.add_argument(
+        "--time-limit",
+        type=options.seconds,
+        metavar="S",
+        help=f"seconds for a property, start-up included, or per image; of instances, at most so many each "
+        f"(default: {TIME_LIMIT:g}, or the instance's own)",
+    )
+    runs.add_seed(effort, "for random targets and the attack's random starts")
+    runs.add_threads(effort)
+    answers = parser.add_argument_group("the answers")
+    answers.add_argument(
+        "--results", type=Path, metavar="FILE", help="write a property's verdict as VNN-COMP has it: sat, unsat, ..."
+    )
+    answers.add_argument(
+        "--proof", type=Path, metavar="FILE", help="write a proof of one verdict, for `relucert check`"
+    )
+    runs.add_json(answers)
+    runs.add_csv(answers)
+    runs.add_overwrite(answers)
+    runs.add_quiet(answers)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Which of the three questions it is, and its verdict."""
+    given = [name for name in ("property", "instances", "radius") if getattr(arguments, name) is not None]
+    if len(given) != 1:
+        raise InputError("say what to verify: a PROPERTY file, --radius for images, or --instances for a list of files")
+    _check_options(arguments, given[0])
+    if given[0] == "radius":
+        return _robust(arguments)
+    if given[0] == "instances":
+        from relucert.cli import instances
+
+        return instances.run(arguments)
+    return _property(arguments)
+
+
+def _check_options(arguments: argparse.Namespace, question: str) -> None:
+    """Refuses options that would not be heeded."""
+    for name, questions in {
+        "results": ("property",), "proof": ("property", "radius"), "json": ("property", "radius"),
+        "csv": ("instances", "radius"), "data": ("radius",), "images": ("radius",), "box": ("radius",),
+        "scale": ("radius",), "target_file": ("radius",), "layout": ("radius",), "data_dir": ("radius",),
+    }.items():  # fmt: skip
+        if getattr(arguments, name) is not None and question not in questions:
+            asked = {"property": "a property", "instances": "--instances", "radius": "--radius"}[question]
+            raise InputError(f"--{name.replace('_', '-')} does not go with {asked}")
+
+
+def _property(arguments: argparse.Namespace) -> int:
+    files = runs.outputs(arguments, ("json", "results", "proof"))
+    import torch
+
+    import relucert
+    from relucert.cli.show import Screen
+    from relucert.report.runfile import RunFile
+    from relucert.storage.files import check_replaceable, write
+    from relucert.verification.results import is_results, results
+
+    if arguments.threads is not None:
+        torch.set_num_threads(arguments.threads)
+    if arguments.results is not None:
+        check_replaceable(arguments.results, is_results, arguments.overwrite, "something else than a verdict")
+    limit = TIME_LIMIT if arguments.time_limit is None else arguments.time_limit
+    query = relucert.Query.read(arguments.property)
+    screen = Screen(quiet=arguments.quiet)
+    with screen.status("verifying", 1) as status:
+        verdict = relucert.verify(
+            arguments.network, query, time_limit=max(0.0, limit - since_start() - RESERVE), seed=arguments.seed,
+            progress=lambda nodes: status(0, f"{nodes:,} nodes"), proof=arguments.proof, overwrite=arguments.overwrite,
+        )  # fmt: skip
+    if arguments.results is not None:
+        write(arguments.results, results(verdict).encode())
+    if arguments.json is not None:
+        with RunFile(_head(arguments, query), files["json"], None, overwrite=arguments.overwrite) as run_file:
+            run_file.add(verdict.to_json())
+            run_file.finish()
+    _show(screen, arguments, query, verdict)
+    return 0
+
+
+def _head(arguments: argparse.Namespace, query: Query) -> dict[str, Any]:
+    import hashlib
+
+    text = hashlib.sha256(query.vnnlib().encode()).hexdigest()
+    network = hashlib.sha256(Path(arguments.network).read_bytes()).hexdigest() if _is_file(arguments.network) else None
+    chosen = {"time_limit": arguments.time_limit, "seed": arguments.seed}
+    return {
+        **record.circumstances(arguments),
+        "question": record.question(NAME, chosen, str(arguments.network), network, text),
+        "network": {"name": str(arguments.network), "file_sha256": network},
+        "query": {"name": str(arguments.property), "sha256": text, "violations": len(query.violations)},
+        "options": {**chosen, "threads": arguments.threads},
+    }
+
+
+def _is_file(name: str) -> bool:
+    return Path(name).is_file()
+
+
+def _show(screen: Screen, arguments: argparse.Namespace, query: Query, verdict: Verdict) -> None:
+    by = "" if verdict.method is None else f", by {verdict.method}"
+    screen.line("verdict", f"{verdict.status}{by}")
+    if verdict.reason is not None:
+        screen.line("", verdict.reason)
+    screen.line("property", f"{arguments.property} ({len(query.violations)} violations on {query.inputs} inputs)")
+    for remark in verdict.remarks:
+        screen.line("", remark)
+    screen.line("network", str(arguments.network))
+    screen.line("nodes", str(verdict.nodes))
+    if arguments.proof is not None and verdict.holds:
+        screen.line("proof", f"{arguments.proof}: verify it with `relucert check`")
+    screen.line("time", f"{verdict.seconds:.2f} s")
+
+
+def _robust(arguments: argparse.Namespace) -> int:
+    files = runs.outputs(arguments, ("json", "csv", "proof"))
+    import relucert
+    from relucert.verification.verdict import Verdicts
+
+    arguments.time_limit = TIME_LIMIT if arguments.time_limit is None else arguments.time_limit
+    setup = runs.set_up(arguments, LIBRARY_OPTIONS)
+    images, chosen = setup.images, dict(setup.chosen)
+    setup.chosen["proof"] = arguments.proof and str(arguments.proof)
+
+    def ask(status: Callable[[int, str], None]) -> Iterator[RobustnessVerdict]:
+        return relucert.robust_at_each(
+            arguments.network if _is_file(arguments.network) else setup.network,
+            images.images,
+            images.labels,
+            **chosen,
+            overwrite=arguments.overwrite,
+            progress=lambda image, nodes: status(image, f"{nodes:,} nodes"),
+        )
+
+    def show(verdicts: list[RobustnessVerdict]) -> None:
+        screen = setup.screen
+        if not arguments.quiet:
+            screen.columns(["image", "label", "rival", "verdict", "remark"], [_cells(one) for one in verdicts], right=3)
+        screen.line("network", setup.about)
+        asked = f"radius {arguments.radius!r}, norm {arguments.norm}, target {arguments.target}, {setup.valid}"
+        screen.line("question", asked)
+        screen.line("verdicts", str(Verdicts(verdicts).summary()))
+
+    bar = setup.screen.status("verifying", len(images))
+    code = runs.answer(arguments, setup, files, bar, ask, show, lambda status, verdict: status(verdict.image + 1, ""))
+    return 0 if code == runs.FAILED else code
+
+
+def _cells(verdict: RobustnessVerdict) -> tuple[str, str, str, str, str]:
+    rival = "-" if verdict.target is None else str(verdict.target)
+    by = "" if verdict.method is None else f" by {verdict.method}"
+    return str(verdict.image), str(verdict.label), rival, f"{verdict.status}{by}", verdict.reason or ""
+
+
+def since_start() -> float:
+    """Seconds since this process began; where the system does not tell, its processor time."""
+    try:
+        began = int(Path("/proc/self/stat").read_text().rsplit(")", 1)[1].split()[19])
+        up = float(Path("/proc/uptime").read_text().split()[0])
+        import os
+
+        elapsed = up - began / os.sysconf("SC_CLK_TCK")
+        return elapsed if math.isfinite(elapsed) and elapsed >= 0 else time.process_time()
+    except (OSError, ValueError, IndexError):
+        return time.process_time()

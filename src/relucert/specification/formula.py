@@ -1,0 +1,126 @@
+"""Formulas over inputs and outputs, as files write them, and the cases that they come to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import NamedTuple
+
+from relucert.errors import InputError
+
+MOST_CASES = 10_000
+
+
+class Variable(NamedTuple):
+    """An input or an output of the network, counted flat from 0."""
+
+    output: bool
+    place: int
+
+    def __str__(self) -> str:
+        return f"{'Y' if self.output else 'X'}_{self.place}"
+
+
+@dataclass(frozen=True)
+class Linear:
+    """A linear form: the sum of coefficients times variables, plus a constant."""
+
+    coefficients: dict[Variable, Fraction]
+    constant: Fraction = Fraction(0)
+
+    def plus(self, other: Linear) -> Linear:
+        total = dict(self.coefficients)
+        for variable, coefficient in other.coefficients.items():
+            total[variable] = total.get(variable, Fraction(0)) + coefficient
+        kept = {variable: coefficient for variable, coefficient in total.items() if coefficient}
+        return Linear(kept, self.constant + other.constant)
+
+    def times(self, factor: Fraction) -> Linear:
+        scaled = {variable: factor * coefficient for variable, coefficient in self.coefficients.items() if factor}
+        return Linear(scaled, factor * self.constant)
+
+    def minus(self, other: Linear) -> Linear:
+        return self.plus(other.times(Fraction(-1)))
+
+
+@dataclass(frozen=True)
+class AtMost:
+    """That a linear form is not positive."""
+
+    form: Linear
+
+
+@dataclass(frozen=True)
+class All:
+    parts: Sequence[Formula]
+
+
+@dataclass(frozen=True)
+class AnyOf:
+    parts: Sequence[Formula]
+
+
+Formula = AtMost | All | AnyOf
+
+
+@dataclass(frozen=True)
+class Case:
+    """One way to meet a formula: inputs within bounds, by their index, and further forms that are not positive.
+
+    Cases share their bounds where they can: these are replaced, never changed.
+    """
+
+    low: dict[int, Fraction] = field(default_factory=dict)
+    high: dict[int, Fraction] = field(default_factory=dict)
+    forms: tuple[Linear, ...] = ()
+
+    def with_all(self, atoms: Sequence[AtMost]) -> Case | None:
+        """The case in which these are met as well; None where that is impossible at sight."""
+        low, high, forms = self.low, self.high, list(self.forms)
+        for atom in atoms:
+            coefficients, constant = atom.form.coefficients, atom.form.constant
+            if not coefficients:
+                if constant > 0:
+                    return None
+                continue
+            (variable, coefficient), *others = coefficients.items()
+            if others or variable.output:
+                forms.append(atom.form)
+                continue
+            bound, index = -constant / coefficient, variable.place
+            if coefficient > 0 and (index not in high or bound < high[index]):
+                high = dict(high) if high is self.high else high
+                high[index] = bound
+            elif coefficient < 0 and (index not in low or bound > low[index]):
+                low = dict(low) if low is self.low else low
+                low[index] = bound
+            if index in low and index in high and low[index] > high[index]:
+                return None
+        return Case(low, high, tuple(forms))
+
+
+def cases(formula: Formula) -> list[Case]:
+    """The cases of a formula: it is met where one of them is. Those whose bounds contradict each other are left out."""
+    return _extended([Case()], formula)
+
+
+def _extended(known: list[Case], formula: Formula) -> list[Case]:
+    """The cases in which one of the known ones and the formula are met."""
+    if isinstance(formula, AtMost):
+        extended = [case.with_all([formula]) for case in known]
+        return [case for case in extended if case is not None]
+    if isinstance(formula, AnyOf):
+        several: list[Case] = []
+        for part in formula.parts:
+            several += _extended(known, part)
+            if len(several) > MOST_CASES:
+                raise InputError(f"the property has more than {MOST_CASES:,} cases: split it into several")
+        return several
+    atoms = [part for part in formula.parts if isinstance(part, AtMost)]  # first, since they rule out the most
+    joined = [case.with_all(atoms) for case in known]
+    remaining = [case for case in joined if case is not None]
+    for part in formula.parts:
+        if not isinstance(part, AtMost):
+            remaining = _extended(remaining, part)
+    return remaining

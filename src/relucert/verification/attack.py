@@ -1,0 +1,115 @@
+"""An attack aimed at violations within a box: samples that lie on its faces and corners, too, then signed gradients."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from relucert.attacks.pursuit import annealed
+from relucert.network import Network
+from relucert.verification.referee import StatedBox
+
+OVERSHOOT = 0.25  # by which samples reach beyond the box on every side before they are clamped
+MOST_NUMBERS = 2**23  # that one evaluation may hold
+DEPTH = 1e-3  # how far beyond a constraint, relative to its size, the descent goes on
+
+
+class Round(NamedTuple):
+    """How many samples are drawn, how many of the best are descended from for each violation, and how many steps."""
+
+    samples: int
+    starts: int
+    steps: int
+
+
+ROUNDS = (Round(1024, 16, 10), Round(16384, 64, 40))
+
+
+@dataclass(eq=False)
+class BoxAttack:
+    """Looks for points of a box at which all constraints of one of its violations are met, as computed.
+
+    Attributes:
+        network: In its own precision.
+        stated: The box and its violations.
+        ends: When time is over.
+    """
+
+    network: Network
+    stated: StatedBox
+    ends: float
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        self.generator = torch.Generator().manual_seed(self.seed)
+        self.low, self.high = self.stated.box
+        self.crowd = max(1, MOST_NUMBERS // sum(self.network.sizes))
+        owners = self.stated.tables[3]
+        self.members = [(owners == place).nonzero().flatten() for place in range(len(self.stated.violations))]
+
+    def candidates(self) -> Iterator[Tensor]:
+        """Points (count, size) worth a judgement, round after round."""
+        for number, effort in enumerate(ROUNDS):
+            if number and effort.samples * effort.steps > 64 * self.crowd:
+                effort = Round(self.crowd, 8, effort.steps)
+            samples = self._samples(min(effort.samples, self.crowd))
+            if time.monotonic() > self.ends:
+                return
+            missed = self._missed(samples)
+            yield samples[missed.amin(1).argsort()[: effort.starts]]
+            for place in range(len(self.members)):
+                starts = samples[missed[:, place].argsort()[: effort.starts]]
+                yield from self._descend(starts, place, effort.steps)
+                if time.monotonic() > self.ends:
+                    return
+
+    def near(self, point: Tensor, steps: int = 10) -> Iterator[Tensor]:
+        """Points that descents from a point (size,) come to, for every violation."""
+        start = self.stated.represent(point[None])
+        yield start
+        for place in range(len(self.members)):
+            yield from self._descend(start, place, steps, reach=0.1)
+
+    def _samples(self, count: int) -> Tensor:
+        drawn = torch.rand(count, len(self.low), generator=self.generator, dtype=torch.float64)
+        spread = (1 + 2 * OVERSHOOT) * drawn - OVERSHOOT
+        points = self.low.double() + (self.high.double() - self.low.double()) * spread
+        points[0] = (self.low.double() + self.high.double()) / 2
+        return self.stated.represent(points)
+
+    def _missed(self, points: Tensor) -> Tensor:
+        """By how much the worst constraint of each violation is missed: (count, violations)."""
+        with torch.no_grad():
+            excess = self.stated.excess(points, self.network(points))
+        return torch.stack([excess[:, rows].amax(1) for rows in self.members], 1)
+
+    def _descend(self, points: Tensor, place: int, steps: int, reach: float = 0.5) -> Iterator[Tensor]:
+        """In whatever mode the caller is: gradients are needed."""
+        with torch.inference_mode(False):
+            yield from self._descended(points.clone(), place, steps, reach)
+
+    def _descended(self, points: Tensor, place: int, steps: int, reach: float) -> Iterator[Tensor]:
+        rows, half = self.members[place], (self.high - self.low) / 2
+        best, least = points, torch.full((len(points),), torch.inf, dtype=points.dtype)
+        for step in range(steps + 1):
+            if time.monotonic() > self.ends:
+                break
+            with torch.enable_grad():
+                leaf = points.detach().requires_grad_()
+                outputs = self.network(leaf)
+                excess = self.stated.excess(leaf, outputs)[:, rows]
+                size = outputs.detach().abs().amax(1, keepdim=True) + torch.finfo(outputs.dtype).tiny
+                loss = torch.maximum(excess / size, excess.new_tensor(-DEPTH)).sum()
+                (gradient,) = torch.autograd.grad(loss, leaf)
+            worst = excess.detach().amax(1)
+            better = worst < least
+            best, least = torch.where(better[:, None], points, best), torch.where(better, worst, least)
+            length = reach * annealed(step / max(1, steps))
+            points = torch.clamp(points - length * half * gradient.nan_to_num(0).sign(), self.low, self.high)
+        yield best[least.argsort()]
+        yield torch.where(best - self.low < self.high - best, self.low, self.high)  # the nearest corners

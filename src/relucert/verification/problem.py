@@ -1,0 +1,184 @@
+"""A query as problems that every method takes: a network whose outputs must stay positive in a region.
+
+Each violation becomes one margin, appended to the network: all of `a_j y <= b_j` are met where
+`max_j (a_j y - b_j) <= 0`, and `max(p, q) = p + relu(q - p)`. Boxes are rounded outwards and bounds upwards: where the
+margins are positive, no violation is possible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import groupby
+from math import inf, isfinite, prod
+
+import torch
+from torch import Tensor
+
+from relucert.bounding.interval import propagate
+from relucert.errors import InputError
+from relucert.methods.table import find_method
+from relucert.network import INPUT, Add, IndexMap, Linear, Network, Node, Operation, Relu, Reshape
+from relucert.norm import Norm
+from relucert.query.property import Property
+from relucert.region import Box, Region, RegionShape
+from relucert.rigor import RIGOROUS
+from relucert.specification.numbers import float_above, float_below
+from relucert.specification.query import Constraint, Query, Violation
+
+MOST_CONSTRAINTS = 512  # of one problem
+LEAST_RADIUS = 2.0**-1000  # where the box is one point
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Rows on the outputs of a network that must stay positive around a centre.
+
+    Attributes:
+        network: The one that was asked about, with what the property adds to it.
+        centre: (size,), in float64.
+        shape: The norm, the valid inputs and the scale.
+        radius: How far the region reaches.
+        prop: A batch of one.
+        violations: The one of each row, where a query asks; they share their box.
+    """
+
+    network: Network
+    centre: Tensor
+    shape: RegionShape
+    radius: float
+    prop: Property
+    violations: tuple[Violation, ...] = ()
+
+    def only(self, rows: Sequence[int]) -> Problem:
+        """The problem of some rows."""
+        chosen = torch.tensor(list(rows))
+        prop = Property(self.prop.rows[:, chosen], self.prop.offsets[:, chosen])
+        violations = tuple(self.violations[row] for row in rows) if self.violations else ()
+        return Problem(self.network, self.centre, self.shape, self.radius, prop, violations)
+
+
+def problems(network: Network, query: Query) -> Iterator[Problem]:
+    """The problems that a query comes to: it holds where all of their rows stay positive."""
+    for _, group in groupby(query.violations, lambda violation: (id(violation.low), id(violation.high))):
+        same_box: list[Violation] = []
+        for violation in group:
+            if sum(max(1, len(other.constraints)) for other in (*same_box, violation)) > MOST_CONSTRAINTS and same_box:
+                yield _problem(network, same_box)
+                same_box = []
+            same_box.append(violation)
+        yield _problem(network, same_box)
+
+
+def _problem(network: Network, violations: Sequence[Violation]) -> Problem:
+    box = outer_box(violations[0])
+    centre = box.low + (box.high - box.low) / 2
+    radius = float(RIGOROUS.ceil(torch.maximum(box.high - centre, centre - box.low)).max())
+    shape = RegionShape(Norm(inf), box)
+    margins = _with_margins(network, violations, shape, centre, radius)
+    count = len(violations)
+    prop = Property(torch.eye(count, dtype=torch.float64)[None], torch.zeros(1, count, dtype=torch.float64))
+    return Problem(margins, centre, shape, max(radius, LEAST_RADIUS), prop, tuple(violations))
+
+
+def outer_box(violation: Violation) -> Box:
+    """The smallest box of float64 numbers that contains the violation's."""
+    low = torch.tensor([float_below(end) for end in violation.low], dtype=torch.float64)
+    high = torch.tensor([float_above(end) for end in violation.high], dtype=torch.float64)
+    return Box(low, high)
+
+
+class _Extension:
+    """A network under extension: its nodes so far."""
+
+    def __init__(self, network: Network) -> None:
+        self.network, self.nodes = network, list(network.nodes)
+
+    def append(self, operation: Operation, *inputs: int) -> int:
+        self.nodes.append(Node(operation, inputs))
+        return len(self.nodes)
+
+    def linear(self, value: int, weight: Tensor, bias: Tensor | None = None) -> int:
+        return self.append(Linear(weight, weight.new_zeros(len(weight)) if bias is None else bias), value)
+
+    def pick(self, value: int, places: list[int], size: int) -> int:
+        """Some coordinates of a value, -1 for zero."""
+        return self.append(IndexMap.of(torch.tensor(places), (size,)), value)
+
+    def flat_input(self) -> int:
+        shape = self.network.input_shape
+        return INPUT if len(shape) == 1 else self.append(Reshape(shape, (prod(shape),)), INPUT)
+
+    def finish(self) -> Network:
+        return Network(self.network.input_shape, tuple(self.nodes), self.network.name)
+
+
+def _with_margins(
+    network: Network, violations: Sequence[Violation], shape: RegionShape, centre: Tensor, radius: float
+) -> Network:
+    """The network that gives one margin per violation."""
+    met_everywhere = Constraint((), (), Fraction(0))
+    groups = [violation.constraints or (met_everywhere,) for violation in violations]
+    constraints = [constraint for group in groups for constraint in group]
+    extension = _Extension(network)
+    rows, input_rows, bias = _rows(network, constraints, shape, centre, radius)
+    value = extension.linear(network.output, rows, bias)
+    if bool(input_rows.any()):
+        value = extension.append(Add(), value, extension.linear(extension.flat_input(), input_rows))
+    counts = [len(group) for group in groups]
+    while max(counts) > 1:
+        value = _halve(extension, value, counts)
+        counts = [(count + 1) // 2 for count in counts]
+    return extension.finish()
+
+
+def _halve(extension: _Extension, value: int, counts: Sequence[int]) -> int:
+    """The larger of every two numbers that stand side by side in one group; an odd one at the end stays as it is."""
+    kept: list[int] = []
+    pairs: list[tuple[int, int]] = []
+    raised: list[int] = []
+    first = 0
+    for count in counts:
+        for place in range(first, first + count, 2):
+            kept.append(place)
+            raised.append(len(pairs) if place + 1 < first + count else -1)
+            pairs += [(place, place + 1)] if place + 1 < first + count else []
+        first += count
+    differences = torch.zeros(len(pairs), first, dtype=torch.float64)
+    for row, (one, other) in enumerate(pairs):
+        differences[row, one], differences[row, other] = -1, 1
+    rises = extension.append(Relu(), extension.linear(value, differences))
+    base = extension.pick(value, kept, first)
+    return extension.append(Add(), base, extension.pick(rises, raised, len(pairs)))
+
+
+def _rows(
+    network: Network, constraints: Sequence[Constraint], shape: RegionShape, centre: Tensor, radius: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Coefficients on outputs and inputs, (constraints, size) each, and constants, never above the exact margins."""
+    rows = torch.zeros(len(constraints), network.classes, dtype=torch.float64)
+    input_rows = torch.zeros(len(constraints), network.sizes[INPUT], dtype=torch.float64)
+    bias = torch.zeros(len(constraints), dtype=torch.float64)
+    for place, constraint in enumerate(constraints):
+        scale, slack = constraint.scale, Fraction(0)
+        for table, terms, value in ((rows, constraint.outputs, network.output), (input_rows, constraint.inputs, INPUT)):
+            for index, number in terms:
+                rounded = float(scale * number)
+                table[place, index] = rounded
+                if (lost := abs(scale * number - Fraction(rounded))) > 0:
+                    slack += lost * _largest(network, shape.around(centre[None], radius), value, index)
+        bias[place] = float_below(-scale * constraint.bound - slack)
+    if not bool(bias.isfinite().all()):
+        raise InputError("a constraint of the property has a bound beyond the numbers of float64")
+    return rows, input_rows, bias
+
+
+def _largest(network: Network, region: Region, value: int, index: int) -> Fraction:
+    """The largest absolute value of one coordinate, at most, by interval arithmetic."""
+    exact = network.cast(torch.float64)
+    hidden = find_method("interval").hidden(exact, region, RIGOROUS)
+    largest = float(torch.stack(propagate(exact, region, hidden, value, RIGOROUS)).abs().max(0).values[0, index])
+    if not isfinite(largest):
+        raise InputError("a coefficient of the property has too many digits for outputs without known bounds")
+    return Fraction(largest)

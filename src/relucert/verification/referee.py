@@ -1,0 +1,190 @@
+"""The re-check of violations, outside any search: what does not pass it was never found.
+
+A point passes if it lies in the stated box exactly, if the network that was asked about violates the property there in
+rigorous or rational arithmetic, and if it also does when its own runtime evaluates it in its own precision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from relucert.attacks.witness import own_precision
+from relucert.bounding.point import scores_at
+from relucert.network import Network
+from relucert.region import Box
+from relucert.rigor import RIGOROUS
+from relucert.specification.numbers import float_above, float_below
+from relucert.specification.query import Constraint, Violation
+from relucert.verification.rational import outputs_at
+
+NEAR = 1e-5  # share of a constraint's size by which float64 may miss it where exact arithmetic is asked
+MOST_EXACT = 200  # evaluations in rational arithmetic
+
+
+class Replay(NamedTuple):
+    """How else the network is evaluated: its outputs at one point (size,), and by whom."""
+
+    run: Callable[[Tensor], Tensor]
+    by: str
+
+
+@dataclass(frozen=True, eq=False)
+class Witness:
+    """An input that violates a property.
+
+    Attributes:
+        point: Its coordinates, exactly.
+        outputs: What the runtime gives there.
+        arithmetic: How the violation was proven: "rigorous" or "rational".
+    """
+
+    point: tuple[Fraction, ...]
+    outputs: Tensor
+    arithmetic: str
+
+
+class Referee:
+    """Judges points for one network."""
+
+    def __init__(self, network: Network, replay: Replay) -> None:
+        self.precision = own_precision(network)
+        self.exact = network.cast(torch.float64)
+        self.original, self.replay = network, replay
+        self.differing = 0  # violations in real arithmetic that the runtime does not show
+        self._rational = 0
+
+    def examine(self, points: Tensor, stated: StatedBox) -> Witness | None:
+        """The first of some points (count, size) that passes, after rounding into the box."""
+        inputs = stated.represent(points)
+        for place in stated.promising(inputs, self.exact(inputs.double())).tolist():
+            witness = self._judge(inputs[place], stated)
+            if witness is not None:
+                return witness
+        return None
+
+    def _judge(self, point: Tensor, stated: StatedBox) -> Witness | None:
+        exact_point = stated.coordinates(point)
+        proven = self._proven(point, exact_point, stated)
+        if proven is None:
+            return None
+        replayed = self.replay.run(point)
+        outputs = (
+            [Fraction(number) for number in replayed.double().tolist()] if bool(replayed.isfinite().all()) else None
+        )
+        if outputs is None or not stated.violated(exact_point, outputs):
+            self.differing += 1
+            return None
+        return Witness(exact_point, replayed, proven)
+
+    def _proven(self, point: Tensor, exact_point: tuple[Fraction, ...], stated: StatedBox) -> str | None:
+        """In which arithmetic the violation is proven; None where it is not."""
+        if stated.representable:
+            scores, errors = scores_at(self.exact, point.double()[None], RIGOROUS)
+            if bool((scores.isfinite() & errors.isfinite()).all()):
+                middles, halves = ([Fraction(number) for number in side[0].tolist()] for side in (scores, errors))
+                if stated.violated(exact_point, middles, halves):
+                    return "rigorous"
+        if self._rational >= MOST_EXACT:
+            return None
+        self._rational += 1
+        outputs = outputs_at(self.original, exact_point)
+        if outputs is None or not stated.violated(exact_point, outputs):
+            return None
+        return "rational"
+
+
+class StatedBox:
+    """The violations of one box, and its largest part of numbers that the network takes.
+
+    Where a box has no such number between two ends, what the network is given is next to it, and the exact number
+    counts.
+    """
+
+    def __init__(self, violations: Sequence[Violation], precision: torch.dtype) -> None:
+        self.violations, self.precision = tuple(violations), precision
+        dtype = np.float64 if precision == torch.float64 else np.float32
+        first = violations[0]
+        low = [float_above(end, dtype) for end in first.low]
+        high = [float_below(end, dtype) for end in first.high]
+        self.exact = {
+            place: (first.low[place] + first.high[place]) / 2
+            for place, (least, most) in enumerate(zip(low, high, strict=True))
+            if not least <= most
+        }
+        for place, number in self.exact.items():
+            low[place] = high[place] = float(dtype(float(number)))
+        self.box = Box(torch.tensor(low, dtype=precision), torch.tensor(high, dtype=precision))
+
+    @property
+    def representable(self) -> bool:
+        return not self.exact
+
+    def represent(self, points: Tensor) -> Tensor:
+        """Points as the network takes them, within the box."""
+        return torch.clamp(points.to(self.precision), *self.box)
+
+    def coordinates(self, point: Tensor) -> tuple[Fraction, ...]:
+        """The exact coordinates of what `represent` gave."""
+        numbers = [Fraction(number) for number in point.double().tolist()]
+        for place, number in self.exact.items():
+            numbers[place] = number
+        return tuple(numbers)
+
+    def violated(
+        self, point: Sequence[Fraction], outputs: Sequence[Fraction], doubts: Sequence[Fraction] | None = None
+    ) -> bool:
+        """Whether a violation happens at a point and its outputs, wherever these are within their doubts, exactly."""
+        first = self.violations[0]
+        if not all(low <= x <= high for low, x, high in zip(first.low, point, first.high, strict=True)):
+            return False
+
+        def met(constraint: Constraint) -> bool:
+            doubt = 0 if doubts is None else sum(abs(number) * doubts[index] for index, number in constraint.outputs)
+            return constraint.excess(point, outputs) + doubt <= 0
+
+        return any(all(map(met, violation.constraints)) for violation in self.violations)
+
+    @cached_property
+    def tables(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Coefficients on outputs and on inputs, bounds, and the violation, of every constraint, in float64."""
+        owners = [
+            (place, constraint)
+            for place, violation in enumerate(self.violations)
+            for constraint in violation.constraints or (Constraint((), (), Fraction(0)),)
+        ]
+        first = self.violations[0]
+        outputs = 1 + max((index for _, constraint in owners for index, _ in constraint.outputs), default=0)
+        rows = torch.zeros(len(owners), outputs, dtype=torch.float64)
+        input_rows = torch.zeros(len(owners), len(first.low), dtype=torch.float64)
+        bounds = torch.zeros(len(owners), dtype=torch.float64)
+        for row, (_, constraint) in enumerate(owners):
+            for table, terms in ((rows, constraint.outputs), (input_rows, constraint.inputs)):
+                for index, number in terms:
+                    table[row, index] = float(constraint.scale * number)
+            bounds[row] = float(constraint.scale * constraint.bound)
+        return rows, input_rows, bounds, torch.tensor([place for place, _ in owners])
+
+    def excess(self, inputs: Tensor, outputs: Tensor) -> Tensor:
+        """By how much each constraint is missed, as computed, at (count, size) and (count, outputs)."""
+        rows, input_rows, bounds, _ = (table.to(outputs.dtype) for table in self.tables)
+        missed = outputs[:, : rows.shape[1]] @ rows.T - bounds
+        return missed + inputs.to(outputs.dtype) @ input_rows.T if bool(input_rows.any()) else missed
+
+    def promising(self, inputs: Tensor, outputs: Tensor) -> Tensor:
+        """The points at which float64 sees a violation, or nearly one, the clearest first: their places."""
+        rows, input_rows, bounds, owners = self.tables
+        size = outputs[:, : rows.shape[1]].abs() @ rows.abs().T + inputs.double().abs() @ input_rows.abs().T
+        missed = self.excess(inputs, outputs) / (size + bounds.abs() + 1e-300)
+        worst = torch.full((len(inputs), len(self.violations)), -torch.inf, dtype=torch.float64)
+        worst = worst.scatter_reduce(1, owners.expand(len(inputs), -1), missed, "amax")
+        least = worst.min(1).values
+        near = (least <= NEAR).nonzero().flatten()
+        return near[least[near].argsort()]

@@ -1,0 +1,249 @@
+"""`relucert.robust_at`: can no valid input within a radius of an image change its class?"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+
+from torch import Tensor
+
+from relucert.attacks.attack import Attacker, AttackOptions, at_image, overtaken
+from relucert.attacks.witness import Judge, Witness, check_staying
+from relucert.branch_and_bound import proof as proofs
+from relucert.branch_and_bound.prove import prove
+from relucert.checks import check_callable, check_number, check_whole, checked_path
+from relucert.errors import FAULTS, InputError, in_one_line
+from relucert.network import Network
+from relucert.norm import Norm
+from relucert.query.given import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
+from relucert.query.questions import Inquiry, Question, pose, prepare
+from relucert.region import RegionShape, check_inside
+from relucert.rigor import check_subnormals
+from relucert.storage import files
+from relucert.verification.problem import Problem
+from relucert.verification.referee import Replay
+from relucert.verification.search import bounded
+from relucert.verification.verdict import HOLDS, UNKNOWN, VIOLATED, RobustnessVerdict, Verdicts
+from relucert.verification.verify import ATTACK, ATTACK_SHARE, DIFFERING, PROVER, replay_of
+
+STEPS = 40  # of the attack
+ITSELF = "the image itself"
+OTHER_NORMS = "branch and bound needs the norm 1, 2 or inf, and neither bounds nor an attack decided it"
+
+
+def robust_at(
+    network: NetworkLike,
+    images: ImagesLike,
+    labels: LabelsLike | None = None,
+    *,
+    radius: float,
+    norm: str | float | Norm = "inf",
+    target: TargetLike = "untargeted",
+    box: BoxLike | None = None,
+    scale: ScaleLike | None = None,
+    time_limit: float | None = 60.0,
+    seed: int = 0,
+    proof: str | os.PathLike[str] | None = None,
+    overwrite: bool = False,
+    input_shape: tuple[int, ...] | None = None,
+) -> Verdicts:
+    """Whether every image keeps its class within a radius, in the images' order (with target "all": rivals in turn).
+
+    Args:
+        network: A Network, a torch.nn.Module, a torch.export.ExportedProgram, a file or a zoo name. What an .onnx file
+            computes is also replayed by onnxruntime.
+        images: An array or a tensor, one row per image, in the network's own input range, or a data set: relucert's, or
+            a torch Dataset or DataLoader of image and label. A row has the input's shape, or is flat, or differs by
+            axes of length one.
+        labels: One class per image; by default those of the data set, else the network's predictions.
+        radius: How far an input may be from the image.
+        norm: "inf", "2", "1" or any number >= 1; branch and bound needs one of the three.
+        target: As for `certify`.
+        box: The valid inputs, as for `certify`.
+        scale: How far each coordinate may move per unit of radius, as for `certify`.
+        time_limit: Seconds for each verdict; None: as long as it takes.
+        seed: Of random targets and of the attack's random starts.
+        proof: A file for the proof that it holds, which `relucert check` verifies; for one question only.
+        overwrite: Whether that file may be replaced where it holds anything but a proof of the same claim.
+        input_shape: Of one image, where neither the network nor the images tell it.
+    """
+    return Verdicts(
+        robust_at_each(
+            network, images, labels, radius=radius, norm=norm, target=target, box=box, scale=scale,
+            time_limit=time_limit, seed=seed, proof=proof, overwrite=overwrite, input_shape=input_shape,
+        )
+    )  # fmt: skip
+
+
+def robust_at_each(
+    network: NetworkLike,
+    images: ImagesLike,
+    labels: LabelsLike | None = None,
+    *,
+    radius: float,
+    norm: str | float | Norm = "inf",
+    target: TargetLike = "untargeted",
+    box: BoxLike | None = None,
+    scale: ScaleLike | None = None,
+    time_limit: float | None = 60.0,
+    seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+    proof: str | os.PathLike[str] | None = None,
+    overwrite: bool = False,
+    input_shape: tuple[int, ...] | None = None,
+) -> Iterator[RobustnessVerdict]:
+    """The verdicts of `robust_at`, one by one as they are found.
+
+    Everything is checked at the call; the work is done as verdicts are asked for.
+    Its parameters are those of `robust_at`: network, images, labels, radius, norm, target, box, scale, time_limit,
+    seed, proof, overwrite and input_shape; and progress, which is called with an image's number and the parts of its
+    region bounded so far.
+    """
+    prepared = prepare(network, images, labels, input_shape)
+    known = prepared.network
+    shape = RegionShape.parse(norm, box, scale, known.input_shape)
+    check_number("radius", radius, 0, 1e300)
+    if time_limit is not None:
+        check_number("time limit", time_limit, 0, 1e9)
+    check_whole("seed", seed, 0, 2**63 - 1)
+    check_callable("progress", progress)
+    inquiry = pose(known, prepared.images, prepared.labels, target, seed)
+    check_inside(inquiry.images, shape.box)
+    check_staying(inquiry.images, known, shape)
+    check_subnormals()
+    path = None if proof is None else checked_path(proof, "a proof")
+    if path is not None:
+        if len(inquiry.questions) != 1:
+            raise InputError(f"a proof is about one question, and these are {len(inquiry.questions)}")
+        files.check_writable(path)
+        claim = proofs.claimed(known, 0, inquiry.images[0], shape, inquiry.property(inquiry.questions))
+        files.check_replaceable(path, lambda there: proofs.is_about(there, claim), overwrite)
+    options = _Options(shape, float(radius), time_limit, seed, replay_of(network, known), path)
+    judge = Judge(known, shape)
+    told = progress or (lambda image, nodes: None)
+    return (_Answering(known, options, judge, inquiry, question, told).run() for question in inquiry.questions)
+
+
+@dataclass(frozen=True)
+class _Options:
+    shape: RegionShape
+    radius: float
+    time_limit: float | None
+    seed: int
+    replay: Replay
+    proof: Path | None
+
+
+@dataclass(eq=False)
+class _Answering:
+    """One question, from cheap bounds to the last resort."""
+
+    network: Network
+    options: _Options
+    judge: Judge
+    inquiry: Inquiry
+    question: Question
+    progress: Callable[[int, int], None]
+
+    def __post_init__(self) -> None:
+        self.witness: Witness | None = None
+        self.nodes, self.differing = 0, 0
+
+    def run(self) -> RobustnessVerdict:
+        self.started = time.monotonic()
+        limit = self.options.time_limit
+        self.ends = self.started + (math.inf if limit is None else limit)
+        question = self.question
+        if overtaken(self.inquiry.scores[question.image], question):
+            witness, reason = at_image(self.judge, self.inquiry, question)
+            if witness is not None or question.misclassified:
+                self.witness = witness
+                status = UNKNOWN if witness is None else VIOLATED
+                return self._verdict(status, reason if witness is None else question.refusal or reason, ITSELF)
+        if question.refusal is not None:
+            return self._verdict(UNKNOWN, question.refusal, None)
+        try:
+            method, failure = self._decide()
+        except FAULTS as error:
+            return self._verdict(UNKNOWN, f"the search broke down: {in_one_line(error)}", None, failed=True)
+        if self.witness is not None:
+            return self._verdict(
+                VIOLATED, f"proven in rigorous arithmetic, and shown by {self.options.replay.by}", method
+            )
+        if failure is None:
+            return self._verdict(HOLDS, None, method)
+        return self._verdict(UNKNOWN, self._unsure(failure), None)
+
+    def _decide(self) -> tuple[str | None, str | None]:
+        """What decided it, or why nothing did."""
+        shape, image = self.options.shape, self.inquiry.images[self.question.image]
+        self.prop = self.inquiry.property([self.question])
+        problem = Problem(self.network, image, shape, self.options.radius, self.prop)
+        rows = list(range(self.prop.rows.shape[1]))
+        if self.options.proof is None:
+            rows, method = bounded(problem)
+            if not rows:
+                return method, None
+        if self._attack():
+            return ATTACK, None
+        if shape.norm.body is None:
+            return None, OTHER_NORMS
+        narrowed = problem.only(rows)
+        outcome = prove(
+            self.network, image, shape, self.options.radius, narrowed.prop, self.ends,
+            lambda point: self._violates(self.judge.beyond(image, point, self.prop)),
+            record=self.options.proof is not None,
+            report=lambda nodes: self.progress(self.question.image, nodes),
+        )  # fmt: skip
+        self.nodes = outcome.nodes
+        if outcome.proven and self.options.proof is not None and outcome.tree is not None:
+            claim = proofs.claimed(self.network, self.question.image, image, shape, self.prop)
+            proofs.write(self.options.proof, claim, outcome.bounder, outcome.tree, self.options.radius)
+        return PROVER, None if outcome.proven or self.witness is not None else outcome.failure or "no answer"
+
+    def _attack(self) -> bool:
+        left = self.ends - time.monotonic()
+        if left <= 0:
+            return False
+        limit = None if math.isinf(left) else left * ATTACK_SHARE
+        options = AttackOptions(self.options.shape, steps=STEPS, time_limit=limit, seed=self.options.seed)
+        (nearest,) = Attacker(self.network, options, None).run(replace(self.inquiry, questions=[self.question]), 1)
+        if nearest.witness is None or nearest.distance is None:
+            return False
+        return self._violates(Witness(nearest.witness.flatten(), nearest.distance))
+
+    def _violates(self, witness: Witness | None) -> bool:
+        """Whether a point that the judge passed is within the radius, and the runtime shows the violation."""
+        if witness is None or witness.distance > self.options.radius:
+            return False
+        outputs = self.options.replay.run(witness.point).double()
+        if not bool(outputs.isfinite().all()) or not bool((self.prop.values(outputs[None]) <= 0).any()):
+            self.differing += 1
+            return False
+        self.witness = witness
+        return True
+
+    def _unsure(self, reason: str) -> str:
+        return f"{reason}; {DIFFERING.format(by=self.options.replay.by)}" if self.differing else reason
+
+    def _verdict(self, status: str, reason: str | None, method: str | None, failed: bool = False) -> RobustnessVerdict:
+        question, options, point = self.question, self.options, None
+        target = question.rivals[0] if len(question.rivals) == 1 and question.refusal is None else None
+        outputs: Tensor | None = None
+        if status == VIOLATED and self.witness is not None:
+            point = self.witness.point
+            outputs = options.replay.run(point.to(self.judge.precision))
+            if question.refusal is None:
+                target = question.rivals[self.judge.weakest(point, self.inquiry.property([question]))]
+        return RobustnessVerdict(
+            status, None if point is None else point.double().reshape(self.network.input_shape).clone(), outputs,
+            reason, time.monotonic() - self.started, self.nodes, None if status == UNKNOWN else method,
+            None if point is None else tuple(map(Fraction, point.double().tolist())), (), failed,
+            question.image, question.label, target, options.radius, options.shape.norm.p, options.shape.given_box,
+            options.shape.scale, not question.misclassified,
+        )  # fmt: skip

@@ -1,0 +1,164 @@
+"""What a property is answered with: it holds, it is violated, or nobody knows."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from relucert.answers import Box
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+HOLDS, VIOLATED, UNKNOWN = "holds", "violated", "unknown"
+LATE = "the time limit ended the search"
+MISCLASSIFIED = "misclassified"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Verdict:
+    """Whether a property holds.
+
+    "holds" is proven, in real arithmetic with the stored weights, rounding included. "violated" has a witness, an input
+    that lies in the stated region exactly, and at which the violation is proven and was replayed by the network's
+    runtime. Anything else is "unknown", and the reason says why.
+
+    Attributes:
+        status: "holds", "violated" or "unknown".
+        witness: The violating input, in float64 and the input's shape; None where there is none.
+        outputs: What the runtime gives there, (outputs,).
+        reason: Why it is unknown, or how a violation was checked; None where there is nothing to say.
+        seconds: How long it took.
+        nodes: How many parts of the region were bounded.
+        method: What decided it: the name of a method, "attack", "branch and bound" or "bounds of the region"; None
+            where nothing did.
+        coordinates: The witness's numbers, exactly, in the order of the input; they differ from the witness only where
+            the stated region has no float64 number.
+        remarks: What there is to know about the question.
+        failed: Whether an error inside the search, which the reason names, kept the verdict from being known.
+    """
+
+    status: str
+    witness: Tensor | None
+    outputs: Tensor | None
+    reason: str | None
+    seconds: float
+    nodes: int
+    method: str | None
+    coordinates: tuple[Fraction, ...] | None = None
+    remarks: tuple[str, ...] = ()
+    failed: bool = False
+
+    def __repr__(self) -> str:
+        shown = f"{type(self).__name__}({self.status!r}"
+        if self.method is not None:
+            shown += f" by {self.method}"
+        if self.reason is not None:
+            shown += f", {self.reason}"
+        return f"{shown}, {self.seconds:.3g} s, {self.nodes} nodes)"
+
+    @property
+    def holds(self) -> bool:
+        """Whether the property is proven to hold."""
+        return self.status == HOLDS
+
+    @property
+    def timed_out(self) -> bool:
+        """Whether only time was lacking."""
+        return self.reason is not None and self.reason.startswith(LATE)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for JSON; the witness and its outputs are lists of numbers, absence is null."""
+        row: dict[str, Any] = {one.name: getattr(self, one.name) for one in fields(self)}
+        row.pop("coordinates")
+        for name in ("witness", "outputs"):
+            row[name] = None if row[name] is None else row[name].double().flatten().tolist()
+        row["remarks"] = list(self.remarks)
+        return row
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RobustnessVerdict(Verdict):
+    """Whether, within a radius of an image, no valid input makes a rival catch up with its label.
+
+    An image that the network itself misclassifies is its own witness.
+
+    Attributes:
+        status: As of a `Verdict`, and so are all others down to `failed`.
+        image: The image's number, counted from 0.
+        label: Its class.
+        target: The rival that was asked about, or that caught up; None where any would do.
+        radius: The radius asked about.
+        norm: p.
+        box: The lowest and the highest valid values, None where every input is valid.
+        input_scale: How far each coordinate may move per unit of radius, None: 1.
+        clean: Whether the network gives the image its label.
+    """
+
+    image: int = 0
+    label: int = 0
+    target: int | None = None
+    radius: float = 0.0
+    norm: float = math.inf
+    box: Box = None
+    input_scale: Tensor | None = None
+    clean: bool = True
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for JSON; the witness and its outputs are left out."""
+        row = super().to_json()
+        del row["witness"], row["outputs"]
+        row["norm"] = "inf" if math.isinf(self.norm) else self.norm
+        row["box"] = None if self.box is None else [end if isinstance(end, float) else end.tolist() for end in self.box]
+        row["input_scale"] = None if self.input_scale is None else self.input_scale.tolist()
+        return row
+
+
+@dataclass(frozen=True)
+class RobustnessSummary:
+    """How many of some verdicts are of each kind.
+
+    Attributes:
+        verdicts: How many there are.
+        clean: About images that the network classifies rightly.
+        robust: Proven to hold, and so about clean images.
+        violated: With a witness, which may be the image itself.
+        unknown: Neither.
+    """
+
+    verdicts: int
+    clean: int
+    robust: int
+    violated: int
+    unknown: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.clean} of {self.verdicts} clean, {self.robust} robust, {self.violated} violated, "
+            f"{self.unknown} unknown"
+        )
+
+
+class Verdicts(list[RobustnessVerdict]):
+    """The verdicts of `relucert.robust_at`, in the images' order."""
+
+    def summary(self) -> RobustnessSummary:
+        """The counts: clean, robust, violated and unknown."""
+        counts = Counter(verdict.status for verdict in self)
+        clean = sum(verdict.clean for verdict in self)
+        return RobustnessSummary(len(self), clean, counts[HOLDS], counts[VIOLATED], counts[UNKNOWN])
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row of plain values per verdict."""
+        return [verdict.to_json() for verdict in self]
+
+    def to_csv(self, path: str | Path) -> None:
+        """Writes one row per verdict; absence is an empty cell."""
+        from relucert.report.runfile import table
+        from relucert.storage import files
+
+        files.write(Path(path), table(self.rows()).encode())

@@ -1,0 +1,254 @@
+"""`relucert.verify`: does a property hold? Proven, a violation that anyone can replay, or unknown and why."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from relucert.attacks.witness import own_precision
+from relucert.branch_and_bound.prove import Outcome, prove
+from relucert.checks import check_callable, check_number, check_whole, checked_path, shown
+from relucert.errors import FAULTS, InputError, in_one_line
+from relucert.loading import load
+from relucert.loading.walk import keeps_only_order
+from relucert.network import Network
+from relucert.query.given import NetworkLike
+from relucert.rigor import check_subnormals
+from relucert.specification.query import EMPTY, Query
+from relucert.storage import files
+from relucert.verification import proof as proofs
+from relucert.verification.attack import BoxAttack
+from relucert.verification.problem import Problem, problems
+from relucert.verification.referee import Referee, Replay, StatedBox, Witness
+from relucert.verification.search import bounded
+from relucert.verification.verdict import HOLDS, UNKNOWN, VIOLATED, Verdict
+
+ATTACK, PROVER, REGION = "attack", "branch and bound", "bounds of the region"
+ATTACK_SHARE = 0.3  # of the time limit
+DIFFERING = "in real arithmetic there is a violation, which {by} does not show"
+
+
+def verify(
+    network: NetworkLike,
+    query: Query | str | os.PathLike[str],
+    *,
+    time_limit: float | None = 60.0,
+    seed: int = 0,
+    progress: Callable[[int], None] | None = None,
+    proof: str | os.PathLike[str] | None = None,
+    overwrite: bool = False,
+    input_shape: tuple[int, ...] | None = None,
+) -> Verdict:
+    """Whether a property holds for a network: proven, violated by a witness, or unknown.
+
+    Args:
+        network: A Network, a torch.nn.Module, a torch.export.ExportedProgram, a file or a zoo name. What an .onnx file
+            computes is also replayed by onnxruntime.
+        query: A `Query`, or the path of a .vnnlib or .vnnlib.gz file.
+        time_limit: Seconds for everything, loading included; None: as long as it takes.
+        seed: Of the attack's random starts.
+        progress: Called now and then with the parts of the region bounded so far.
+        proof: A file for the proof that it holds, which `relucert check` verifies.
+        overwrite: Whether that file may be replaced where it holds anything but a proof of the same property.
+        input_shape: Of one input, where the network leaves it open.
+    """
+    started = time.monotonic()
+    if time_limit is not None:
+        check_number("time limit", time_limit, 0, 1e9)
+    check_whole("seed", seed, 0, 2**63 - 1)
+    check_callable("progress", progress)
+    asked = _query(query)
+    known = load(network, input_shape=input_shape)
+    check_fit(known, asked)
+    check_subnormals()
+    ends = started + (math.inf if time_limit is None else time_limit)
+    report = progress or (lambda nodes: None)
+    inquest = _Inquest(known, asked, replay_of(network, known), started, ends, seed, report, proof is not None)
+    if proof is None:
+        return inquest.run()
+    path, claim = checked_path(proof, "a proof"), proofs.claimed(known, asked)
+    files.check_writable(path)
+    files.check_replaceable(path, lambda there: proofs.is_about(there, claim), overwrite)
+    verdict = inquest.run()
+    if verdict.holds:
+        proofs.write(path, claim, inquest.proven)
+    return verdict
+
+
+def _query(given: Query | str | os.PathLike[str]) -> Query:
+    if isinstance(given, Query):
+        return given
+    if isinstance(given, (str, os.PathLike)):
+        return Query.read(given)
+    raise InputError(f"a query is a relucert.Query or the path of a .vnnlib file, not {shown(given)}")
+
+
+def check_fit(network: Network, query: Query) -> None:
+    """Refuses a query that is about another network."""
+    for what, asked, there in (("inputs", query.inputs, network.sizes[0]), ("outputs", query.outputs, network.classes)):
+        if asked != there:
+            raise InputError(f"the property is about {asked} {what}, {network.name} has {there}")
+    for tensor in query.declared:
+        shape = (network.classes,) if tensor.output else network.input_shape
+        alone = sum(other.output == tensor.output for other in query.declared) == 1
+        if not alone or _long(tensor.shape) != _long(shape):
+            raise InputError(f"the property declares {tensor.name} of shape {tensor.shape}, {network.name} has {shape}")
+    if keeps_only_order(network) and not all(
+        not constraint.inputs
+        and constraint.bound == 0
+        and sorted(number for _, number in constraint.outputs) == [-1, 1]
+        for violation in query.violations
+        for constraint in violation.constraints
+    ):
+        raise InputError(
+            f"{network.name} was loaded without its last layer, which keeps the order of the outputs: a property may "
+            "only compare outputs with each other"
+        )
+
+
+def _long(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(size for size in shape if size != 1)
+
+
+def replay_of(source: NetworkLike, network: Network) -> Replay:
+    """The network's own runtime: onnxruntime where it comes from an ONNX file, otherwise its own precision."""
+    if isinstance(source, (str, os.PathLike)) and str(source).lower().endswith(".onnx"):
+        from relucert.loading.onnx_file import runtime
+
+        return Replay(runtime(Path(source), network.input_shape), "onnxruntime")
+    precision = own_precision(network)
+    plain = network.cast(precision)
+    return Replay(lambda point: plain(point[None])[0], f"an evaluation in {str(precision).removeprefix('torch.')}")
+
+
+class _Open(NamedTuple):
+    """A problem that cheap bounds left open, and what its witnesses are judged by."""
+
+    problem: Problem
+    stated: StatedBox
+
+
+@dataclass(eq=False)
+class _Inquest:
+    """One question, from cheap bounds to the last resort."""
+
+    network: Network
+    query: Query
+    replay: Replay
+    started: float
+    ends: float
+    seed: int
+    progress: Callable[[int], None]
+    record: bool
+
+    def __post_init__(self) -> None:
+        self.proven: list[tuple[Problem, Outcome]] = []  # where a record is kept
+        self.referee = Referee(self.network, self.replay)
+        self.witness: Witness | None = None
+        self.nodes = 0
+        self.method: str | None = REGION
+
+    def run(self) -> Verdict:
+        if not self.query.violations:
+            return self._verdict(HOLDS, EMPTY)
+        try:
+            reason = self._decide()
+        except FAULTS as error:
+            return self._verdict(UNKNOWN, f"the search broke down: {in_one_line(error)}", failed=True)
+        if self.witness is not None:
+            return self._verdict(VIOLATED, self._said(self.witness))
+        return self._verdict(HOLDS, None) if reason is None else self._verdict(UNKNOWN, self._unsure(reason))
+
+    def _decide(self) -> str | None:
+        """Why it stays unknown; None where a witness or a proof decides it."""
+        waiting = self._bound()
+        if not waiting or self._attack(waiting):
+            return None
+        return self._prove(waiting)
+
+    def _bound(self) -> list[_Open]:
+        waiting = []
+        for problem in problems(self.network, self.query):
+            rows = list(range(len(problem.violations)))
+            if not self.record:
+                rows, method = bounded(problem)
+                self.method = method if method is not None else self.method
+            if rows:
+                narrowed = problem.only(rows)
+                waiting.append(_Open(narrowed, StatedBox(narrowed.violations, self.referee.precision)))
+        return waiting
+
+    def _attack(self, waiting: list[_Open]) -> bool:
+        now = time.monotonic()
+        until = now + (self.ends - now) * ATTACK_SHARE
+        plain = self.network.cast(self.referee.precision)
+        for number, question in enumerate(waiting):
+            now = time.monotonic()
+            share = now + (until - now) / (len(waiting) - number)
+            attack = BoxAttack(plain, question.stated, share, self.seed)
+            for points in attack.candidates():
+                if self._try(points, question):
+                    self.method = ATTACK
+                    return True
+        return False
+
+    def _try(self, points: Tensor, question: _Open) -> bool:
+        self.witness = self.witness or self.referee.examine(points, question.stated)
+        return self.witness is not None
+
+    def _prove(self, waiting: list[_Open]) -> str | None:
+        self.method = PROVER
+        reason: str | None = None
+        for number, question in enumerate(waiting):
+            now = time.monotonic()
+            share = now + (self.ends - now) / (len(waiting) - number)
+            problem = question.problem
+            attack = BoxAttack(self.network.cast(self.referee.precision), question.stated, share, self.seed)
+
+            def violates(point: Tensor, attack: BoxAttack = attack, question: _Open = question) -> bool:
+                return any(self._try(points, question) for points in attack.near(point))
+
+            outcome = prove(
+                problem.network, problem.centre, problem.shape, problem.radius, problem.prop, share, violates,
+                record=self.record, report=partial(self._report, self.nodes),
+            )  # fmt: skip
+            self.nodes += outcome.nodes
+            if self.record:
+                self.proven.append((problem, outcome))
+            if self.witness is not None:
+                return None
+            reason = reason if outcome.proven else outcome.failure or reason or "the search ended without an answer"
+        return reason
+
+    def _report(self, before: int, nodes: int) -> None:
+        self.progress(before + nodes)
+
+    def _said(self, witness: Witness) -> str:
+        said = f"proven in {witness.arithmetic} arithmetic, and shown by {self.replay.by}"
+        if self.referee.differing:
+            said += f"; {self.referee.differing} other points violate it in real arithmetic only"
+        return said
+
+    def _unsure(self, reason: str) -> str:
+        return f"{reason}; {DIFFERING.format(by=self.replay.by)}" if self.referee.differing else reason
+
+    def _verdict(self, status: str, reason: str | None, failed: bool = False) -> Verdict:
+        point = outputs = coordinates = None
+        if status == VIOLATED and self.witness is not None:
+            coordinates, outputs = self.witness.point, self.witness.outputs
+            point = torch.tensor([float(number) for number in coordinates], dtype=torch.float64)
+            point = point.reshape(self.network.input_shape)
+        method = None if status == UNKNOWN else self.method
+        seconds = time.monotonic() - self.started
+        return Verdict(
+            status, point, outputs, reason, seconds, self.nodes, method, coordinates, self.query.remarks, failed
+        )
