@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import relucert
-from relucert.cli import attack, certify, compare, estimate, exact
+from relucert.cli import attack, certify, compare, estimate, exact, verify
 from relucert.cli.main import build_parser
 from relucert.comparison.methods import Setting
 
@@ -105,6 +105,15 @@ def test_the_command_line_has_the_options_of_the_library(name: str) -> None:
         assert given[option] == parameters[option].default, option
 
 
+def test_verify_has_the_options_of_robust_at() -> None:
+    parameters = inspect.signature(relucert.robust_at).parameters
+    assert set(verify.LIBRARY_OPTIONS) <= set(parameters)
+    given = vars(build_parser().parse_args(["verify", "--radius", "0.5"]))
+    for option in set(parameters) - LIBRARY_ONLY - {"radius", "time_limit"}:
+        assert given[option] == parameters[option].default, option
+    assert parameters["time_limit"].default == verify.TIME_LIMIT
+
+
 def test_a_comparison_takes_the_fields_of_its_setting() -> None:
     parameters = inspect.signature(relucert.compare).parameters
     for field in Setting.__dataclass_fields__.values():
@@ -113,7 +122,9 @@ def test_a_comparison_takes_the_fields_of_its_setting() -> None:
             assert parameters[field.name].default == field.default
 
 
-@pytest.mark.parametrize("name", [*COMMANDS, "bounds", "lipschitz", "load", "robust_loss", "train"])
+@pytest.mark.parametrize(
+    "name", [*COMMANDS, "bounds", "lipschitz", "load", "robust_at", "robust_loss", "train", "verify"]
+)
 def test_an_unknown_option_is_an_error(name: str) -> None:
     with pytest.raises(TypeError, match="epsilno"):
         getattr(relucert, name)(epsilno=0.1)

@@ -28,7 +28,7 @@ def only(text: str) -> Constraint:
 
 def test_boxes_are_decimals() -> None:
     (violation,) = parse(HEAD + BOX + "(assert (<= Y_0 0))").violations
-    assert violation.low == (-1, 0)
+    assert violation.low == (Fraction(-1), Fraction(0))
     assert violation.high == (Fraction(1, 10), Fraction(1, 5))
 
 
@@ -70,7 +70,7 @@ def test_disjunctions_over_boxes() -> None:
 
 def test_equality_is_two_bounds() -> None:
     ((one, other),) = bounds(parse(HEAD + BOX + "(assert (= Y_0 2))"))
-    assert (one.bound, other.bound) == (2, -2)
+    assert (one.bound, other.bound) == (Fraction(2), Fraction(-2))
 
 
 def test_contradictory_bounds_leave_nothing() -> None:

@@ -22,7 +22,7 @@ def test_tensors_are_counted_flat_and_decimals_are_exact() -> None:
     text = BOX + "(assert (or (<= (+ Y[0] (* 2.0 Y[1]) (- X[0,1])) 1.0) (< Y[1] (- Y[0] 0.1))))"
     query = version_two.parse(HEAD.format("real") + text)
     one, other = query.violations
-    assert one.low == (-1, Fraction(1, 2))
+    assert one.low == (Fraction(-1), Fraction(1, 2))
     assert one.high == (Fraction(1, 10), Fraction(1, 2))
     assert (one.constraints[0].inputs, one.constraints[0].outputs) == (((1, -1),), ((0, 1), (1, 2)))
     assert other.constraints[0].bound == Fraction(-1, 10)
@@ -40,7 +40,7 @@ def test_several_inputs_are_counted_in_turn() -> None:
     (declare-network N (declare-input A real [2]) (declare-input B real []) (declare-output Y real [1]))
     (assert (and (>= A[0] 0.0) (<= A[0] 1.0) (>= A[1] 0.0) (<= A[1] 1.0) (>= B 2.0) (<= B 3.0) (<= Y[0] 0.0)))"""
     query = version_two.parse(text)
-    assert query.violations[0].low == (0, 0, 2)
+    assert query.violations[0].low == (Fraction(0), Fraction(0), Fraction(2))
     assert [tensor.name for tensor in query.declared] == ["A", "B", "Y"]
 
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 import relucert
 from relucert import Query, verify
-from relucert.checker.check import QueryClaim, Rejected, check
+from relucert.checker.check import Rejected, check, check_property
 from relucert.errors import InputError
 from relucert.network import BatchScale, Linear, Network, Relu, Shift
 from relucert.verification import search
@@ -42,26 +42,26 @@ LOW, HIGH = [-1], [Fraction(1, 2)]
         ([([[0, 0]], [-1])], "holds"),  # never met
     ],
 )
-def test_known_answers(violations: list[tuple[list[list[float]], list[float]]], status: str, tmp_path: Path) -> None:
+def test_known_answers(violations: list[tuple[Any, ...]], status: str, tmp_path: Path) -> None:
     network, query = absolute(), Query.within(LOW, HIGH, violations)
     verdict = verify(network, query, time_limit=30, proof=tmp_path / "proof.json")
     assert verdict.status == status, verdict
     assert verify(network, query, time_limit=30).status == status
     assert (verdict.witness is None) == (verdict.coordinates is None) == (status != "violated")
-    if verdict.coordinates is not None:
-        x = verdict.coordinates[0]
-        assert LOW[0] <= x <= HIGH[0]
-        assert any(
-            all(
-                row[0] * abs(x) + row[1] * x + sum(part * x for part in (inputs or [0])) <= bound
-                for row, bound, inputs in itertools.zip_longest(*violation[:2], violation[2] if len(violation) > 2 else [])
-            )
-            for violation in violations
-        )
-    else:
-        claim = check(tmp_path / "proof.json", network)
-        assert isinstance(claim, QueryClaim)
-        assert claim.cases <= len(violations)
+    if verdict.coordinates is None:
+        assert check_property(tmp_path / "proof.json", network).cases <= len(violations)
+        return
+    (x,) = verdict.coordinates
+    assert LOW[0] <= x <= HIGH[0]
+    assert any(_met(x, *violation) for violation in violations)
+
+
+def _met(x: Fraction, rows: Any, bounds: Any, input_rows: Any = None) -> bool:
+    inputs = input_rows or [[0]] * len(rows)
+    return all(
+        row[0] * abs(x) + row[1] * x + extra[0] * x <= bound
+        for row, bound, extra in zip(rows, bounds, inputs, strict=True)
+    )
 
 
 def random_query(network: Network, generator: torch.Generator, disjuncts: int, conjuncts: int) -> Query:
@@ -85,7 +85,9 @@ def sampled(network: Network, query: Query, count: int = 2000) -> bool:
     """Whether one of many points is a violation, as float64 has it and by more than its rounding."""
     generator = torch.Generator().manual_seed(7)
     for violation in query.violations:
-        low, high = (torch.tensor([float(end) for end in ends], dtype=torch.float64) for ends in (violation.low, violation.high))
+        low, high = (
+            torch.tensor([float(end) for end in ends], dtype=torch.float64) for ends in (violation.low, violation.high)
+        )
         share = (1.5 * torch.rand(count, len(low), generator=generator, dtype=torch.float64) - 0.25).clamp(0, 1)
         points = low + (high - low) * share
         scores = network.cast(torch.float64)(points)
@@ -112,7 +114,7 @@ def test_verdicts_agree_with_samples_and_proofs_with_verdicts(name: str, tmp_pat
         if sampled(network, query):
             assert verdict.status != "holds"
         if verdict.holds:
-            assert isinstance(check(proof, network), QueryClaim)
+            assert check_property(proof, network).leaves >= disjuncts
 
 
 def test_verdicts_of_a_small_network_are_all_found() -> None:
@@ -244,9 +246,11 @@ def test_proofs_are_about_their_property(tmp_path: Path) -> None:
     network, path = mlp(2, 6, 2, seed=3), tmp_path / "proof.json"
     query = Query.within([0, 0], [1, 1], [([[1, 0], [0, 1]], [-9, -9])])
     assert verify(network, query, proof=path).holds
-    check(path, network)
+    check_property(path, network)
+    with pytest.raises(Rejected, match="about a property"):
+        check(path, network)
     with pytest.raises(Rejected, match="another network"):
-        check(path, mlp(2, 6, 2, seed=4))
+        check_property(path, mlp(2, 6, 2, seed=4))
     other = Query.within([0, 0], [1, 1], [([[1, 0], [0, 1]], [-8, -9])])
     with pytest.raises(InputError, match="overwrite"):
         verify(network, other, proof=path)

@@ -23,7 +23,7 @@ from relucert.loading import load
 from relucert.network import Network
 from relucert.network.fingerprint import fingerprint
 
-__all__ = ["Claim", "QueryClaim", "Rejected", "check"]
+__all__ = ["Claim", "QueryClaim", "Rejected", "check", "check_property"]
 
 
 @dataclass(frozen=True)
@@ -91,27 +91,44 @@ def check(
     network: Network | torch.nn.Module | str | None = None,
     progress: Callable[[int, int], None] | None = None,
     images: torch.Tensor | None = None,
-) -> Claim | QueryClaim:
+) -> Claim:
     """What a proof file proves about a network (by default the one it names); raises `Rejected` where it does not.
 
     images: one row per image; where they are given the proof has to be about the one of its number.
     """
     proof = read(Path(path))
+    if isinstance(proof, QueryProof):
+        raise Rejected("it is about a property, and not about an image")
     if images is not None:
         _check_image(proof, images)
-    known = load(proof.name if network is None else network)
-    sha256 = fingerprint(known)
-    if sha256 != proof.sha256:
-        raise Rejected(f"it is about another network than {known.name}: the SHA-256 of their numbers differ")
-    if isinstance(proof, QueryProof):
-        return check_query(proof, known, progress)
+    known = _load(proof, network)
     _check_question(proof, known)
     with precision():
         leaves = _walk(proof, known, progress)
     return Claim(
-        known.name, sha256, proof.index, image_digest(proof.image), proof.rows, proof.offsets, proof.norm,
+        known.name, proof.sha256, proof.index, image_digest(proof.image), proof.rows, proof.offsets, proof.norm,
         proof.radius, proof.box, proof.scale, len(proof.nodes), leaves,
     )  # fmt: skip
+
+
+def check_property(
+    path: str | Path,
+    network: Network | torch.nn.Module | str | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> QueryClaim:
+    """The property that a proof file proves about a network; raises `Rejected` where it does not."""
+    proof = read(Path(path))
+    if isinstance(proof, Proof):
+        raise Rejected("it is about an image, and not about a property")
+    return check_query(proof, _load(proof, network), progress)
+
+
+def _load(proof: Proof | QueryProof, network: Network | torch.nn.Module | str | None) -> Network:
+    """The network that a proof is about."""
+    known = load(proof.name if network is None else network)
+    if fingerprint(known) != proof.sha256:
+        raise Rejected(f"it is about another network than {known.name}: the SHA-256 of their numbers differ")
+    return known
 
 
 def _walk(proof: Proof, network: Network, progress: Callable[[int, int], None] | None) -> int:
@@ -130,9 +147,7 @@ def _walk(proof: Proof, network: Network, progress: Callable[[int, int], None] |
     return Walk(network, proof.nodes, forms, offsets, bounder_of, progress).run()
 
 
-def _check_image(proof: Proof | QueryProof, images: torch.Tensor) -> None:
-    if isinstance(proof, QueryProof):
-        raise Rejected("it is about a property, and not about an image")
+def _check_image(proof: Proof, images: torch.Tensor) -> None:
     if proof.index >= len(images):
         raise Rejected(f"it is about image {proof.index}, and there are {len(images)} images")
     if images[proof.index].flatten().double().tolist() != proof.image:

@@ -50,52 +50,59 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     import relucert
-    from relucert.checker.check import QueryClaim, Rejected, check
-    from relucert.checker.document import read
+    from relucert.checker.document import QueryProof, Rejected, read
     from relucert.cli.show import Screen
 
     if arguments.data is None and (arguments.data_dir is not None or arguments.layout is not None):
         raise InputError("--data-dir and --layout are about images: say which with --data")
     screen = Screen(quiet=arguments.quiet)
     try:
-        network = relucert.load(arguments.network or read(arguments.proof).name)
-        images = None if arguments.data is None else _images(arguments, network, screen)
-        if arguments.property is not None:
-            _check_property(arguments)
-        with screen.progress("checking", 1) as advance:
-            claim = check(
-                arguments.proof, network, progress=lambda done, total: advance(done, total),
-                images=None if images is None else images.images,
-            )  # fmt: skip
+        proof = read(arguments.proof)
+        network = relucert.load(arguments.network or proof.name)
+        if arguments.property is not None or (isinstance(proof, QueryProof) and arguments.data is None):
+            _about_property(arguments, network, screen)
+        else:
+            _about_image(arguments, network, screen)
     except Rejected as error:
         screen.complain(f"rejected: {error}")
         return REJECTED
+    return 0
+
+
+def _about_image(arguments: argparse.Namespace, network: Network, screen: Screen) -> None:
+    from relucert.checker.check import check
+
+    images = None if arguments.data is None else _images(arguments, network, screen)
+    with screen.progress("checking", 1) as advance:
+        claim = check(
+            arguments.proof, network, progress=lambda done, total: advance(done, total),
+            images=None if images is None else images.images,
+        )  # fmt: skip
     screen.line("proven", str(claim))
     screen.line("network", f"{claim.network}, SHA-256 {claim.sha256}")
-    if isinstance(claim, QueryClaim):
-        named = "" if arguments.property is None else f" is {arguments.property}, checked"
-        screen.line(
-            "property", f"its text{named}" if named else "its text is in the proof; --property checks which it is"
-        )
-        screen.line("nodes", f"{claim.nodes}, {claim.leaves} of them leaves")
-        return 0
     where = "the images asked about; --data checks that" if images is None else f"{images.name}, checked"
     screen.line("image", f"number {claim.index} of {where}")
     screen.line("", f"SHA-256 {claim.image}, of its numbers as little-endian float64")
     screen.line("nodes", f"{claim.nodes}, {claim.leaves} of them leaves")
-    return 0
 
 
-def _check_property(arguments: argparse.Namespace) -> None:
-    """That a proof is about the property of a file: its text, or of VNN-LIB 2.0 the text of 1.0 that says the same."""
+def _about_property(arguments: argparse.Namespace, network: Network, screen: Screen) -> None:
     import relucert
+    from relucert.checker.check import check_property
     from relucert.checker.document import QueryProof, Rejected, read
 
-    proof, query = read(arguments.proof), relucert.Query.read(arguments.property)
-    if not isinstance(proof, QueryProof):
-        raise Rejected("it is about an image, and not about a property")
-    if query.vnnlib() != proof.text:
-        raise Rejected(f"it is about another property than {arguments.property}")
+    proof = read(arguments.proof)
+    if arguments.property is not None and isinstance(proof, QueryProof):
+        text = relucert.Query.read(arguments.property).vnnlib()  # of VNN-LIB 2.0, the text of 1.0 that says the same
+        if text != proof.text:
+            raise Rejected(f"it is about another property than {arguments.property}")
+    with screen.progress("checking", 1) as advance:
+        claim = check_property(arguments.proof, network, lambda done, total: advance(done, total))
+    screen.line("proven", str(claim))
+    screen.line("network", f"{claim.network}, SHA-256 {claim.sha256}")
+    checked = "its text is in the proof; --property checks that it is a file's"
+    screen.line("property", checked if arguments.property is None else f"{arguments.property}, checked")
+    screen.line("nodes", f"{claim.nodes}, {claim.leaves} of them leaves")
 
 
 def _images(arguments: argparse.Namespace, network: Network, screen: Screen) -> Dataset:

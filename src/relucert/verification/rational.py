@@ -87,7 +87,9 @@ def _linear(operation: Any, inputs: list[Rationals]) -> Rationals:
 def _convolution(operation: Any, inputs: list[Rationals]) -> Rationals:
     top, left, bottom, right = operation.padding
     weight, (image, denominator) = Rationals.stored(operation.weight), (inputs[0].numerators, inputs[0].denominator)
-    padded = np.pad(image, ((0, 0), (top, bottom), (left, right)), constant_values=0)
+    _, height, width = image.shape
+    padded = np.full((len(image), top + height + bottom, left + width + right), 0, dtype=object)
+    padded[:, top : top + height, left : left + width] = image
     (tall, wide), (row_step, column_step) = operation.weight.shape[2:], operation.dilation
     extent = row_step * (tall - 1) + 1, column_step * (wide - 1) + 1
     down, across = operation.stride

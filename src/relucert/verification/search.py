@@ -10,7 +10,7 @@ from relucert.methods.table import find_method
 from relucert.rigor import RIGOROUS
 from relucert.verification.problem import Problem
 
-CHEAP = ("interval", "fast-lin")
+CHEAP = ("interval", "fast-lin", "crown")
 
 
 class Bounded(NamedTuple):

@@ -88,7 +88,8 @@ class RobustnessVerdict(Verdict):
     An image that the network itself misclassifies is its own witness.
 
     Attributes:
-        status: As of a `Verdict`, and so are all others down to `failed`.
+        status: As of a `Verdict`, and so are witness, outputs, reason, seconds, nodes, method, coordinates, remarks and
+            failed.
         image: The image's number, counted from 0.
         label: Its class.
         target: The rival that was asked about, or that caught up; None where any would do.

@@ -1,0 +1,170 @@
+"""`relucert verify` in its three forms, end to end."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import subprocess
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+
+from tests.cli.conftest import Command, single_line
+from tests.nets import mlp
+from tests.verification.networks import as_onnx
+
+HEAD = "".join(f"(declare-const {name} Real)\n" for name in ("X_0", "X_1", "Y_0", "Y_1"))
+BOX = "(assert (>= X_0 -0.1)) (assert (<= X_0 0.1)) (assert (>= X_1 0.3)) (assert (<= X_1 0.7))\n"
+TRUE = HEAD + BOX + "(assert (<= Y_0 -50))"
+FALSE = HEAD + BOX + "(assert (or (<= Y_0 Y_1) (>= Y_0 Y_1)))"
+SCRIPTS = Path(__file__).parents[2] / "vnncomp_scripts"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    as_onnx(mlp(2, 8, 8, 2, seed=6), tmp_path / "network.onnx")
+    (tmp_path / "true.vnnlib").write_text(TRUE)
+    (tmp_path / "false.vnnlib").write_text(FALSE)
+    return tmp_path
+
+
+def test_a_property_that_holds_is_proven_and_its_proof_checked(command: Command, folder: Path) -> None:
+    network, proof = str(folder / "network.onnx"), str(folder / "proof.json.gz")
+    asked = (network, str(folder / "true.vnnlib"))
+    ended = command("verify", *asked, "--proof", proof, "--results", str(folder / "r.txt"))
+    assert ended.code == 0, ended
+    assert "holds" in ended.out
+    assert (folder / "r.txt").read_text() == "unsat\n"
+    checked = command("check", proof, network, "--property", str(folder / "true.vnnlib"))
+    assert checked.code == 0, checked
+    assert "holds" in checked.out
+    other = command("check", proof, network, "--property", str(folder / "false.vnnlib"))
+    assert other.code == 1
+    assert "another property" in other.err
+    assert command("check", proof, network, "--data", "bundled").code == 2  # images of another size
+    single_line(command("verify", network, str(folder / "false.vnnlib"), "--proof", proof), ["--overwrite"])
+
+
+def test_a_violation_is_written_as_the_competition_wants_it(command: Command, folder: Path) -> None:
+    network, results, record = (str(folder / name) for name in ("network.onnx", "r.txt", "r.json"))
+    asked = (network, str(folder / "false.vnnlib"))
+    ended = command("verify", *asked, "--results", results, "--json", record, "--quiet")
+    assert ended.code == 0, ended
+    first, rest = Path(results).read_text().split("\n", 1)
+    assert first == "sat"
+    values = {name: Fraction(number) for name, number in re.findall(r"\((\w+) (-?[\d.]+)\)", rest)}
+    assert sorted(values) == ["X_0", "X_1", "Y_0", "Y_1"]
+    assert Fraction("-0.1") <= values["X_0"] <= Fraction("0.1")
+    assert Fraction("0.3") <= values["X_1"] <= Fraction("0.7")
+    session = onnxruntime.InferenceSession(network)
+    point = np.array([[float(values["X_0"]), float(values["X_1"])]], dtype=np.float32)
+    (outputs,) = session.run(None, {"x": point})
+    assert [Fraction(float(number)) for number in outputs[0]] == [values["Y_0"], values["Y_1"]]
+    (row,) = json.loads(Path(record).read_text())["results"]
+    assert row["status"] == "violated"
+    assert row["witness"] == [float(values["X_0"]), float(values["X_1"])]
+    assert command("verify", *asked, "--results", results).code == 0  # a verdict may be replaced
+    Path(results).write_text("a diary")
+    single_line(command("verify", *asked, "--results", results), ["--overwrite"])
+
+
+def test_no_time_is_a_timeout(command: Command, folder: Path) -> None:
+    network = as_onnx(mlp(2, 40, 40, 40, 2, seed=1), folder / "hard.onnx")
+    (folder / "hard.vnnlib").write_text(HEAD + BOX.replace("0.1", "90") + "(assert (<= Y_0 -3))")
+    ended = command("verify", str(network), str(folder / "hard.vnnlib"), "--time-limit", "0", "--results",
+                    str(folder / "r.txt"))  # fmt: skip
+    assert ended.code == 0, ended
+    assert (folder / "r.txt").read_text() == "timeout\n"
+
+
+def test_images_at_a_radius(command: Command, tmp_path: Path) -> None:
+    record, table = tmp_path / "run.json", tmp_path / "run.csv"
+    ended = command(
+        "verify", "mnist-2x20", "--radius", "0.01", "--images", "3", "--json", str(record), "--csv", str(table)
+    )
+    assert ended.code == 0, ended
+    assert "3 of 3 clean" in ended.out
+    rows = json.loads(record.read_text())["results"]
+    assert len(rows) == 3
+    assert {row["status"] for row in rows} <= {"holds", "violated"}
+    assert len(table.read_text().splitlines()) == 4
+    proof = tmp_path / "proof.json"
+    ended = command("verify", "mnist-2x20", "--radius", "0.001", "--images", "1", "--proof", str(proof))
+    assert ended.code == 0, ended
+    assert "within 0.001" in command("check", str(proof)).out
+
+
+def test_a_list_of_instances_is_resumed(command: Command, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    (folder / "list.csv").write_text(
+        "network.onnx,true.vnnlib,20\nnetwork.onnx,false.vnnlib,20\nnetwork.onnx,missing.vnnlib,20\n"
+    )
+    ended = command("verify", "--instances", "list.csv")
+    assert ended.code == 0, ended
+    assert "1 unsat" in ended.out
+    table = folder / "list-verdicts.csv"
+    rows = _rows(table)
+    assert [row["result"] for row in rows] == ["unsat", "sat", "error"]
+    assert "missing.vnnlib" in rows[2]["reason"]
+    marked = table.read_text().replace("unsat", "timeout")
+    table.write_text(marked)  # what is there already is not done again
+    (folder / "missing.vnnlib").write_text(TRUE)
+    ended = command("verify", "--instances", "list.csv", "--quiet")
+    rows = _rows(table)
+    assert [row["result"] for row in rows] == ["timeout", "sat", "unsat"]
+    (folder / "true.vnnlib").write_text(TRUE + "\n")  # another file is another question
+    command("verify", "--instances", "list.csv", "--quiet")
+    assert sorted(row["result"] for row in _rows(table)) == ["sat", "unsat", "unsat"]
+
+
+def _rows(table: Path) -> list[dict[str, str]]:
+    with table.open() as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("", "no instances"),
+        ("a,b\n", "line 1"),
+        ("a,b,c\n", "line 1"),
+        ("a,b,1\n,b,1\n", "line 2"),
+        ("a,b,-1\n", "line 1"),
+    ],
+)
+def test_bad_lists(command: Command, tmp_path: Path, content: str, said: str) -> None:
+    (tmp_path / "list.csv").write_text(content)
+    single_line(command("verify", "--instances", str(tmp_path / "list.csv"), "--csv", str(tmp_path / "t.csv")), [said])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "say what to verify"),
+        (("mnist-2x20", "nowhere.vnnlib"), "nowhere.vnnlib"),
+        (("nowhere.onnx", "TRUE"), "nowhere.onnx"),
+        (("mnist-2x20", "TRUE"), "about 2 inputs"),
+        (("mnist-2x20", "TRUE", "--radius", "1"), "say what to verify"),
+        (("mnist-2x20", "--radius", "-1"), "radius"),
+        (("mnist-2x20", "--radius", "0.1", "--results", "r.txt"), "--results does not go with --radius"),
+        (("mnist-2x20", "TRUE", "--box", "0", "1"), "--box does not go with a property"),
+        (("--instances", "nowhere.csv"), "nowhere.csv"),
+        (("--instances", "nowhere.csv", "--json", "a.json"), "--json does not go with --instances"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(
+    command: Command, folder: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], said: str
+) -> None:
+    monkeypatch.chdir(folder)
+    single_line(command("verify", *(word.replace("TRUE", "true.vnnlib") for word in arguments)), [said])
+
+
+@pytest.mark.parametrize("script", ["install_tool", "prepare_instance", "run_instance"])
+def test_the_scripts_of_the_competition_check_their_arguments(script: str) -> None:
+    ended = subprocess.run([SCRIPTS / f"{script}.sh", "v0"], capture_output=True, text=True, check=False)
+    assert ended.returncode == 1
+    assert "v1" in ended.stderr
