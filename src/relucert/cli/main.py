@@ -47,6 +47,7 @@ def build_parser() -> Parser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a command; the result is the exit code."""
     arguments = build_parser().parse_args(argv)
+    arguments.process = argv is None  # whether the process is the command's own
     try:
         with _printed_warnings():
             code: int = arguments.run(arguments)

@@ -105,11 +105,12 @@ def _property(arguments: argparse.Namespace) -> int:
     if arguments.results is not None:
         check_replaceable(arguments.results, is_results, arguments.overwrite, "something else than a verdict")
     limit = TIME_LIMIT if arguments.time_limit is None else arguments.time_limit
+    begun = time.monotonic() - (since_start() if arguments.process else 0.0)
     query = relucert.Query.read(arguments.property)
     screen = Screen(quiet=arguments.quiet)
     with screen.status("verifying", 1) as status:
         verdict = relucert.verify(
-            arguments.network, query, time_limit=max(0.0, limit - since_start() - RESERVE), seed=arguments.seed,
+            arguments.network, query, time_limit=max(0.0, begun + limit - RESERVE - time.monotonic()), seed=arguments.seed,
             progress=lambda nodes: status(0, f"{nodes:,} nodes"), proof=arguments.proof, overwrite=arguments.overwrite,
         )  # fmt: skip
     if arguments.results is not None:

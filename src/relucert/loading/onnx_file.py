@@ -212,29 +212,33 @@ def _tensor(array: np.ndarray[Any, Any]) -> Tensor:
         raise UnsupportedError(f"a constant of type {array.dtype}") from None
 
 
-def runtime(path: Path, shape: Shape) -> Callable[[Tensor], Tensor]:
-    """What onnxruntime, as it is by default, computes of an ONNX file at one input (size,): its outputs, flat.
+def runtime(path: Path, shape: Shape) -> tuple[Callable[[Tensor], Tensor], str]:
+    """What an ONNX file computes at one input (size,), its outputs flat, and by whom: onnxruntime, as it is by default.
 
     shape: of one input, without the batch.
     """
+    model = _read(path)
+    source = _only_input(model.graph, path)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.intra_op_num_threads = 1
+    by = "onnxruntime"
     try:
         session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     except Exception as error:
-        raise LoadError(f"onnxruntime can't run {path}: {one_line(error)}") from error
-    (source,) = (entry for entry in session.get_inputs())
-    batch = source.shape[0] if len(source.shape) > len(shape) and isinstance(source.shape[0], int) else 1
-    axes = (batch,) if len(source.shape) > len(shape) else ()
-    dtype = {"tensor(float16)": torch.float16, "tensor(double)": torch.float64}.get(source.type, torch.float32)
+        if TOO_NEW not in str(error):
+            raise LoadError(f"onnxruntime can't run {path}: {one_line(error)}") from error
+        session, by = ReferenceEvaluator(model), "ONNX's reference evaluator"
+    axes = source.type.tensor_type.shape.dim
+    batch = (axes[0].dim_value or 1,) if len(axes) > len(shape) else ()
+    precision = PRECISIONS[source.type.tensor_type.elem_type]
 
     def run(point: Tensor) -> Tensor:
-        images = point.to(dtype).reshape(shape).expand(*axes, *shape)
-        outputs = torch.from_numpy(session.run(None, {source.name: images.numpy()})[0])
-        return (outputs[0] if axes else outputs).flatten()
+        images = point.to(precision).reshape(shape).expand(*batch, *shape)
+        outputs = torch.from_numpy(np.asarray(session.run(None, {source.name: images.numpy()})[0]))
+        return (outputs[0] if batch else outputs).flatten()
 
-    return run
+    return run, by
 
 
 def _runtime(model: ModelProto, path: Path, source: str, scores: ValueInfoProto | None) -> Callable[[Tensor], Tensor]:

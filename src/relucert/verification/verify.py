@@ -124,7 +124,7 @@ def replay_of(source: NetworkLike, network: Network) -> Replay:
     if isinstance(source, (str, os.PathLike)) and str(source).lower().endswith(".onnx"):
         from relucert.loading.onnx_file import runtime
 
-        return Replay(runtime(Path(source), network.input_shape), "onnxruntime")
+        return Replay(*runtime(Path(source), network.input_shape))
     precision = own_precision(network)
     plain = network.cast(precision)
     return Replay(lambda point: plain(point[None])[0], f"an evaluation in {str(precision).removeprefix('torch.')}")
