@@ -106,6 +106,34 @@ class Norm:
         length = arithmetic.above(length, size + powers)
         return length + SQUARED_TINY if arithmetic.rigorous else length
 
+    def squares_bound(self, weights: Tensor, arithmetic: Arithmetic) -> Tensor:
+        """An upper bound, over the unit ball, of the sum of squared coordinates with weights >= 0, (size,)."""
+        if self.p <= 2:
+            return weights.amax()
+        return Norm(self.p / 2).dual_bound(weights, -1, arithmetic)
+
+    def spread(self, lengths: Tensor) -> Tensor:
+        """Lengths (size,) >= 0 to the point of the unit ball, for p < 2 of that for p = 2, where their sum of products
+        is largest: (size,)."""
+        if math.isinf(self.p):
+            return torch.ones_like(lengths)
+        dual = min(self.dual, 2.0)
+        tiny = torch.finfo(lengths.dtype).tiny
+        return (lengths / _length(lengths, dual, -1).clamp(min=tiny)) ** (dual - 1)
+
+    def farthest(self, form: Tensor) -> Tensor:
+        """The point of the unit ball, (size,), at which a form, (size,), is largest, as computed."""
+        if math.isinf(self.p):
+            return form.sign()
+        if self.p == 1:
+            point = torch.zeros_like(form)
+            place = form.abs().argmax()
+            point[place] = form[place].sign()
+            return point
+        tiny = torch.finfo(form.dtype).tiny
+        length = _length(form, self.dual, -1).clamp(min=tiny)
+        return (form.abs() / length).pow(self.dual - 1).copysign(form)
+
     def choose(self, one: Kind, between: Kind, infinite: Kind) -> Kind:
         """What is meant for p = 1, for p = infinity, or for all between."""
         if self.between_ends:

@@ -270,13 +270,19 @@ class Region:
                 size = torch.maximum(lowest.abs(), highest.abs()) + self.centre.abs()
                 half = arithmetic.above(half + arithmetic.gamma(3) * size, 2)
             return Deviation(half, half)
-        reach = self.radius[:, None].expand_as(self.centre)
-        if self.scale is not None:
-            reach = arithmetic.above(reach * self.scale, 1)
+        reach = self.reaches(arithmetic)
         if self.box is None:
             return Deviation(reach, reach)
         below, above = self._rooms(arithmetic)
         return Deviation(torch.minimum(reach, below), torch.minimum(reach, above))
+
+    def reaches(self, arithmetic: Arithmetic) -> Tensor:
+        """How far every coordinate may move per unit of a ball: the region's deviations from the reference, over these,
+        lie in the unit ball, rounding included. (batch, size)"""
+        if self._is_box:
+            return self.spans(arithmetic).largest
+        reach = self.radius[:, None].expand_as(self.centre)
+        return reach if self.scale is None else arithmetic.above(reach * self.scale, 1)
 
     @cached_property
     def whole(self) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import ClassVar, Protocol, runtime_checkable
 
 from torch import Tensor
 
@@ -40,3 +40,20 @@ class Method(Protocol):
         self, network: Network, region: Region, prop: Property, hidden: Bounds, arithmetic: Arithmetic
     ) -> Tensor:
         """Lower bounds of what must be positive: (batch, rows)."""
+
+
+@runtime_checkable
+class Leap(Method, Protocol):
+    """A method whose evaluations are costly and whose radii are far beyond those of the weaker one.
+
+    Attributes:
+        gain: About how many times the weaker method's radius it proves: where the search looks first.
+        resolution: The least relative tolerance worth searching to, as what it finds is not quite smooth in the radius.
+    """
+
+    gain: ClassVar[float]
+    resolution: ClassVar[float]
+
+    @property
+    def guide(self) -> Method:
+        """Whose margins the predictions start from, instead of those of the last of the weaker methods."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from relucert.bounding.relaxers import FAST_LIN, RELAXERS
+from relucert.bounding.relaxers import CROWN, FAST_LIN, RELAXERS
 from relucert.checks import check_name
 from relucert.errors import InputError
 from relucert.methods.linear import LinearMethod
@@ -15,6 +15,7 @@ from relucert.methods.lipschitz_norm import LipschitzNorm
 from relucert.methods.method import Method
 from relucert.methods.operator_norm import OperatorNorm
 from relucert.methods.programs import ProgramMethod
+from relucert.methods.sdp import QuadraticMethod
 
 METHODS: dict[str, Callable[[], Method]] = {
     **{name: partial(LinearMethod, name, relaxer) for name, relaxer in RELAXERS.items()},
@@ -23,6 +24,7 @@ METHODS: dict[str, Callable[[], Method]] = {
     "op-norm": lambda: LipschitzMethod("op-norm", OperatorNorm(), shells=1, local=False),
     "lp": lambda: ProgramMethod("lp", LinearMethod("fast-lin", FAST_LIN)),
     "lp-full": lambda: ProgramMethod("lp-full", METHODS["lp"](), full=True),
+    "sdp": lambda: QuadraticMethod("sdp", LinearMethod("crown", CROWN)),
 }
 
 

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from relucert.bounding.hidden import bounded_by_relaxation
 from relucert.bounding.interval import Bounds, Interval
-from relucert.methods.method import Method
+from relucert.methods.method import Leap, Method
 from relucert.network import Network
 from relucert.query.property import Property
 from relucert.region import Region
@@ -94,15 +94,17 @@ class Searcher:
 
     def __init__(self, network: Network, method: Method, proof: Arithmetic, tolerance: float) -> None:
         scout = FLOAT if tolerance >= 10 * FLOAT_NOISE and network.cast(torch.float32).finite else DOUBLE
-        self.method, self.tolerance = method, tolerance
+        self.method = method
+        self.tolerance = max(tolerance, method.resolution) if isinstance(method, Leap) else tolerance
         self.proof = proof if proof.rigorous else scout
         self.scout = scout
         self.all_tight = method.bounds_stable_neurons(network)
         self.noise = FLOAT_NOISE if scout is FLOAT else 1e-12
         self._networks = {dtype: network.cast(dtype) for dtype in {self.proof.dtype, scout.dtype}}
-        self.guide = method  # whose margins are cheap
-        while self.guide.weaker is not None:
-            self.guide = self.guide.weaker
+        self.starter = method  # whose margins are cheap
+        while self.starter.weaker is not None:
+            self.starter = self.starter.weaker
+        self.guide = method.guide if isinstance(method, Leap) else self.starter
         self.depth = depth = network.relu_depths[-1]
         self.growth = {value: 1 + GROWTH * network.relu_depths[value] for value in network.rectified}
         self.first_share = FIRST_SHARES[0] * FIRST_SHARES[1] ** max(0, depth - 1)
@@ -138,12 +140,13 @@ class Searcher:
         region = questions.region(radii, self.scout.dtype)
         return bounded_by_relaxation(self.network(self.scout), region, hidden, self.scout)
 
-    def predict(self, questions: Questions, radii: Tensor, knots: Knots) -> Tensor:
+    def predict(self, questions: Questions, radii: Tensor, knots: Knots, guide: Method | None = None) -> Tensor:
         """Predicted margins at candidate radii, (batch, candidates, rows), from interpolated hidden bounds."""
         count, candidates = radii.shape
         repeated = questions.select(torch.arange(count).repeat_interleave(candidates))
         region, prop = repeated.region(radii.flatten(), self.scout.dtype), repeated.properties[self.scout.dtype]
-        margins = self.guide.margins(self.network(self.scout), region, prop, knots.interpolate(radii), self.scout)
+        network = self.network(self.scout)
+        margins = (guide or self.guide).margins(network, region, prop, knots.interpolate(radii), self.scout)
         return margins.double().view(count, candidates, -1) + knots.lead.at(radii)[..., None]
 
     def run(self, region: Region, prop: Property) -> Iterator[SearchEnd]:
@@ -220,7 +223,8 @@ class _State:
         margins = prop.values(values[-1][which]).double()
         radii = zeros + 1
         for asked in [questions.without_box(), *([] if region.box is None else [questions])]:
-            slopes = (searcher.predict(asked, radii[:, None], knots)[:, 0] - margins) / radii[:, None]
+            ahead = searcher.predict(asked, radii[:, None], knots, searcher.starter)[:, 0]
+            slopes = (ahead - margins) / radii[:, None]
             slopes = slopes.clamp(max=-1e-30)
             reached = margins / -slopes  # by every row alone, to first order
             radii, weakest = reached.clamp(1 / LIMIT, LIMIT).min(1)
@@ -275,7 +279,8 @@ class _State:
             if end.radius is not None:
                 self.best[end.question], self.weakest[end.question] = end.radius, end.weakest
         known = (self.best > 0) & self.best.isfinite()
-        self.radii = torch.where(known, self.best, self.radii)
+        gain = self.searcher.method.gain if isinstance(self.searcher.method, Leap) else 1.0
+        self.radii = torch.where(known, torch.minimum(gain * self.best, self.whole), self.radii)
 
     def evaluate(self) -> None:
         """One evaluation of every open question, each in the arithmetic its step calls for."""

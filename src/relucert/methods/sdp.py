@@ -1,0 +1,204 @@
+"""Margins by quadratic certificates: the dual of the semidefinite relaxation.
+
+What finds the multipliers is not believed. With a rigorous arithmetic a margin is what `quadratic.proof` makes of them,
+or the linear relaxation's bound where that is higher.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import ClassVar
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor
+
+from relucert.bounding.interval import Bounds, select
+from relucert.errors import BudgetError, UnsupportedError
+from relucert.methods.linear import LinearMethod
+from relucert.methods.method import Method
+from relucert.network import Network
+from relucert.quadratic.certificate import Certificate
+from relucert.quadratic.chain import Chain
+from relucert.quadratic.dual import Target
+from relucert.quadratic.maps import DTYPE
+from relucert.quadratic.problem import Problem
+from relucert.quadratic.proof import prove_certificate, prove_margin
+from relucert.quadratic.solve import Memory, Solution, solve
+from relucert.query.property import Property
+from relucert.region import Region
+from relucert.rigor import Arithmetic
+
+MOST_ROWS = 5000  # of a certificate's matrix
+INFLATIONS = (1.0, 1.001, 1.01)  # of the multipliers, where the matrix is not proven to be semidefinite
+REMEMBERED = 64  # questions whose multipliers are kept
+Key = tuple[bytes, bytes]
+
+
+@dataclass(frozen=True)
+class QuadraticMethod:
+    """Quadratic certificates over the bounds of a weaker method, which the search starts from."""
+
+    name: str
+    weaker: LinearMethod
+    gain: ClassVar[float] = 2.2
+    resolution: ClassVar[float] = 2e-3
+
+    @property
+    def guide(self) -> Method:
+        return CentreMargins()
+
+    def remark(self, point: Tensor, rows: Tensor) -> str | None:
+        notes = self._notes.get(_key(point, rows))
+        if notes is None or notes.proven:
+            return None
+        return (
+            f"the radius is that of {self.weaker.name}: {notes.reason or 'quadratic certificates proved no larger one'}"
+        )
+
+    def bounds_stable_neurons(self, network: Network) -> bool:
+        return self.weaker.bounds_stable_neurons(network)
+
+    def hidden(self, network: Network, region: Region, arithmetic: Arithmetic) -> Bounds:
+        return self.weaker.hidden(network, region, arithmetic)
+
+    def margins(
+        self, network: Network, region: Region, prop: Property, hidden: Bounds, arithmetic: Arithmetic
+    ) -> Tensor:
+        """The least margin is the certificates' own; the others are bounded as far as it takes to know that."""
+        margins = self.weaker.margins(network, region, prop, hidden, arithmetic).clone()
+        scores, wide = prop.values(network(region.centre)), region.cast(torch.float64)
+        for member in range(len(margins)):
+            chosen, notes = torch.tensor([member]), self._note(_key(region.centre[member], prop.rows[member]))
+            try:
+                chain = self._chain(network)
+                problem = _problem(chain, wide.select(chosen), select(hidden, chosen))
+            except (UnsupportedError, BudgetError) as error:
+                notes.reason = str(error)
+                continue
+            question = _Question(problem, chain, prop, member, arithmetic, notes)
+            margins[member] = question.bound(margins[member], scores[member])
+        return margins
+
+    def _note(self, key: Key) -> _Notes:
+        notes = self._notes.pop(key, None) or _Notes({})
+        self._notes[key] = notes  # the latest last
+        while len(self._notes) > REMEMBERED:
+            del self._notes[next(iter(self._notes))]
+        return notes
+
+    def _chain(self, network: Network) -> Chain:
+        if network not in self._chains:
+            self._chains[network] = Chain.of(network)
+        return self._chains[network]
+
+    @cached_property
+    def _chains(self) -> WeakKeyDictionary[Network, Chain]:
+        return WeakKeyDictionary()
+
+    @cached_property
+    def _notes(self) -> dict[Key, _Notes]:
+        return {}
+
+
+@dataclass(eq=False)
+class _Notes:
+    """What is remembered of a question from radius to radius.
+
+    memories: by row, what its last solution left; reason: why there are no certificates; proven: whether they proved
+    all margins at some radius.
+    """
+
+    memories: dict[int, Memory]
+    reason: str | None = None
+    proven: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class _Question:
+    """The margins of one batch member."""
+
+    problem: Problem
+    chain: Chain
+    prop: Property
+    member: int
+    arithmetic: Arithmetic
+    notes: _Notes
+
+    def bound(self, margins: Tensor, scores: Tensor) -> Tensor:
+        """Margins (rows,) that are at least these; scores: the margins at the centre."""
+        margins, least, used = margins.clone(), torch.inf, False
+        for row in scores.argsort().tolist():
+            if float(margins[row]) >= least:
+                continue
+            proven = self._row(row, least)
+            used |= proven > float(margins[row])
+            margins[row] = max(float(margins[row]), proven)
+            least = min(least, float(margins[row]))
+        if used and least > 0 and self.arithmetic.rigorous:
+            self.notes.proven = True
+        return margins
+
+    def _row(self, row: int, enough: float) -> float:
+        """A lower bound of one margin: the best there is, or one that is enough."""
+        last, rows = self.chain.layers[-1], self.prop.rows[self.member, row].double()
+        offset = self.prop.offsets[self.member, row].double()
+        target = Target((rows @ last.weight).to(DTYPE), float(rows @ last.bias + offset))
+        solution = solve(self.problem, target, self.notes.memories.get(row), enough)
+        if solution is None:
+            return -torch.inf
+        self.notes.memories[row] = solution.memory
+        if not self.arithmetic.rigorous:
+            return solution.value
+        return self._prove(solution, rows, offset)
+
+    def _prove(self, solution: Solution, row: Tensor, offset: Tensor) -> float:
+        for inflation in INFLATIONS:
+            proven = prove_certificate(self.problem, _inflated(solution.certificate, inflation))
+            if proven is not None:
+                return prove_margin(self.problem, proven, solution.dual, self.chain.layers[-1], row, offset)
+        return -torch.inf
+
+
+def _problem(chain: Chain, region: Region, bounds: Bounds) -> Problem:
+    """Raises BudgetError where the certificate's matrix would be too large."""
+    problem = Problem.of(chain, region, bounds)
+    if problem.rows > MOST_ROWS:
+        raise BudgetError(
+            f"a certificate's matrix would have {problem.rows:,} rows, {8 * problem.rows**2 / 2**30:.1f} GiB; "
+            f"the most is {MOST_ROWS:,} rows"
+        )
+    return problem
+
+
+def _inflated(certificate: Certificate, factor: float) -> Certificate:
+    return replace(
+        certificate, inputs=certificate.inputs * factor, sectors=tuple(part * factor for part in certificate.sectors)
+    )
+
+
+class CentreMargins:
+    """The margins at a region's centre, whatever its radius: predictions then follow the evaluated margins alone."""
+
+    name: ClassVar[str] = "centre"
+    weaker: ClassVar[None] = None
+
+    def remark(self, point: Tensor, rows: Tensor) -> None:
+        return None
+
+    def bounds_stable_neurons(self, network: Network) -> bool:
+        return True
+
+    def hidden(self, network: Network, region: Region, arithmetic: Arithmetic) -> Bounds:
+        return {}
+
+    def margins(
+        self, network: Network, region: Region, prop: Property, hidden: Bounds, arithmetic: Arithmetic
+    ) -> Tensor:
+        return prop.values(network(region.centre))
+
+
+def _key(point: Tensor, rows: Tensor) -> Key:
+    """The same for numbers in either precision."""
+    return point.float().numpy().tobytes(), rows.float().numpy().tobytes()

@@ -1,0 +1,167 @@
+"""A margin over one region: a certificate is found, the dual is climbed, the weights are chosen anew, and so on.
+
+What is found is told as multipliers. `proof` makes a bound of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from relucert.quadratic.certificate import Certificate, propose, start_vectors
+from relucert.quadratic.dual import DualFunction, DualPoint, Target, ascend, first_point
+from relucert.quadratic.maps import DTYPE, Maps
+from relucert.quadratic.problem import Problem
+from relucert.quadratic.proof import ProposedDual
+
+LEAST_WEIGHT = 0.02  # of a neuron, as a share of the mean
+NEWS = 0.5  # share of the newest moments in their running mean
+NOISE = 0.3  # that is added to primal vectors, relatively: what they have forgotten may come back
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How often the weights are chosen anew, and the rounds and steps each time."""
+
+    repeats: int = 5
+    power_rounds: int = 60
+    steps: int = 150
+    last_steps: int = 300
+
+
+FIRST = Effort()
+AGAIN = Effort(repeats=2, last_steps=200)
+
+
+@dataclass(frozen=True, eq=False)
+class Memory:
+    """What a solution leaves for the next one, at another radius: everything in full size, whichever neurons are loose.
+
+    Attributes:
+        radius: Where it was found.
+        point: The dual variables; the tangent in full size.
+        costs: The coefficients of every hidden layer's outputs.
+        moments: Mean squares of deviations, per squared radius.
+        vectors: Primal vectors in full size.
+    """
+
+    radius: float
+    point: DualPoint
+    costs: list[Tensor]
+    moments: list[Tensor]
+    vectors: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """Multipliers, the bound that they are said to give, and what to start from next time."""
+
+    value: float
+    certificate: Certificate
+    dual: ProposedDual
+    memory: Memory
+
+
+def solve(problem: Problem, target: Target, memory: Memory | None, enough: float = torch.inf) -> Solution | None:
+    """The best multipliers for a target; None where there is no certificate, or it did not stay within float32."""
+    maps = Maps(problem)
+    generator = torch.Generator().manual_seed(0)
+    effort = FIRST if memory is None else AGAIN
+    best: Solution | None = None
+    state = _State.start(maps, target, memory, generator)
+    for repeat in range(effort.repeats):
+        weights = state.weights(maps)
+        size = state.vectors.square().mean(1, keepdim=True).sqrt()
+        noise = NOISE * size * torch.randn(state.vectors.shape, generator=generator)
+        first = repeat == 0 and memory is None
+        proposal = propose(maps, weights, state.vectors + noise, effort.power_rounds * (2 if first else 1))
+        if proposal is None:
+            return best
+        state.vectors = proposal.vectors
+        state.moments = [
+            new if first else torch.lerp(old, new, NEWS)
+            for old, new in zip(state.moments, proposal.moments, strict=True)
+        ]
+        function = DualFunction(
+            maps, [weight.to(DTYPE) for weight in proposal.certificate.weights], proposal.matrix, target
+        )
+        state.point = state.point or first_point(function)
+        steps = effort.last_steps if repeat == effort.repeats - 1 else effort.steps
+        value, state.point, state.costs = ascend(function, state.point, state.moments, steps, enough)
+        if best is None or value > best.value:
+            best = Solution(value, proposal.certificate, _double(state.point), state.remember(maps))
+        if value > enough:
+            break
+    return best
+
+
+@dataclass(eq=False)
+class _State:
+    point: DualPoint | None
+    costs: list[Tensor]
+    moments: list[Tensor]
+    vectors: Tensor
+
+    @classmethod
+    def start(cls, maps: Maps, target: Target, memory: Memory | None, generator: torch.Generator) -> _State:
+        if memory is not None:
+            return _recalled(maps, memory)
+        costs, form = [], target.form
+        for layer in reversed(maps.layers):
+            costs.append(form)
+            form = layer.weight.T @ (form * layer.slope)
+        vectors = start_vectors(maps, generator)
+        moments = [deviation.square().sum(1) for deviation in maps.deviations(vectors)]
+        return cls(None, costs[::-1], moments, vectors)
+
+    def weights(self, maps: Maps) -> list[Tensor]:
+        """Of the squared deviations: for the largest mean of a ReLU with a given mean square, its derivative."""
+        if self.point is None:
+            means = [torch.zeros_like(moment) for moment in self.moments]
+        else:
+            means = maps.deviations(self.point.tangent / self.point.rate)
+        weights = []
+        for layer, cost, moment, mean in zip(maps.layers, self.costs, self.moments, means, strict=True):
+            scale = (moment + (layer.centre + mean).square()).clamp(min=1e-24).sqrt()
+            weights.append((cost.clamp(max=0).abs() + LEAST_WEIGHT * cost.abs().mean()) / scale * layer.unstable)
+        return weights
+
+    def remember(self, maps: Maps) -> Memory:
+        assert self.point is not None
+        radius = float(maps.problem.region.radius[0])
+        point = DualPoint(self.point.rate, self.point.links, _full(maps, self.point.tangent))
+        moments = [moment / radius**2 for moment in self.moments]
+        return Memory(radius, point, self.costs, moments, _full(maps, self.vectors))
+
+
+def _recalled(maps: Maps, memory: Memory) -> _State:
+    radius = float(maps.problem.region.radius[0])
+    share = radius / memory.radius
+    places, inputs = _places(maps), maps.problem.sizes[0]
+    vectors, tangent = memory.vectors[places].clone(), memory.point.tangent[places].clone()
+    vectors[inputs:] *= share  # sector errors grow with the region, inputs are counted in units of it
+    tangent[inputs:] *= share
+    point = DualPoint(memory.point.rate, [link.clone() for link in memory.point.links], tangent)
+    return _State(point, memory.costs, [moment * radius**2 for moment in memory.moments], vectors)
+
+
+def _places(maps: Maps) -> Tensor:
+    """Where the rows of the certificate's matrix are among all inputs and neurons."""
+    problem = maps.problem
+    parts, first = [problem.moving], len(problem.centre)
+    for layer in problem.layers[:-1]:
+        parts.append(layer.loose + first)
+        first += len(layer.bias)
+    return torch.cat(parts)
+
+
+def _full(maps: Maps, vector: Tensor) -> Tensor:
+    problem = maps.problem
+    size = len(problem.centre) + sum(len(layer.bias) for layer in problem.layers[:-1])
+    return vector.new_zeros(size, *vector.shape[1:]).index_copy(0, _places(maps), vector)
+
+
+def _double(point: DualPoint) -> ProposedDual:
+    return ProposedDual(point.rate.double(), tuple(link.double() for link in point.links), point.tangent.double())
