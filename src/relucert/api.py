@@ -66,7 +66,8 @@ def certify(
             axes of length one.
         labels: One class per image; by default those of the data set, else the network's predictions.
         norm: "inf", "2", "1" or any number >= 1.
-        method: "fast-lin", "crown", "interval", "fast-lip", "lipschitz-norm", "op-norm", "lp" or "lp-full".
+        method: "fast-lin", "crown", "interval", "fast-lip", "lipschitz-norm", "op-norm", "lp",
+            "lp-full" or "sdp".
         target: "runner-up", "least-likely", "random" (drawn with `seed`), a class index, "all" or "untargeted"; or one
             class per image, in a list, an array or a tensor.
         box: The valid inputs: None (every input), two numbers, or two arrays of the input's shape, the lowest and the

@@ -54,7 +54,7 @@ def _add_question(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--method",
         default="fast-lin",
-        help="fast-lin, crown, interval, fast-lip, lipschitz-norm, op-norm, lp or lp-full (default: %(default)s)",
+        help="fast-lin, crown, interval, fast-lip, lipschitz-norm, op-norm, lp, lp-full or sdp (default: %(default)s)",
     )
     group.add_argument(
         "--shells",

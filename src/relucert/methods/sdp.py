@@ -77,6 +77,9 @@ class QuadraticMethod:
             except (UnsupportedError, BudgetError) as error:
                 notes.reason = str(error)
                 continue
+            if not problem.relaxed:
+                notes.proven = True  # nothing is relaxed: no margin could be larger
+                continue
             question = _Question(problem, chain, prop, member, arithmetic, notes)
             margins[member] = question.bound(margins[member], scores[member])
         return margins

@@ -76,11 +76,13 @@ def propose(maps: Maps, weights: list[Tensor], vectors: Tensor, rounds: int) -> 
     if matrix is None:
         return None
     inputs, *sectors = maps.split(diagonal)
-    total = maps.problem.region.norm.squares_bound(inputs.double(), DOUBLE)
+    total = float(maps.problem.region.norm.squares_bound(inputs.double(), DOUBLE))
+    if not 0 < total < torch.inf or not bool(matrix.isfinite().all()):
+        return None
     certificate = Certificate(
         inputs.double(), tuple(part.double() for part in sectors), tuple(part.double() for part in weights)
-    ).scaled(1 / float(total))
-    return Proposal(certificate, matrix / float(total), vectors, moments)
+    ).scaled(1 / total)
+    return Proposal(certificate, matrix / total, vectors, moments)
 
 
 def start_vectors(maps: Maps, generator: torch.Generator) -> Tensor:
@@ -176,10 +178,15 @@ def _largest(factor: Tensor, gains: Tensor, vectors: Tensor) -> float:
     block = torch.cat([factor.T @ vectors[:, :PROBES], probes], 1)
     value = 0.0
     for _ in range(EIGEN_ROUNDS):
+        if not bool(block.isfinite().all()):
+            return torch.nan
         block = torch.linalg.qr(block).Q
         image = torch.linalg.solve_triangular(factor.T, block, upper=True)
         image = torch.linalg.solve_triangular(factor, gains @ image, upper=False)
-        before, value = value, float(torch.linalg.eigvalsh(block.T @ image)[-1])
+        projected = block.T @ image
+        if not bool(projected.isfinite().all()):
+            return torch.nan
+        before, value = value, float(torch.linalg.eigvalsh(projected)[-1])
         block = image
         if abs(value - before) < 1e-5 * value:
             break

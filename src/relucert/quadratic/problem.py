@@ -5,7 +5,8 @@ Inputs are `x = c + r y` with `y` in the unit ball. The pre-activations deviate 
     dz[0] = W[0] (r y),    dz[k + 1] = W[k + 1] (s[k] dz[k] + e[k]),    |e[k]| <= w[k] |dz[k]|,
 
 where `relu(z) - relu(zc) = s dz + e` defines e, and `s +- w` is the sector of the ReLU. All of this is exact for the
-true pre-activations zc at the centre; what is computed of them is within a known error.
+true pre-activations zc at the centre; what is computed of them is within a known error. Where the weights themselves
+are not exact, each layer adds a noise to dz, within known bounds.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ class HiddenLayer:
         slope: Of the sector, (size,).
         width: Of the sector, (size,).
         loose: The neurons whose sectors have a width: (count,).
+        noise: How far `weight @ outputs before + bias` may be from the true pre-activations, (size,).
+        drift: How far the noise of this layer and those before it may move dz, (size,).
     """
 
     weight: Tensor
@@ -48,6 +51,8 @@ class HiddenLayer:
     slope: Tensor
     width: Tensor
     loose: Tensor
+    noise: Tensor
+    drift: Tensor
 
     @property
     def unstable(self) -> Tensor:
@@ -91,6 +96,7 @@ class Problem:
         centre, reach = region.reference[0], region.reaches(RIGOROUS)[0]
         layers = []
         point, doubt = centre, torch.zeros_like(centre)
+        sizes, moved = RIGOROUS.above(centre.abs() + reach, 1), torch.zeros_like(centre)
         for layer, value in zip(chain.layers, chain.values, strict=False):
             lower, upper = (side[0].double() for side in bounds[value])
             before = layer.weight @ point + layer.bias
@@ -100,16 +106,26 @@ class Problem:
             below, above = RIGOROUS.floor(before - error), RIGOROUS.ceil(before + error)
             slope, width = sector(Interval(lower, upper), Interval(below, above))
             loose = (width > 0).nonzero().flatten()
+            noise = layer.noise(sizes)
+            drift = noise
+            if bool(moved.any()):
+                drift = RIGOROUS.above(layer.weight.abs() @ moved + noise, len(point) + 2)
             layers.append(HiddenLayer(
-                layer.weight, layer.bias, lower, upper, before, error, slope, width, loose
+                layer.weight, layer.bias, lower, upper, before, error, slope, width, loose, noise, drift
             ))  # fmt: skip
             point, doubt = before.clamp(min=0), error
+            sizes, moved = upper.clamp(min=0), slope * drift * (1 + RIGOROUS.gamma(2))
         return cls(region, centre, reach, (reach > 0).nonzero().flatten(), tuple(layers))
 
     @property
     def sizes(self) -> list[int]:
         """How many inputs move, and how many neurons of every hidden layer but the last have a sector with a width."""
         return [len(self.moving), *(len(layer.loose) for layer in self.layers[:-1])]
+
+    @property
+    def relaxed(self) -> bool:
+        """Whether any input moves and any neuron is unstable."""
+        return len(self.moving) > 0 and any(bool(layer.unstable.any()) for layer in self.layers)
 
     @property
     def rows(self) -> int:

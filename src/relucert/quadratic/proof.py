@@ -66,7 +66,7 @@ def prove_certificate(problem: Problem, certificate: Certificate) -> ProvenCerti
 
 
 def _matrix(problem: Problem, certificate: Certificate) -> tuple[Tensor, Tensor]:
-    """The matrix as computed, symmetric, and a bound of what its rounding changes `x' matrix x` by in the region.
+    """The matrix as computed, symmetric, and a bound of what its rounding, and noise, change the inequality by.
 
     With m the largest absolute values of x, an error of the matrix within `|A|'|A|` times a number changes the form by
     at most that number times `| |A| m |^2`: products with one vector bound everything.
@@ -97,6 +97,7 @@ def _matrix(problem: Problem, certificate: Certificate) -> tuple[Tensor, Tensor]
         factors = certificate.weights[number].clone()
         if number < len(certificate.sectors):
             factors[layer.loose] += certificate.sectors[number] * layer.width[layer.loose].square()
+        doubt = doubt + (factors * layer.drift * (2 * layer.reach + layer.drift)).sum()
         chosen = (factors > 0).nonzero().flatten()
         roots = factors[chosen].sqrt()
         part = block[chosen] * roots[:, None]
@@ -146,6 +147,7 @@ def prove_margin(
     total, gamma, layers = _Total(), RIGOROUS.gamma, problem.layers
     total.add(offset.reshape(1))
     total.add(row * last.bias)
+    total.lose(row.abs() * last.noise(layers[-1].upper.clamp(min=0)))
     total.add(-dual.rate * proven.right.reshape(1))
     image = proven.matrix @ dual.tangent
     doubt = gamma(len(image) + 2) * (proven.matrix.abs() @ dual.tangent.abs())
@@ -159,6 +161,7 @@ def prove_margin(
     following.append((last.weight, row))
     for number, (layer, link) in enumerate(zip(layers, dual.links, strict=True)):
         total.add(link * layer.bias)
+        total.lose(link.abs() * layer.noise)
         weight, coefficients = following[number]
         cost = coefficients @ weight
         cost_doubt = gamma(len(coefficients) + 2) * (coefficients.abs() @ weight.abs())

@@ -23,16 +23,22 @@ NOISE = 0.3  # that is added to primal vectors, relatively: what they have forgo
 
 @dataclass(frozen=True)
 class Effort:
-    """How often the weights are chosen anew, and the rounds and steps each time."""
+    """How much is spent on a certificate.
 
-    repeats: int = 5
+    Attributes:
+        repeats: How often the weights are chosen anew, at most.
+        power_rounds: Power iterations each time.
+        steps: Steps of the ascent each time.
+        rise: By how much, relatively to the target at the centre, the bound must rise for another repeat.
+    """
+
+    repeats: int = 10
     power_rounds: int = 60
     steps: int = 150
-    last_steps: int = 300
+    rise: float = 0.004
 
 
-FIRST = Effort()
-AGAIN = Effort(repeats=2, last_steps=200)
+EFFORT = Effort()
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,39 +72,26 @@ class Solution:
 
 def solve(problem: Problem, target: Target, memory: Memory | None, enough: float = torch.inf) -> Solution | None:
     """The best multipliers for a target; None where there is no certificate, or it did not stay within float32."""
-    maps = Maps(problem)
+    maps, effort = Maps(problem), EFFORT
     generator = torch.Generator().manual_seed(0)
-    effort = FIRST if memory is None else AGAIN
-    best: Solution | None = None
-    state = _State.start(maps, target, memory, generator)
+    height = abs(float(target.form @ maps.layers[-1].centre.clamp(min=0)) + target.offset)
+    state, best = _State.start(maps, target, memory, generator), None
     for repeat in range(effort.repeats):
-        weights = state.weights(maps)
-        size = state.vectors.square().mean(1, keepdim=True).sqrt()
-        noise = NOISE * size * torch.randn(state.vectors.shape, generator=generator)
-        first = repeat == 0 and memory is None
-        proposal = propose(maps, weights, state.vectors + noise, effort.power_rounds * (2 if first else 1))
-        if proposal is None:
-            return best
-        state.vectors = proposal.vectors
-        state.moments = [
-            new if first else torch.lerp(old, new, NEWS)
-            for old, new in zip(state.moments, proposal.moments, strict=True)
-        ]
-        function = DualFunction(
-            maps, [weight.to(DTYPE) for weight in proposal.certificate.weights], proposal.matrix, target
-        )
-        state.point = state.point or first_point(function)
-        steps = effort.last_steps if repeat == effort.repeats - 1 else effort.steps
-        value, state.point, state.costs = ascend(function, state.point, state.moments, steps, enough)
-        if best is None or value > best.value:
-            best = Solution(value, proposal.certificate, _double(state.point), state.remember(maps))
-        if value > enough:
+        solution = state.improve(maps, target, effort, enough, generator)
+        if solution is None:
+            break
+        before = -torch.inf if best is None else best.value
+        if best is None or solution.value > before:
+            best = solution
+        if solution.value > enough or (repeat and solution.value < before + effort.rise * height):
             break
     return best
 
 
 @dataclass(eq=False)
 class _State:
+    """Where the alternation stands; no point: at its beginning."""
+
     point: DualPoint | None
     costs: list[Tensor]
     moments: list[Tensor]
@@ -115,6 +108,24 @@ class _State:
         vectors = start_vectors(maps, generator)
         moments = [deviation.square().sum(1) for deviation in maps.deviations(vectors)]
         return cls(None, costs[::-1], moments, vectors)
+
+    def improve(
+        self, maps: Maps, target: Target, effort: Effort, enough: float, generator: torch.Generator
+    ) -> Solution | None:
+        """One certificate with new weights, and one ascent with it; None where there is no certificate."""
+        first = self.point is None
+        size = self.vectors.square().mean(1, keepdim=True).sqrt()
+        noise = NOISE * size * torch.randn(self.vectors.shape, generator=generator)
+        proposal = propose(maps, self.weights(maps), self.vectors + noise, effort.power_rounds * (2 if first else 1))
+        if proposal is None:
+            return None
+        self.vectors, share = proposal.vectors, 1.0 if first else NEWS
+        self.moments = [torch.lerp(*pair, share) for pair in zip(self.moments, proposal.moments, strict=True)]
+        weights = [weight.to(DTYPE) for weight in proposal.certificate.weights]
+        function = DualFunction(maps, weights, proposal.matrix, target)
+        point = self.point or first_point(function)
+        value, self.point, self.costs = ascend(function, point, self.moments, effort.steps, enough)
+        return Solution(value, proposal.certificate, _double(self.point), self.remember(maps))
 
     def weights(self, maps: Maps) -> list[Tensor]:
         """Of the squared deviations: for the largest mean of a ReLU with a given mean square, its derivative."""
