@@ -145,7 +145,7 @@ class Region:
         which: Where regions share centres, (batch,): that of region b is points[which[b]].
         box: The valid inputs; None: every input is valid. The centres are valid.
         scale: How far each coordinate may move per unit of radius, (size,), none negative, 0: it stays as it is; None:
-            1 for all of them.
+            1 for all of them. For p = inf without a box also one for each region: (batch, size).
     """
 
     points: Tensor
@@ -204,6 +204,13 @@ class Region:
         check_inside(flat, region.box)
         return region
 
+    @classmethod
+    def boxes(cls, low: Tensor, high: Tensor) -> Region:
+        """The smallest regions for p = inf around boxes with sides of their own: ends (batch, size) each, finite."""
+        middle = low + (high - low) / 2
+        half = torch.where(low == high, 0, RIGOROUS.ceil(torch.maximum(high - middle, middle - low)))
+        return cls(middle, torch.ones(len(low), dtype=low.dtype), Norm(np.inf), scale=half)
+
     @property
     def centre(self) -> Tensor:
         """The centres, one per region: (batch, size)."""
@@ -215,7 +222,8 @@ class Region:
     def select(self, chosen: Tensor) -> Region:
         """Some of the regions."""
         which = chosen if self.which is None else self.which[chosen]
-        return replace(self, radius=self.radius[chosen], which=which)
+        scale = self.scale[chosen] if self.scale is not None and self.scale.ndim == 2 else self.scale
+        return replace(self, radius=self.radius[chosen], which=which, scale=scale)
 
     def resized(self, radius: Tensor) -> Region:
         """The same regions with other radii, (batch,)."""

@@ -12,7 +12,7 @@ from collections import Counter
 import torch
 from torch import Tensor
 
-from relucert.bounding.interval import Bounds
+from relucert.bounding.interval import Bounds, select
 from relucert.bounding.relaxers import Relaxation, Relaxer
 from relucert.network import INPUT, Affine, Network
 from relucert.region import Region
@@ -184,3 +184,45 @@ class ReferencePath:
             # Where a coefficient times the slope underflows, `underflow` pays: no reach is far below its cost.
             cost = cost + slope * before * (1 + self.arithmetic.gamma(1))
         return self.arithmetic.above(cost, 12)
+
+
+class PickedPath(ReferencePath):
+    """The reference path of some batch members of another, (count,), each as often as it is picked."""
+
+    def __init__(self, whole: ReferencePath, members: Tensor) -> None:
+        region, bounds = whole.region.select(members), select(whole.bounds, members)
+        super().__init__(whole.network, region, bounds, whole.relaxer, whole.arithmetic, upper=whole.upper)
+        self._whole, self._members = whole, members
+
+    def lines(self, value: int) -> Relaxation:
+        source = self.network.nodes[value - 1].inputs[0]
+        if source not in self._lines:
+            lines = self._whole.lines(value)
+            above = lines.slope_above[self._members]
+            below = above if lines.parallel else lines.slope_below[self._members]
+            low = None if lines.low is None else lines.low[self._members]
+            self._lines[source] = Relaxation(below, low, above, lines.high[self._members])
+        return self._lines[source]
+
+    def height(self, value: int) -> Tensor:
+        return self._whole.height(value)[self._members]
+
+    def underflow(self, value: int) -> Tensor | float:
+        known = self._whole.underflow(value)
+        return known if isinstance(known, float) else known[self._members]
+
+    def _middle(self, value: int) -> Tensor:
+        return self._whole.middle(value)[self._members]
+
+    def _reach(self, value: int) -> Tensor:
+        return self._whole.reach(value)[self._members]
+
+    def _affine_cost(self, value: int) -> Tensor | None:
+        return self._picked_cost(value)
+
+    def _relu_cost(self, value: int) -> Tensor | None:
+        return self._picked_cost(value)
+
+    def _picked_cost(self, value: int) -> Tensor | None:
+        known = self._whole.cost(value)
+        return None if known is None else known[self._members]

@@ -1,4 +1,8 @@
-"""The prover's one door for given regions: do the rows of a property stay positive in a region?"""
+"""The prover's one door for given regions: do the rows of a property stay positive in a region?
+
+Boxes of few inputs are cut at the inputs, other regions are split by the signs of neurons; so is a box whose cuts end
+at a point that they can't decide, such as one at which a margin is zero.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +13,17 @@ import torch
 from torch import Tensor
 
 from relucert.attacks.witness import Witness
+from relucert.branch_and_bound.boxes import TOO_SMALL, BoxProver
 from relucert.branch_and_bound.nodes import NodeBounder
 from relucert.branch_and_bound.proof import Tree
 from relucert.branch_and_bound.prover import Prover
-from relucert.network import Network
+from relucert.network import INPUT, Network
 from relucert.query.property import Property
-from relucert.region import RegionShape
+from relucert.region import Box, Region, RegionShape
+from relucert.rigor import RIGOROUS
+
+MOST_CUT_INPUTS = 12  # that may move
+NEURONS_PER_INPUT = 4  # at least, for cuts to be worth it
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,11 +70,41 @@ def prove(
         report: Called now and then with the nodes bounded so far.
     """
     bounder = NodeBounder(network, centre, shape, prop)
+    if not record and suits_cuts(network, shape):
+        region = shape.around(centre[None], radius)
+        box_prover = BoxProver(bounder.exact, bounder.prop, violates, ends, report)
+        with torch.no_grad():
+            proven, failure = box_prover.run(_surrounding(region))
+        if failure != TOO_SMALL:
+            return Outcome(proven, failure, box_prover.nodes, None, bounder)
     tree = Tree(prop.rows.shape[1]) if record else None
     prover = Prover(bounder, _Judge(violates), ends, None, tree, report)
     with torch.inference_mode():
         attempt = prover.run(radius, [bounder.roots()])
     return Outcome(attempt.proven, attempt.failure, prover.nodes, tree, bounder)
+
+
+def suits_cuts(network: Network, shape: RegionShape) -> bool:
+    """Whether the inputs are so few, and the region a box, that cutting them is cheaper than splitting by neurons.
+
+    All relaxations of a box get narrower with every cut, but as many cuts as there are inputs make one level.
+    """
+    moving = network.sizes[INPUT]
+    if shape.box is not None:
+        moving = int((shape.box.high > shape.box.low).sum())
+    if shape.scale is not None:
+        moving = min(moving, int((shape.scale > 0).sum()))
+    neurons = sum(network.sizes[value] for value in network.rectified)
+    return shape.norm.body == "box" and moving <= MOST_CUT_INPUTS and moving * NEURONS_PER_INPUT <= neurons
+
+
+def _surrounding(region: Region) -> Box:
+    """The box that a region is, rounded outwards; coordinates that the valid inputs fix have no width."""
+    below, above = region.spans(RIGOROUS)
+    low, high = RIGOROUS.floor(region.reference - below)[0], RIGOROUS.ceil(region.reference + above)[0]
+    if region.box is None:
+        return Box(low, high)
+    return Box(torch.maximum(low, region.box.low), torch.minimum(high, region.box.high))
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from relucert.errors import NetworkError
 from relucert.network.forms import Shape
-from relucert.network.operation import Affine, register
+from relucert.network.operation import Affine, differentiable, register
 
 
 @register
@@ -73,5 +73,6 @@ class IndexMap(Affine):
         return most if most > 1 else 0
 
     @cached_property
+    @differentiable
     def _places(self) -> Tensor:
         return torch.tensor(self.indices)

@@ -1,0 +1,62 @@
+"""Bounds of all neurons over many boxes of few inputs: forward lines, and a pull-back of what they leave undecided."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from relucert.bounding.backward import bound_forms
+from relucert.bounding.interval import Bounds, Interval
+from relucert.bounding.lines import ForwardLines
+from relucert.bounding.reference import PickedPath, ReferencePath
+from relucert.bounding.relaxers import CROWN
+from relucert.network import Network
+from relucert.region import Region
+from relucert.rigor import Arithmetic
+
+PULLED_FROM = 2  # ReLUs before a value whose undecided neurons are pulled back; lines are tight before it
+PAIR_BYTES = 2**22  # of the forms that are pulled back at once
+
+
+@dataclass(frozen=True, eq=False)
+class BoxBounds:
+    """Over regions that are boxes: bounds of every pre-activation, lines of every value, and the reference path."""
+
+    bounds: Bounds
+    lines: ForwardLines
+    path: ReferencePath
+
+
+def box_bounds(network: Network, region: Region, arithmetic: Arithmetic) -> BoxBounds:
+    """Bounds of every pre-activation: of pairs of box and neuron that lines leave undecided by CROWN's pull-back."""
+    bounds: Bounds = {}
+    lines = ForwardLines(network, region, bounds, CROWN, arithmetic)
+    path = ReferencePath(network, region, bounds, CROWN, arithmetic)
+    for value in network.rectified:
+        interval = lines.of(value).interval(arithmetic)
+        if network.relu_depths[value] >= PULLED_FROM:
+            interval = _pulled(path, value, interval)
+        bounds[value] = interval
+    return BoxBounds(bounds, lines, path)
+
+
+def _pulled(path: ReferencePath, value: int, known: Interval) -> Interval:
+    """Known bounds with those of undecided pairs improved."""
+    network = path.network
+    boxes, neurons = known.unstable.nonzero().unbind(1)
+    lower, upper = (side.clone() for side in known)
+    step = max(1, PAIR_BYTES // (16 * max(network.sizes)))
+    for some, places in zip(boxes.split(step), neurons.split(step), strict=True):
+        if not len(some):
+            continue
+        units = torch.nn.functional.one_hot(places, network.sizes[value]).to(lower.dtype)
+        picked = PickedPath(path, some)
+        pulled = bound_forms(
+            network, picked.region, torch.stack([units, -units], 1), value, picked.bounds, path.arithmetic,
+            relaxer=CROWN, path=picked,
+        )  # fmt: skip
+        below, above = pulled.lower.unbind(1)
+        lower[some, places] = torch.fmax(lower[some, places], below)
+        upper[some, places] = torch.fmin(upper[some, places], -above)
+    return Interval(lower, upper)

@@ -1,0 +1,128 @@
+"""Every value between two linear functions of the input, carried forward: cheap where inputs are few.
+
+A region that is a box is `x = middle + half * e` with every coordinate of `e` in [-1, 1]. Each neuron has a lower and
+an upper linear function of `e`. An affine operation with the matrix W maps their mean by W and half their difference
+by |W|; a ReLU maps the lower one by its lower line, the upper one by its upper line.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from relucert.bounding.interval import Bounds, Interval
+from relucert.bounding.relaxers import Relaxer
+from relucert.network import INPUT, Affine, Network
+from relucert.region import Region
+from relucert.rigor import Arithmetic
+
+
+class Lines(NamedTuple):
+    """Linear functions of `e` below and above a value, which may be missed by the slack.
+
+    Attributes:
+        lower, upper: Coefficients and, last, constants: (batch, inputs + 1, size).
+        slack: (batch, size), none negative.
+    """
+
+    lower: Tensor
+    upper: Tensor
+    slack: Tensor
+
+    @property
+    def magnitude(self) -> Tensor:
+        """The largest absolute value of both functions, at most, up to rounding: (batch, size)."""
+        return torch.maximum(self.lower.abs().sum(1), self.upper.abs().sum(1))
+
+    @property
+    def shares(self) -> Tensor:
+        """How much of a neuron's range is due to each input, the shares of one neuron adding up to 1 or being 0:
+        (batch, inputs, size)."""
+        parts = self.lower[:, :-1].abs() + self.upper[:, :-1].abs()
+        total = parts.sum(1, keepdim=True)
+        return parts / torch.where(total > 0, total, 1)
+
+    def interval(self, arithmetic: Arithmetic) -> Interval:
+        """The bounds that follow, (batch, size) each."""
+        terms = self.lower.shape[1] + 2
+        falls, rises = (
+            arithmetic.above(side[:, :-1].abs().sum(1) + self.slack, terms) for side in (self.lower, self.upper)
+        )
+        return Interval(arithmetic.floor(self.lower[:, -1] - falls), arithmetic.ceil(self.upper[:, -1] + rises))
+
+
+class ForwardLines:
+    """The lines of a network's values over regions that are boxes, computed when they are needed.
+
+    `bounds` has to have those of every pre-activation before a value when its lines are asked for.
+    """
+
+    def __init__(
+        self, network: Network, region: Region, bounds: Bounds, relaxer: Relaxer, arithmetic: Arithmetic
+    ) -> None:
+        self.network, self.region, self.bounds = network, region, bounds
+        self.relaxer, self.arithmetic = relaxer, arithmetic
+        self._lines: dict[int, Lines] = {}
+
+    def of(self, value: int) -> Lines:
+        if value not in self._lines:
+            self._lines[value] = self._compute(value)
+        return self._lines[value]
+
+    def _compute(self, value: int) -> Lines:
+        if value == INPUT:
+            half = torch.diag_embed(self.region.spans(self.arithmetic).largest)
+            middle = torch.cat([half, self.region.reference[:, None]], 1)
+            return Lines(middle, middle, torch.zeros_like(self.region.reference))
+        node = self.network.nodes[value - 1]
+        sources = [self.of(source) for source in node.inputs]
+        if isinstance(node.operation, Affine):
+            return self._affine(node.operation, sources, [self.network.shapes[source] for source in node.inputs])
+        return self._relu(sources[0], self.bounds[node.inputs[0]])
+
+    def _affine(self, operation: Affine, sources: list[Lines], shapes: list[tuple[int, ...]]) -> Lines:
+        means = [((one.lower + one.upper) / 2).unflatten(-1, shape) for one, shape in zip(sources, shapes, strict=True)]
+        halves = [
+            ((one.upper - one.lower) / 2).unflatten(-1, shape) for one, shape in zip(sources, shapes, strict=True)
+        ]
+        mean, half = operation.linear(*means).flatten(2), operation.absolute.linear(*halves).flatten(2)
+        lower, upper = mean - half, mean + half
+        constant = operation.constant
+        if constant is not None:
+            flat = constant.expand(operation.shape(*shapes)).flatten()
+            lower[:, -1] += flat
+            upper[:, -1] += flat
+        if not self.arithmetic.rigorous:
+            return Lines(lower, upper, torch.zeros_like(lower[:, 0]))
+        gamma = self.arithmetic.gamma(operation.terms + 8)
+        inputs = lower.shape[1]
+        missed = [
+            self.arithmetic.above(one.slack + gamma * 2 * one.magnitude, inputs + 4).unflatten(-1, shape)
+            for one, shape in zip(sources, shapes, strict=True)
+        ]
+        slack = operation.magnitude(*missed).flatten(1)
+        if constant is not None:
+            slack = slack + gamma * flat.abs()
+        slack = self.arithmetic.above(slack, 2 * operation.terms + 14)
+        usable = (lower.isfinite() & upper.isfinite()).all(1)
+        return Lines(lower, upper, torch.where(usable, slack, torch.inf))
+
+    def _relu(self, source: Lines, bounds: Interval) -> Lines:
+        relaxation = self.relaxer(bounds, self.arithmetic)
+        lower = source.lower * relaxation.slope_below[:, None]
+        upper = source.upper * relaxation.slope_above[:, None]
+        if relaxation.low is not None:
+            lower[:, -1] += relaxation.low
+        upper[:, -1] += relaxation.high
+        slack = source.slack
+        if self.arithmetic.rigorous:
+            sizes = source.magnitude + relaxation.high.abs() + (0 if relaxation.low is None else relaxation.low.abs())
+            slack = self.arithmetic.above(slack + self.arithmetic.gamma(4) * sizes, lower.shape[1] + 6)
+        off = bounds.upper <= 0
+        usable = ~slack.isnan()
+        return Lines(
+            torch.where(off[:, None], 0, lower), torch.where(off[:, None], 0, upper),
+            torch.where(off, 0, torch.where(usable, slack, torch.inf)),
+        )  # fmt: skip

@@ -1,0 +1,284 @@
+"""Branch and bound over the inputs: a box that can't be proven is cut in two. For few inputs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from relucert.bounding.backward import DualVariables, PulledBack, bound_forms, reference_path
+from relucert.bounding.boxes import BoxBounds, box_bounds
+from relucert.bounding.interval import Bounds, Interval, select
+from relucert.bounding.relaxers import CROWN
+from relucert.network import Network, Relu
+from relucert.query.property import Property
+from relucert.region import Box, Region
+from relucert.rigor import DOUBLE, RIGOROUS
+
+CROWD = 512  # boxes at once
+FEW = 16  # boxes that are cut more than once at a time
+CUTS = 2
+STEPS = 6  # of the slopes' ascent
+FIRST_STEP, SHRINKING = 0.25, 0.8
+LEAST_WIDTH = 2.0**-40  # of a box, as a share of the whole region's
+WIDTH_WEIGHT = 0.3  # of a side's share of the width, beside its share of the gap
+LATE = "the time limit ended the search"
+TOO_SMALL = "a box that is too small to be cut could not be proven"
+
+
+@dataclass(frozen=True, eq=False)
+class Boxes:
+    """Some parts of the region.
+
+    Attributes:
+        low, high: Their ends, (count, size).
+        open: Which rows of the property are not yet proven there, (count, rows).
+    """
+
+    low: Tensor
+    high: Tensor
+    open: Tensor
+
+    def __len__(self) -> int:
+        return len(self.low)
+
+    def pick(self, chosen: Tensor | slice) -> Boxes:
+        return Boxes(self.low[chosen], self.high[chosen], self.open[chosen])
+
+    def cut(self, sides: Tensor) -> Boxes:
+        """Both halves of each box by one coordinate each, (count,): all lower halves, then the upper ones."""
+        boxes = torch.arange(len(self))
+        middle = self.low[boxes, sides] + (self.high[boxes, sides] - self.low[boxes, sides]) / 2
+        low, high = self.low.clone(), self.high.clone()
+        high[boxes, sides] = middle
+        low[boxes, sides] = middle
+        return join([replace(self, high=high), replace(self, low=low)])
+
+
+def join(parts: list[Boxes]) -> Boxes:
+    columns = zip(*((part.low, part.high, part.open) for part in parts), strict=True)
+    return Boxes(*(torch.cat(column) for column in columns))
+
+
+@dataclass(eq=False)
+class BoxProver:
+    """Proves that the rows of a property, a batch of one, stay positive in a box.
+
+    Attributes:
+        network: In float64.
+        violates: Judges a point (size,) that the search came upon; True ends the search.
+        ends: When time is over, on the monotonic clock.
+        report: Called now and then with the boxes bounded so far.
+        nodes: How many boxes were bounded.
+    """
+
+    network: Network
+    prop: Property
+    violates: Callable[[Tensor], bool]
+    ends: float
+    report: Callable[[int], None] = lambda nodes: None
+    nodes: int = 0
+
+    def run(self, box: Box) -> tuple[bool, str | None]:
+        """Whether it is proven, and why the search ended where it is not and no violation ended it."""
+        self.widths = box.high - box.low
+        rows = torch.ones(1, self.prop.rows.shape[1], dtype=torch.bool)
+        waiting = Boxes(box.low[None], box.high[None], rows)
+        while len(waiting):
+            if time.monotonic() > self.ends:
+                return False, LATE
+            visited, waiting = waiting.pick(slice(-CROWD, None)), waiting.pick(slice(None, -CROWD))
+            self.nodes += len(visited)
+            halves = self._visit(visited)
+            if halves is None:
+                return False, None
+            if bool((halves.high - halves.low <= LEAST_WIDTH * self.widths).all(1).any()):
+                return False, TOO_SMALL
+            waiting = join([waiting, halves])
+            self.report(self.nodes)
+        return True, None
+
+    def _visit(self, boxes: Boxes) -> Boxes | None:
+        """What is left of some boxes, cut in halves; None where a violation ends the search."""
+        region = Region.boxes(boxes.low, boxes.high)
+        hidden = box_bounds(self.network, region, RIGOROUS)
+        lower = bound_forms(
+            self.network, region, self.prop.rows, self.network.output, hidden.bounds, RIGOROUS,
+            relaxer=CROWN, offsets=self.prop.offsets.expand(len(boxes), -1), path=hidden.path,
+        ).lower  # fmt: skip
+        boxes = replace(boxes, open=boxes.open & ~(lower > 0))
+        left = boxes.open.any(1).nonzero().flatten()
+        if not len(left):
+            return boxes.pick(left)
+        pairs = _Pairs.of(boxes.open, region, hidden.bounds)
+        climb = Climb(self.network, self.prop, pairs)
+        climb.run()
+        proven = climb.proven()
+        boxes.open[pairs.boxes[proven], pairs.rows[proven]] = False
+        left = boxes.open.any(1).nonzero().flatten()
+        if not len(left):
+            return boxes.pick(left)
+        worst = _worst(climb.highest, pairs, len(boxes))[left]
+        if self._violated(boxes, climb.minimisers[worst], left):
+            return None
+        scores, boxes = self._scores(region, hidden, climb, worst, left), boxes.pick(left)
+        for _ in range(CUTS if len(left) <= FEW else 1):
+            sides = scores.argmax(1, keepdim=True)
+            boxes = boxes.cut(sides.flatten())
+            scores = scores.scatter(1, sides, scores.gather(1, sides) / 2).repeat(2, 1)
+        return boxes
+
+    def _violated(self, boxes: Boxes, minimisers: Tensor, left: Tensor) -> bool:
+        """Whether one of the boxes' middles, or of the points where bounds are lowest, violates the property."""
+        points = torch.cat([minimisers, (boxes.low[left] + boxes.high[left]) / 2])
+        margins = self.prop.values(self.network(points)).amin(1)
+        least = int(margins.nan_to_num(torch.inf).argmin())
+        return bool(margins[least] <= 0) and self.violates(points[least])
+
+    def _scores(self, region: Region, hidden: BoxBounds, climb: Climb, worst: Tensor, left: Tensor) -> Tensor:
+        """How much of the bound's gap is due to every side of the boxes that are left, (count, size)."""
+        gaps = climb.input_coefficients[worst] * region.spans(RIGOROUS).largest[left]
+        for source, weights in climb.gap_weights(worst).items():
+            shares = hidden.lines.of(source).shares[left]
+            gaps = gaps + (shares @ weights[..., None]).squeeze(-1)
+        widths = region.spans(RIGOROUS).largest[left] / torch.where(self.widths > 0, self.widths, 1)
+        scores = _normalised(gaps) + WIDTH_WEIGHT * _normalised(widths)
+        return torch.where(widths > 0, scores, -1)
+
+
+def _normalised(parts: Tensor) -> Tensor:
+    parts = parts.nan_to_num(0)
+    return parts / parts.sum(1, keepdim=True).clamp(min=torch.finfo(parts.dtype).tiny)
+
+
+def _worst(lower: Tensor, pairs: _Pairs, count: int) -> Tensor:
+    """For every box the pair with the least bound, (count,)."""
+    order = lower.argsort(descending=True)
+    worst = torch.zeros(count, dtype=torch.long)
+    worst[pairs.boxes[order]] = order
+    return worst
+
+
+@dataclass(frozen=True, eq=False)
+class _Pairs:
+    """Boxes and rows that are open there, (pairs,) each, with regions and bounds of their own."""
+
+    boxes: Tensor
+    rows: Tensor
+    region: Region
+    bounds: Bounds
+
+    @classmethod
+    def of(cls, open_rows: Tensor, region: Region, bounds: Bounds) -> _Pairs:
+        boxes, rows = open_rows.nonzero().unbind(1)
+        return cls(boxes, rows, region.select(boxes), select(bounds, boxes))
+
+
+class Climb:
+    """Better lower slopes for pairs, by signed-gradient steps; the best are kept.
+
+    Attributes:
+        highest: The best bounds so far, as computed, (pairs,).
+        slopes: Their slopes, by the value of a ReLU, (pairs, 1, size).
+        coefficients: The forms on the values of ReLUs with the first slopes, (pairs, 1, size).
+        input_coefficients: The absolute coefficients of the forms on the input, (pairs, inputs).
+        minimisers: Points where such forms are least, (pairs, inputs).
+    """
+
+    def __init__(self, network: Network, prop: Property, pairs: _Pairs) -> None:
+        self.network, self.pairs = network, pairs
+        self.rows, self.offsets = prop.rows[0, pairs.rows][:, None], prop.offsets[0, pairs.rows][:, None]
+        self.relus = {
+            value: node.inputs[0]
+            for value, node in network.steps()
+            if isinstance(node.operation, Relu) and value in network.ancestors((network.output,))
+        }
+
+    def run(self) -> None:
+        with torch.inference_mode(False), torch.enable_grad():
+            self._run()
+
+    def _run(self) -> None:
+        pairs = self.pairs
+        region = pairs.region.clone()
+        bounds = {value: Interval(*(side.clone() for side in interval)) for value, interval in pairs.bounds.items()}
+        rows, offsets = self.rows.clone(), self.offsets.clone()
+        points = region.points if region.which is None else region.points[region.which]
+        assert region.scale is not None
+        centre, half = points.requires_grad_(), region.scale.requires_grad_()
+        region = replace(region, points=centre, which=None, scale=half)
+        slopes = {
+            value: CROWN(bounds[source], DOUBLE).slope_below[:, None].clone().requires_grad_()
+            for value, source in self.relus.items()
+        }
+        self.slopes = {value: table.detach().clone() for value, table in slopes.items()}
+        self.highest = torch.full((len(pairs.rows),), -torch.inf, dtype=torch.float64)
+        duals, path = DualVariables(slopes), None
+        for step in range(STEPS + 1):
+            pulled = bound_forms(
+                self.network, region, rows, self.network.output, bounds, DOUBLE, duals=duals, offsets=offsets, path=path
+            )
+            lower = pulled.lower.squeeze(1)
+            self._keep(lower.detach(), slopes)
+            if step == STEPS or not slopes:
+                break
+            of_the_region = [centre, half] if step == 0 else []
+            gradients = torch.autograd.grad(lower.sum(), [*slopes.values(), *of_the_region])
+            if step == 0:
+                self._note(pulled, gradients[-2], gradients[-1], region)
+            with torch.no_grad():
+                for table, gradient in zip(slopes.values(), gradients, strict=False):
+                    table.add_(gradient.sign(), alpha=FIRST_STEP * SHRINKING**step).clamp_(0, 1)
+            if step == 0:
+                region = replace(region, points=centre.detach(), scale=half.detach())
+                path = reference_path(self.network, region, bounds, DOUBLE, duals=duals)
+
+    def _keep(self, lower: Tensor, slopes: dict[int, Tensor]) -> None:
+        better = lower > self.highest
+        self.highest = torch.where(better, lower, self.highest)
+        for value, table in slopes.items():
+            self.slopes[value] = torch.where(better[:, None, None], table.detach(), self.slopes[value])
+
+    def _note(self, pulled: PulledBack, by_centre: Tensor, by_half: Tensor, region: Region) -> None:
+        """The bound is `coefficients @ centre - |coefficients| @ half`, and a constant."""
+        self.coefficients = {value: form.rows().detach() for value, form in pulled.forms.items()}
+        self.input_coefficients = by_half.abs()
+        assert region.scale is not None
+        self.minimisers = region.points.detach() - region.scale.detach() * by_centre.sign()
+
+    def proven(self) -> Tensor:
+        """Which pairs are proven with the best slopes, rounding included: their numbers."""
+        promising = (self.highest > 0).nonzero().flatten()
+        if not len(promising):
+            return promising
+        pairs = self.pairs
+        bounds, duals = (
+            select(pairs.bounds, promising),
+            DualVariables({value: table[promising] for value, table in self.slopes.items()}),
+        )
+        region = pairs.region.select(promising)
+        path = reference_path(self.network, region, bounds, RIGOROUS, CROWN, duals)
+        lower = bound_forms(
+            self.network, region, self.rows[promising], self.network.output, bounds, RIGOROUS,
+            relaxer=CROWN, duals=duals, offsets=self.offsets[promising], path=path,
+        ).lower.squeeze(1)  # fmt: skip
+        return promising[lower > 0]
+
+    def gap_weights(self, chosen: Tensor) -> dict[int, Tensor]:
+        """How much of some pairs' gaps is due to each neuron, (count, size), by the value that feeds its ReLU."""
+        weights: dict[int, Tensor] = {}
+        for value, source in self.relus.items():
+            if value not in self.coefficients:
+                continue
+            lower, upper = (side[chosen] for side in self.pairs.bounds[source])
+            unstable = Interval(lower, upper).unstable
+            forms = self.coefficients[value][:, 0].expand(len(self.highest), -1)[chosen]
+            slopes = CROWN(Interval(lower, upper), DOUBLE).slope_below
+            below = torch.maximum((1 - slopes) * upper, -slopes * lower)
+            above = -lower * upper / torch.where(unstable, upper - lower, 1)
+            gap = forms.clamp(min=0) * below - forms.clamp(max=0) * above
+            weights[source] = weights.get(source, 0) + torch.where(unstable, gap, 0)
+        return weights

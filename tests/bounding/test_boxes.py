@@ -1,0 +1,101 @@
+"""Bounds over many boxes at once: they enclose what networks compute, and a path's picks are the path's."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from relucert.bounding.backward import bound_forms
+from relucert.bounding.boxes import box_bounds
+from relucert.bounding.interval import Interval
+from relucert.bounding.lines import ForwardLines
+from relucert.bounding.reference import PickedPath, ReferencePath
+from relucert.bounding.relaxers import CROWN, FAST_LIN, Relaxer
+from relucert.network import Network
+from relucert.region import Region
+from relucert.rigor import RIGOROUS
+from tests.nets import NETWORKS, centres
+
+WIDE = {name: make() for name, make in NETWORKS.items()}
+
+
+def ends(network: Network, count: int = 3) -> tuple[Tensor, Tensor]:
+    """Boxes of different widths, (count, size) each; one side of each has none."""
+    middle = centres(network, count).double()
+    generator = torch.Generator().manual_seed(1)
+    half = 0.3 * torch.rand(middle.shape, generator=generator, dtype=torch.float64)
+    half[:, 0] = 0
+    return middle - half, middle + half
+
+
+def inside(low: Tensor, high: Tensor, count: int = 200) -> Tensor:
+    """Points of each box, corners among them: (boxes, count, size)."""
+    generator = torch.Generator().manual_seed(2)
+    shares = torch.rand(len(low), count, low.shape[1], generator=generator, dtype=torch.float64)
+    shares[:, : count // 2] = shares[:, : count // 2].round()
+    return torch.clamp(low[:, None] + (high - low)[:, None] * shares, low[:, None], high[:, None])
+
+
+@pytest.mark.parametrize("name", WIDE)
+def test_pre_activations_are_within_their_bounds(name: str) -> None:
+    network = WIDE[name].cast(torch.float64)
+    low, high = ends(network)
+    bounds = box_bounds(network, Region.boxes(low, high), RIGOROUS).bounds
+    for box, points in enumerate(inside(low, high)):
+        values = network.values(points)
+        for value, interval in bounds.items():
+            assert bool((values[value] >= interval.lower[box] - 1e-12).all())
+            assert bool((values[value] <= interval.upper[box] + 1e-12).all())
+
+
+@pytest.mark.parametrize("relaxer", [CROWN, FAST_LIN], ids=["crown", "fast-lin"])
+@pytest.mark.parametrize("name", WIDE)
+def test_values_are_between_their_lines(name: str, relaxer: Relaxer) -> None:
+    network = WIDE[name].cast(torch.float64)
+    low, high = ends(network)
+    region = Region.boxes(low, high)
+    bounds: dict[int, Interval] = {}
+    lines = ForwardLines(network, region, bounds, relaxer, RIGOROUS)
+    for value in network.rectified:
+        bounds[value] = lines.of(value).interval(RIGOROUS)
+    last, points = lines.of(network.output), inside(low, high)
+    half = region.spans(RIGOROUS).largest
+    for box in range(len(low)):
+        steps = (points[box] - region.reference[box]) / torch.where(half[box] > 0, half[box], 1)
+        outputs = network(points[box])
+        lower, upper = (steps @ side[box, :-1] + side[box, -1] for side in (last.lower, last.upper))
+        assert bool((outputs >= lower - 1e-9).all())
+        assert bool((outputs <= upper + 1e-9).all())
+        shares = last.shares[box].sum(0)
+        assert bool(((shares - 1).abs() < 1e-9).logical_or(shares == 0).all())
+
+
+@pytest.mark.parametrize("name", ["residual", "normalised"])
+def test_a_box_of_its_own_is_what_one_region_alone_gives(name: str) -> None:
+    network = WIDE[name].cast(torch.float64)
+    low, high = ends(network)
+    together = box_bounds(network, Region.boxes(low, high), RIGOROUS).bounds
+    for box in range(len(low)):
+        alone = box_bounds(network, Region.boxes(low[[box]], high[[box]]), RIGOROUS).bounds
+        for value, interval in alone.items():
+            for side, other in zip(interval, together[value], strict=True):
+                torch.testing.assert_close(side[0], other[box], rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("relaxer", [CROWN, FAST_LIN], ids=["crown", "fast-lin"])
+@pytest.mark.parametrize("name", WIDE)
+def test_picked_members_of_a_path_are_bounded_as_they_are(name: str, relaxer: Relaxer) -> None:
+    network = WIDE[name].cast(torch.float64)
+    low, high = ends(network)
+    region = Region.boxes(low, high)
+    bounds = box_bounds(network, region, RIGOROUS).bounds
+    forms = torch.eye(network.classes, dtype=torch.float64)[None]
+    path = ReferencePath(network, region, bounds, relaxer, RIGOROUS)
+    whole = bound_forms(network, region, forms, network.output, bounds, RIGOROUS, relaxer=relaxer, path=path)
+    picked = PickedPath(path, torch.tensor([2, 0, 2]))
+    some = bound_forms(
+        network, picked.region, forms, network.output, picked.bounds, RIGOROUS, relaxer=relaxer, path=picked
+    )
+    torch.testing.assert_close(some.lower, whole.lower[[2, 0, 2]], rtol=1e-9, atol=1e-11)
+    points = inside(low, high)
+    for place, box in enumerate([2, 0, 2]):
+        assert bool((network(points[box]) >= some.lower[place] - 1e-12).all())

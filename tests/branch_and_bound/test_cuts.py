@@ -1,0 +1,111 @@
+"""Cuts at the inputs: verdicts agree with mixed-integer programs, and nothing false is proven."""
+
+import math
+import time
+
+import pytest
+import torch
+from torch import Tensor
+
+from relucert.branch_and_bound import boxes as cuts
+from relucert.branch_and_bound.boxes import BoxProver
+from relucert.branch_and_bound.prove import suits_cuts
+from relucert.network import Network
+from relucert.norm import Norm
+from relucert.query.property import Property
+from relucert.region import Box, RegionShape
+from tests.milp import nearest
+from tests.nets import centres, mlp, residual
+
+CASES = [(mlp(3, 8, 8, 3, seed=seed), seed) for seed in (0, 1, 2, 5)] + [(residual(seed), seed) for seed in range(2)]
+
+
+def attempt(network: Network, prop: Property, centre: Tensor, radius: float) -> tuple[bool, str | None, list[Tensor]]:
+    """Whether it is proven, why not, and the violations that the search came upon."""
+    points: list[Tensor] = []
+
+    def violates(point: Tensor) -> bool:
+        points.append(point)
+        return True
+
+    prover = BoxProver(network.cast(torch.float64), prop, violates, time.monotonic() + 20)
+    with torch.no_grad():
+        proven, failure = prover.run(Box(centre - radius, centre + radius))
+    return proven, failure, points
+
+
+@pytest.mark.parametrize(("network", "seed"), CASES)
+def test_agrees_with_a_mixed_integer_program(network: Network, seed: int) -> None:
+    centre = centres(network, 1)[0].double()
+    order = network.cast(torch.float64)(centre[None])[0].argsort(descending=True).tolist()
+    answer = nearest(network, centre, order[0], order[1], math.inf, 5.0)
+    assert answer is not None
+    prop = Property.margins(torch.tensor(order[:1]), torch.tensor([order[1:2]]), network.classes)
+    proven, failure, _ = attempt(network, prop, centre, 0.98 * answer[0])
+    assert proven
+    assert failure is None
+    proven, failure, points = attempt(network, prop, centre, 1.02 * answer[0])
+    assert not proven
+    assert failure is None
+    margin = prop.values(network.cast(torch.float64)(points[-1][None]))
+    assert float(margin.min()) <= 0
+    assert float((points[-1] - centre).abs().max()) <= 1.02 * answer[0] * (1 + 1e-12)
+
+
+def test_all_rows_are_proven_and_not_only_the_first() -> None:
+    network = mlp(3, 8, 8, 4, seed=7)
+    centre = centres(network, 1)[0].double()
+    order = network.cast(torch.float64)(centre[None])[0].argsort(descending=True).tolist()
+    distances = []
+    for rival in order[1:]:
+        answer = nearest(network, centre, order[0], rival, math.inf, 5.0)
+        distances.append(math.inf if answer is None else answer[0])
+    prop = Property.margins(torch.tensor(order[:1]), torch.tensor([order[1:]]), network.classes)
+    assert attempt(network, prop, centre, 0.98 * min(distances))[0]
+    assert not attempt(network, prop, centre, 1.02 * min(distances))[0]
+
+
+def test_slopes_that_lie_prove_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ascent only proposes: whatever it says, a violation in the box stays unproven."""
+    network = mlp(3, 8, 8, 3, seed=1)
+    centre = centres(network, 1)[0].double()
+    order = network.cast(torch.float64)(centre[None])[0].argsort(descending=True).tolist()
+    answer = nearest(network, centre, order[0], order[1], math.inf, 5.0)
+    assert answer is not None
+    generator = torch.Generator().manual_seed(0)
+    honest = cuts.Climb.run
+
+    def faulty(climb: cuts.Climb) -> None:
+        honest(climb)
+        climb.highest = torch.full_like(climb.highest, torch.inf)
+        for table in climb.slopes.values():
+            table.copy_(3 * torch.rand(table.shape, generator=generator, dtype=table.dtype) - 1)
+            table[..., 0] = torch.nan
+
+    monkeypatch.setattr(cuts.Climb, "run", faulty)
+    prop = Property.margins(torch.tensor(order[:1]), torch.tensor([order[1:2]]), network.classes)
+    assert not attempt(network, prop, centre, 1.02 * answer[0])[0]
+
+
+def test_a_violation_that_nobody_believes_is_never_proven_away() -> None:
+    network = mlp(2, 4, 2, seed=3)
+    centre = centres(network, 1)[0].double()
+    order = network.cast(torch.float64)(centre[None])[0].argsort(descending=True).tolist()
+    prop = Property.margins(torch.tensor(order[1:]), torch.tensor([order[:1]]), network.classes)
+    prover = BoxProver(network.cast(torch.float64), prop, lambda point: False, time.monotonic() + 1)
+    with torch.no_grad():
+        proven, failure = prover.run(Box(centre - 1e-3, centre + 1e-3))
+    assert not proven
+    assert failure is not None
+
+
+def test_few_inputs_of_a_box_are_cut_and_others_are_not() -> None:
+    box = RegionShape(Norm(math.inf))
+    assert suits_cuts(mlp(5, 50, 50, 5), box)
+    assert not suits_cuts(mlp(5, 6, 5), box)
+    assert not suits_cuts(mlp(5, 50, 50, 5), RegionShape(Norm(2.0)))
+    wide = mlp(784, 1000, 10)
+    assert not suits_cuts(wide, box)
+    fixed = torch.zeros(784, dtype=torch.float64)
+    fixed[3] = 1
+    assert suits_cuts(wide, RegionShape(Norm(math.inf), Box(torch.zeros_like(fixed), fixed)))
