@@ -55,9 +55,6 @@ def test_several_inputs_are_counted_in_turn() -> None:
         (HEAD.format("int8") + "(assert (<= Y[0] 1))", "of type"),
         (HEAD.format("real") + "(assert (<= Y[0] 1.0)", "never closed"),
         (HEAD.format("real") + "(assert (what Y[0] 1.0))", "syntax"),
-        ("(vnnlib-version <2.0>)(declare-network N (declare-input X real [1]) (declare-output Y real [1]))"
-         "(declare-network M (equal-to N) (declare-input U real [1]) (declare-output V real [1]))"
-         "(assert (<= Y[0] V[0]))", "2 networks (N, M)"),
         ("(vnnlib-version <2.0>)(declare-network N (declare-input X real [1]) (declare-hidden H real [1] \"h\") "
          "(declare-output Y real [1]))(assert (<= H[0] 0.0))", "hidden values (H)"),
     ],

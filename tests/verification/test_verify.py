@@ -14,8 +14,7 @@ from relucert import Query, verify
 from relucert.checker.check import Rejected, check, check_property
 from relucert.errors import InputError
 from relucert.network import BatchScale, Linear, Network, Relu, Shift
-from relucert.verification import search
-from relucert.verification import verify as verifying
+from relucert.verification import search, sources
 from relucert.verification.referee import Replay
 from tests.nets import NETWORKS, chain, mlp
 from tests.verification.networks import absolute, as_onnx
@@ -153,7 +152,8 @@ def test_violations_are_missed_by_no_hair() -> None:
 
 def test_a_runtime_that_differs_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the runtime does not show is no violation, and the verdict says that they differ."""
-    monkeypatch.setattr(verifying, "replay_of", lambda *_: Replay(lambda point: torch.full((2,), 9.0), "a liar"))
+    liar = Replay(lambda point: torch.full((2,), 9.0), "a liar")
+    monkeypatch.setattr(sources, "replay_of", lambda *_: liar)
     verdict = verify(absolute(), Query.within([-1], [1], [([[1, 0]], [TENTH])]), time_limit=2)
     assert verdict.status == "unknown"
     assert "a liar does not show" in str(verdict.reason)

@@ -32,6 +32,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     runs.add_network(parser)
     parser.add_argument("property", nargs="?", type=Path, metavar="PROPERTY", help="a .vnnlib or .vnnlib.gz file")
     parser.add_argument(
+        "--network",
+        dest="networks",
+        action="append",
+        type=_named_file,
+        metavar="NAME=FILE",
+        help="a further network that a property of VNN-LIB 2.0 declares, or any by its name; may be repeated",
+    )
+    parser.add_argument(
         "--instances",
         type=Path,
         metavar="FILE",
@@ -63,6 +71,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     runs.add_quiet(answers)
 
 
+def _named_file(text: str) -> tuple[str, str]:
+    name, equals, path = text.partition("=")
+    if not (name and equals and path):
+        raise argparse.ArgumentTypeError(f"a name and a file are needed, as in N=model.onnx, not {text!r}")
+    return name, path
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Which of the three questions it is, and its verdict."""
     given = [name for name in ("property", "instances", "radius") if getattr(arguments, name) is not None]
@@ -81,9 +96,10 @@ def run(arguments: argparse.Namespace) -> int:
 def _check_options(arguments: argparse.Namespace, question: str) -> None:
     """Refuses options that would not be heeded."""
     for name, questions in {
-        "results": ("property",), "proof": ("property", "radius"), "json": ("property", "radius"),
-        "csv": ("instances", "radius"), "data": ("radius",), "images": ("radius",), "box": ("radius",),
-        "scale": ("radius",), "target_file": ("radius",), "layout": ("radius",), "data_dir": ("radius",),
+        "results": ("property",), "networks": ("property",),
+        "proof": ("property", "radius"), "json": ("property", "radius"), "csv": ("instances", "radius"),
+        "data": ("radius",), "images": ("radius",), "box": ("radius",), "scale": ("radius",),
+        "target_file": ("radius",), "layout": ("radius",), "data_dir": ("radius",),
     }.items():  # fmt: skip
         if getattr(arguments, name) is not None and question not in questions:
             asked = {"property": "a property", "instances": "--instances", "radius": "--radius"}[question]
@@ -109,8 +125,9 @@ def _property(arguments: argparse.Namespace) -> int:
     query = relucert.Query.read(arguments.property)
     screen = Screen(quiet=arguments.quiet)
     with screen.status("verifying", 1) as status:
+        left = max(0.0, begun + limit - RESERVE - time.monotonic())
         verdict = relucert.verify(
-            arguments.network, query, time_limit=max(0.0, begun + limit - RESERVE - time.monotonic()), seed=arguments.seed,
+            _networks(arguments, query), query, time_limit=left, seed=arguments.seed,
             progress=lambda nodes: status(0, f"{nodes:,} nodes"), proof=arguments.proof, overwrite=arguments.overwrite,
         )  # fmt: skip
     if arguments.results is not None:
@@ -121,6 +138,14 @@ def _property(arguments: argparse.Namespace) -> int:
             run_file.finish()
     _show(screen, arguments, query, verdict)
     return 0
+
+
+def _networks(arguments: argparse.Namespace, query: Query) -> str | dict[str, str]:
+    """The network; where others are given by name it is the first one that the property declares."""
+    if not arguments.networks:
+        return str(arguments.network)
+    first = query.declared[0].network if query.declared else "N"
+    return {first: str(arguments.network), **dict(arguments.networks)}
 
 
 def _head(arguments: argparse.Namespace, query: Query) -> dict[str, Any]:

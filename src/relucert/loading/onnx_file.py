@@ -42,7 +42,7 @@ RANDOM = ("Random", "Bernoulli", "Multinomial")
 
 def load_onnx(path: Path, input_shape: Shape | None) -> Network:
     """The network an ONNX file describes; its tensors keep their stored precision and values."""
-    model = _read(path)
+    model = read_model(path)
     source = _only_input(model.graph, path)
     if source.type.tensor_type.elem_type not in INPUTS:
         raise UnsupportedError(
@@ -86,7 +86,8 @@ def _load(
     return network
 
 
-def _read(path: Path) -> ModelProto:
+def read_model(path: Path) -> ModelProto:
+    """What a file holds; raises LoadError where that is no model that can be used."""
     check_file(path)
     try:
         model = onnx.load(path)
@@ -217,7 +218,7 @@ def runtime(path: Path, shape: Shape) -> tuple[Callable[[Tensor], Tensor], str]:
 
     shape: of one input, without the batch.
     """
-    model = _read(path)
+    model = read_model(path)
     source = _only_input(model.graph, path)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4

@@ -23,12 +23,17 @@ EMPTY = "no input meets the bounds: the region is empty"
 
 
 class Declared(NamedTuple):
-    """A tensor that a file declares: an input or an output."""
+    """A tensor that a file declares: an input or an output of one of its networks.
+
+    equal_to: the network that its own is declared to be equal to, if any.
+    """
 
     name: str
     output: bool
     shape: tuple[int, ...]
     type: str
+    network: str
+    equal_to: str | None
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""VNN-LIB 2.0, which the package `vnnlib` parses: typed tensors with indices, and one network."""
+"""VNN-LIB 2.0, which the package `vnnlib` parses: typed tensors with indices, of one or more networks."""
 
 from __future__ import annotations
 
@@ -53,26 +53,23 @@ class _Translation:
 
     def __init__(self, package: Any, parsed: Any) -> None:
         self.package, self.parsed = package, parsed
-        if len(parsed.networks) != 1:
-            names = ", ".join(network.name for network in parsed.networks)
-            raise InputError(
-                f"the property is about {len(parsed.networks)} networks ({names}); only one can be asked about"
-            )
-        (network,) = parsed.networks
-        if network.hidden:
-            names = ", ".join(hidden.name for hidden in network.hidden)
-            raise InputError(
-                f"the property declares hidden values ({names}); only inputs and outputs can be asked about"
-            )
+        for network in parsed.networks:
+            if network.hidden:
+                names = ", ".join(hidden.name for hidden in network.hidden)
+                raise InputError(
+                    f"the property declares hidden values ({names}); only inputs and outputs can be asked about"
+                )
         self.declared = [
-            Declared(tensor.name, output, tuple(tensor.shape), _type(tensor))
+            Declared(tensor.name, output, tuple(tensor.shape), _type(tensor), network.name, network.equal_to or None)
+            for network in parsed.networks
             for output, tensors in ((False, network.inputs), (True, network.outputs))
             for tensor in tensors
         ]
-        self.places: dict[str, Place] = {}
+        self.places: dict[tuple[str, str], Place] = {}
         self.sizes = {False: 0, True: 0}
         for tensor in self.declared:
-            self.places[tensor.name] = Place(tensor.output, self.sizes[tensor.output], tensor.shape)
+            place = Place(tensor.output, self.sizes[tensor.output], tensor.shape)
+            self.places[tensor.network, tensor.name] = place
             self.sizes[tensor.output] += prod(tensor.shape)
         self.mentions_outputs = False
 
@@ -108,7 +105,7 @@ class _Translation:
     def _linear(self, expression: Any) -> Linear:
         package = self.package
         if isinstance(expression, package.Var):
-            place = self.places[expression.name]
+            place = self.places[expression.network_name, expression.name]
             self.mentions_outputs |= place.output
             return Linear({place.variable(list(expression.indices)): Fraction(1)})
         if isinstance(expression, package.Literal):

@@ -28,8 +28,9 @@ from relucert.storage import files
 from relucert.verification.problem import Problem
 from relucert.verification.referee import Replay
 from relucert.verification.search import bounded
+from relucert.verification.sources import replay_of
 from relucert.verification.verdict import HOLDS, UNKNOWN, VIOLATED, RobustnessVerdict, Verdicts
-from relucert.verification.verify import ATTACK, ATTACK_SHARE, DIFFERING, PROVER, replay_of
+from relucert.verification.verify import ATTACK, ATTACK_SHARE, DIFFERING, PROVER
 
 STEPS = 40  # of the attack
 ITSELF = "the image itself"

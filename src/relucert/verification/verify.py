@@ -8,20 +8,15 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from relucert.attacks.witness import own_precision
 from relucert.branch_and_bound.prove import Outcome, prove
 from relucert.checks import check_callable, check_number, check_whole, checked_path, shown
 from relucert.errors import FAULTS, InputError, in_one_line
-from relucert.loading import load
-from relucert.loading.walk import keeps_only_order
 from relucert.network import Network
-from relucert.query.given import NetworkLike
 from relucert.rigor import check_subnormals
 from relucert.specification.query import EMPTY, Query
 from relucert.storage import files
@@ -30,6 +25,7 @@ from relucert.verification.attack import BoxAttack
 from relucert.verification.problem import Problem, problems
 from relucert.verification.referee import Referee, Replay, StatedBox, Witness
 from relucert.verification.search import bounded
+from relucert.verification.sources import Sources, is_joint, open_sources
 from relucert.verification.verdict import HOLDS, UNKNOWN, VIOLATED, Verdict
 
 ATTACK, PROVER, REGION = "attack", "branch and bound", "bounds of the region"
@@ -38,7 +34,7 @@ DIFFERING = "in real arithmetic there is a violation, which {by} does not show"
 
 
 def verify(
-    network: NetworkLike,
+    network: Sources,
     query: Query | str | os.PathLike[str],
     *,
     time_limit: float | None = 60.0,
@@ -52,7 +48,8 @@ def verify(
 
     Args:
         network: A Network, a torch.nn.Module, a torch.export.ExportedProgram, a file or a zoo name. What an .onnx file
-            computes is also replayed by onnxruntime.
+            computes is also replayed by onnxruntime. For a query about several networks: a dictionary of .onnx files,
+            by the names that it declares.
         query: A `Query`, or the path of a .vnnlib or .vnnlib.gz file.
         time_limit: Seconds for everything, loading included; None: as long as it takes.
         seed: Of the attack's random starts.
@@ -67,12 +64,13 @@ def verify(
     check_whole("seed", seed, 0, 2**63 - 1)
     check_callable("progress", progress)
     asked = _query(query)
-    known = load(network, input_shape=input_shape)
-    check_fit(known, asked)
+    if proof is not None and is_joint(asked):
+        raise InputError("a proof is about one network with one input and one output, and this property about more")
+    known, replay = open_sources(network, asked, input_shape)
     check_subnormals()
     ends = started + (math.inf if time_limit is None else time_limit)
     report = progress or (lambda nodes: None)
-    inquest = _Inquest(known, asked, replay_of(network, known), started, ends, seed, report, proof is not None)
+    inquest = _Inquest(known, asked, replay, started, ends, seed, report, proof is not None)
     if proof is None:
         return inquest.run()
     path, claim = checked_path(proof, "a proof"), proofs.claimed(known, asked)
@@ -90,44 +88,6 @@ def _query(given: Query | str | os.PathLike[str]) -> Query:
     if isinstance(given, (str, os.PathLike)):
         return Query.read(given)
     raise InputError(f"a query is a relucert.Query or the path of a .vnnlib file, not {shown(given)}")
-
-
-def check_fit(network: Network, query: Query) -> None:
-    """Refuses a query that is about another network."""
-    for what, asked, there in (("inputs", query.inputs, network.sizes[0]), ("outputs", query.outputs, network.classes)):
-        if asked != there:
-            raise InputError(f"the property is about {asked} {what}, {network.name} has {there}")
-    for tensor in query.declared:
-        shape = (network.classes,) if tensor.output else network.input_shape
-        alone = sum(other.output == tensor.output for other in query.declared) == 1
-        if not alone or _long(tensor.shape) != _long(shape):
-            raise InputError(f"the property declares {tensor.name} of shape {tensor.shape}, {network.name} has {shape}")
-    if keeps_only_order(network) and not all(
-        not constraint.inputs
-        and constraint.bound == 0
-        and sorted(number for _, number in constraint.outputs) == [-1, 1]
-        for violation in query.violations
-        for constraint in violation.constraints
-    ):
-        raise InputError(
-            f"{network.name} was loaded without its last layer, which keeps the order of the outputs: a property may "
-            "only compare outputs with each other"
-        )
-
-
-def _long(shape: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(size for size in shape if size != 1)
-
-
-def replay_of(source: NetworkLike, network: Network) -> Replay:
-    """The network's own runtime: onnxruntime where it comes from an ONNX file, otherwise its own precision."""
-    if isinstance(source, (str, os.PathLike)) and str(source).lower().endswith(".onnx"):
-        from relucert.loading.onnx_file import runtime
-
-        return Replay(*runtime(Path(source), network.input_shape))
-    precision = own_precision(network)
-    plain = network.cast(precision)
-    return Replay(lambda point: plain(point[None])[0], f"an evaluation in {str(precision).removeprefix('torch.')}")
 
 
 class _Open(NamedTuple):

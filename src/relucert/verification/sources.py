@@ -1,0 +1,122 @@
+"""The network that a query is about: as it is given or, where the query is about several, all of them as one."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from relucert.attacks.witness import own_precision
+from relucert.checks import shown
+from relucert.errors import InputError
+from relucert.loading import load
+from relucert.loading.walk import keeps_only_order
+from relucert.network import Network, Shape
+from relucert.query.given import NetworkLike
+from relucert.specification.query import Query
+from relucert.verification.referee import Replay
+
+Sources = NetworkLike | Mapping[str, str | os.PathLike[str]]
+"""A network, or for a query about several networks their ONNX files by name."""
+
+
+def is_joint(query: Query) -> bool:
+    """Whether a query is about several networks, or one with several inputs or outputs."""
+    return len(query.declared) > 2
+
+
+def open_sources(given: Sources, query: Query, input_shape: Shape | None) -> tuple[Network, Replay]:
+    """The network of a query, and its own runtime."""
+    if is_joint(query):
+        return _joined(given, query)
+    if isinstance(given, Mapping):
+        if len(given) != 1:
+            raise InputError(f"the property is about one network, not about {', '.join(map(str, given))}")
+        (given,) = given.values()
+    network = load(given, input_shape=input_shape)
+    check_fit(network, query)
+    return network, replay_of(given, network)
+
+
+def _joined(given: Sources, query: Query) -> tuple[Network, Replay]:
+    from onnx import save
+
+    from relucert.loading.joined import Part, joined
+
+    parts = []
+    for name, path in _files(given, query).items():
+        inputs, outputs = (
+            [one.shape for one in query.declared if one.network == name and one.output == output]
+            for output in (False, True)
+        )
+        parts.append(Part(name, path, inputs, outputs))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "joined.onnx"
+        save(joined(parts), path)
+        network = replace(load(path), name=" and ".join(dict.fromkeys(part.path.stem for part in parts)))
+        replay = replay_of(path, network)
+    for what, asked, there in _sizes(network, query):
+        assert asked == there, what
+    return network, replay
+
+
+def _files(given: Sources, query: Query) -> dict[str, Path]:
+    """The ONNX file of every network that a query declares."""
+    names = {tensor.network: tensor.equal_to for tensor in query.declared}
+    if not isinstance(given, (str, os.PathLike, Mapping)):
+        raise InputError(f"a property about several inputs, outputs or networks needs ONNX files, not {shown(given)}")
+    own = [name for name, equal_to in names.items() if equal_to is None]
+    named = dict(given) if isinstance(given, Mapping) else dict.fromkeys(own[:1], given)
+    unknown = [name for name in named if name not in names]
+    missing = [name for name in own if name not in named]
+    if unknown or missing:
+        wanted = ", ".join(own)
+        raise InputError(f"the property is about the networks {wanted}: give an ONNX file for each of them, by name")
+    paths = {}
+    for name, equal_to in names.items():
+        path = Path(named.get(name, named.get(equal_to or name, "")))
+        if path.suffix.lower() != ".onnx":
+            raise InputError(f"network {name} of the property needs an .onnx file, not {str(path)!r}")
+        paths[name] = path
+    return paths
+
+
+def _sizes(network: Network, query: Query) -> tuple[tuple[str, int, int], ...]:
+    return ("inputs", query.inputs, network.sizes[0]), ("outputs", query.outputs, network.classes)
+
+
+def check_fit(network: Network, query: Query) -> None:
+    """Refuses a query that is about another network."""
+    for what, asked, there in _sizes(network, query):
+        if asked != there:
+            raise InputError(f"the property is about {asked} {what}, {network.name} has {there}")
+    for tensor in query.declared:
+        shape = (network.classes,) if tensor.output else network.input_shape
+        if _long(tensor.shape) != _long(shape):
+            raise InputError(f"the property declares {tensor.name} of shape {tensor.shape}, {network.name} has {shape}")
+    if keeps_only_order(network) and not all(
+        not one.inputs and one.bound == 0 and sorted(number for _, number in one.outputs) == [-1, 1]
+        for violation in query.violations
+        for one in violation.constraints
+    ):
+        raise InputError(
+            f"{network.name} was loaded without its last layer, which keeps the order of the outputs: a property may "
+            "only compare outputs with each other"
+        )
+
+
+def _long(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(size for size in shape if size != 1)
+
+
+def replay_of(source: NetworkLike, network: Network) -> Replay:
+    """The network's own runtime: onnxruntime where it comes from an ONNX file, otherwise its own precision."""
+    if isinstance(source, (str, os.PathLike)) and str(source).lower().endswith(".onnx"):
+        from relucert.loading.onnx_file import runtime
+
+        return Replay(*runtime(Path(source), network.input_shape))
+    precision = own_precision(network)
+    plain = network.cast(precision)
+    return Replay(lambda point: plain(point[None])[0], f"an evaluation in {str(precision).removeprefix('torch.')}")

@@ -1,0 +1,112 @@
+"""Properties of VNN-LIB 2.0 about several inputs, outputs or networks: all become one network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from onnx import TensorProto, helper, numpy_helper
+
+from relucert import verify
+from relucert.errors import InputError, RelucertError
+from tests.nets import mlp
+from tests.verification.networks import as_onnx
+
+pytest.importorskip("vnnlib", reason="VNN-LIB 2.0 needs the package vnnlib")
+
+TWO_INPUTS = """(vnnlib-version <2.0>)
+(declare-network N (declare-input A real [1, 2]) (declare-input B real [1, 1])
+  (declare-output Y real [1, 2]) (declare-output Z real [1, 1]))
+(assert (and (>= A[0,0] 0.0) (<= A[0,0] 1.0) (>= A[0,1] 0.0) (<= A[0,1] 1.0) (>= B[0,0] -1.0) (<= B[0,0] 1.0)))
+"""
+SAME = """(vnnlib-version <2.0>)
+(declare-network N (declare-input X real [1, 2]) (declare-output Y real [1, 2]))
+(declare-network M ({0} N) (declare-input U real [1, 2]) (declare-output V real [1, 2]))
+(assert (and (>= X[0,0] 0.0) (<= X[0,0] 1.0) (>= X[0,1] 0.0) (<= X[0,1] 1.0)))
+(assert (and (>= U[0,0] 0.0) (<= U[0,0] 1.0) (>= U[0,1] 0.0) (<= U[0,1] 1.0)))
+"""
+
+
+@pytest.fixture
+def two_inputs(tmp_path: Path) -> Path:
+    """From A and B to Y = relu(A) - B and Z = relu(B)."""
+    zero = numpy_helper.from_array(np.ones((1, 2), dtype=np.float32), "row")
+    nodes = [
+        helper.make_node("Relu", ["A"], ["rectified"]),
+        helper.make_node("MatMul", ["B", "row"], ["both"]),
+        helper.make_node("Sub", ["rectified", "both"], ["Y"]),
+        helper.make_node("Relu", ["B"], ["Z"]),
+    ]
+    sizes = (("A", 2), ("B", 1), ("Y", 2), ("Z", 1))
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, (1, size)) for name, size in sizes]
+    graph = helper.make_graph(nodes, "graph", values[:2], values[2:], [zero])
+    path = tmp_path / "two.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+def asked(folder: Path, text: str) -> Path:
+    path = folder / "property.vnnlib"
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("constraint", "status"),
+    [
+        ("(<= Y[0,0] -1.5)", "holds"),  # relu(A) - B is at least -1
+        ("(<= Y[0,1] -1.0)", "violated"),  # at A = 0 and B = 1
+        ("(and (<= Y[0,0] -0.5) (<= Z[0,0] 0.25))", "holds"),  # B at least 1/2, and at most 1/4
+        ("(and (<= Y[0,0] -0.125) (<= Z[0,0] 0.25))", "violated"),
+        ("(<= (+ Z[0,0] A[0,1]) (- B[0,0] 0.5))", "holds"),
+    ],
+)
+def test_several_inputs_and_outputs(two_inputs: Path, constraint: str, status: str) -> None:
+    verdict = verify(two_inputs, asked(two_inputs.parent, f"{TWO_INPUTS}(assert {constraint})"), time_limit=60)
+    assert verdict.status == status, verdict
+    if verdict.witness is not None:
+        assert verdict.witness.shape == (3,)
+        assert "onnxruntime" in str(verdict.reason)
+
+
+def test_a_network_that_is_equal_to_another(tmp_path: Path) -> None:
+    network = as_onnx(mlp(2, 6, 2, seed=4), tmp_path / "network.onnx")
+    equal = SAME.format("equal-to")
+    close = "(assert (and (<= (- X[0,0] U[0,0]) 0.0) (<= (- U[0,0] X[0,0]) 0.0) (== X[0,1] U[0,1])))"
+    apart = "(assert (>= (- Y[0,0] V[0,0]) 0.001))"
+    assert verify(network, asked(tmp_path, equal + apart), time_limit=60).status == "violated"
+    assert verify(network, asked(tmp_path, equal + close + apart), time_limit=1).status != "violated"
+    with pytest.raises(InputError, match="proof is about one network"):
+        verify(network, asked(tmp_path, equal + apart), proof=tmp_path / "proof.json")
+
+
+def test_networks_of_one_shape(tmp_path: Path) -> None:
+    one, other = (as_onnx(mlp(2, 6, 2, seed=seed), tmp_path / f"{seed}.onnx") for seed in (4, 5))
+    query = asked(tmp_path, SAME.format("isomorphic-to") + "(assert (>= (+ Y[0,0] V[0,1]) -100.0))")
+    verdict = verify({"N": one, "M": other}, query)
+    assert verdict.status == "violated"
+    assert verdict.witness is not None
+    assert verdict.outputs is not None
+    inputs, outputs = verdict.witness.float(), []
+    for seed, part in ((4, inputs[:2]), (5, inputs[2:])):
+        outputs.append(mlp(2, 6, 2, seed=seed)(part[None])[0])
+    assert torch.allclose(verdict.outputs, torch.cat(outputs), atol=1e-5)
+    with pytest.raises(InputError, match="the networks N, M"):
+        verify(one, query)
+    with pytest.raises(InputError, match="the networks N, M"):
+        verify({"N": one, "K": other}, query)
+
+
+@pytest.mark.parametrize("network", ["mnist-2x20", mlp(3, 2, 2)])
+def test_what_is_no_onnx_file_is_refused(network: object, tmp_path: Path) -> None:
+    with pytest.raises(RelucertError, match=r"onnx|ONNX"):
+        verify(network, asked(tmp_path, TWO_INPUTS + "(assert (<= Y[0,0] -1.5))"))  # type: ignore[arg-type]
+
+
+def test_files_with_other_shapes_are_refused(two_inputs: Path) -> None:
+    text = TWO_INPUTS.replace("B real [1, 1]", "B real [1, 3]").replace("B[0,0]", "B[0,2]")
+    with pytest.raises(RelucertError, match="declares"):
+        verify(two_inputs, asked(two_inputs.parent, text + "(assert (<= Y[0,0] -1.5))"))
