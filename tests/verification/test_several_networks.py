@@ -10,9 +10,12 @@ import pytest
 import torch
 from onnx import TensorProto, helper, numpy_helper
 
-from relucert import verify
+from relucert import Network, Region, verify
 from relucert.errors import InputError, RelucertError
-from tests.nets import mlp
+from relucert.methods.table import find_method
+from relucert.network import Add, Node, Relu
+from relucert.rigor import RIGOROUS
+from tests.nets import linear_of, mlp
 from tests.verification.networks import as_onnx
 
 pytest.importorskip("vnnlib", reason="VNN-LIB 2.0 needs the package vnnlib")
@@ -46,6 +49,22 @@ def two_inputs(tmp_path: Path) -> Path:
     path = tmp_path / "two.onnx"
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
     return path
+
+
+@pytest.mark.parametrize("method", ["interval", "fast-lin", "crown"])
+def test_branches_that_never_meet_before_a_relu_are_all_bounded(method: str) -> None:
+    """From one input to two ReLUs, neither of which feeds the other."""
+    generator = torch.Generator().manual_seed(3)
+    one, other, last = (linear_of(inputs, 4, generator, torch.float32) for inputs in (3, 3, 4))
+    nodes = (Node(one, (0,)), Node(Relu(), (1,)), Node(other, (0,)), Node(Relu(), (3,)), Node(Add(), (2, 4)))
+    network = Network((3,), (*nodes, Node(last, (5,))))
+    region = Region.around(torch.zeros(1, 3), 0.5, "inf")
+    hidden = find_method(method).hidden(network.cast(torch.float64), region, RIGOROUS)
+    assert set(hidden) == {1, 3}
+    points = torch.rand(200, 3, generator=generator, dtype=torch.float64) - 0.5
+    values = network.cast(torch.float64).values(points)
+    for value, (lower, upper) in hidden.items():
+        assert bool(((values[value] >= lower) & (values[value] <= upper)).all())
 
 
 def asked(folder: Path, text: str) -> Path:
@@ -107,6 +126,8 @@ def test_what_is_no_onnx_file_is_refused(network: object, tmp_path: Path) -> Non
 
 
 def test_files_with_other_shapes_are_refused(two_inputs: Path) -> None:
-    text = TWO_INPUTS.replace("B real [1, 1]", "B real [1, 3]").replace("B[0,0]", "B[0,2]")
+    text = TWO_INPUTS.replace("B real [1, 1]", "B real [1, 2]") + "(assert (<= Y[0,0] -1.5))"
+    with pytest.raises(InputError, match=r"B\[0,1\] has no lower bound"):
+        verify(two_inputs, asked(two_inputs.parent, text))
     with pytest.raises(RelucertError, match="declares"):
-        verify(two_inputs, asked(two_inputs.parent, text + "(assert (<= Y[0,0] -1.5))"))
+        verify(two_inputs, asked(two_inputs.parent, text + "(assert (== B[0,1] 0.0))"))

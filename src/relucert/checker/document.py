@@ -114,7 +114,7 @@ def read(path: Path) -> Proof | QueryProof:
     try:
         _require(isinstance(document.get("format"), str), "it does not say of which format it is")
         return _query_proof(document) if document["format"] == QUERY_FORMAT else _proof(document)
-    except (KeyError, TypeError, AttributeError, ValueError, IndexError, OverflowError):
+    except (KeyError, TypeError, AttributeError, ValueError, IndexError, ArithmeticError):
         raise Rejected("it is no proof file: an entry is missing or of the wrong kind") from None
 
 
@@ -132,7 +132,8 @@ def _part(entry: dict[str, Any]) -> Part:
     _require(set(entry) == {"low", "high", "cases", "nodes"}, "a part is no box with cases and nodes")
     low, high = (tuple(_fraction(number) for number in _list(entry[end])) for end in ("low", "high"))
     cases = tuple(tuple(_inequality(one) for one in _list(case)) for case in _list(entry["cases"]))
-    nodes = tuple(_node(node if "split" in node else {**node, "radius": 1.0}) for node in _list(entry["nodes"]))
+    _require(not any("radius" in node for node in _list(entry["nodes"])), "a node of a property has a radius")
+    nodes = tuple(_node(node if "split" in node else {**node, "radius": 1.0}) for node in entry["nodes"])
     _require(bool(cases), "a part has no cases")
     return Part(low, high, cases, nodes)
 

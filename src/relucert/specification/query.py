@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import chain
+from itertools import chain, product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -182,22 +182,35 @@ def from_cases(
     for case in cases:
         shared = id(case.low), id(case.high)
         if shared not in boxes:
-            boxes[shared] = _ends(case.low, "lower", inputs), _ends(case.high, "upper", inputs)
+            names = _input_names(inputs, declared)
+            boxes[shared] = _ends(case.low, "lower", names), _ends(case.high, "upper", names)
         low, high = boxes[shared]
         constraints = tuple(dict.fromkeys(Constraint.of(form) for form in case.forms))
         violations.setdefault((shared, constraints), Violation(low, high, constraints))
     return Query(inputs, outputs, tuple(violations.values()), text, remarks, declared)
 
 
-def _ends(bounds: dict[int, Fraction], side: str, count: int) -> tuple[Fraction, ...]:
-    missing = [index for index in range(count) if index not in bounds]
+def _input_names(count: int, declared: Sequence[Declared]) -> list[str]:
+    """What the file calls every input."""
+    if not declared:
+        return [str(Variable(False, index)) for index in range(count)]
+    return [
+        f"{tensor.name}[{','.join(map(str, place))}]" if place else tensor.name
+        for tensor in declared
+        if not tensor.output
+        for place in product(*map(range, tensor.shape))
+    ]
+
+
+def _ends(bounds: dict[int, Fraction], side: str, names: Sequence[str]) -> tuple[Fraction, ...]:
+    missing = [name for index, name in enumerate(names) if index not in bounds]
     if missing:
-        names = ", ".join(str(Variable(False, index)) for index in missing[:3]) + (", ..." if missing[3:] else "")
-        raise InputError(f"the region is unbounded: {names} has no {side} bound; assert one for every input")
-    for index in range(count):
+        listed = ", ".join(missing[:3]) + (", ..." if missing[3:] else "")
+        raise InputError(f"the region is unbounded: {listed} has no {side} bound; assert one for every input")
+    for index, name in enumerate(names):
         if not math.isfinite(float_below(bounds[index])) or not math.isfinite(float_above(bounds[index])):
-            raise InputError(f"the {side} bound of {Variable(False, index)} is beyond the numbers of float64")
-    return tuple(bounds[index] for index in range(count))
+            raise InputError(f"the {side} bound of {name} is beyond the numbers of float64")
+    return tuple(bounds[index] for index in range(len(names)))
 
 
 def _numbers(given: Any, what: str) -> list[Fraction]:
