@@ -23,20 +23,23 @@ def absolute() -> Network:
     return chain((1,), first, Relu(), Linear(torch.tensor([[1.0, 1.0], [1.0, -1.0]]), torch.zeros(2)))
 
 
-def as_onnx(network: Network, path: Path) -> Path:
-    """A chain of linear layers and ReLUs as an ONNX file."""
+def as_onnx(network: Network, path: Path, half: bool = False) -> Path:
+    """A chain of linear layers and ReLUs as an ONNX file, in float32 or in float16."""
+    dtype, code = (torch.float16, TensorProto.FLOAT16) if half else (torch.float32, TensorProto.FLOAT)
     nodes, constants, value = [], [], "x"
     for place, node in enumerate(network.nodes):
         result = "y" if place == len(network.nodes) - 1 else f"v{place}"
         if isinstance(node.operation, Linear):
             stored = {"w": node.operation.weight.T.contiguous(), "b": node.operation.bias}
-            constants += [numpy_helper.from_array(one.numpy(), f"{name}{place}") for name, one in stored.items()]
+            constants += [
+                numpy_helper.from_array(one.to(dtype).numpy(), f"{name}{place}") for name, one in stored.items()
+            ]
             nodes.append(helper.make_node("Gemm", [value, f"w{place}", f"b{place}"], [result]))
         else:
             nodes.append(helper.make_node("Relu", [value], [result]))
         value = result
     ends = [
-        helper.make_tensor_value_info(name, TensorProto.FLOAT, (1, size))
+        helper.make_tensor_value_info(name, code, (1, size))
         for name, size in (("x", network.sizes[0]), ("y", network.classes))
     ]
     graph = helper.make_graph(nodes, "graph", ends[:1], ends[1:], constants)

@@ -152,7 +152,7 @@ def test_violations_are_missed_by_no_hair() -> None:
 
 def test_a_runtime_that_differs_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the runtime does not show is no violation, and the verdict says that they differ."""
-    liar = Replay(lambda point: torch.full((2,), 9.0), "a liar")
+    liar = Replay(lambda point: torch.full((2,), 9.0), "a liar", torch.float32)
     monkeypatch.setattr(sources, "replay_of", lambda *_: liar)
     verdict = verify(absolute(), Query.within([-1], [1], [([[1, 0]], [TENTH])]), time_limit=2)
     assert verdict.status == "unknown"
@@ -280,3 +280,14 @@ def test_linear_alone() -> None:
     network = chain((2,), Linear(torch.tensor([[1.0, 1.0]]), torch.tensor([0.5])))
     assert verify(network, Query.within([0, 0], [1, 1], [([[1]], [0.25])])).holds
     assert verify(network, Query.within([0, 0], [1, 1], [([[1]], [0.5])])).status == "violated"
+
+
+def test_networks_of_half_precision_are_replayed_at_their_own_numbers(tmp_path: Path) -> None:
+    """onnxruntime takes float16: the witness is such a number, and lies in the box all the same."""
+    path = as_onnx(absolute(), tmp_path / "half.onnx", half=True)
+    verdict = verify(path, Query.within([TENTH], [2 * TENTH], [([[-1, 0]], [-TENTH])]), time_limit=30)
+    assert verdict.status == "violated"
+    assert verdict.coordinates is not None
+    (x,) = verdict.coordinates
+    assert TENTH <= x <= 2 * TENTH
+    assert Fraction(float(torch.tensor(float(x)).half())) == x

@@ -91,9 +91,9 @@ def _shape(entry: ValueInfoProto) -> Shape:
 def _check(part: Part, graph: GraphProto) -> None:
     """That a file has the inputs and outputs that are expected, but for axes of length one."""
     for what, expected, entries in (("inputs", part.inputs, _inputs(graph)), ("outputs", part.outputs, graph.output)):
-        found = [_shape(entry) for entry in entries]
-        if [_long(shape) for shape in found] != [_long(shape) for shape in expected]:
-            wanted, there = (", ".join(map(str, shapes)) for shapes in (expected, found))
+        shapes = [_shape(entry) for entry in entries]
+        if [_long(shape) for shape in shapes] != [_long(shape) for shape in expected]:
+            wanted, there = (", ".join(map(str, listed)) for listed in (expected, shapes))
             raise UnsupportedError(f"{part.path} has {what} of shape {there}; the property declares {wanted}")
 
 

@@ -213,8 +213,9 @@ def _tensor(array: np.ndarray[Any, Any]) -> Tensor:
         raise UnsupportedError(f"a constant of type {array.dtype}") from None
 
 
-def runtime(path: Path, shape: Shape) -> tuple[Callable[[Tensor], Tensor], str]:
-    """What an ONNX file computes at one input (size,), its outputs flat, and by whom: onnxruntime, as it is by default.
+def runtime(path: Path, shape: Shape) -> tuple[Callable[[Tensor], Tensor], str, torch.dtype]:
+    """What an ONNX file computes at one input (size,), its outputs flat; by whom, which is onnxruntime as it is by
+    default; and the precision of its inputs.
 
     shape: of one input, without the batch.
     """
@@ -239,7 +240,7 @@ def runtime(path: Path, shape: Shape) -> tuple[Callable[[Tensor], Tensor], str]:
         outputs = torch.from_numpy(np.asarray(session.run(None, {source.name: images.numpy()})[0]))
         return (outputs[0] if batch else outputs).flatten()
 
-    return run, by
+    return run, by, precision
 
 
 def _runtime(model: ModelProto, path: Path, source: str, scores: ValueInfoProto | None) -> Callable[[Tensor], Tensor]:

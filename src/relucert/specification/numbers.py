@@ -13,7 +13,7 @@ from relucert.checks import shown
 from relucert.errors import InputError
 
 DECIMAL = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,9})?")
-Float = np.float64 | np.float32
+Float = np.float64 | np.float32 | np.float16
 LONGEST = 400  # digits of a number, and the largest exponent
 
 

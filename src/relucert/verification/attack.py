@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from relucert.attacks.pursuit import annealed
+from relucert.attacks.witness import own_precision
 from relucert.network import Network
 from relucert.verification.referee import StatedBox
 
@@ -35,7 +36,7 @@ class BoxAttack:
     """Looks for points of a box at which all constraints of one of its violations are met, as computed.
 
     Attributes:
-        network: In its own precision.
+        network: In its own precision, float32 at least.
         stated: The box and its violations.
         ends: When time is over.
     """
@@ -47,7 +48,8 @@ class BoxAttack:
 
     def __post_init__(self) -> None:
         self.generator = torch.Generator().manual_seed(self.seed)
-        self.low, self.high = self.stated.box
+        self.precision = own_precision(self.network)
+        self.low, self.high = self.stated.box.cast(self.precision)
         self.crowd = max(1, MOST_NUMBERS // sum(self.network.sizes))
         owners = self.stated.tables[3]
         self.members = [(owners == place).nonzero().flatten() for place in range(len(self.stated.violations))]
@@ -70,7 +72,7 @@ class BoxAttack:
 
     def near(self, point: Tensor, steps: int = 10) -> Iterator[Tensor]:
         """Points that descents from a point (size,) come to, for every violation."""
-        start = self.stated.represent(point[None])
+        start = self.stated.represent(point[None]).to(self.precision)
         yield start
         for place in range(len(self.members)):
             yield from self._descend(start, place, steps, reach=0.1)
@@ -80,7 +82,7 @@ class BoxAttack:
         spread = (1 + 2 * OVERSHOOT) * drawn - OVERSHOOT
         points = self.low.double() + (self.high.double() - self.low.double()) * spread
         points[0] = (self.low.double() + self.high.double()) / 2
-        return self.stated.represent(points)
+        return self.stated.represent(points).to(self.precision)
 
     def _missed(self, points: Tensor) -> Tensor:
         """By how much the worst constraint of each violation is missed: (count, violations)."""

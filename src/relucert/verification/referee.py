@@ -16,24 +16,27 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from relucert.attacks.witness import own_precision
 from relucert.bounding.point import scores_at
 from relucert.network import Network
 from relucert.region import Box
 from relucert.rigor import RIGOROUS
-from relucert.specification.numbers import float_above, float_below
+from relucert.specification.numbers import Float, float_above, float_below
 from relucert.specification.query import Constraint, Violation
 from relucert.verification.rational import outputs_at
 
+DTYPES: dict[torch.dtype, type[Float]] = {
+    torch.float16: np.float16, torch.float32: np.float32, torch.float64: np.float64,
+}  # fmt: skip
 NEAR = 1e-5  # share of a constraint's size by which float64 may miss it where exact arithmetic is asked
 MOST_EXACT = 200  # evaluations in rational arithmetic
 
 
 class Replay(NamedTuple):
-    """How else the network is evaluated: its outputs at one point (size,), and by whom."""
+    """How else the network is evaluated: its outputs at one point (size,), by whom, and the precision of points."""
 
     run: Callable[[Tensor], Tensor]
     by: str
+    precision: torch.dtype
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +58,6 @@ class Referee:
     """Judges points for one network."""
 
     def __init__(self, network: Network, replay: Replay) -> None:
-        self.precision = own_precision(network)
         self.exact = network.cast(torch.float64)
         self.original, self.replay = network, replay
         self.differing = 0  # violations in real arithmetic that the runtime does not show
@@ -110,7 +112,7 @@ class StatedBox:
 
     def __init__(self, violations: Sequence[Violation], precision: torch.dtype) -> None:
         self.violations, self.precision = tuple(violations), precision
-        dtype = np.float64 if precision == torch.float64 else np.float32
+        dtype = DTYPES[precision]
         first = violations[0]
         low = [float_above(end, dtype) for end in first.low]
         high = [float_below(end, dtype) for end in first.high]

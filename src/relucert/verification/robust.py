@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
 from relucert.attacks.attack import Attacker, AttackOptions, at_image, overtaken
@@ -222,8 +223,14 @@ class _Answering:
         """Whether a point that the judge passed is within the radius, and the runtime shows the violation."""
         if witness is None or witness.distance > self.options.radius:
             return False
-        outputs = self.options.replay.run(witness.point).double()
-        if not bool(outputs.isfinite().all()) or not bool((self.prop.values(outputs[None]) <= 0).any()):
+        given = witness.point.to(self.options.replay.precision)
+        outputs = self.options.replay.run(given).double()
+        unchanged = torch.equal(given.double(), witness.point.double())
+        if (
+            not unchanged
+            or not bool(outputs.isfinite().all())
+            or not bool((self.prop.values(outputs[None]) <= 0).any())
+        ):
             self.differing += 1
             return False
         self.witness = witness
@@ -238,7 +245,7 @@ class _Answering:
         outputs: Tensor | None = None
         if status == VIOLATED and self.witness is not None:
             point = self.witness.point
-            outputs = options.replay.run(point.to(self.judge.precision))
+            outputs = options.replay.run(point.to(options.replay.precision))
             if question.refusal is None:
                 target = question.rivals[self.judge.weakest(point, self.inquiry.property([question]))]
         return RobustnessVerdict(

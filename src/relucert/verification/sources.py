@@ -57,8 +57,9 @@ def _joined(given: Sources, query: Query) -> tuple[Network, Replay]:
         save(joined(parts), path)
         network = replace(load(path), name=" and ".join(dict.fromkeys(part.path.stem for part in parts)))
         replay = replay_of(path, network)
-    for what, asked, there in _sizes(network, query):
-        assert asked == there, what
+    if keeps_only_order(network):
+        raise InputError("a network whose last layer only keeps the order of its outputs can't be joined with others")
+    check_sizes(network, query)
     return network, replay
 
 
@@ -67,12 +68,12 @@ def _files(given: Sources, query: Query) -> dict[str, Path]:
     names = {tensor.network: tensor.equal_to for tensor in query.declared}
     if not isinstance(given, (str, os.PathLike, Mapping)):
         raise InputError(f"a property about several inputs, outputs or networks needs ONNX files, not {shown(given)}")
-    own = [name for name, equal_to in names.items() if equal_to is None]
-    named = dict(given) if isinstance(given, Mapping) else dict.fromkeys(own[:1], given)
+    with_files = [name for name, equal_to in names.items() if equal_to is None]
+    named = dict(given) if isinstance(given, Mapping) else dict.fromkeys(with_files[:1], given)
     unknown = [name for name in named if name not in names]
-    missing = [name for name in own if name not in named]
+    missing = [name for name in with_files if name not in named]
     if unknown or missing:
-        wanted = ", ".join(own)
+        wanted = ", ".join(with_files)
         raise InputError(f"the property is about the networks {wanted}: give an ONNX file for each of them, by name")
     paths = {}
     for name, equal_to in names.items():
@@ -83,15 +84,15 @@ def _files(given: Sources, query: Query) -> dict[str, Path]:
     return paths
 
 
-def _sizes(network: Network, query: Query) -> tuple[tuple[str, int, int], ...]:
-    return ("inputs", query.inputs, network.sizes[0]), ("outputs", query.outputs, network.classes)
+def check_sizes(network: Network, query: Query) -> None:
+    for what, asked, there in (("inputs", query.inputs, network.sizes[0]), ("outputs", query.outputs, network.classes)):
+        if asked != there:
+            raise InputError(f"the property is about {asked} {what}, {network.name} has {there}")
 
 
 def check_fit(network: Network, query: Query) -> None:
     """Refuses a query that is about another network."""
-    for what, asked, there in _sizes(network, query):
-        if asked != there:
-            raise InputError(f"the property is about {asked} {what}, {network.name} has {there}")
+    check_sizes(network, query)
     for tensor in query.declared:
         shape = (network.classes,) if tensor.output else network.input_shape
         if _long(tensor.shape) != _long(shape):
@@ -119,4 +120,5 @@ def replay_of(source: NetworkLike, network: Network) -> Replay:
         return Replay(*runtime(Path(source), network.input_shape))
     precision = own_precision(network)
     plain = network.cast(precision)
-    return Replay(lambda point: plain(point[None])[0], f"an evaluation in {str(precision).removeprefix('torch.')}")
+    by = f"an evaluation in {str(precision).removeprefix('torch.')}"
+    return Replay(lambda point: plain(point[None])[0], by, precision)

@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from relucert.answers import Box
+from relucert.branch_and_bound.prover import LATE
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 HOLDS, VIOLATED, UNKNOWN = "holds", "violated", "unknown"
-LATE = "the time limit ended the search"
-MISCLASSIFIED = "misclassified"
 
 
 @dataclass(frozen=True, eq=False, repr=False)

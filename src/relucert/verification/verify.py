@@ -13,6 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from relucert.attacks.witness import own_precision
 from relucert.branch_and_bound.prove import Outcome, prove
 from relucert.checks import check_callable, check_number, check_whole, checked_path, shown
 from relucert.errors import FAULTS, InputError, in_one_line
@@ -113,6 +114,7 @@ class _Inquest:
     def __post_init__(self) -> None:
         self.proven: list[tuple[Problem, Outcome]] = []  # where a record is kept
         self.referee = Referee(self.network, self.replay)
+        self.plain = self.network.cast(own_precision(self.network))
         self.witness: Witness | None = None
         self.nodes = 0
         self.method: str | None = REGION
@@ -122,6 +124,8 @@ class _Inquest:
             return self._verdict(HOLDS, EMPTY)
         try:
             reason = self._decide()
+        except InputError:
+            raise
         except FAULTS as error:
             return self._verdict(UNKNOWN, f"the search broke down: {in_one_line(error)}", failed=True)
         if self.witness is not None:
@@ -144,17 +148,16 @@ class _Inquest:
                 self.method = method if method is not None else self.method
             if rows:
                 narrowed = problem.only(rows)
-                waiting.append(_Open(narrowed, StatedBox(narrowed.violations, self.referee.precision)))
+                waiting.append(_Open(narrowed, StatedBox(narrowed.violations, self.replay.precision)))
         return waiting
 
     def _attack(self, waiting: list[_Open]) -> bool:
         now = time.monotonic()
         until = now + (self.ends - now) * ATTACK_SHARE
-        plain = self.network.cast(self.referee.precision)
         for number, question in enumerate(waiting):
             now = time.monotonic()
             share = now + (until - now) / (len(waiting) - number)
-            attack = BoxAttack(plain, question.stated, share, self.seed)
+            attack = BoxAttack(self.plain, question.stated, share, self.seed)
             for points in attack.candidates():
                 if self._try(points, question):
                     self.method = ATTACK
@@ -172,7 +175,7 @@ class _Inquest:
             now = time.monotonic()
             share = now + (self.ends - now) / (len(waiting) - number)
             problem = question.problem
-            attack = BoxAttack(self.network.cast(self.referee.precision), question.stated, share, self.seed)
+            attack = BoxAttack(self.plain, question.stated, share, self.seed)
 
             def violates(point: Tensor, attack: BoxAttack = attack, question: _Open = question) -> bool:
                 return any(self._try(points, question) for points in attack.near(point))
