@@ -46,7 +46,7 @@ def test_ascent_proves_every_layer(norm: str, box: Any, monkeypatch: pytest.Monk
     monkeypatch.setattr(ascent, "STEPS", 8)
     network = mlp(6, 12, 10, 4, seed=9)
     question: dict[str, Any] = {"norm": norm, "box": box, "tolerance": 3e-2}
-    columns = [relucert.certify(network, centres(network, 1), method=method, **question) for method in STRONGER]
+    columns = [relucert.certify(network, centres(network, 1), method=method, **question) for method in STRONGER[0]]
     for answers in zip(*columns, strict=True):
         assert all(answer.proven and answer.reason is None for answer in answers)
         radii = [answer.radius or 0.0 for answer in answers]

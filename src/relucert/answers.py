@@ -119,6 +119,8 @@ class Certificate(_Recorded):
         box: The lowest and the highest valid values, None where every input is valid.
         input_scale: How far each coordinate may move per unit of radius, None: 1.
         failed: Whether an error inside the method, which the reason names, is why there is no radius.
+        due_to: The method whose bounds the radius is due to: `method` itself, or one that it builds on; None where
+            there is no radius.
     """
 
     image: int
@@ -134,6 +136,7 @@ class Certificate(_Recorded):
     box: Box = None
     input_scale: Tensor | None = None
     failed: bool = False
+    due_to: str | None = None
 
     @property
     def proven(self) -> bool:

@@ -13,16 +13,17 @@ from torch import Tensor
 
 from relucert.answers import Certificate, Rounding, parse_rounding
 from relucert.batching import batch_size
+from relucert.best import BEST, BUDGET, Climber
 from relucert.bounding.backward import backward
 from relucert.bounding.forward import forward
 from relucert.bounding.interval import Interval
 from relucert.bounding.relaxers import find_relaxer
 from relucert.checks import check_name, check_number, check_whole
-from relucert.errors import FAULTS, RelucertError, in_one_line
+from relucert.errors import FAULTS, InputError, RelucertError, in_one_line
 from relucert.loading import load
 from relucert.methods.method import Method
 from relucert.methods.programs import ProgramMethod
-from relucert.methods.table import find_method
+from relucert.methods.table import METHODS, find_method
 from relucert.network import Network
 from relucert.norm import Norm
 from relucert.query.given import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
@@ -55,6 +56,7 @@ def certify(
     seed: int = 0,
     shells: int | None = None,
     time_limit: float | None = None,
+    budget: float | None = None,
     input_shape: tuple[int, ...] | None = None,
 ) -> Answers[Certificate]:
     """The certified radius of every image, in the images' order (with target "all": an image's rivals in turn).
@@ -66,8 +68,8 @@ def certify(
             axes of length one.
         labels: One class per image; by default those of the data set, else the network's predictions.
         norm: "inf", "2", "1" or any number >= 1.
-        method: "fast-lin", "crown", "interval", "fast-lip", "lipschitz-norm", "op-norm", "lp",
-            "lp-full" or "sdp".
+        method: "fast-lin", "crown", "alpha", "interval", "fast-lip", "lipschitz-norm", "op-norm", "lp",
+            "lp-full", "sdp" or "best".
         target: "runner-up", "least-likely", "random" (drawn with `seed`), a class index, "all" or "untargeted"; or one
             class per image, in a list, an array or a tensor.
         box: The valid inputs: None (every input), two numbers, or two arrays of the input's shape, the lowest and the
@@ -81,13 +83,14 @@ def certify(
         shells: For "fast-lip" and "lipschitz-norm" alone, how many parts the ball is split into (30; 1 is the plain
             form).
         time_limit: For "lp" and "lp-full" alone, how many seconds each program may take (60).
+        budget: For "best" alone, how many seconds each answer may take (10).
         input_shape: Of one image, where neither the network nor the images tell it.
     """
     return Answers(
         certify_each(
             network, images, labels, norm=norm, method=method, target=target, box=box, scale=scale,
             arithmetic=arithmetic, tolerance=tolerance, memory=memory, seed=seed, shells=shells,
-            time_limit=time_limit, input_shape=input_shape,
+            time_limit=time_limit, budget=budget, input_shape=input_shape,
         )
     )  # fmt: skip
 
@@ -108,23 +111,26 @@ def certify_each(
     seed: int = 0,
     shells: int | None = None,
     time_limit: float | None = None,
+    budget: float | None = None,
     input_shape: tuple[int, ...] | None = None,
 ) -> Iterator[Certificate]:
     """The certificates of `certify`, one by one as they are found.
 
     Everything is checked at the call; the work is done as answers are asked for.
     Its parameters are those of `certify`: network, images, labels, norm, method, target, box, scale, arithmetic,
-    tolerance, memory, seed, shells, time_limit and input_shape.
+    tolerance, memory, seed, shells, time_limit, budget and input_shape.
     """
     prepared = prepare(network, images, labels, input_shape)
     known = prepared.network
     options = Options(
         RegionShape.parse(norm, box, scale, known.input_shape), method,
-        parse_rounding(arithmetic), tolerance, memory, seed, shells, time_limit,
+        parse_rounding(arithmetic), tolerance, memory, seed, shells, time_limit, budget,
     )  # fmt: skip
     inquiry = pose(known, prepared.images, prepared.labels, target, seed)
     check_inside(inquiry.images, options.shape.box)
     step = batch_size(known, max(len(question.rivals) for question in inquiry.questions), options.memory)
+    if method == BEST:
+        return _climbed(known, options, inquiry)
     if options.find_method().weaker is not None:
         step = min(step, FEW)
     return Certifier(known, options).run(inquiry, step)
@@ -178,17 +184,43 @@ class Options:
     seed: int
     shells: int | None = None
     time_limit: float | None = None
+    budget: float | None = None
 
     def __post_init__(self) -> None:
-        method = self.find_method()
-        if isinstance(method, ProgramMethod):
-            method.check(self.shape.norm)
+        check_name("method", self.method, [*METHODS, BEST])
+        if self.method == BEST:
+            if self.shells is not None or self.time_limit is not None:
+                raise InputError(f"the method {BEST!r} has a budget, no shells or time limit of programs")
+            check_number("budget", self.budget_seconds, 1e-3, 1e9)
+        else:
+            method = self.find_method()
+            if isinstance(method, ProgramMethod):
+                method.check(self.shape.norm)
+            if self.budget is not None:
+                raise InputError(f"the method {self.method!r} has no budget; {BEST!r} has one")
         check_number("tolerance", self.tolerance, 1e-9, 0.5)
         check_whole("memory budget", self.memory, 1, 2**63 - 1)
         check_whole("seed", self.seed, 0, 2**63 - 1)
 
+    @property
+    def budget_seconds(self) -> float:
+        return BUDGET if self.budget is None else self.budget
+
     def find_method(self) -> Method:
         return find_method(self.method, self.shells, self.time_limit)
+
+
+def _climbed(network: Network, options: Options, inquiry: Inquiry) -> Iterator[Certificate]:
+    """The answers of the method "best", one after the other."""
+    climber = Climber(
+        network, options.shape, ARITHMETICS[options.arithmetic], options.tolerance, options.budget_seconds
+    )
+    for question, climbed in climber.each(inquiry):
+        if climbed is None:
+            yield _certificate(options, question, None, question.refusal, 0.0)
+        else:
+            end = None if climbed.failed else climbed.end
+            yield _certificate(options, question, end, climbed.reason, climbed.seconds, climbed.failed)
 
 
 class Certifier:
@@ -218,12 +250,12 @@ class Certifier:
         answers, numbers = [], iter(range(len(asked)))
         for question in questions:
             if question.refusal is not None:
-                answers.append(self._answer(question, None, question.refusal, 0.0))
+                answers.append(_certificate(self.options, question, None, question.refusal, 0.0))
             else:
                 end = ends.get(next(numbers))
                 point, rows = inquiry.images[question.image], inquiry.property([question]).rows[0]
                 reason = failure if end is None else self.searcher.method.remark(point, rows)
-                answers.append(self._answer(question, end, reason, seconds, failed=end is None))
+                answers.append(_certificate(self.options, question, end, reason, seconds, failed=end is None))
         return answers
 
     def _search(self, inquiry: Inquiry, asked: list[Question], step: int) -> tuple[dict[int, SearchEnd], str | None]:
@@ -257,24 +289,30 @@ class Certifier:
         rows = prop.rows.unflatten(0, (-1, rivals)).squeeze(2)
         return self.searcher.run_each(region, Property(rows, prop.offsets.unflatten(0, (-1, rivals)).squeeze(2)))
 
-    def _answer(
-        self, question: Question, end: SearchEnd | None, reason: str | None, seconds: float, failed: bool = False
-    ) -> Certificate:
-        radius, target = None, None
-        if end is not None:
-            radius = end.radius
-            if radius is None:
-                reason = "not certified: no radius could be proven; the margin may be within rounding error of zero"
-            elif radius == math.inf:
-                how = "proven" if self.options.arithmetic is Rounding.RIGOROUS else "holds, rounding ignored,"
-                reason = f"{how} for every valid input, at any distance"
-            elif not end.closed:
-                reason = "the search ended before it reached its tolerance; a larger radius may hold"
-        if question.refusal is None and (len(question.rivals) == 1 or radius is not None):
-            target = question.rivals[end.weakest if end is not None else 0]
-        shape = self.options.shape
-        return Certificate(
-            question.image, question.label, target, shape.norm.p, self.options.method, self.options.arithmetic,
-            radius, reason, seconds, end.evaluations if end is not None else 0, shape.given_box, shape.scale,
-            failed,
-        )  # fmt: skip
+
+def _certificate(
+    options: Options,
+    question: Question,
+    end: SearchEnd | None,
+    reason: str | None,
+    seconds: float,
+    failed: bool = False,
+) -> Certificate:
+    radius, target = None, None
+    if end is not None:
+        radius = end.radius
+        if radius is None:
+            reason = "not certified: no radius could be proven; the margin may be within rounding error of zero"
+        elif radius == math.inf:
+            how = "proven" if options.arithmetic is Rounding.RIGOROUS else "holds, rounding ignored,"
+            reason = f"{how} for every valid input, at any distance"
+        elif not end.closed:
+            reason = "the search ended before it reached its tolerance; a larger radius may hold"
+    if question.refusal is None and (len(question.rivals) == 1 or radius is not None):
+        target = question.rivals[end.weakest if end is not None else 0]
+    shape = options.shape
+    return Certificate(
+        question.image, question.label, target, shape.norm.p, options.method, options.arithmetic,
+        radius, reason, seconds, end.evaluations if end is not None else 0, shape.given_box, shape.scale,
+        failed, None if end is None or radius is None else end.method,
+    )  # fmt: skip

@@ -277,7 +277,7 @@ def test_the_zoo_builds_by_plan(
         (["train", "mnist-2x8", "--defence", "distillation", "--steps", "3"], "does not go with"),
         (["train", "mnist-2x8", "--defence", "luck"], "invalid choice"),
         (["train", "mnist-2x8", "--optimiser", "newton"], "invalid choice"),
-        (["train", "mnist-2x8", "--defence", "certified", "--bounds", "crown"], "invalid choice"),
+        (["train", "mnist-2x8", "--defence", "certified", "--bounds", "magic"], "invalid choice"),
         (["train", "mnist-2x8", "--defence", "certified", "--clean", "2"], "plain loss"),
         (["train", "mnist-2x8", "--defence", "certified", "--stretch", "0"], "stretch"),
         (["train", "mnist-2x8", "--defence", "adversarial", "--clean", "0.5"], "--clean does not go with"),

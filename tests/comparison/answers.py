@@ -10,9 +10,12 @@ from relucert.comparison.methods import Entry, Kind
 INF = float("inf")
 
 
-def certified(method: str, radius: float | None, image: int = 0, target: int | None = 3, proven: bool = True) -> Entry:
+def certified(
+    method: str, radius: float | None, image: int = 0, target: int | None = 3, proven: bool = True,
+    reason: str | None = None,
+) -> Entry:  # fmt: skip
     arithmetic = Rounding.RIGOROUS if proven else Rounding.FLOAT
-    answer = Certificate(image, 7, target, INF, method, arithmetic, radius, None, 0.5, 2)
+    answer = Certificate(image, 7, target, INF, method, arithmetic, radius, reason, 0.5, 2)
     return Entry(method, Kind.CERTIFIED, answer)
 
 

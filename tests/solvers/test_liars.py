@@ -122,7 +122,7 @@ def test_no_lie_makes_a_radius_too_large(lie: str, norm: float, full: bool) -> N
         assert end.radius is not None
         assert least <= end.radius <= most * (1 + 2e-4)
         assert end.radius < distance
-        if lie in FAILING:
+        if lie in FAILING and not full:  # LP-Full starts from bounds with optimised slopes
             assert end.radius <= least * (1 + 2e-4)
     _, points, prop = question()
     remarks = [method.remark(*asked) for asked in zip(points, prop.rows, strict=True)]
@@ -152,7 +152,7 @@ def test_any_status_but_optimal_is_a_failure(status: str, monkeypatch: pytest.Mo
         for answer, radius in zip(certify(norm), plain(norm), strict=True):
             assert answer.proven
             assert answer.radius == pytest.approx(radius, rel=2e-4)
-            assert "programs fell back to Fast-Lin's bounds" in str(answer.reason)
+            assert "programs fell back to cheaper bounds" in str(answer.reason)
             words = {"kTimeLimit": "Time limit reached", "kInfeasible": "Infeasible", "kUnbounded": "Unbounded"}
             assert words.get(status, "") in str(answer.reason)
 
@@ -214,7 +214,7 @@ def test_exceptions_fall_back(error: Exception, monkeypatch: pytest.MonkeyPatch)
         raise error
 
     monkeypatch.setattr(Highs, "solve", broken)
-    for answer, radius in zip(certify(1.0, "lp-full"), plain(1.0), strict=True):
+    for answer, radius in zip(certify(1.0), plain(1.0), strict=True):
         assert answer.radius == pytest.approx(radius, rel=2e-4)
         assert type(error).__name__ in str(answer.reason)
 

@@ -25,7 +25,10 @@ from relucert.training.margins import certified_share, worst_margins
 from tests.nets import NETWORKS, chain
 from tests.training.problems import clusters, small_module
 
-QUESTIONS = [("inf", "interval"), ("2", "interval"), *((norm, "fast-lin") for norm in ("inf", "2", "1", "1.5"))]
+QUESTIONS = [
+    ("inf", "interval"), ("2", "interval"), ("inf", "crown"), ("2", "crown"),
+    *((norm, "fast-lin") for norm in ("inf", "2", "1", "1.5")),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("norm", "bounds"), QUESTIONS)
@@ -34,7 +37,7 @@ def test_the_robust_loss_is_above_the_loss_everywhere_in_the_ball(norm: str, bou
     images, generator = images.double(), torch.Generator().manual_seed(0)
     network = relucert.load(module)
     for radius in (0.0, 0.05, 0.3):
-        bound = relucert.robust_loss(network, images, labels, radius, norm, bounds=bounds).item()
+        bound = relucert.robust_loss(network, images, labels, radius, norm, method=bounds).item()
         plain = functional.cross_entropy(module(images), labels).item()
         assert bound >= plain - 1e-12
         if radius == 0:
@@ -77,7 +80,7 @@ def test_the_interval_loss_of_convolutions_has_a_gradient() -> None:
         convolution = Convolution(weight, weight.new_zeros(3), (5, 5), (2, 2), (0, 0, 0, 0), (1, 1), 1)
         layers = (convolution, Relu(), Reshape((3, 2, 2), (12,)), Linear(last, last.new_zeros(4)))
         network = chain((1, 5, 5), *layers)
-        return relucert.robust_loss(network, images.to(dtype), labels, 0.1, box=(-0.5, 0.5), bounds="interval")
+        return relucert.robust_loss(network, images.to(dtype), labels, 0.1, box=(-0.5, 0.5), method="interval")
 
     for parameter, gradient in zip((weight, last), torch.autograd.grad(loss(), (weight, last)), strict=True):
         place = tuple(size // 2 for size in parameter.shape)
@@ -120,15 +123,15 @@ def test_the_certified_share_counts_what_certify_proves(norm: str) -> None:
 def test_the_robust_loss_has_the_gradient_of_finite_differences(norm: str, radius: float, bounds: str) -> None:
     module, (images, labels) = small_module().double(), clusters(6)
     live, images = relucert.live_network(module), images.double()
-    relucert.robust_loss(live, images, labels, radius, norm, bounds=bounds).backward()
+    relucert.robust_loss(live, images, labels, radius, norm, method=bounds).backward()
     parameters = dict(module.named_parameters())
     for weight in (parameters["0.weight"], parameters["2.bias"], parameters["4.weight"]):
         place = tuple(size // 2 for size in weight.shape)
         with torch.no_grad():
             weight[place] += 1e-6
-            above = float(relucert.robust_loss(live, images, labels, radius, norm, bounds=bounds))
+            above = float(relucert.robust_loss(live, images, labels, radius, norm, method=bounds))
             weight[place] -= 2e-6
-            below = float(relucert.robust_loss(live, images, labels, radius, norm, bounds=bounds))
+            below = float(relucert.robust_loss(live, images, labels, radius, norm, method=bounds))
             weight[place] += 1e-6
         assert weight.grad is not None
         assert torch.isfinite(weight.grad).all()
@@ -182,5 +185,5 @@ def test_a_bad_radius_is_refused(radius: float) -> None:
 
 def test_unknown_bounds_are_refused() -> None:
     images, labels = clusters(3)
-    with pytest.raises(InputError, match="unknown bounds of the loss 'crown'"):
-        relucert.robust_loss(small_module(), images, labels, 0.1, bounds="crown")
+    with pytest.raises(InputError, match="unknown method 'magic'"):
+        relucert.robust_loss(small_module(), images, labels, 0.1, method="magic")

@@ -14,15 +14,14 @@ from torch import Tensor
 
 from relucert.bounding.interval import Bounds, Interval, propagate
 from relucert.bounding.reference import ReferencePath
-from relucert.bounding.relaxers import FAST_LIN, Relaxation, Relaxer, free_below
+from relucert.bounding.relaxers import FAST_LIN, Relaxation, Relaxer
+from relucert.bounding.thinned import Thinned
 from relucert.network import INPUT, Affine, Linear, LinearForms, Network, Rows, pull_back, transposed, unit_forms
-from relucert.network.cut import can_be_cut, without_neurons
 from relucert.region import Deviation, Region
 from relucert.rigor import Arithmetic
 from relucert.slicing import SLICE_BYTES
 
 CHUNK_BYTES = 2**22  # that pulling forms back holds at once: about a cache's size
-WORTH_A_CUT = 2**15  # multiplications saved for each form that is pulled back
 NEARLY_ALL = 0.9  # of the neurons of a layer
 FIRST_FORMS = 16  # in the first chunk of a layer, whose forms tell how large they get
 
@@ -32,7 +31,8 @@ class DualVariables:
     """What a lower bound is free to choose, for every form of its own; any choice gives a bound.
 
     Attributes:
-        slopes: By the value of a ReLU, the slopes of unstable neurons' lower lines, (batch, forms, size), in [0, 1].
+        slopes: By the value of a ReLU, the slopes of unstable neurons' lower lines, in [0, 1]: (batch, forms, size), or
+            laid out like the coefficients of the forms on that value.
         multipliers: By the value of a ReLU, how many times the pre-activations are taken off, (batch, forms, size):
             what is known to be positive can only be missed, never gained.
     """
@@ -49,11 +49,13 @@ class PulledBack:
         lower: Lower bounds; they hold at every point of the region at which the neurons' bounds do.
         upper: Upper bounds; None where lower and upper lines are not parallel.
         forms: By the value of a ReLU, the forms on it.
+        largest: The bytes of the largest forms on the way.
     """
 
     lower: Tensor
     upper: Tensor | None
     forms: dict[int, LinearForms]
+    largest: int
 
     @property
     def coefficients(self) -> dict[int, Tensor]:
@@ -110,7 +112,7 @@ def backward(
     needed = network.ancestors(wanted)
     values = sorted(set(network.rectified) & needed | set(wanted))
     bounds: Bounds = {}
-    part = _Part(network, region, relaxer, arithmetic)
+    part = Thinned(network, region, relaxer, arithmetic)
     for value in values:
         known = None
         if unstable_only and value not in wanted and network.relu_depths[value]:
@@ -120,26 +122,6 @@ def backward(
         )
         part.add(value, bounds[value], cut=value not in wanted)
     return bounds
-
-
-class _Part:
-    """A network without the neurons that are off everywhere in the region, as far as it is bounded."""
-
-    def __init__(self, network: Network, region: Region, relaxer: Relaxer, arithmetic: Arithmetic) -> None:
-        self.network, self.region, self.relaxer, self.arithmetic = network, region, relaxer, arithmetic
-        self.bounds: Bounds = {}
-        self.path = ReferencePath(network, region, self.bounds, relaxer, arithmetic)
-
-    def add(self, value: int, interval: Interval, cut: bool) -> None:
-        """Takes a value's bounds, and drops its neurons that are off, if they are many."""
-        kept = (~(interval.upper <= 0)).any(0).nonzero().flatten()
-        off = interval.lower.shape[1] - len(kept)
-        self.bounds[value] = interval
-        work = off * sum(self.network.sizes[use] for use in (0, *self.network.rectified))
-        if cut and len(kept) and work >= WORTH_A_CUT and can_be_cut(self.network, value):
-            self.network = without_neurons(self.network, value, kept)
-            self.bounds[value] = Interval(interval.lower[:, kept], interval.upper[:, kept])
-            self.path = ReferencePath(self.network, self.region, self.bounds, self.relaxer, self.arithmetic)
 
 
 def enclose(
@@ -175,16 +157,25 @@ def enclose(
 
 def _bound_neurons(path: ReferencePath, value: int, neurons: Tensor) -> tuple[Tensor, Tensor, int]:
     """Lower and upper bounds of some neurons, (batch, count), and the bytes of the largest forms met on the way."""
+    pulled = bound_neurons(path, value, neurons)
+    if pulled.upper is not None:
+        return pulled.lower, pulled.upper, pulled.largest
+    return pulled.lower, -bound_neurons(path, value, neurons, sign=-1).lower, pulled.largest
+
+
+def bound_neurons(
+    path: ReferencePath, value: int, neurons: Tensor, *, sign: int = 1, duals: DualVariables | None = None
+) -> PulledBack:
+    """Bounds of some neurons of a value, (count,), or with the sign -1 of their negatives.
+
+    duals: Free choices for every neuron on its own; the path is then one of the upper lines.
+    """
     place, forms = unit_forms(path.network, value, neurons, path.arithmetic.dtype)
-    constant = path.middle(value)[:, neurons]
+    constant = sign * path.middle(value)[:, neurons]
     cost = path.cost(value) if place != value else None
     slack = torch.zeros_like(constant) if cost is None else cost[:, neurons]
-    pull = _Pull(path, DualVariables(), constant, slack)
-    pulled = pull.run(forms, place)
-    if pulled.upper is not None:
-        return pulled.lower, pulled.upper, pull.largest
-    negative = _Pull(path, DualVariables(), -constant, slack).run(forms.mapped(torch.neg), place)
-    return pulled.lower, -negative.lower, pull.largest
+    signed = forms if sign > 0 else forms.mapped(torch.neg)
+    return _Pull(path, duals or DualVariables(), constant, slack).run(signed, place)
 
 
 class _Pull:
@@ -215,7 +206,7 @@ class _Pull:
         if self.arithmetic.rigorous:  # a constant that overflowed says nothing
             below, above = (torch.where(self.constant.isfinite(), side, torch.inf) for side in (below, above))
         upper = self.arithmetic.ceil(self.constant + above) if self.two_sided else None
-        return PulledBack(self.arithmetic.floor(self.constant - below), upper, self.met)
+        return PulledBack(self.arithmetic.floor(self.constant - below), upper, self.met, self.largest)
 
     def _only_entrance(self, value: int) -> int:
         """The one value that is a matrix times the input; the input itself where that is not so."""
@@ -282,11 +273,17 @@ class _Pull:
         The middles lie on the upper lines: what the lower ones are below them is paid by positive coefficients.
         """
         bounds = self.path.bounds[source]
-        positive, negative = form.mapped(_positive), form.mapped(_negative)
-        below = lines.slope_below
         if value in self.duals.slopes:
-            below = free_below(lines, bounds, self.duals.slopes[value]).slope_below
-        pulled_positive = positive.times(below)
+            form, slopes = form.aligned(self.duals.slopes[value])
+            unstable = bounds.unstable.to(slopes.dtype)
+            stable_slopes = form.local(lines.slope_above * (1 - unstable))
+            below = torch.addcmul(stable_slopes, slopes.clamp(0, 1), form.local(unstable))
+        positive, negative = form.mapped(_positive), form.mapped(_negative)
+        pulled_positive = (
+            positive.mapped(lambda numbers: numbers * below)
+            if value in self.duals.slopes
+            else positive.times(lines.slope_below)
+        )
         before, after = self.path.middle(source), self.path.middle(value)
         self.gather(pulled_positive.dot(before) - positive.dot(after))
         if value not in self.duals.slopes and lines.low is not None:

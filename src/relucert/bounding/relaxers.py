@@ -17,8 +17,7 @@ from relucert.rigor import Arithmetic
 class Relaxation(NamedTuple):
     """Lines with `slope_below * z + low <= relu(z) <= slope_above * z + high`, one row per batch member; no low: 0.
 
-    The slopes below may differ from form to form: (batch, forms, size) instead of (batch, size). The lines are
-    parallel where both slopes are one tensor.
+    The lines are parallel where both slopes are one tensor.
     """
 
     slope_below: Tensor
@@ -90,15 +89,6 @@ def _interval(bounds: Interval, arithmetic: Arithmetic) -> Relaxation:
     """Interval bounds: every neuron's output is an interval of its own, unrelated to its pre-activation."""
     flat = torch.zeros_like(bounds.lower)
     return Relaxation(flat, bounds.lower.clamp(min=0), flat, bounds.upper.clamp(min=0))
-
-
-def free_below(lines: Relaxation, bounds: Interval, slopes: Tensor) -> Relaxation:
-    """The same upper lines, and for unstable neurons lower lines through the origin with these slopes.
-
-    slopes: (batch, forms, size). Every such line whose slope is in [0, 1] lies below a ReLU; others are moved there.
-    """
-    below = torch.where(bounds.unstable[:, None], slopes.clamp(0, 1), lines.slope_above[:, None])
-    return Relaxation(below, None, lines.slope_above, lines.high)
 
 
 FAST_LIN = Relaxer(_fast_lin, parallel=True)

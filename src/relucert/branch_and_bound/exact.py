@@ -25,23 +25,23 @@ from relucert.branch_and_bound.nodes import NodeBounder
 from relucert.branch_and_bound.prover import LEAF_SECONDS, Prover
 from relucert.checks import check_callable, check_number, check_whole, checked_path
 from relucert.errors import FAULTS, InputError, in_one_line
-from relucert.methods.table import find_method
 from relucert.network import Network
 from relucert.norm import Norm
 from relucert.query.given import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
 from relucert.query.questions import Inquiry, Question, pose, prepare
 from relucert.region import RegionShape, check_inside
 from relucert.report.answer_list import Answers
-from relucert.rigor import RIGOROUS, check_subnormals
-from relucert.search.radius import Searcher
+from relucert.rigor import check_subnormals
+from relucert.search.ladder import CHEAP_STEPS, Climb, Proven, Step, Task
 from relucert.storage import files
 
 METHOD = "exact"
+EXACT_TOLERANCE = 1e-3  # of the interval, where exact search is a step of a climb
 ATTACK_STEPS = 40
 ATTACK_SHARE = 0.3  # of the time limit, for the attack
 UNREACHABLE = "no valid input at all is adversarial"
 UNKNOWN = "no adversarial example is known"
-CERTIFY_TOLERANCE = 1e-4
+CERTIFY_SHARE = 0.2  # of the time limit, for what methods prove at once
 GROWTH = 1.5  # of the radius, from one region to the next
 FIRST = 64  # share of the goal to start with where nothing is certified
 INSIDE = 0.9  # share of the tolerance by which the last region stays below the nearest violation
@@ -178,10 +178,11 @@ class _Answering:
 
     def __init__(
         self, network: Network, options: _Options, progress: Callable[[SearchProgress], None] | None,
-        inquiry: Inquiry, question: Question,
+        inquiry: Inquiry, question: Question, certified: float | None = None,
     ) -> None:  # fmt: skip
+        """certified: A radius that is proven already; None: what methods prove at once is to be found."""
         self.network, self.options, self.progress = network, options, progress
-        self.inquiry, self.question = inquiry, question
+        self.inquiry, self.question, self.certified = inquiry, question, certified
         self.image = inquiry.images[question.image]
         self.fault: str | None = None  # what went wrong
         self.judge = Judge(network, options.shape)
@@ -198,8 +199,7 @@ class _Answering:
             return self._answer(None, None, False, question.refusal, 0)
         growth, lower, witness = None, 0.0, None
         try:
-            with torch.inference_mode():
-                lower = self._certified()
+            lower = self._certified() if self.certified is None else self.certified
             witness = self._attacked()
             growth = self._growth(lower, witness)
             with torch.inference_mode():
@@ -224,11 +224,11 @@ class _Answering:
         return self._answer(lower, witness, closed, reason, prover.nodes)
 
     def _certified(self) -> float:
-        """Fast-Lin's radius: proven at once."""
-        searcher = Searcher(self.network, find_method("fast-lin"), RIGOROUS, CERTIFY_TOLERANCE)
-        region = self.options.shape.around(self.image[None])
-        (end,) = searcher.run(region, self.inquiry.property([self.question]))
-        return end.radius or 0.0
+        """What methods prove in a part of the time, Fast-Lin's radius at the least."""
+        limit = math.inf if self.options.time_limit is None else CERTIFY_SHARE * self.options.time_limit
+        climb = Climb(Task(self.network, self.inquiry, self.question, self.options.shape))
+        climb.run(CHEAP_STEPS, self.started + limit)
+        return 0.0 if climb.best is None else climb.best.radius
 
     def _attacked(self) -> Witness | None:
         left = self.ends - time.monotonic()
@@ -330,3 +330,20 @@ class _Growth:
             ends = min(prover.ends, time.monotonic() + LEAF_SECONDS)
             bounder = prover.bounder
             self._polished = prover.witness = Polisher(self.judge, bounder.centre, bounder.prop, witness, ends).run()
+
+
+def _run_step(task: Task, best: Proven | None, ends: float) -> Iterator[Proven]:
+    """Exact search from what is proven, as far as it comes."""
+    left = max(0.0, ends - time.monotonic())
+    options = _Options(task.shape, EXACT_TOLERANCE, None if math.isinf(left) else left, 0, None)
+    start = 0.0 if best is None else best.radius
+    answer = _Answering(task.network, options, None, task.inquiry, task.question, start).run()
+    weakest = 0 if best is None else best.weakest
+    if answer.target is not None:
+        weakest = task.question.rivals.index(answer.target)
+    radius = math.inf if answer.unreachable else answer.lower or 0.0
+    if radius > start:
+        yield Proven(radius, weakest, METHOD)
+
+
+EXACT_STEP = Step(METHOD, _run_step, lambda task: task.arithmetic.rigorous and task.shape.norm.body is not None)

@@ -20,6 +20,7 @@ DESCRIPTION = (
 )
 LIBRARY_OPTIONS = (
     "norm", "method", "target", "box", "scale", "arithmetic", "tolerance", "memory", "seed", "shells", "time_limit",
+    "budget",
 )  # fmt: skip
 PREDICTED_AT_ONCE = 1000
 
@@ -54,7 +55,8 @@ def _add_question(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--method",
         default="fast-lin",
-        help="fast-lin, crown, interval, fast-lip, lipschitz-norm, op-norm, lp, lp-full or sdp (default: %(default)s)",
+        help="fast-lin, crown, alpha, interval, fast-lip, lipschitz-norm, op-norm, lp, lp-full, sdp or best "
+        "(default: %(default)s)",
     )
     group.add_argument(
         "--shells",
@@ -85,6 +87,12 @@ def _add_effort(group: argparse._ArgumentGroup) -> None:
         type=options.number,
         metavar="S",
         help="for lp and lp-full: how many seconds each program may take (default: 60)",
+    )
+    group.add_argument(
+        "--budget",
+        type=options.number,
+        metavar="S",
+        help="for best: how many seconds each answer may take (default: 10)",
     )
     runs.add_threads(group)
 

@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--methods",
         type=options.names,
         metavar="NAMES",
-        help="which methods, with commas between them: any of certify's, exact, clever, attack (default: all)",
+        help="which methods, with commas between them: any of certify's, exact, clever, attack (default: all but best)",
     )
     runs.add_seed(question, "for random starts, samples and targets")
     effort = parser.add_argument_group("the effort")

@@ -17,7 +17,7 @@ DESCRIPTION = """Trains a fully connected or convolutional network on MNIST or C
 under its name, or in a file. An interrupted training goes on where it was, to the same weights."""
 DEFENCES = ("distillation", "adversarial", "certified")
 OPTIMISERS = ("sgd", "adam")
-BOUNDS = ("interval", "fast-lin")
+BOUNDS = ("interval", "fast-lin", "crown")
 CONVOLUTIONAL = ("mnist-cnn", "mnist-cnn-wide", "cifar-cnn", "cifar-resnet")
 
 

@@ -112,7 +112,7 @@ def compare(
             a torch Dataset or DataLoader of image and label. A row has the input's shape, or is flat, or differs by
             axes of length one.
         labels: One class per image; by default those of the data set, else the network's predictions.
-        methods: Names such as "fast-lin", "exact", "clever" or "attack"; all by default.
+        methods: Names such as "fast-lin", "exact", "clever" or "attack"; by default all but "best", which runs others.
         norm: "inf", "2", "1" or any number >= 1.
         target: As for `certify`.
         box: The valid inputs, as for `certify`, the same for all methods.

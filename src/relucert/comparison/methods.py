@@ -13,6 +13,7 @@ from torch import Tensor
 from relucert.answers import Answer
 from relucert.api import certify_each
 from relucert.attacks.attack import attack_each
+from relucert.best import BEST
 from relucert.branch_and_bound.exact import exact_each
 from relucert.checks import check_name, check_positive, check_whole, shown
 from relucert.clever.estimate import estimate_each
@@ -71,13 +72,18 @@ Ask = Callable[[Network, Tensor, Tensor, Setting], Iterator[Answer]]
 
 @dataclass(frozen=True)
 class Contender:
-    """A method that can be compared; timed: its answers depend on the budget; patient: it always ends within it."""
+    """A method that can be compared.
+
+    timed: its answers depend on the budget; patient: it always ends within it; composed: it runs others that are
+    compared themselves, so it only takes part where it is named.
+    """
 
     name: str
     kind: Kind
     ask: Ask
     timed: bool = False
     patient: bool = False
+    composed: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,6 +134,12 @@ def _certified(method: str, network: Network, images: Tensor, labels: Tensor, se
     )  # fmt: skip
 
 
+def _best(network: Network, images: Tensor, labels: Tensor, setting: Setting) -> Iterator[Answer]:
+    return certify_each(
+        network, images, labels, method=BEST, **setting.question, memory=setting.memory, budget=SOFT * setting.budget
+    )
+
+
 def _has_programs(method: str) -> bool:
     return isinstance(find_method(method), ProgramMethod)
 
@@ -155,6 +167,7 @@ CONTENDERS = {
     contender.name: contender
     for contender in (
         *(Contender(name, Kind.CERTIFIED, partial(_certified, name), timed=_has_programs(name)) for name in METHODS),
+        Contender(BEST, Kind.CERTIFIED, _best, timed=True, patient=True, composed=True),
         Contender("exact", Kind.EXACT, _exact, timed=True, patient=True),
         Contender("clever", Kind.ESTIMATE, _clever),
         Contender("attack", Kind.UPPER, _attack, timed=True, patient=True),
@@ -163,9 +176,9 @@ CONTENDERS = {
 
 
 def find_contenders(names: Sequence[str] | None) -> list[Contender]:
-    """The methods named, in the table's order; all of them without names."""
+    """The methods named, in the table's order; without names all but those composed of others."""
     if names is None:
-        return list(CONTENDERS.values())
+        return [contender for contender in CONTENDERS.values() if not contender.composed]
     if not isinstance(names, (list, tuple)) or not names:
         raise InputError(f"methods are a list of names out of {', '.join(CONTENDERS)}, not {shown(names)}")
     for name in names:

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+from relucert.best import BEST
 from relucert.comparison.methods import Entry, Kind
 from relucert.errors import ContradictionError
 
-STRONGER = ("fast-lin", "lp", "lp-full")  # each proves whatever the one before it does
+STRONGER = (
+    ("fast-lin", "lp", "lp-full"), ("fast-lin", "alpha", "lp-full"), ("crown", "alpha", "lp-full"),
+    ("fast-lin", "alpha", "best"), ("crown", "alpha", "best"),
+)  # fmt: skip
+"""Rows of methods, each of which proves whatever those before it in its row do."""
 SLACK = 2e-3  # relative: each radius is searched up to a tolerance, and exact intervals are closed up to one
+
+FIRST = "fast-lin"  # which "best" always begins with
 
 Key = tuple[int, int | None]
 
@@ -42,11 +49,20 @@ def _compare(below: Entry, above: Entry) -> None:
         _contradict(below, None, above, above.upper, "is proven to have no adversarial example, and there is one at")
     if lower is None or above.lower is None or above.lower >= lower * (1 - SLACK):
         return
-    ranks = [STRONGER.index(entry.method) for entry in (below, above) if entry.method in STRONGER]
-    if len(ranks) == 2 and ranks[0] < ranks[1]:
+    if _is_stronger(above, below):
         _contradict(below, lower, above, above.lower, "exceeds the stronger")
     if above.kind is Kind.EXACT and above.answer.closed:
         _contradict(below, lower, above, above.lower, "exceeds the closed")
+
+
+def _is_stronger(above: Entry, below: Entry) -> bool:
+    """Whether one method proves whatever another does. One whose answer says that it was not done may prove less."""
+    if above.method == BEST and above.reason is not None and below.method != FIRST:
+        return False
+    return any(
+        above.method in row and below.method in row and row.index(below.method) < row.index(above.method)
+        for row in STRONGER
+    )
 
 
 def _contradict(first: Entry, lower: float | None, second: Entry, number: float, how: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING
 
 from torch import Tensor
 
@@ -16,6 +16,9 @@ from relucert.query.property import Property
 from relucert.region import Region
 from relucert.rigor import Arithmetic
 
+if TYPE_CHECKING:
+    from relucert.methods.method import Method
+
 
 @dataclass(frozen=True)
 class LinearMethod:
@@ -23,7 +26,7 @@ class LinearMethod:
 
     name: str
     relaxer: Relaxer
-    weaker: ClassVar[None] = None
+    weaker: Method | None = None
 
     def remark(self, point: Tensor, rows: Tensor) -> None:
         return None

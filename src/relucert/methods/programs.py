@@ -1,21 +1,26 @@
 """LP and LP-Full: a program of its own for every margin, and in LP-Full for every unstable neuron too.
 
 Solvers only propose. What is returned is the backward driver's bound with the slopes they propose, or Fast-Lin's
-if that is higher: proven like every other bound here.
+if that is higher: proven like every other bound here. LP-Full starts from bounds with optimised slopes; where the
+network is too wide for solvers, a longer ascent takes the programs' place.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import time
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from relucert.bounding.ascent import Effort
 from relucert.bounding.backward import DualVariables, bound_forms
 from relucert.bounding.hidden import hidden_bounds
 from relucert.bounding.interval import Bounds, Interval, select
+from relucert.bounding.memory import SlopeMemory
+from relucert.bounding.optimised import optimised_bounds, optimised_margins
 from relucert.bounding.relaxers import FAST_LIN
 from relucert.checks import check_number
 from relucert.errors import InputError
@@ -24,7 +29,7 @@ from relucert.norm import Norm
 from relucert.query.property import Property
 from relucert.region import Region
 from relucert.rigor import Arithmetic
-from relucert.solvers.proposer import MakeSolver, Proposer, SlopeRequest, make_solver
+from relucert.solvers.proposer import MakeSolver, Proposer, SlopeRequest, make_solver, solvable
 from relucert.solvers.solver import require
 from relucert.solvers.tally import Tallies, Tally
 
@@ -33,18 +38,26 @@ if TYPE_CHECKING:
 
 TIME_LIMIT = 60.0
 ROW_BYTES = 2**26  # how large one chunk of forms may get while the neurons of a layer are bounded
+LONG_HIDDEN = Effort(60, decay=0.93, least=0.01, again=4)  # in place of programs, on wide networks
+LONG_MARGINS = Effort(100, decay=0.96, least=0.002, again=30)
+LATE = "Time limit reached"
 
 
 @dataclass(frozen=True)
 class ProgramMethod:
     """Margins by programs over the triangle relaxation; the neurons' bounds are Fast-Lin's, or with `full` by programs
-    as well, layer after layer."""
+    as well, layer after layer.
+
+    time_limit: seconds for each program; with `full` on a network too wide for programs, for the ascent over all
+    neurons of an evaluation, and for that over its margins.
+    """
 
     name: str
     weaker: Method
     full: bool = False
-    time_limit: float = TIME_LIMIT  # seconds for each program
+    time_limit: float = TIME_LIMIT
     make: MakeSolver = make_solver
+    memory: SlopeMemory = field(default_factory=SlopeMemory, compare=False)
 
     def __post_init__(self) -> None:
         check_number("time limit", self.time_limit, 1e-3, 1e9)
@@ -60,38 +73,51 @@ class ProgramMethod:
 
     def limited(self, time_limit: float) -> ProgramMethod:
         """The same method, and what it starts from, with another time limit for each program."""
-        weaker = self.weaker.limited(time_limit) if isinstance(self.weaker, ProgramMethod) else self.weaker
-        return replace(self, weaker=weaker, time_limit=time_limit)
+        return replace(self, weaker=_limited(self.weaker, time_limit), time_limit=time_limit)
+
+    @property
+    def _below(self) -> ProgramMethod | None:
+        """The method of programs that it starts from."""
+        method: Method | None = self.weaker
+        while method is not None and not isinstance(method, ProgramMethod):
+            method = method.weaker
+        return method
 
     @cached_property
     def _proposer(self) -> Proposer:
         """Shared with the method it starts from: their programs are the same."""
-        if isinstance(self.weaker, ProgramMethod):
-            return self.weaker._proposer
-        return Proposer(self.time_limit, self.make)
+        return Proposer(self.time_limit, self.make) if self._below is None else self._below._proposer
 
     @cached_property
     def _tallies(self) -> Tallies:
         """Shared likewise: a question's programs are those of the method that it starts from, too."""
-        return self.weaker._tallies if isinstance(self.weaker, ProgramMethod) else Tallies()
+        return Tallies() if self._below is None else self._below._tallies
 
     def bounds_stable_neurons(self, network: Network) -> bool:
         return network.suits_forward
 
     def hidden(self, network: Network, region: Region, arithmetic: Arithmetic) -> Bounds:
-        bounds = hidden_bounds(network, region, FAST_LIN, arithmetic)
-        if self.full:
-            tallies = [Tally() for _ in region.radius]
+        if not self.full:
+            return hidden_bounds(network, region, FAST_LIN, arithmetic)
+        tallies = [Tally() for _ in region.radius]
+        if solvable(network):
+            bounds = optimised_bounds(network, region, arithmetic, memory=self.memory)
             for value in network.rectified:
                 if network.relu_depths[value]:  # before the first ReLU nothing is relaxed
                     bounds[value] = self._tightened(network, region, value, bounds, arithmetic, tallies)
-            self._tallies.hold(region, tallies)
+        else:
+            ends = time.monotonic() + self.time_limit
+            bounds = optimised_bounds(network, region, arithmetic, memory=self.memory, effort=LONG_HIDDEN, ends=ends)
+            _note_ascent(tallies, ends)
+        self._tallies.hold(region, tallies)
         return bounds
 
     def margins(
         self, network: Network, region: Region, prop: Property, hidden: Bounds, arithmetic: Arithmetic
     ) -> Tensor:
         """The least margin is the programs' own; a margin that Fast-Lin shows not to be the least stays Fast-Lin's."""
+        if self.full and not solvable(network):
+            return self._climbed_margins(network, region, prop, hidden, arithmetic)
         margins = bound_forms(
             network, region, prop.rows, network.output, hidden, arithmetic, offsets=prop.offsets
         ).lower.clone()
@@ -110,6 +136,19 @@ class ProgramMethod:
             better = torch.fmax(margins[chosen, weakest], proven)
             margins[chosen, weakest], waiting[chosen, weakest] = better, torch.inf
             least[chosen] = torch.minimum(least[chosen], better)
+        self._tallies.settle(region, prop, tallies)
+        return margins
+
+    def _climbed_margins(
+        self, network: Network, region: Region, prop: Property, hidden: Bounds, arithmetic: Arithmetic
+    ) -> Tensor:
+        """By an ascent over all margins at once."""
+        ends, tallies = time.monotonic() + self.time_limit, [Tally() for _ in region.radius]
+        margins = optimised_margins(
+            network, region, prop.rows, prop.offsets, hidden, arithmetic,
+            memory=self.memory, effort=LONG_MARGINS, ends=ends,
+        )  # fmt: skip
+        _note_ascent(tallies, ends)
         self._tallies.settle(region, prop, tallies)
         return margins
 
@@ -146,3 +185,20 @@ class ProgramMethod:
                 proven = self._bound(request, arithmetic, tallies)
                 sides[side][:, neurons] = torch.where(wanted, sign * torch.fmax(proven, sign * known), known)
         return Interval(*sides)
+
+
+def _note_ascent(tallies: list[Tally], ends: float) -> None:
+    """Counts an ascent that all batch members share as one program each."""
+    for tally in tallies:
+        tally.programs += 1
+        if time.monotonic() > ends:
+            tally.failures[LATE] += 1
+
+
+def _limited(method: Method, time_limit: float) -> Method:
+    """A method, and all that it starts from, with another time limit for each program."""
+    if isinstance(method, ProgramMethod):
+        return method.limited(time_limit)
+    if method.weaker is None:
+        return method
+    return replace(method, weaker=_limited(method.weaker, time_limit))  # type: ignore[type-var]

@@ -9,6 +9,7 @@ from functools import partial
 from relucert.bounding.relaxers import CROWN, FAST_LIN, RELAXERS
 from relucert.checks import check_name
 from relucert.errors import InputError
+from relucert.methods.alpha import AlphaMethod
 from relucert.methods.linear import LinearMethod
 from relucert.methods.lipschitz import LipschitzMethod, fast_lip
 from relucert.methods.lipschitz_norm import LipschitzNorm
@@ -22,10 +23,16 @@ METHODS: dict[str, Callable[[], Method]] = {
     "fast-lip": lambda: LipschitzMethod("fast-lip", fast_lip),
     "lipschitz-norm": lambda: LipschitzMethod("lipschitz-norm", LipschitzNorm()),
     "op-norm": lambda: LipschitzMethod("op-norm", OperatorNorm(), shells=1, local=False),
+    "alpha": lambda: AlphaMethod("alpha", _better_of_two()),
     "lp": lambda: ProgramMethod("lp", LinearMethod("fast-lin", FAST_LIN)),
-    "lp-full": lambda: ProgramMethod("lp-full", METHODS["lp"](), full=True),
+    "lp-full": lambda: ProgramMethod("lp-full", AlphaMethod("alpha", METHODS["lp"]()), full=True),
     "sdp": lambda: QuadraticMethod("sdp", LinearMethod("crown", CROWN)),
 }
+
+
+def _better_of_two() -> Method:
+    """Fast-Lin from where CROWN ends: the larger of their radii."""
+    return LinearMethod("fast-lin", FAST_LIN, LinearMethod("crown", CROWN))
 
 
 def find_method(name: str, shells: int | None = None, time_limit: float | None = None) -> Method:

@@ -63,11 +63,20 @@ class LinearForms(ABC):
 
     @abstractmethod
     def times(self, factors: Tensor) -> LinearForms:
-        """Every coefficient times a map, which may be each form's own: (batch, forms, size)."""
+        """Every coefficient times a map."""
 
     @abstractmethod
     def times_by_sign(self, positive: Tensor, negative: Tensor) -> LinearForms:
-        """Positive coefficients times one map, negative ones times another; the first may be each form's own."""
+        """Positive coefficients times one map, negative ones times another."""
+
+    @abstractmethod
+    def aligned(self, factors: Tensor) -> tuple[LinearForms, Tensor]:
+        """The same forms, and factors of each form's own laid out as their coefficients are: given like these, or as
+        (batch, forms, size)."""
+
+    @abstractmethod
+    def local(self, vector: Tensor) -> Tensor:
+        """A map where the coefficients are: it broadcasts to them."""
 
     @abstractmethod
     def over(self, divisors: Tensor) -> LinearForms:
@@ -95,11 +104,16 @@ class Rows(LinearForms):
         return torch.cat([_products(part.abs(), vector) for part in slices(self.coefficients, 1)], 1)
 
     def times(self, factors: Tensor) -> Rows:
-        return replace(self, coefficients=self.coefficients * (factors if factors.ndim == 3 else factors[:, None]))
+        return replace(self, coefficients=self.coefficients * factors[:, None])
 
     def times_by_sign(self, positive: Tensor, negative: Tensor) -> Rows:
-        first = positive if positive.ndim == 3 else positive[:, None]
-        return replace(self, coefficients=_by_sign(self.coefficients, first, negative[:, None]))
+        return replace(self, coefficients=_by_sign(self.coefficients, positive[:, None], negative[:, None]))
+
+    def aligned(self, factors: Tensor) -> tuple[Rows, Tensor]:
+        return self, factors
+
+    def local(self, vector: Tensor) -> Tensor:
+        return vector[:, None]
 
     def over(self, divisors: Tensor) -> Rows:
         return replace(self, coefficients=self.coefficients / divisors[:, None])
@@ -164,17 +178,15 @@ class Windows(LinearForms):
     def absolute_dot(self, vector: Tensor) -> Tensor:
         return (self.coefficients.abs() * self.local(vector)).sum((-3, -2, -1))
 
+    def aligned(self, factors: Tensor) -> tuple[Windows, Tensor]:
+        if factors.ndim != 3:
+            return self, factors
+        return self.spread_out(), factors.unflatten(-1, self.shape).movedim(-3, -1)
+
     def times(self, factors: Tensor) -> Windows:
-        if factors.ndim == 3:
-            whole = self.spread_out()
-            return whole.mapped(lambda numbers: numbers * factors.unflatten(-1, self.shape).movedim(-3, -1))
         return replace(self, coefficients=self.coefficients * self.local(factors), masked=True)
 
     def times_by_sign(self, positive: Tensor, negative: Tensor) -> Windows:
-        if positive.ndim == 3:
-            whole = self.spread_out()
-            first = positive.unflatten(-1, self.shape).movedim(-3, -1)
-            return whole.mapped(lambda numbers: _by_sign(numbers, first, whole.local(negative)))
         scaled = _by_sign(self.coefficients, self.local(positive), self.local(negative))
         return replace(self, coefficients=scaled, masked=True)
 

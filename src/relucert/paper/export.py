@@ -18,7 +18,8 @@ LEGEND = (
     "no distribution could be fitted, the largest sampled gradient counts, as in the original."
 )
 TITLES = {
-    "fast-lin": "Fast-Lin", "fast-lip": "Fast-Lip", "op-norm": "Op-norm", "lp": "LP", "lp-full": "LP-Full",
+    "fast-lin": "Fast-Lin", "crown": "CROWN", "alpha": "Alpha", "best": "Best",
+    "fast-lip": "Fast-Lip", "op-norm": "Op-norm", "lp": "LP", "lp-full": "LP-Full",
     "exact": "Exact", "clever": "CLEVER (no bound)", "attack": "Attacks",
 }  # fmt: skip
 NORMS = {"inf": r"$\infty$", "2": "$2$", "1": "$1$"}

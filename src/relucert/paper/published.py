@@ -14,9 +14,9 @@ from relucert.errors import InputError
 FILE = "published.json"
 TABLES = ("toy", "large", "defences")
 TABLE_METHODS = {
-    "toy": ("fast-lin", "fast-lip", "op-norm", "lp", "lp-full", "exact", "clever", "attack"),
-    "large": ("fast-lin", "fast-lip", "op-norm", "lp", "clever", "attack"),
-    "defences": ("fast-lin", "fast-lip"),
+    "toy": ("fast-lin", "crown", "alpha", "fast-lip", "op-norm", "lp", "lp-full", "exact", "clever", "attack"),
+    "large": ("fast-lin", "crown", "fast-lip", "op-norm", "lp", "clever", "attack"),
+    "defences": ("fast-lin", "crown", "fast-lip"),
 }
 PROGRAMS = ("lp", "lp-full")
 

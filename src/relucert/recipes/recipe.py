@@ -12,7 +12,7 @@ from relucert.errors import InputError
 from relucert.norm import Norm
 
 MOST = 2**31  # the largest number of epochs, of images per batch, and of steps of an attack
-BOUNDS = ("interval", "fast-lin")  # of the loss in certified training
+BOUNDS = ("interval", "fast-lin", "crown")  # of the loss in certified training
 LEARNING_RATES = {"sgd": 0.05, "adam": 0.001}  # by the optimiser, where none is given
 
 
@@ -63,8 +63,8 @@ class Certified:
         epsilon: The radius that is to be certified.
         norm: Of the radius: "inf", "2", "1" or any number >= 1.
         warm_up: The share of the training over which the radius grows to its full size.
-        bounds: "interval" or "fast-lin", which bounds the loss; None: intervals for p = inf, otherwise Fast-Lin, since
-            the intervals of other balls are those of the box around them.
+        bounds: "interval", "fast-lin" or "crown", which bounds the loss; None: intervals for p = inf, otherwise
+            Fast-Lin, since the intervals of other balls are those of the box around them.
         clean: The weight of the plain loss at the full radius; it falls from 1 as the radius grows.
         stretch: The full radius of the training, in units of epsilon.
         box: The least and the largest valid value of a pixel, None if there is no limit.

@@ -17,7 +17,7 @@ TICKS = 6
 LEAST = 1e-300  # an axis ends there at least
 LABEL_HEIGHT, LETTER, DOT = 15.0, 7.5, 6.0
 BAR = 200.0
-COLOURS = 12  # in the style; more methods use them again
+COLOURS = 16  # in the style; more methods use them again
 
 
 @dataclass(frozen=True)

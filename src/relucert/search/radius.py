@@ -11,7 +11,9 @@ and predicts with the weaker margins plus a lead: by how much the method's own w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import math
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -48,6 +50,7 @@ class SearchEnd:
 
     radius: the largest that passed, None where none did, infinite where all valid inputs are within one that did.
     weakest: the row of the least margin there.
+    method: whose bounds proved it: those of the method asked for, or of one that it started from.
     """
 
     question: int
@@ -55,6 +58,7 @@ class SearchEnd:
     weakest: int
     evaluations: int
     closed: bool
+    method: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,18 +153,27 @@ class Searcher:
         margins = (guide or self.guide).margins(network, region, prop, knots.interpolate(radii), self.scout)
         return margins.double().view(count, candidates, -1) + knots.lead.at(radii)[..., None]
 
-    def run(self, region: Region, prop: Property) -> Iterator[SearchEnd]:
+    def run(
+        self, region: Region, prop: Property, start: Sequence[SearchEnd] | None = None, ends: float = math.inf
+    ) -> Iterator[SearchEnd]:
         """Searches a batch, yielding each question's end as it is reached.
 
-        region: in float64, its radii do not matter; prop: one batch member for each of the region's.
+        Args:
+            region: In float64, its radii do not matter.
+            prop: One batch member for each of the region's.
+            start: What is proven already; None: what the weaker method proves.
+            ends: By the monotonic clock, when to stop with what is proven: no evaluation begins that would take longer
+                than there is time, judged by the one before.
         """
         if self.proof.rigorous:
             check_subnormals()
         state = _State.start(self, Questions.of(region, prop, self._networks))
-        if self.method.weaker is not None:
+        if start is not None:
+            state.resume(start)
+        elif self.method.weaker is not None:
             weaker = Searcher(self.network(self.proof), self.method.weaker, self.proof, self.tolerance)
             state.resume(weaker.run(region, prop))
-        yield from state.run()
+        yield from state.run(ends)
 
     def run_each(self, region: Region, prop: Property) -> Iterator[SearchEnd]:
         """Searches for the radius of every row on its own; the question of an end is `member * rows + row`.
@@ -207,6 +220,7 @@ class _State:
     whole: Tensor  # the radius beyond which there are no further valid inputs
     exact_prediction: bool  # whether what is predicted is what will be found
     rounds: int = 0
+    due_to: dict[int, str] = field(default_factory=dict)  # by question, the weaker method that proved the best radius
     ended_knots: list[Knots] = field(default_factory=list)
     ended_index: list[Tensor] = field(default_factory=list)
 
@@ -239,13 +253,16 @@ class _State:
             margins.amin(1), margins, slopes, _least(reached), zeros + 1, first, whole, linear,
         )  # fmt: skip
 
-    def run(self) -> Iterator[SearchEnd]:
+    def run(self, ends: float = math.inf) -> Iterator[SearchEnd]:
         """Yields each question's end as it is reached."""
         for _ in range(MAX_ROUNDS):
+            began = time.monotonic()
             self.evaluate()
             yield from self.close()
             if not len(self.index):
                 return
+            if 2 * time.monotonic() - began > ends:
+                break
             self.aim()
         yield from self.give_up()
 
@@ -278,6 +295,7 @@ class _State:
         for end in ends:
             if end.radius is not None:
                 self.best[end.question], self.weakest[end.question] = end.radius, end.weakest
+                self.due_to[end.question] = end.method
         known = (self.best > 0) & self.best.isfinite()
         gain = self.searcher.method.gain if isinstance(self.searcher.method, Leap) else 1.0
         self.radii = torch.where(known, torch.minimum(gain * self.best, self.whole), self.radii)
@@ -306,6 +324,8 @@ class _State:
         failed = self.proving & ~(self.margin > 0)
         self.best = torch.where(passed, self.radii, self.best)
         self.weakest = torch.where(passed, weakest, self.weakest)
+        for index in self.index[passed].tolist():
+            self.due_to.pop(index, None)
         self.ceiling = torch.where(failed, torch.minimum(self.ceiling, self.radii), self.ceiling)
         self.failures = self.failures + failed
 
@@ -405,7 +425,8 @@ class _State:
     def _report(self, mask: Tensor, closed: bool) -> Iterator[SearchEnd]:
         columns = (self.index[mask].tolist(), self.best[mask].tolist(), self.weakest[mask].tolist())
         for index, radius, weakest in zip(*columns, strict=True):
-            yield SearchEnd(index, radius or None, weakest, self.rounds, closed)
+            method = self.due_to.get(index, self.searcher.method.name)
+            yield SearchEnd(index, radius or None, weakest, self.rounds, closed, method)
 
     def _keep(self, mask: Tensor) -> None:
         if bool(mask.all()):

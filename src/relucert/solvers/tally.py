@@ -28,7 +28,7 @@ class Tally:
         if not self.failures:
             return None
         ends = ", ".join(f"{reason}: {count}" for reason, count in sorted(self.failures.items()))
-        return f"{self.failures.total()} of {self.programs} programs fell back to Fast-Lin's bounds ({ends})"
+        return f"{self.failures.total()} of {self.programs} programs fell back to cheaper bounds ({ends})"
 
 
 class Tallies:

@@ -188,7 +188,7 @@ def _certified(
     if clean == 1 or radius == 0:
         return plain
     assert defence.bounds is not None
-    robust = robust_loss(network, images, labels, radius, defence.norm, bounds=defence.bounds, box=defence.box)
+    robust = robust_loss(network, images, labels, radius, defence.norm, method=defence.bounds, box=defence.box)
     return clean * plain + (1 - clean) * robust
 
 

@@ -30,7 +30,7 @@ def robust_loss(
     radius: float,
     norm: str | float | Norm = "inf",
     *,
-    bounds: str = "fast-lin",
+    method: str = "fast-lin",
     box: BoxLike | None = None,
     scale: ScaleLike | None = None,
     input_shape: tuple[int, ...] | None = None,
@@ -47,7 +47,8 @@ def robust_loss(
         labels: (batch,), one class per image.
         radius: Within which the loss is bounded.
         norm: "inf", "2", "1" or any number >= 1.
-        bounds: "fast-lin", or "interval": looser, many times faster, and for p = inf better to train with.
+        method: What bounds the margins: "fast-lin"; "crown": tighter, and slower; or "interval": looser, many times
+            faster, and for p = inf better to train with.
         box: The valid inputs, as for `certify`.
         scale: How far each coordinate may move per unit of radius, as for `certify`.
         input_shape: Of one image, where neither the network nor the images tell it.
@@ -56,12 +57,12 @@ def robust_loss(
     if checked.classes < 2:
         raise InputError("a network with a single output has no rival classes to be robust against")
     check_number("radius", radius, 0, sys.float_info.max)
-    check_name("bounds of the loss", bounds, BOUNDS)
+    check_name("method", method, BOUNDS)
     images, labels = check_batch(images, labels, checked.classes)
     images = in_order(images, checked)
     shape = RegionShape.parse(norm, box, scale, checked.input_shape)
     check_inside(images.detach().double(), shape.box)
-    margins = worst_margins(checked, images, labels, radius, shape, bounds)
+    margins = worst_margins(checked, images, labels, radius, shape, method)
     return functional.softplus(torch.logsumexp(-margins, 1)).mean()
 
 

@@ -1,4 +1,4 @@
-"""Lower bounds of margins, for training and for proofs at one radius: intervals, and Fast-Lin."""
+"""Lower bounds of margins, for training and for proofs at one radius: intervals, Fast-Lin and CROWN."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ MEMORY = 2**30  # bytes for the bounds of a proof
 
 
 def worst_margins(
-    network: Network, images: Tensor, labels: Tensor, radius: float, shape: RegionShape, bounds: str = "fast-lin"
+    network: Network, images: Tensor, labels: Tensor, radius: float, shape: RegionShape, method: str = "fast-lin"
 ) -> Tensor:
     """Lower bounds of the margin over every rival class, rounding ignored and differentiable: (batch, classes - 1).
 
-    bounds: "interval" or "fast-lin".
+    method: "interval", "fast-lin" or "crown".
     """
     arithmetic = DOUBLE if images.dtype == torch.float64 else FLOAT
     cast = network.cast(arithmetic.dtype)
     points = images.flatten(1).to(arithmetic.dtype)
     region = shape.around(points, points.new_full((len(points),), radius))
     prop = _against_all(labels, network.classes).cast(points.dtype)
-    if bounds == "interval":
+    if method == "interval":
         return _interval_margins(cast, region, prop, arithmetic)
-    method = find_method(bounds)
-    return method.margins(cast, region, prop, method.hidden(cast, region, arithmetic), arithmetic)
+    chosen = find_method(method)
+    return chosen.margins(cast, region, prop, chosen.hidden(cast, region, arithmetic), arithmetic)
 
 
 def certified_share(network: Network, images: Tensor, labels: Tensor, radius: float, shape: RegionShape) -> float:

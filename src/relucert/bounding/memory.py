@@ -1,0 +1,108 @@
+"""Slopes that were found, to start from at the next radius around the same points. They are proposals, nothing more."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from relucert.bounding.ascent import Slopes
+from relucert.bounding.thinned import Thinned
+from relucert.region import Region
+
+NEAR = 0.05  # relative distance of a radius whose slopes need only a few more steps
+NEARLY_ALL = 0.9  # of the rows
+MEMORY_BYTES = 2**28  # of all slopes that are kept
+
+
+@dataclass(eq=False)
+class _Rows:
+    """The slopes of one point's rows: tables (rows, ...), and the radius at which each row's were found, NaN: none."""
+
+    radii: Tensor
+    tables: Slopes = field(default_factory=dict)
+
+
+class SlopeMemory:
+    """Slopes by point and by what they bound, for the points of the latest regions."""
+
+    def __init__(self) -> None:
+        self._points: dict[bytes, dict[Hashable, _Rows]] = {}
+
+    def recall(self, region: Region, what: Hashable, rows: Tensor, count: int, part: Thinned) -> Recall:
+        """What is known of some rows, by their numbers (few,) out of `count`, for every batch member."""
+        keys = [point.float().numpy().tobytes() for point in region.points]
+        self._points = {point: self._points.get(point, {}) for point in keys}
+        members = keys if region.which is None else [keys[place] for place in region.which.tolist()]
+        entries = [self._points[member].setdefault(what, _Rows(torch.full((count,), torch.nan))) for member in members]
+        return Recall(entries, region.radius.double(), rows, part, self._room())
+
+    def _room(self) -> int:
+        """Bytes that may still be taken."""
+        tables = (table for known in self._points.values() for rows in known.values() for table in rows.tables.values())
+        return MEMORY_BYTES - sum(table.numel() * table.element_size() for table in tables)
+
+
+@dataclass(frozen=True, eq=False)
+class Recall:
+    """Some rows of a region's batch members, as far as they are remembered."""
+
+    entries: list[_Rows]
+    radius: Tensor
+    rows: Tensor
+    part: Thinned
+    room: int
+
+    @property
+    def near(self) -> bool:
+        """Whether nearly all rows of all members have slopes from a radius nearby."""
+        shares = [
+            float(((entry.radii[self.rows] / radius).log().abs() < NEAR).double().mean())
+            for entry, radius in zip(self.entries, self.radius.tolist(), strict=True)
+            if radius > 0
+        ]
+        return bool(shares) and min(shares) >= NEARLY_ALL
+
+    def slopes(self, otherwise: Slopes) -> Slopes | None:
+        """The slopes remembered, and others where there are none; None if there are none at all."""
+        if not any(bool(entry.radii[self.rows].isfinite().any()) for entry in self.entries):
+            return None
+        tables = {value: table.clone() for value, table in otherwise.items()}
+        for member, entry in enumerate(self.entries):
+            known = entry.radii[self.rows].isfinite()
+            for value, table in tables.items():
+                if value in entry.tables:
+                    table[member, known] = self._narrow(value, entry.tables[value][self.rows[known]]).to(table.dtype)
+        return tables
+
+    def put(self, slopes: Slopes) -> None:
+        """Remembers slopes of all rows and members, if there is room."""
+        count = len(self.entries[0].radii)
+        sizes = [self._full(value, table[0, :1]).numel() for value, table in slopes.items()]
+        if 4 * count * sum(sizes) * len(self.entries) > max(self.room, 0) and not self.entries[0].tables:
+            return
+        for member, entry in enumerate(self.entries):
+            for value, table in slopes.items():
+                full = self._full(value, table[member]).float()
+                if value not in entry.tables:
+                    entry.tables[value] = full.new_zeros(count, *full.shape[1:])
+                entry.tables[value][self.rows] = full
+            entry.radii[self.rows] = float(self.radius[member]) if self.radius[member] > 0 else math.nan
+
+    def _kept(self, value: int) -> Tensor | None:
+        """Which neurons of a ReLU the network still has; None: all."""
+        return self.part.kept.get(self.part.network.nodes[value - 1].inputs[0])
+
+    def _narrow(self, value: int, table: Tensor) -> Tensor:
+        kept = self._kept(value)
+        return table if kept is None else table[:, kept]
+
+    def _full(self, value: int, table: Tensor) -> Tensor:
+        """With columns of neurons that are off, too."""
+        kept = self._kept(value)
+        if kept is None:
+            return table
+        return table.new_zeros(len(table), self.part.whole.sizes[value]).index_copy_(1, kept, table)

@@ -1,0 +1,177 @@
+"""Bounds with optimised slopes: each unstable neuron's bound, and each margin's, has lower lines of its own.
+
+The ascent runs in float32 and only proposes; what is returned is one pull-back with the slopes it found, in the
+arithmetic asked for, or Fast-Lin's or CROWN's bound where that is better.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from relucert.bounding.ascent import Climbed, Effort, ascend
+from relucert.bounding.backward import DualVariables, PulledBack, bound_forms, bound_neurons
+from relucert.bounding.hidden import hidden_bounds
+from relucert.bounding.interval import Bounds, Interval
+from relucert.bounding.memory import Recall, SlopeMemory
+from relucert.bounding.relaxers import CROWN, FAST_LIN
+from relucert.bounding.thinned import Thinned
+from relucert.network import Network
+from relucert.region import Region
+from relucert.rigor import DOUBLE, FLOAT, RIGOROUS, Arithmetic
+
+HIDDEN = Effort(20, least=0.05)  # for the neurons of each layer
+MARGINS = Effort(40, least=0.01, again=8)
+ROW_BYTES = 2**21  # that the slopes of one chunk of neurons take in one layer
+
+Duals = Callable[[DualVariables], PulledBack]
+
+
+def optimised_bounds(
+    network: Network, region: Region, arithmetic: Arithmetic = RIGOROUS, *,
+    memory: SlopeMemory | None = None, effort: Effort = HIDDEN, ends: float = math.inf,
+) -> Bounds:  # fmt: skip
+    """Bounds of every pre-activation, each the best of Fast-Lin's, CROWN's and those with optimised slopes.
+
+    Args:
+        network: In the arithmetic's dtype, like the region.
+        memory: Slopes from other radii to start from; those found are put there.
+        ends: By the monotonic clock, when the ascent stops; what was found by then is used.
+    """
+    with torch.inference_mode(False), torch.no_grad():
+        region = region.clone()
+        known = hidden_bounds(network, region, FAST_LIN, arithmetic)
+        for value, interval in hidden_bounds(network, region, CROWN, arithmetic).items():
+            known[value] = known[value].meet(interval)
+        return _Layers(network, region, arithmetic, memory or SlopeMemory(), effort, ends).run(known)
+
+
+def optimised_margins(
+    network: Network, region: Region, rows: Tensor, offsets: Tensor, hidden: Bounds, arithmetic: Arithmetic = RIGOROUS,
+    *, memory: SlopeMemory | None = None, effort: Effort = MARGINS, ends: float = math.inf,
+) -> Tensor:  # fmt: skip
+    """Lower bounds of rows on the outputs, (batch, rows), each the best of Fast-Lin's, CROWN's and that with optimised
+    slopes; the arguments are those of `optimised_bounds`, rows (batch, rows, classes) and offsets (batch, rows)."""
+    memory = memory or SlopeMemory()
+    with torch.inference_mode(False), torch.no_grad():
+        region, rows, offsets = region.clone(), rows.clone(), offsets.clone()
+        hidden = {value: Interval(*(side.clone() for side in interval)) for value, interval in hidden.items()}
+        best = torch.full_like(offsets, -torch.inf)
+        for relaxer in (FAST_LIN, CROWN):
+            pulled = bound_forms(
+                network, region, rows, network.output, hidden, arithmetic, relaxer=relaxer, offsets=offsets
+            )
+            best = torch.fmax(best, pulled.lower)
+        if not any(bool(interval.unstable.any()) for interval in hidden.values()):
+            return best
+        ascent = _climbing(network, region)
+        proof = Thinned(network, region, CROWN, arithmetic, upper=True)
+        for value, interval in hidden.items():
+            ascent.add(value, interval.cast(ascent.arithmetic.dtype))
+            proof.add(value, interval)
+
+        def bounded(part: Thinned) -> Duals:
+            dtype = part.arithmetic.dtype
+
+            def bound(duals: DualVariables) -> PulledBack:
+                return bound_forms(
+                    part.network, part.region, rows.to(dtype), network.output, part.bounds, part.arithmetic,
+                    duals=duals, offsets=offsets.to(dtype), path=part.path,
+                )  # fmt: skip
+
+            return bound
+
+        count = rows.shape[1]
+        recall = memory.recall(region, rows.float().numpy().tobytes(), torch.arange(count), count, ascent)
+        climbed = _climb(bounded(ascent), recall, effort, ends)
+        recall.put(climbed.slopes)
+        return torch.fmax(best, _proven(bounded(proof), climbed, arithmetic))
+
+
+class _Layers:
+    """The hidden layers of a network over a region, one after the other, each from the best bounds of those before."""
+
+    def __init__(
+        self, network: Network, region: Region, arithmetic: Arithmetic, memory: SlopeMemory, effort: Effort,
+        ends: float,
+    ) -> None:  # fmt: skip
+        self.network, self.region, self.arithmetic = network, region, arithmetic
+        self.memory, self.effort, self.ends = memory, effort, ends
+        self.ascent = _climbing(network, region)
+        self.proof = Thinned(network, region, CROWN, arithmetic, upper=True)
+
+    def run(self, known: Bounds) -> Bounds:
+        bounds: Bounds = {}
+        for value in self.network.rectified:
+            relaxed = bool(self.network.relu_depths[value]) and any(
+                bool(interval.unstable.any()) for interval in bounds.values()
+            )
+            bounds[value] = self._optimised(value, known[value]) if relaxed else known[value]
+            self.ascent.add(value, bounds[value].cast(self.ascent.arithmetic.dtype))
+            self.proof.add(value, bounds[value])
+        return bounds
+
+    def _optimised(self, value: int, interval: Interval) -> Interval:
+        """A value's bounds with those of its unstable neurons optimised: the lower ones, then, of neurons that are
+        unstable still, the upper ones."""
+        sides = [side.clone() for side in interval]
+        widest = max(self.ascent.network.sizes[: value + 1]) * len(self.region.radius)
+        step = max(1, ROW_BYTES // (4 * widest))
+        for side, sign in ((0, 1), (1, -1)):
+            unstable = Interval(*sides).unstable
+            chosen = unstable.any(0).nonzero().flatten()
+            for neurons in chosen.split(step) if len(chosen) else ():
+                lower = self._row_bounds(value, neurons, sign)
+                known = sides[side][:, neurons]
+                better = torch.where(unstable[:, neurons], sign * torch.fmax(lower, sign * known), known)
+                sides[side][:, neurons] = better
+        return Interval(*sides)
+
+    def _row_bounds(self, value: int, neurons: Tensor, sign: int) -> Tensor:
+        """Lower bounds of neurons, or with the sign -1 of their negatives: (batch, count)."""
+
+        def bounded(part: Thinned) -> Duals:
+            return lambda duals: bound_neurons(part.path, value, neurons, sign=sign, duals=duals)
+
+        recall = self.memory.recall(self.region, (value, sign), neurons, self.network.sizes[value], self.ascent)
+        climbed = _climb(bounded(self.ascent), recall, self.effort, self.ends)
+        recall.put(climbed.slopes)
+        return _proven(bounded(self.proof), climbed, self.arithmetic)
+
+
+def _climbing(network: Network, region: Region) -> Thinned:
+    """What the ascent runs on: in float32 where the network's numbers allow it."""
+    single = network.cast(torch.float32)
+    scout = FLOAT if single.finite else DOUBLE
+    quick = single if scout is FLOAT else network.cast(torch.float64)
+    return Thinned(quick, region.cast(scout.dtype), CROWN, scout, upper=True)
+
+
+def _climb(bound: Duals, recall: Recall, effort: Effort, ends: float) -> Climbed:
+    """The slopes that an ascent finds from CROWN's, Fast-Lin's, or those remembered, whichever are better."""
+    first = bound(DualVariables())
+    crown, fast_lin = {}, {}
+    for value, form in first.forms.items():
+        shape = first.lower.shape[0], *form.coefficients.shape[1:]
+        lines = recall.part.path.lines(value)
+        crown[value] = form.local(lines.slope_below).expand(shape).clone()
+        fast_lin[value] = form.local(lines.slope_above).expand(shape)
+    last = recall.slopes(crown)
+    if last is None or not recall.near:
+        steps, others = effort.steps, [fast_lin] if last is None else [fast_lin, last]
+    else:
+        steps, others = effort.again, [last]
+    start = Climbed(first.lower, crown)
+    return ascend(lambda slopes: bound(DualVariables(slopes)).lower, start, others, replace(effort, steps=steps), ends)
+
+
+def _proven(bound: Duals, climbed: Climbed, arithmetic: Arithmetic) -> Tensor:
+    """The bounds with the slopes found, in the arithmetic asked for: (batch, forms)."""
+    if climbed.lower.dtype == arithmetic.dtype and not arithmetic.rigorous:
+        return climbed.lower
+    slopes = {value: table.to(arithmetic.dtype) for value, table in climbed.slopes.items()}
+    return bound(DualVariables(slopes)).lower

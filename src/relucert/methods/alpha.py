@@ -1,0 +1,44 @@
+"""Alpha: the lower slopes of every neuron's bound and of every margin's are optimised."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from relucert.bounding.interval import Bounds
+from relucert.bounding.memory import SlopeMemory
+from relucert.bounding.optimised import optimised_bounds, optimised_margins
+from relucert.methods.method import Method
+from relucert.network import Network
+from relucert.query.property import Property
+from relucert.region import Region
+from relucert.rigor import Arithmetic
+
+
+@dataclass(frozen=True, eq=False)
+class AlphaMethod:
+    """Bounds with optimised slopes, each at least as good as those of Fast-Lin and CROWN.
+
+    ends: by the monotonic clock, when the ascent stops; the bounds are then those found so far.
+    """
+
+    name: str
+    weaker: Method
+    ends: float = math.inf
+    memory: SlopeMemory = field(default_factory=SlopeMemory)
+
+    def remark(self, point: Tensor, rows: Tensor) -> None:
+        return None
+
+    def bounds_stable_neurons(self, network: Network) -> bool:
+        return network.suits_forward
+
+    def hidden(self, network: Network, region: Region, arithmetic: Arithmetic) -> Bounds:
+        return optimised_bounds(network, region, arithmetic, memory=self.memory, ends=self.ends)
+
+    def margins(
+        self, network: Network, region: Region, prop: Property, hidden: Bounds, arithmetic: Arithmetic
+    ) -> Tensor:
+        return optimised_margins(network, region, prop.rows, prop.offsets, hidden, arithmetic, memory=self.memory)

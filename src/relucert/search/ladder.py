@@ -1,0 +1,123 @@
+"""The largest radius that can be proven in the time given: one step after the other, each from what is proven.
+
+A step is a function that takes what is proven and yields what it proves beyond that, at any moment ready to be cut
+off: `Step` in this file says what it is given. Methods are steps as they are (`method_step`).
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import torch
+
+from relucert.errors import FAULTS, RelucertError, in_one_line
+from relucert.methods.alpha import AlphaMethod
+from relucert.methods.table import find_method
+from relucert.network import Network
+from relucert.query.property import Property
+from relucert.query.questions import Inquiry, Question
+from relucert.region import Region, RegionShape
+from relucert.rigor import RIGOROUS, Arithmetic
+from relucert.search.radius import SearchEnd, Searcher
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """One question of an inquiry, what a radius means, and how to prove it."""
+
+    network: Network
+    inquiry: Inquiry
+    question: Question
+    shape: RegionShape
+    arithmetic: Arithmetic = RIGOROUS
+    tolerance: float = 1e-4
+
+    @property
+    def region(self) -> Region:
+        """Around the image, of radius 0."""
+        return self.shape.around(self.inquiry.images[self.question.image][None])
+
+    @property
+    def prop(self) -> Property:
+        """What must stay positive: a batch of one."""
+        return self.inquiry.property([self.question])
+
+
+@dataclass(frozen=True)
+class Proven:
+    """A radius that was proven, the row of the least margin there, and the step that proved it."""
+
+    radius: float
+    weakest: int
+    step: str
+    evaluations: int = 0
+
+
+Run = Callable[[Task, Proven | None, float], Iterator[Proven]]
+"""From a task, what is proven of it so far, and by the monotonic clock when time ends, to what is proven beyond it."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One way to prove more.
+
+    suits: Whether it can do anything about a task.
+    """
+
+    name: str
+    run: Run
+    suits: Callable[[Task], bool] = lambda task: True
+
+
+@dataclass(eq=False)
+class Climb:
+    """A task's climb: the best that is proven so far, the steps that were cut off by time, and what errors said."""
+
+    task: Task
+    best: Proven | None = None
+    cut_off: list[str] = field(default_factory=list)
+    errors: dict[str, str] = field(default_factory=dict)
+    evaluations: int = 0
+
+    def run(self, steps: Sequence[Step], ends: float) -> None:
+        """Climbs as long as there is time. The first step is always done: without it nothing would be known."""
+        for number, step in enumerate(step for step in steps if step.suits(self.task)):
+            if self.best is not None and self.best.radius == math.inf:
+                return
+            if number and time.monotonic() >= ends:
+                self.cut_off.append(step.name)
+                continue
+            try:
+                for proven in step.run(self.task, self.best, math.inf if not number else ends):
+                    self.evaluations += proven.evaluations
+                    if self.best is None or proven.radius > self.best.radius:
+                        self.best = proven
+            except RelucertError:
+                raise
+            except FAULTS as error:
+                self.errors[step.name] = in_one_line(error)
+            if number and time.monotonic() >= ends:
+                self.cut_off.append(step.name)
+
+
+def method_step(name: str) -> Step:
+    """A method of the table as a step: its search starts from what is proven."""
+
+    def run(task: Task, best: Proven | None, ends: float) -> Iterator[Proven]:
+        method = find_method(name)
+        if isinstance(method, AlphaMethod):
+            method = replace(method, ends=ends)
+        searcher = Searcher(task.network, method, task.arithmetic, task.tolerance)
+        start = [] if best is None else [SearchEnd(0, best.radius, best.weakest, 0, True, best.step)]
+        with torch.inference_mode():  # whose end no step may wait for
+            (end,) = searcher.run(task.region, task.prop, start, ends)
+        if end.radius is not None:
+            yield Proven(end.radius, end.weakest, end.method, end.evaluations)
+
+    return Step(name, run)
+
+
+CHEAP_STEPS = tuple(method_step(name) for name in ("fast-lin", "crown", "alpha"))

@@ -1,0 +1,192 @@
+"""Bounds with optimised slopes: they hold, whatever the ascent proposes, and are no worse than what they start from."""
+
+from typing import NamedTuple
+
+import pytest
+import torch
+from torch import Tensor
+
+import relucert
+from relucert.bounding import optimised
+from relucert.bounding.ascent import Climbed, Effort
+from relucert.bounding.interval import Bounds
+from relucert.bounding.memory import SlopeMemory
+from relucert.bounding.optimised import optimised_bounds, optimised_margins
+from relucert.methods.table import find_method
+from relucert.network import Network
+from relucert.query.property import Property
+from relucert.query.targets import rivals
+from relucert.region import Region
+from relucert.rigor import FLOAT, RIGOROUS, Arithmetic
+from tests.nets import NETWORKS, centres, mlp
+from tests.regions import LIMITS, samples
+
+RADIUS = 0.3
+BELOW = ("fast-lin", "crown")
+
+
+class Asked(NamedTuple):
+    network: Network
+    region: Region
+    prop: Property
+
+
+def ask(name: str, norm: float = float("inf"), limits: str = "none", count: int = 2) -> Asked:
+    network = NETWORKS[name]().cast(torch.float64)
+    points = centres(network, count)
+    region = Region.around(points, RADIUS, norm, **({} if limits == "none" else LIMITS[limits].given(points)))
+    scores = network(points)
+    labels = scores.argmax(1)
+    return Asked(network, region, Property.margins(labels, rivals("untargeted", scores, labels, 0), network.classes))
+
+
+def bounded(asked: Asked, method: str, arithmetic: Arithmetic = RIGOROUS) -> tuple[Bounds, Tensor]:
+    dtype = arithmetic.dtype
+    network, region, prop = asked.network.cast(dtype), asked.region.cast(dtype), asked.prop.cast(dtype)
+    chosen = find_method(method)
+    hidden = chosen.hidden(network, region, arithmetic)
+    return hidden, chosen.margins(network, region, prop, hidden, arithmetic)
+
+
+def assert_enclosed(asked: Asked, hidden: Bounds, margins: Tensor) -> None:
+    generator = torch.Generator().manual_seed(5)
+    for member in range(len(asked.region.radius)):
+        values = asked.network.values(samples(asked.region, member, 200, generator))
+        for value, (lower, upper) in hidden.items():
+            assert (values[value] >= lower[member]).all()
+            assert (values[value] <= upper[member]).all()
+        assert (values[-1] @ asked.prop.rows[member].T >= margins[member]).all()
+
+
+@pytest.mark.parametrize(("norm", "limits"), [(1.0, "none"), (1.5, "none"), (2.0, "none"), (float("inf"), "none"),
+                                              *((2.0, limits) for limits in LIMITS)])  # fmt: skip
+@pytest.mark.parametrize("name", NETWORKS)
+def test_samples_are_enclosed_and_no_bound_is_worse_than_those_below(name: str, norm: float, limits: str) -> None:
+    asked = ask(name, norm, limits)
+    hidden, margins = bounded(asked, "alpha")
+    assert_enclosed(asked, hidden, margins)
+    for method in BELOW:
+        others, other_margins = bounded(asked, method)
+        for value, interval in others.items():
+            assert (hidden[value].lower >= interval.lower).all()
+            assert (hidden[value].upper <= interval.upper).all()
+        assert (margins >= other_margins - 1e-3).all()
+
+
+def test_the_ascent_gains_in_hidden_layers_and_in_margins() -> None:
+    asked = ask("five layers")
+    hidden, margins = bounded(asked, "alpha")
+    (one, one_margins), (other, other_margins) = (bounded(asked, method) for method in BELOW)
+    last = asked.network.rectified[-1]
+    assert (hidden[last].lower > torch.maximum(one[last].lower, other[last].lower) + 1e-3).any()
+    assert (hidden[last].upper < torch.minimum(one[last].upper, other[last].upper) - 1e-3).any()
+    assert (margins > torch.maximum(one_margins, other_margins) + 1e-3).all()
+
+
+@pytest.mark.parametrize("norm", [1.0, 2.0, float("inf")])
+@pytest.mark.parametrize("name", ["linear", "three layers", "residual", "image residual"])
+def test_it_climbs_to_the_program_over_the_same_bounds(name: str, norm: float) -> None:
+    asked = ask(name, norm)
+    program = find_method("lp")
+    hidden = program.hidden(asked.network, asked.region, RIGOROUS)
+    wanted = program.margins(asked.network, asked.region, asked.prop, hidden, RIGOROUS).amin(1)
+    start = find_method("fast-lin").margins(asked.network, asked.region, asked.prop, hidden, RIGOROUS).amin(1)
+    margins = optimised_margins(
+        asked.network,
+        asked.region,
+        asked.prop.rows,
+        asked.prop.offsets,
+        hidden,
+        effort=Effort(150, decay=0.97, least=0),
+    ).amin(1)
+    assert (margins <= wanted + 1e-6).all()
+    assert (wanted - margins <= 0.06 * (wanted - start) + 1e-5).all()
+
+
+@pytest.mark.parametrize("lie", ["NaN", "noise", "large"])
+def test_whatever_slopes_are_proposed_the_bounds_hold(lie: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = ask("residual")
+    generator = torch.Generator().manual_seed(3)
+
+    def spoilt(table: Tensor) -> Tensor:
+        noise = torch.rand(table.shape, generator=generator, dtype=table.dtype)
+        return {"NaN": table * torch.nan, "noise": noise, "large": 1e30 * (noise - 0.5)}[lie]
+
+    def propose(bound: object, start: Climbed, *_: object) -> Climbed:
+        return Climbed(start.lower + 100, {value: spoilt(table) for value, table in start.slopes.items()})
+
+    monkeypatch.setattr(optimised, "ascend", propose)
+    hidden, margins = bounded(asked, "alpha")
+    assert_enclosed(asked, hidden, margins)
+    for method in BELOW:
+        assert (margins >= bounded(asked, method)[1] - 1e-3).all()
+
+
+def test_a_batch_equals_its_members() -> None:
+    network, region, prop = ask("five layers", count=3)
+    hidden, margins = bounded(Asked(network, region, prop), "alpha")
+    for member in range(3):
+        one = torch.tensor([member])
+        alone, margin = bounded(Asked(network, region.select(one), prop.select(one)), "alpha")
+        torch.testing.assert_close(margins[one], margin, rtol=0.05, atol=0.02)
+        for value, interval in alone.items():
+            torch.testing.assert_close(hidden[value].lower[one], interval.lower, rtol=0.05, atol=0.02)
+
+
+def test_slopes_of_a_neighbouring_radius_are_remembered() -> None:
+    """With them no further step is needed to come as far, also where other neurons are unstable."""
+    asked = ask("five layers")
+    near = asked.region.resized(asked.region.radius * 1.02)
+    memory = SlopeMemory()
+    optimised_bounds(asked.network, asked.region, memory=memory)
+    warm = optimised_bounds(asked.network, near, memory=memory, effort=Effort(0))
+    cold, climbed = (optimised_bounds(asked.network, near, effort=Effort(steps)) for steps in (0, 20))
+    last = asked.network.rectified[-1]
+    total = [(bounds[last].lower * bounds[last].unstable).sum() for bounds in (cold, warm, climbed)]
+    assert total[0] < total[1]
+    assert total[2] - total[1] < 0.2 * (total[2] - total[0])
+
+
+def test_neurons_that_are_off_can_be_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    network = mlp(6, 40, 40, 40, 5, seed=2).cast(torch.float64)
+    points = centres(network, 1)
+    region = Region.around(points, 0.05, 2)
+    whole = optimised_bounds(network, region)
+    monkeypatch.setattr("relucert.bounding.thinned.WORTH_A_CUT", 1)
+    memory = SlopeMemory()
+    for share in (1.0, 1.01, 1.5):  # others are off at other radii
+        cut = optimised_bounds(network, region.resized(share * region.radius), memory=memory)
+    cut = optimised_bounds(network, region, memory=memory)
+    for value, interval in whole.items():
+        torch.testing.assert_close(cut[value].lower, interval.lower, rtol=1e-2, atol=1e-3)
+        torch.testing.assert_close(cut[value].upper, interval.upper, rtol=1e-2, atol=1e-3)
+
+
+def test_time_that_is_over_leaves_what_is_known() -> None:
+    asked = ask("three layers")
+    late = optimised_bounds(asked.network, asked.region, ends=0.0)
+    for method in BELOW:
+        for value, interval in bounded(asked, method)[0].items():
+            assert (late[value].lower >= interval.lower).all()
+
+
+def test_single_precision_scouts_what_is_then_proven() -> None:
+    asked = ask("residual", 2.0)
+    (_, scouted), (_, proven) = (bounded(asked, "alpha", arithmetic) for arithmetic in (FLOAT, RIGOROUS))
+    torch.testing.assert_close(scouted.double(), proven, rtol=1e-2, atol=1e-3)
+
+
+@pytest.mark.parametrize("norm", ["inf", "2", "1"])
+@pytest.mark.parametrize("name", ["two layers", "five layers", "residual", "image residual"])
+def test_radii_are_in_order_and_say_what_they_are_due_to(name: str, norm: str) -> None:
+    network = NETWORKS[name]()
+    points = centres(network, 4, seed=5)
+    by_method = {method: relucert.certify(network, points, norm=norm, method=method) for method in (*BELOW, "alpha")}
+    for fast_lin, crown, alpha in zip(*by_method.values(), strict=True):
+        assert fast_lin.radius is not None and crown.radius is not None and alpha.radius is not None  # noqa: PT018
+        assert alpha.proven
+        assert alpha.radius >= max(fast_lin.radius, crown.radius) * (1 - 1e-4)
+        assert alpha.due_to in ("fast-lin", "crown", "alpha")
+        if alpha.radius > max(fast_lin.radius, crown.radius) * (1 + 1e-4):
+            assert alpha.due_to == "alpha"
+        assert (fast_lin.due_to, crown.due_to) == BELOW
