@@ -20,7 +20,7 @@ def main() -> None:
     import torch
     from rich.console import Console
 
-    from bench import attacks, boxes, convolutions, lipschitz, lp, peak, products, speed
+    from bench import attacks, boxes, convolutions, lipschitz, lp, peak, products, speed, tightness
 
     torch.set_num_threads(1)
     console = Console(width=140)
@@ -32,6 +32,7 @@ def main() -> None:
     _show(console, "Fast-Lip against Algorithm 2 with 15 bisection steps; CLEVER", lipschitz.HEADER, lipschitz.rows())
     _show(console, "Attacks on mnist-3x1024, ten images, runner-up: mean distances", attacks.HEADER, attacks.rows())
     _show(console, "LP and LP-Full against Fast-Lin, untargeted, rigorous", lp.HEADER, lp.rows())
+    _show(console, "Tighter bounds against Fast-Lin, rigorous, processor time", tightness.HEADER, tightness.rows())
     _show(console, "Memory of a large network", peak.HEADER, peak.rows())
 
 

@@ -14,6 +14,7 @@ from relucert.answers import Certificate
 from relucert.errors import InputError
 from relucert.norm import Norm
 from relucert.query.targets import TARGETS
+from relucert.solvers import proposer
 from relucert.solvers.highs import Highs
 from tests.adversaries import nearest_distance
 from tests.methods import PROGRAMS
@@ -123,3 +124,26 @@ def test_bad_questions_are_refused_at_once(options: dict[str, Any], message: str
     network = NETWORKS["two layers"]()
     with pytest.raises(InputError, match=message):
         relucert.certify_each(network, centres(network), **{"method": "lp", **options})
+
+
+def test_the_time_limit_of_an_ascent_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a network too wide for programs what is known when time ends is used, and the answer says so."""
+    monkeypatch.setattr(proposer, "SOLVABLE", -1)
+    crown = certify("five layers", 1, method="crown")
+    for answer, least in zip(certify("five layers", 1, method="lp-full", time_limit=0.001), crown, strict=True):
+        assert answer.proven
+        assert answer.radius is not None
+        assert least.radius is not None
+        assert answer.radius >= least.radius * (1 - 1e-4)
+        assert "Time limit reached" in str(answer.reason)
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_where_no_program_fits_lp_full_is_at_least_alpha(norm: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proposer, "SOLVABLE", -1)
+    columns = [certify("five layers", 2, norm=norm, method=method) for method in ("alpha", "lp-full")]
+    for alpha, full in zip(*columns, strict=True):
+        assert alpha.radius is not None
+        assert full.radius is not None
+        assert full.radius >= alpha.radius * (1 - 1e-3)
+        assert full.reason is None

@@ -1,4 +1,4 @@
-"""`relucert certify --method lp` and `lp-full`, with the library and the solvers behind it."""
+"""`relucert certify --method lp`, `lp-full` and `best`, with the library and the solvers behind it."""
 
 from __future__ import annotations
 
@@ -54,3 +54,14 @@ def test_an_interruption_keeps_what_is_done(
     record = json.loads(path.read_text())
     assert not record["complete"]
     assert len(record["results"]) == 8
+
+
+def test_best_names_the_step_that_proved_the_radius(command: Command, tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    outcome = command("certify", "--method", "best", "--budget", "0.01", "--images", "1", "--json", str(path))
+    assert outcome.code == 0
+    record = json.loads(path.read_text())
+    (row,) = record["results"]
+    assert (row["method"], row["proven"], record["options"]["budget"]) == ("best", True, 0.01)
+    assert f"by {row['due_to']}; the budget of 0.01 s ended" in " ".join(outcome.out.split())
+    single_line(command("certify", "--budget", "3", "--images", "1"), ["'fast-lin' has no budget"])

@@ -88,7 +88,7 @@ class Screen:
         if self._quiet:
             return
         title = "certified radius" if proven else "radius (rounding ignored)"
-        self._rows(title, [(*_cells(certificate), certificate.reason or "") for certificate in certificates])
+        self._rows(title, [(*_cells(certificate), _remark(certificate)) for certificate in certificates])
 
     def estimates(self, estimates: Sequence[Estimate]) -> None:
         """One row per estimate: image, label, rival, value, and a remark."""
@@ -185,6 +185,12 @@ def _console(stderr: bool) -> Console:
     if not console.is_terminal:
         console.width = PLAIN_WIDTH
     return console
+
+
+def _remark(certificate: Certificate) -> str:
+    """By which method a radius is proven, where it is another than was asked for, and the reason."""
+    other = certificate.due_to if certificate.due_to != certificate.method else None
+    return "; ".join(filter(None, [other and f"by {other}", certificate.reason]))
 
 
 def _cells(certificate: Certificate) -> tuple[str, str, str, str]:
