@@ -26,6 +26,7 @@ LABELS = NETWORK(IMAGES).argmax(1)
 RIVALS = ((LABELS + 1) % 3)[:, None]
 LOADER = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(IMAGES, LABELS), batch_size=2)
 QUESTION: dict[str, Any] = {"network": NETWORK, "images": IMAGES, "labels": LABELS}
+BOXED = relucert.Query.within([0] * 4, [1] * 4, [([[1, 0, 0]], [-99])])
 REGION = relucert.Region.around(IMAGES, 0.1, "inf")
 
 
@@ -78,6 +79,10 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "certify": (relucert.certify, QUESTION),
     "attack": (relucert.attack, {**QUESTION, "steps": 1, "polish": False}),
     "exact": (relucert.exact, {**QUESTION, "time_limit": 0.05}),
+    "verify": (relucert.verify, {"network": NETWORK, "query": BOXED, "time_limit": 0.05}),
+    "robust_at": (relucert.robust_at, {**QUESTION, "radius": 0.01, "time_limit": 0.05}),
+    "Query.within": (relucert.Query.within, {"low": [0] * 4, "high": [1] * 4, "violations": [([[1, 0, 0]], [0])]}),
+    "Query.read": (relucert.Query.read, {"path": "nowhere.vnnlib"}),
     "estimate": (relucert.estimate, {**QUESTION, "batches": 2, "samples": 2}),
     "compare": (relucert.compare, {**QUESTION, "methods": ["interval"]}),
     "bounds": (relucert.bounds, {"network": NETWORK, "region": REGION}),

@@ -11,6 +11,7 @@ from itertools import chain, product
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from relucert.checks import shown
 from relucert.errors import InputError
@@ -135,7 +136,7 @@ class Query:
         return read(path)
 
     @classmethod
-    def within(cls, low: Any, high: Any, violations: Iterable[Sequence[Any]]) -> Query:
+    def within(cls, low: Any, high: Any, violations: Sequence[Sequence[Any]]) -> Query:
         """The property that, within a box of inputs, none of some violations happens.
 
         Every number counts exactly as it is stored.
@@ -151,6 +152,8 @@ class Query:
         if len(lowest) != len(highest) or not lowest:
             raise InputError(f"a box has two ends of as many numbers, not {len(lowest)} and {len(highest)}")
         bounds = dict(enumerate(lowest)), dict(enumerate(highest))
+        if not isinstance(violations, (list, tuple)):
+            raise InputError(f"a query needs a list of violations, not {shown(violations)}")
         forms = [_forms(violation, len(lowest)) for violation in violations]
         widths = {width for width, _ in forms}
         if len(widths) != 1:
@@ -213,14 +216,16 @@ def _ends(bounds: dict[int, Fraction], side: str, names: Sequence[str]) -> tuple
     return tuple(bounds[index] for index in range(len(names)))
 
 
-def _numbers(given: Any, what: str) -> list[Fraction]:
-    if hasattr(given, "detach"):
-        given = given.detach().cpu().numpy()
+def _array(given: Any, what: str) -> NDArray[np.object_]:
     try:
-        array = np.array(given, dtype=object).flatten()
-    except (TypeError, ValueError):
+        numbers = given.detach().cpu().numpy() if hasattr(given, "detach") else given
+        return np.array(numbers, dtype=object)
+    except (TypeError, ValueError, RuntimeError, IndexError, AttributeError):
         raise InputError(f"{what} is an array of numbers, not {shown(given)}") from None
-    return [exactly(number, f"{what}, in every place,") for number in array]
+
+
+def _numbers(given: Any, what: str) -> list[Fraction]:
+    return [exactly(number, f"{what}, in every place,") for number in _array(given, what).flatten()]
 
 
 def _forms(violation: Sequence[Any], inputs: int) -> tuple[int, list[Linear]]:
@@ -242,7 +247,7 @@ def _forms(violation: Sequence[Any], inputs: int) -> tuple[int, list[Linear]]:
 
 
 def _rows(given: Any, count: int, what: str) -> list[list[Fraction]]:
-    shape = tuple(np.shape(given))
+    shape = _array(given, f"a violation's {what}").shape
     if len(shape) != 2 or shape[0] != count or not count or not shape[1]:
         raise InputError(f"a violation's {what} have the shape (constraints, columns) with {count} bounds, not {shape}")
     numbers = _numbers(given, f"a violation's {what}")
