@@ -188,7 +188,7 @@ class _Answering:
         problem = Problem(self.network, image, shape, self.options.radius, self.prop)
         rows = list(range(self.prop.rows.shape[1]))
         if self.options.proof is None:
-            rows, method = bounded(problem)
+            rows, method = bounded(problem, self.ends)
             if not rows:
                 return method, None
         if self._attack():

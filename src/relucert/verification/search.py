@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import NamedTuple
 
 import torch
@@ -20,14 +21,14 @@ class Bounded(NamedTuple):
     method: str | None
 
 
-def bounded(problem: Problem) -> Bounded:
-    """Proves what rows of a problem it can without a search."""
+def bounded(problem: Problem, ends: float) -> Bounded:
+    """Proves what rows of a problem it can without a search; once time is over, by the cheapest bounds alone."""
     network, prop = problem.network.cast(torch.float64), problem.prop.cast(torch.float64)
     region = problem.shape.around(problem.centre[None], problem.radius)
     left, decided = list(range(prop.rows.shape[1])), None
     with torch.inference_mode():
         for name in CHEAP:
-            if not left:
+            if not left or (name != CHEAP[0] and time.monotonic() > ends):
                 break
             method = find_method(name)
             narrowed = prop.narrow(torch.tensor([left]))

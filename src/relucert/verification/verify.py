@@ -144,7 +144,7 @@ class _Inquest:
         for problem in problems(self.network, self.query):
             rows = list(range(len(problem.violations)))
             if not self.record:
-                rows, method = bounded(problem)
+                rows, method = bounded(problem, self.ends)
                 self.method = method if method is not None else self.method
             if rows:
                 narrowed = problem.only(rows)
