@@ -85,3 +85,15 @@ class _Timed:
         seconds = (time.process_time() - started) / len(data)
         radii = [answer.radius or 0.0 for answer in answers]
         return cls(seconds, radii, sum(answer.evaluations for answer in answers) / len(data))
+
+
+def main() -> None:
+    """This table alone: `OMP_NUM_THREADS=1 python -m bench.tightness`."""
+    torch.set_num_threads(1)
+    print(*HEADER, sep=" | ")
+    for row in rows():
+        print(*row, sep=" | ", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -177,10 +177,10 @@ def test_single_precision_scouts_what_is_then_proven() -> None:
 
 
 @pytest.mark.parametrize("norm", ["inf", "2", "1"])
-@pytest.mark.parametrize("name", ["two layers", "five layers", "residual", "image residual"])
+@pytest.mark.parametrize("name", ["five layers", "image residual"])
 def test_radii_are_in_order_and_say_what_they_are_due_to(name: str, norm: str) -> None:
     network = NETWORKS[name]()
-    points = centres(network, 4, seed=5)
+    points = centres(network, 2, seed=5)
     by_method = {method: relucert.certify(network, points, norm=norm, method=method) for method in (*BELOW, "alpha")}
     for fast_lin, crown, alpha in zip(*by_method.values(), strict=True):
         assert fast_lin.radius is not None and crown.radius is not None and alpha.radius is not None  # noqa: PT018

@@ -166,6 +166,8 @@ def _climb(bound: Duals, recall: Recall, effort: Effort, ends: float) -> Climbed
     else:
         steps, others = effort.again, [last]
     start = Climbed(first.lower, crown)
+    if not bool(first.lower.isfinite().any()):  # where numbers overflow there is no way up
+        return start
     return ascend(lambda slopes: bound(DualVariables(slopes)).lower, start, others, replace(effort, steps=steps), ends)
 
 
