@@ -17,6 +17,8 @@ from relucert.branch_and_bound.boxes import TOO_SMALL, BoxProver
 from relucert.branch_and_bound.nodes import NodeBounder
 from relucert.branch_and_bound.proof import Tree
 from relucert.branch_and_bound.prover import Prover
+from relucert.branch_and_bound.stages import TooLarge
+from relucert.branch_and_bound.tree import NeuronProver
 from relucert.network import INPUT, Network
 from relucert.query.property import Property
 from relucert.region import Box, Region, RegionShape
@@ -77,11 +79,25 @@ def prove(
             proven, failure = box_prover.run(_surrounding(region))
         if failure != TOO_SMALL:
             return Outcome(proven, failure, box_prover.nodes, None, bounder)
+    if not record:
+        try:
+            return _by_neurons(bounder, radius, violates, ends, report)
+        except TooLarge:
+            pass
     tree = Tree(prop.rows.shape[1]) if record else None
-    prover = Prover(bounder, _Judge(violates), ends, None, tree, report)
+    prover = Prover(bounder, FunctionJudge(violates), ends, None, tree, report)
     with torch.inference_mode():
         attempt = prover.run(radius, [bounder.roots()])
     return Outcome(attempt.proven, attempt.failure, prover.nodes, tree, bounder)
+
+
+def _by_neurons(
+    bounder: NodeBounder, radius: float, violates: Callable[[Tensor], bool], ends: float, report: Callable[[int], None]
+) -> Outcome:
+    prover = NeuronProver(bounder.exact, bounder.region(1, radius), bounder.prop, bounder, violates, ends, report)
+    with torch.no_grad():
+        proven, failure = prover.run()
+    return Outcome(proven, failure, prover.nodes, None, bounder)
 
 
 def suits_cuts(network: Network, shape: RegionShape) -> bool:
@@ -108,7 +124,7 @@ def _surrounding(region: Region) -> Box:
 
 
 @dataclass(frozen=True)
-class _Judge:
+class FunctionJudge:
     """A judge by a function: whatever violates is in the region."""
 
     violates: Callable[[Tensor], bool]

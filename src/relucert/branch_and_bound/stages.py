@@ -1,0 +1,202 @@
+"""A network over one region as dense matrices between the neurons that are not off, in float32: what ascents run on.
+
+Each pre-activation is a stage: its neurons that are not off, the undecided ones first, as affine functions of the
+activations of earlier stages and of the input. Beside it stands the same network in float64 without the neurons that
+are off, with proven bounds, for what has to be proven.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from relucert.bounding.interval import Bounds, Interval
+from relucert.network import INPUT, Affine, Network, Relu, pull_back, transposed
+from relucert.network.cut import can_be_cut, without_neurons
+from relucert.region import Region
+
+MOST_NUMBERS = 2**26  # of all matrices together
+CHUNK_NUMBERS = 2**24  # of forms that are pulled back at once
+
+
+class TooLarge(Exception):  # noqa: N818 - a count, and no error of the user's
+    """The dense matrices would be too large."""
+
+
+@dataclass(frozen=True, eq=False)
+class Maps:
+    """Affine functions, (count,), of the activations of stages and of the input.
+
+    Attributes:
+        weights: By the number of a stage, (count, neurons of the stage).
+        entrance: On the input's deviation from the reference, (count, inputs); None: none.
+        bias: Their values where all activations are 0 and the input is the reference, (count,).
+    """
+
+    weights: dict[int, Tensor]
+    entrance: Tensor | None
+    bias: Tensor
+
+    @property
+    def numbers(self) -> int:
+        """How many the matrices have."""
+        matrices = [*self.weights.values(), *([] if self.entrance is None else [self.entrance])]
+        return sum(matrix.numel() for matrix in matrices)
+
+    def pick(self, chosen: Tensor, signs: Tensor | None = None) -> Maps:
+        """Some of them, (count,), each times a sign."""
+        factor = torch.ones(len(chosen), dtype=self.bias.dtype) if signs is None else signs.to(self.bias.dtype)
+        return Maps(
+            {stage: weight[chosen] * factor[:, None] for stage, weight in self.weights.items()},
+            None if self.entrance is None else self.entrance[chosen] * factor[:, None],
+            self.bias[chosen] * factor,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """The neurons of one pre-activation that are not off in the region.
+
+    Attributes:
+        value: The pre-activation.
+        neurons: Their places in it, (count,), the undecided ones first.
+        undecided: How many are undecided.
+        lower, upper: The bounds of the undecided ones, (undecided,), in float32.
+        maps: What they are computed by.
+        first: The number of undecided neurons of earlier stages.
+    """
+
+    value: int
+    neurons: Tensor
+    undecided: int
+    lower: Tensor
+    upper: Tensor
+    maps: Maps
+    first: int
+
+    @property
+    def columns(self) -> slice:
+        """Where its undecided neurons stand among those of all stages."""
+        return slice(self.first, self.first + self.undecided)
+
+
+@dataclass(eq=False)
+class Stages:
+    """The stages of a network over a region, a batch of one, as far as it is bounded.
+
+    Attributes:
+        exact: The network in float64.
+        region: In float64.
+        bounds: The proven bounds of all neurons of the pre-activations that are stages, (1, size) each.
+        cut: The network without neurons that are off, where that can be cut out; values keep their numbers.
+        cut_bounds: The same for what is left.
+        kept: By pre-activation the places of the neurons that are left, in their order, where some were cut out.
+    """
+
+    exact: Network
+    region: Region
+    bounds: Bounds = field(default_factory=dict)
+    stages: list[Stage] = field(default_factory=list)
+    cut_bounds: Bounds = field(default_factory=dict)
+    kept: dict[int, Tensor] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.cut = self.exact
+        self.relus: dict[int, list[int]] = {}
+        for value, node in self.exact.steps():
+            if isinstance(node.operation, Relu):
+                self.relus.setdefault(node.inputs[0], []).append(value)
+        self._numbers = 0
+
+    @property
+    def undecided(self) -> int:
+        return sum(stage.undecided for stage in self.stages)
+
+    def add(self, value: int, interval: Interval) -> None:
+        """Makes a stage of a pre-activation with its proven bounds, (1, size)."""
+        self.bounds[value] = interval
+        unstable = interval.unstable[0]
+        undecided = unstable.nonzero().flatten()
+        neurons = torch.cat([undecided, (interval.active[0] & ~unstable).nonzero().flatten()])
+        maps = self.maps(value, neurons)
+        self._numbers += maps.numbers
+        if self._numbers > MOST_NUMBERS:
+            raise TooLarge(f"dense matrices of more than {MOST_NUMBERS} numbers")
+        lower, upper = (side[0, undecided].float() for side in interval)
+        self.stages.append(Stage(value, neurons, len(undecided), lower, upper, maps, self.undecided))
+        self.cut_bounds[value] = interval
+        if len(neurons) and can_be_cut(self.cut, value):
+            self.cut = without_neurons(self.cut, value, neurons)
+            self.kept[value] = neurons
+            self.cut_bounds[value] = Interval(interval.lower[:, neurons], interval.upper[:, neurons])
+
+    def places(self, stage: Stage) -> Tensor:
+        """Where a stage's undecided neurons are in the pre-activation of the cut network, (undecided,)."""
+        if stage.value in self.kept:
+            return torch.arange(stage.undecided)
+        return stage.neurons[: stage.undecided]
+
+    def maps(self, value: int, neurons: Tensor) -> Maps:
+        """Neurons of a value, (count,), as functions of the stages and the input, in float32."""
+        size = self.exact.sizes[value]
+        step = max(1, CHUNK_NUMBERS // max(self.exact.sizes))
+        parts = [
+            self.pulled(value, torch.nn.functional.one_hot(some, size).double())
+            for some in (neurons.split(step) if len(neurons) else [neurons])
+        ]
+        return _joined(parts)
+
+    def pulled(self, value: int, forms: Tensor, offsets: Tensor | None = None) -> Maps:
+        """Forms on a value, (count, size) in float64, plus offsets, as functions of the stages and the input."""
+        places = {relu: place for place, stage in enumerate(self.stages) for relu in self.relus[stage.value]}
+        walk = _Walk(self.exact, len(forms), offsets)
+        left = pull_back(self.exact, value, forms[None], walk)
+        weights: dict[int, Tensor] = {}
+        for relu, form in walk.stopped.items():
+            if relu not in places:
+                raise AssertionError("a ReLU before its stage")
+            place = places[relu]
+            chosen = form[0][:, self.stages[place].neurons].float()
+            weights[place] = weights[place] + chosen if place in weights else chosen
+        entrance = left[INPUT][0] if INPUT in left else None
+        bias = walk.constant
+        if entrance is not None:
+            bias = bias + entrance @ self.region.reference[0]
+            entrance = entrance.float()
+        return Maps(weights, entrance, bias.float())
+
+
+class _Walk:
+    """Pulls forms back to ReLUs and the input, and sums the constants on the way."""
+
+    def __init__(self, network: Network, count: int, offsets: Tensor | None) -> None:
+        self.network, self.stopped = network, dict[int, Tensor]()
+        self.constant = torch.zeros(count, dtype=torch.float64) if offsets is None else offsets
+
+    def affine(self, value: int, form: Tensor) -> Sequence[Tensor]:
+        operation = self.network.nodes[value - 1].operation
+        assert isinstance(operation, Affine)
+        if operation.constant is not None:
+            constant = operation.constant.expand(self.network.shapes[value]).flatten()
+            self.constant = self.constant + form[0] @ constant
+        return transposed(self.network, value, form)
+
+    def relu(self, value: int, source: int, form: Tensor) -> None:
+        self.stopped[value] = form
+
+    def join(self, value: int, one: Tensor, other: Tensor) -> Tensor:
+        return one + other
+
+
+def _joined(parts: list[Maps]) -> Maps:
+    if len(parts) == 1:
+        return parts[0]
+    entrances = [part.entrance for part in parts if part.entrance is not None]
+    return Maps(
+        {stage: torch.cat([part.weights[stage] for part in parts]) for stage in parts[0].weights},
+        torch.cat(entrances) if entrances else None,
+        torch.cat([part.bias for part in parts]),
+    )

@@ -1,0 +1,212 @@
+"""Branch and bound over the signs of neurons with the root's hidden bounds kept: many small parts a second.
+
+A part of the region is its known signs, its slopes and its multipliers. Parts are bounded by batched ascents in
+float32; one closes only by a float64 pass that bounds its rounding.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from relucert.bounding.interval import Bounds, Interval
+from relucert.branch_and_bound import leaf
+from relucert.branch_and_bound import nodes as full
+from relucert.branch_and_bound.climb import Climbed, Climber, Nodes, join
+from relucert.branch_and_bound.confirm import Rows, proven_bounds
+from relucert.branch_and_bound.root import Refining, cheap_bounds, rooted
+from relucert.branch_and_bound.stages import Stages
+from relucert.network import Network
+from relucert.query.property import Property
+from relucert.region import Region
+
+CROWD = 256  # nodes at once
+STEPS = 15
+ROOT_STEPS = 40
+LAST_STEPS = 200  # where no neuron is left to split
+BEFORE_REFINING = 2.0  # seconds of the first tree
+LAYER_SECONDS = 5.0  # of the refinement of one layer, the first time
+LONGER = 3.0  # times as long, every time
+LEAF_SECONDS = 10.0
+SET_BACK = 1 - 2.0**-20
+LATE = "the time limit ended the search"
+UNSETTLED = "a leaf of the search could not be settled"
+
+
+class _Ended(Exception):  # noqa: N818
+    """The search is over: a violation ended it (no reason), or time or a leaf did."""
+
+    def __init__(self, reason: str | None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+@dataclass(eq=False)
+class NeuronProver:
+    """Proves that the rows of a property, a batch of one, stay positive in a region, a batch of one.
+
+    Attributes:
+        network, region, prop: In float64.
+        violates: Judges a point (size,) that the search came upon; True ends the search.
+        ends: When time is over, on the monotonic clock.
+        report: Called now and then with the nodes bounded so far.
+        nodes: How many nodes were bounded.
+        stage: What the search is doing or was doing last, in a word.
+    """
+
+    network: Network
+    region: Region
+    prop: Property
+    bounder: full.NodeBounder
+    violates: Callable[[Tensor], bool]
+    ends: float
+    report: Callable[[int], None] = lambda nodes: None
+    nodes: int = 0
+    stage: str = "root"
+
+    def run(self) -> tuple[bool, str | None]:
+        """Whether it is proven, and why the search ended where it is not and no violation ended it."""
+        try:
+            self._search()
+        except _Ended as ended:
+            return False, ended.reason
+        return True, None
+
+    def _search(self) -> None:
+        self.left = torch.arange(self.prop.rows.shape[1])
+        known = cheap_bounds(self.network, self.region)
+        stages = rooted(self.network, self.region, known, self.ends)
+        seconds, layer_seconds = BEFORE_REFINING, LAYER_SECONDS
+        while True:
+            waiting = self._roots(stages)
+            if waiting is None:
+                return
+            self.stage = "tree"
+            refinable = sum(bool(stage.undecided) for stage in stages.stages) > 1
+            until = min(self.ends, time.monotonic() + seconds) if refinable else self.ends
+            if self._tree(stages, waiting, until):
+                return
+            self._check_time()
+            self.stage = "refinement"
+            refining = Refining(self.ends, layer_seconds)
+            refined = rooted(self.network, self.region, stages.bounds, self.ends, refining)
+            self._check_time()
+            better = refined.undecided < stages.undecided
+            stages, layer_seconds = refined, layer_seconds * LONGER
+            seconds = seconds * LONGER if better else torch.inf
+
+    def _check_time(self) -> None:
+        if time.monotonic() > self.ends:
+            raise _Ended(LATE)
+
+    def _climber(self, stages: Stages) -> tuple[Climber, Rows]:
+        """For the rows that are left."""
+        forms, offsets = self.prop.rows[0, self.left], self.prop.offsets[0, self.left]
+        maps = stages.pulled(self.network.output, forms, offsets)
+        return Climber(stages, maps), Rows(self.network.output, forms, offsets)
+
+    def _roots(self, stages: Stages) -> Nodes | None:
+        """The rows that a long ascent leaves open, as nodes; None: there are none."""
+        climber, rows = self._climber(stages)
+        climbed = climber.run(climber.roots(), ROOT_STEPS, self.ends)
+        self.nodes += len(self.left)
+        still = ~(proven_bounds(stages, rows, climbed.nodes) > 0)
+        self.left = self.left[still]
+        if not len(self.left):
+            return None
+        self._offer(climber, climbed)
+        self.climber, self.rows = self._climber(stages)
+        nodes = climbed.nodes.pick(still)
+        return nodes._replace(rows=torch.arange(len(self.left)))
+
+    def _tree(self, stages: Stages, roots: Nodes, until: float) -> bool:
+        """Whether all nodes are closed by then; rows that are leave the search."""
+        waiting = roots
+        while len(waiting.rows):
+            if time.monotonic() > until:
+                self._drop(waiting)
+                return False
+            visited, waiting = waiting.pick(slice(-CROWD, None)), waiting.pick(slice(None, -CROWD))
+            halves = self._visit(stages, visited)
+            waiting = join([waiting, halves])
+            self.report(self.nodes)
+        return True
+
+    def _drop(self, waiting: Nodes) -> None:
+        """Rows of which no node is open are proven."""
+        self.left = self.left[waiting.rows.unique()]
+
+    def _visit(self, stages: Stages, nodes: Nodes) -> Nodes:
+        """What is left of nodes, split in halves."""
+        climbed = self.climber.run(nodes, STEPS, self.ends, enough=0.0)
+        self.nodes += len(nodes.rows)
+        closed = climbed.lower > 0
+        promising = closed.nonzero().flatten()
+        if len(promising):
+            least = proven_bounds(stages, self.rows, climbed.nodes.pick(promising))
+            closed[promising] = least > 0
+        rest = (~closed).nonzero().flatten()
+        if not len(rest):
+            return climbed.nodes.pick(rest)
+        climbed = Climbed(
+            climbed.lower[rest], climbed.nodes.pick(rest), climbed.scores[rest], climbed.points[rest]
+        )  # fmt: skip
+        self._offer(self.climber, climbed)
+        splittable = (climbed.scores > 0).any(1)
+        self._settle(stages, climbed.nodes.pick((~splittable).nonzero().flatten()))
+        chosen = splittable.nonzero().flatten()
+        neurons = climbed.scores[chosen].argmax(1) if len(chosen) else chosen
+        return climbed.nodes.pick(chosen).split(neurons)
+
+    def _offer(self, climber: Climber, climbed: Climbed) -> None:
+        """Tries the points where relaxed rows are least as violations."""
+        margins = climber.margins(climbed.points).amin(1)
+        least = int(margins.nan_to_num(torch.inf).argmin())
+        if bool(margins[least] <= 0) and self.violates(self._inside(climbed.points[least].double())):
+            raise _Ended(None)
+
+    def _inside(self, point: Tensor) -> Tensor:
+        """A point (size,) of the region's border, set back by more than its own rounding."""
+        centre, box = self.region.points[0], self.region.box
+        moved = centre + SET_BACK * (point - centre)
+        return moved if box is None else torch.clamp(moved, *box)
+
+    def _settle(self, stages: Stages, nodes: Nodes) -> None:
+        """Closes nodes all of whose neurons are decided, or ends the search."""
+        if not len(nodes.rows):
+            return
+        climbed = self.climber.run(nodes, LAST_STEPS, self.ends, enough=0.0)
+        still = ~(proven_bounds(stages, self.rows, climbed.nodes) > 0)
+        for place in still.nonzero():
+            self._check_time()
+            self._solve(stages, climbed.nodes.pick(place))
+
+    def _solve(self, stages: Stages, node: Nodes) -> None:
+        """Closes one such node by a program, or ends the search."""
+        seconds = max(0.01, min(LEAF_SECONDS, self.ends - time.monotonic()))
+        bounded = self._bounded(stages, node)
+        for point, solved in leaf.nearest(self.bounder, bounded, seconds):
+            if self.violates(point):
+                raise _Ended(None)
+            if bool(self.bounder.least(bounded, solved, float(self.region.radius[0])) > 0):
+                return
+        raise _Ended(LATE if time.monotonic() > self.ends else UNSETTLED)
+
+    def _bounded(self, stages: Stages, node: Nodes) -> full.BoundedNodes:
+        """A node with all neurons, those that are off included."""
+        bounds: Bounds = {
+            value: Interval(interval.lower.clone(), interval.upper.clone()) for value, interval in stages.bounds.items()
+        }
+        whole = self.bounder.roots().pick(self.left[node.rows])
+        tables = self.bounder.by_value(whole.signs)
+        for stage in stages.stages:
+            neurons, signs = stage.neurons[: stage.undecided], node.signs[0, stage.columns]
+            lower, upper = bounds[stage.value]
+            lower[0, neurons] = torch.where(signs > 0, lower[0, neurons].clamp(min=0), lower[0, neurons])
+            upper[0, neurons] = torch.where(signs < 0, upper[0, neurons].clamp(max=0), upper[0, neurons])
+            tables[stage.value][0, neurons] = signs
+        return full.BoundedNodes(whole, bounds, torch.zeros(1, dtype=torch.bool))

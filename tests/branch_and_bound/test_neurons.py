@@ -1,0 +1,207 @@
+"""Splits by neurons with the bounds of the root kept: verdicts agree with mixed-integer programs, none is wrong."""
+
+import math
+import time
+
+import pytest
+import torch
+from torch import Tensor
+
+import relucert
+from relucert.attacks.witness import Judge
+from relucert.bounding.interval import Bounds
+from relucert.branch_and_bound.climb import Climbed, Climber, Nodes
+from relucert.branch_and_bound.confirm import Rows, proven_bounds
+from relucert.branch_and_bound.nodes import NodeBounder
+from relucert.branch_and_bound.root import Refining, cheap_bounds, rooted
+from relucert.branch_and_bound.stages import Stages
+from relucert.branch_and_bound.tree import NeuronProver
+from relucert.network import Network
+from relucert.query.property import Property
+from relucert.region import Region, RegionShape
+from tests.milp import nearest
+from tests.nets import NETWORKS, centres, mlp, residual
+
+SMALL = {name: make() for name, make in NETWORKS.items()}
+CASES = [mlp(6, 10, 10, 4, seed=0), residual(0), residual(3)]
+
+
+def ordered(network: Network, centre: Tensor) -> list[int]:
+    scores = network.cast(torch.float64)(centre[None])[0]
+    return scores.argsort(descending=True).tolist()
+
+
+def runner_up(network: Network, centre: Tensor) -> Property:
+    order = ordered(network, centre)
+    return Property.margins(torch.tensor(order[:1]), torch.tensor([order[1:2]]), network.classes)
+
+
+class Attempt:
+    """One search, and the violations within the region that it came upon."""
+
+    def __init__(
+        self, network: Network, prop: Property, centre: Tensor, radius: float, norm: float = math.inf,
+        box: tuple[float, float] | None = None,
+    ) -> None:  # fmt: skip
+        shape = RegionShape.parse(norm, box, None, network.input_shape)
+        bounder = NodeBounder(network, centre, shape, prop)
+        self.violations: list[Tensor] = []
+
+        judge = Judge(network, shape)
+
+        def violates(point: Tensor) -> bool:
+            witness = judge.beyond(centre, point, bounder.prop)
+            if witness is not None and witness.distance <= radius:
+                self.violations.append(witness.point)
+            return bool(self.violations)
+
+        prover = NeuronProver(
+            bounder.exact, bounder.region(1, radius), bounder.prop, bounder, violates, time.monotonic() + 30
+        )
+        with torch.no_grad():
+            self.proven, self.failure = prover.run()
+
+
+@pytest.mark.parametrize("box", [None, (-1.5, 1.5)], ids=["everywhere", "box"])
+@pytest.mark.parametrize("norm", [math.inf, 1.0])
+@pytest.mark.parametrize("network", CASES, ids=["three", "skips", "others"])
+def test_agrees_with_a_mixed_integer_program(network: Network, norm: float, box: tuple[float, float] | None) -> None:
+    centre = centres(network, 1)[0].double().clamp(-1.5, 1.5)
+    order = ordered(network, centre)
+    answer = nearest(network, centre, order[0], order[1], norm, 4.0, box)
+    prop = runner_up(network, centre)
+    if answer is None:
+        assert Attempt(network, prop, centre, 2.0, norm, box).proven
+        return
+    below = Attempt(network, prop, centre, 0.98 * answer[0], norm, box)
+    assert below.proven
+    assert below.failure is None
+    above = Attempt(network, prop, centre, 1.02 * answer[0], norm, box)
+    assert not above.proven
+    assert above.violations
+
+
+def test_agrees_with_exact_answers_for_the_euclidean_norm() -> None:
+    network = residual(1)
+    centre = centres(network, 1)[0].double()
+    (answer,) = relucert.exact(network, centre[None], norm="2", target="runner-up")
+    assert answer.closed
+    assert answer.lower is not None
+    assert answer.upper is not None
+    assert Attempt(network, runner_up(network, centre), centre, 0.99 * answer.lower, 2.0).proven
+    assert Attempt(network, runner_up(network, centre), centre, 1.01 * answer.upper, 2.0).violations
+
+
+@pytest.mark.parametrize("lie", ["random", "wrong signs", "no numbers"])
+def test_an_ascent_that_lies_proves_nothing(lie: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    network = mlp(6, 10, 10, 4, seed=0)
+    centre = centres(network, 1)[0].double()
+    order = ordered(network, centre)
+    answer = nearest(network, centre, order[0], order[1], math.inf, 4.0)
+    assert answer is not None
+    honest, generator = Climber.run, torch.Generator().manual_seed(0)
+
+    def faulty(climber: Climber, nodes: Nodes, steps: int, ends: float, *others: float, **named: float) -> Climbed:
+        climbed = honest(climber, nodes, 0, ends)
+        duals = climbed.nodes.duals
+        noise = 4 * torch.rand(duals.shape, generator=generator) - 2
+        if lie == "wrong signs":
+            noise = -noise.abs()
+        if lie == "no numbers":
+            noise[:, ::2] = torch.nan
+        lower = torch.full_like(climbed.lower, torch.inf)
+        return Climbed(lower, climbed.nodes._replace(duals=noise), climbed.scores, climbed.points)
+
+    monkeypatch.setattr(Climber, "run", faulty)
+    monkeypatch.setattr("relucert.branch_and_bound.tree.NeuronProver._offer", lambda *parts: None)
+    assert not Attempt(network, runner_up(network, centre), centre, 1.05 * answer[0]).proven
+
+
+def region_of(network: Network, radius: float = 0.4, norm: float = math.inf) -> Region:
+    return Region.around(centres(network, 1).double(), radius, norm)
+
+
+def samples(region: Region, count: int = 400) -> Tensor:
+    generator = torch.Generator().manual_seed(3)
+    steps = 2 * torch.rand(count, region.points.shape[1], generator=generator, dtype=torch.float64) - 1
+    steps[: count // 2] = steps[: count // 2].sign()
+    return region.points + region.radius[:, None] * steps
+
+
+def check_enclosing(network: Network, region: Region, bounds: Bounds) -> None:
+    values = network.values(samples(region))
+    for value, interval in bounds.items():
+        assert bool((values[value] >= interval.lower - 1e-12).all())
+        assert bool((values[value] <= interval.upper + 1e-12).all())
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_the_root_encloses_and_gets_tighter(name: str) -> None:
+    network = SMALL[name].cast(torch.float64)
+    region = region_of(network)
+    with torch.no_grad():
+        known = cheap_bounds(network, region)
+        first = rooted(network, region, known, math.inf)
+        second = rooted(network, region, first.bounds, math.inf, Refining(time.monotonic() + 2, 0.3))
+    check_enclosing(network, region, first.bounds)
+    check_enclosing(network, region, second.bounds)
+    for value, interval in known.items():
+        for earlier, later in ((interval, first.bounds[value]), (first.bounds[value], second.bounds[value])):
+            assert bool((later.lower >= earlier.lower).all())
+            assert bool((later.upper <= earlier.upper).all())
+
+
+@pytest.mark.parametrize("norm", [math.inf, 2.0, 1.0])
+@pytest.mark.parametrize("name", SMALL)
+def test_stages_compute_the_network_and_bound_what_the_proof_bounds(name: str, norm: float) -> None:
+    network = SMALL[name].cast(torch.float64)
+    region = region_of(network, 0.3, norm)
+    prop = runner_up(network, region.points[0])
+    with torch.no_grad():
+        stages = rooted(network, region, cheap_bounds(network, region), math.inf)
+        climber = Climber(stages, stages.pulled(network.output, prop.rows[0], prop.offsets[0]))
+        roots = climber.roots()
+        first, climbed = climber.run(roots, 0, math.inf), climber.run(roots, 15, math.inf)
+        rows = Rows(network.output, prop.rows[0], prop.offsets[0])
+        proven = proven_bounds(stages, rows, climbed.nodes)
+    points = region.points + 0.3 * (samples(region) - region.points) / len(region.points[0])
+    margins = climber.margins(points.float())
+    torch.testing.assert_close(margins, prop.values(network(points)).float(), rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(climbed.lower.double(), proven, rtol=1e-3, atol=1e-3)
+    assert bool((climbed.lower >= first.lower).all())
+    assert float(region.norm.distance(climbed.points.double(), region.points).max()) <= 0.3 * (1 + 1e-4)
+
+
+def test_the_gradient_is_the_bound_s_own() -> None:
+    """Small steps along the gradient gain what it promises, with and without known signs."""
+    network = mlp(6, 10, 10, 4, seed=0).cast(torch.float64)
+    region = region_of(network, 0.5)
+    prop = runner_up(network, region.points[0])
+    from relucert.branch_and_bound.climb import _Ascent
+
+    with torch.no_grad():
+        stages = rooted(network, region, cheap_bounds(network, region), math.inf)
+        climber = Climber(stages, stages.pulled(network.output, prop.rows[0], prop.offsets[0]))
+        roots = climber.roots()
+        signs = roots.signs.clone()
+        signs[:, ::3], signs[:, 1::3] = 1, -1
+        nodes = Nodes(roots.rows, signs, torch.full_like(roots.duals, 0.4))
+        ascent = _Ascent(climber, nodes)
+        pulled = ascent.pull()
+        gradient, before = ascent.gradient(pulled), pulled.bound
+        for neuron in range(climber.undecided):
+            ascent.duals = nodes.duals.clone()
+            ascent.duals[:, neuron] += 1e-2
+            gained = (ascent.pull().bound - before) / 1e-2
+            torch.testing.assert_close(gained, gradient[:, neuron], rtol=0.05, atol=0.02)
+
+
+def test_cut_neurons_change_nothing() -> None:
+    network = mlp(6, 30, 30, 4, seed=5).cast(torch.float64)
+    region = region_of(network, 0.05)
+    with torch.no_grad():
+        stages: Stages = rooted(network, region, cheap_bounds(network, region), math.inf)
+    assert stages.kept
+    assert sum(stages.cut.sizes) < sum(network.sizes)
+    points = samples(region)
+    torch.testing.assert_close(stages.cut(points), network(points), rtol=1e-12, atol=1e-12)
