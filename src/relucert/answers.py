@@ -103,7 +103,8 @@ def _plain(end: Any) -> Any:
 class Certificate(_Recorded):
     """A radius within which no valid input makes `target` (untargeted: any rival) catch up with `label`.
 
-    The claim is about the network in real arithmetic with its stored weights. It is proven if `proven`.
+    The claim is about the network with its stored weights, in real arithmetic or in every evaluation in floating point
+    that `inference` names. It is proven if `proven`.
 
     Attributes:
         image: The image's number, counted from 0.
@@ -121,6 +122,7 @@ class Certificate(_Recorded):
         failed: Whether an error inside the method, which the reason names, is why there is no radius.
         due_to: The method whose bounds the radius is due to: `method` itself, or one that it builds on; None where
             there is no radius.
+        inference: What the network is evaluated in: "real" arithmetic, "float32", "float16" or "bfloat16".
     """
 
     image: int
@@ -137,6 +139,7 @@ class Certificate(_Recorded):
     input_scale: Tensor | None = None
     failed: bool = False
     due_to: str | None = None
+    inference: str = "real"
 
     @property
     def proven(self) -> bool:

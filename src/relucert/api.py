@@ -23,8 +23,8 @@ from relucert.errors import FAULTS, InputError, RelucertError, in_one_line
 from relucert.loading import load
 from relucert.methods.method import Method
 from relucert.methods.programs import ProgramMethod
-from relucert.methods.table import METHODS, find_method
-from relucert.network import Network
+from relucert.methods.table import METHODS, check_inference, find_method
+from relucert.network import REAL, Inference, Network, find_inference
 from relucert.norm import Norm
 from relucert.query.given import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
 from relucert.query.plausible import warn_of_range
@@ -51,6 +51,7 @@ def certify(
     box: BoxLike | None = None,
     scale: ScaleLike | None = None,
     arithmetic: str = "rigorous",
+    inference: str = "real",
     tolerance: float = 1e-4,
     memory: int = 2**30,
     seed: int = 0,
@@ -77,6 +78,8 @@ def certify(
         scale: None, or an array of the input's shape: how far each coordinate may move per unit of radius (0: it
             stays).
         arithmetic: "rigorous" (proven, rounding included) or "float" (rounding ignored: no proof).
+        inference: What the network is evaluated in: "real" arithmetic, or "float32", "float16" or "bfloat16", which
+            round every operation. The certificate then holds for every such evaluation.
         tolerance: How far, relatively, a radius may stay below the largest the method can prove.
         memory: How many bytes the bounds of one batch may take.
         seed: What random targets are drawn with.
@@ -89,7 +92,7 @@ def certify(
     return Answers(
         certify_each(
             network, images, labels, norm=norm, method=method, target=target, box=box, scale=scale,
-            arithmetic=arithmetic, tolerance=tolerance, memory=memory, seed=seed, shells=shells,
+            arithmetic=arithmetic, inference=inference, tolerance=tolerance, memory=memory, seed=seed, shells=shells,
             time_limit=time_limit, budget=budget, input_shape=input_shape,
         )
     )  # fmt: skip
@@ -106,6 +109,7 @@ def certify_each(
     box: BoxLike | None = None,
     scale: ScaleLike | None = None,
     arithmetic: str = "rigorous",
+    inference: str = "real",
     tolerance: float = 1e-4,
     memory: int = 2**30,
     seed: int = 0,
@@ -118,14 +122,16 @@ def certify_each(
 
     Everything is checked at the call; the work is done as answers are asked for.
     Its parameters are those of `certify`: network, images, labels, norm, method, target, box, scale, arithmetic,
-    tolerance, memory, seed, shells, time_limit, budget and input_shape.
+    inference, tolerance, memory, seed, shells, time_limit, budget and input_shape.
     """
+    evaluation = find_inference(inference)
     prepared = prepare(network, images, labels, input_shape)
     known = prepared.network
     options = Options(
         RegionShape.parse(norm, box, scale, known.input_shape), method,
-        parse_rounding(arithmetic), tolerance, memory, seed, shells, time_limit, budget,
+        parse_rounding(arithmetic), tolerance, memory, seed, shells, time_limit, budget, evaluation,
     )  # fmt: skip
+    known = known.evaluated_in(evaluation)
     inquiry = pose(known, prepared.images, prepared.labels, target, seed)
     check_inside(inquiry.images, options.shape.box)
     step = batch_size(known, max(len(question.rivals) for question in inquiry.questions), options.memory)
@@ -143,6 +149,7 @@ def bounds(
     method: str = "fast-lin",
     form: str = "forward",
     arithmetic: str = "rigorous",
+    inference: str = "real",
     box: BoxLike | None = None,
     scale: ScaleLike | None = None,
     input_shape: tuple[int, ...] | None = None,
@@ -155,11 +162,12 @@ def bounds(
         method: "fast-lin", "interval", or "crown" with the backward form alone.
         form: "forward" (a zonotope carried from the input) or "backward" (the paper's recursion).
         arithmetic: "rigorous" (rounding included) or "float" (rounding ignored).
+        inference: What the network is evaluated in, as for `certify`: what is bounded are the computed values.
         box: The valid inputs, as for `certify`.
         scale: How far each coordinate may move per unit of radius, as for `certify`.
         input_shape: Of one image, where the network does not tell it.
     """
-    known = load(network, input_shape=input_shape)
+    known = load(network, input_shape=input_shape).evaluated_in(find_inference(inference))
     region = check_region(region, box, scale, known.input_shape)
     warn_of_range(known, region.points)
     check_name("form", form, FORMS)
@@ -185,6 +193,7 @@ class Options:
     shells: int | None = None
     time_limit: float | None = None
     budget: float | None = None
+    inference: Inference = REAL
 
     def __post_init__(self) -> None:
         check_name("method", self.method, [*METHODS, BEST])
@@ -194,6 +203,7 @@ class Options:
             check_number("budget", self.budget_seconds, 1e-3, 1e9)
         else:
             method = self.find_method()
+            check_inference(method, self.inference)
             if isinstance(method, ProgramMethod):
                 method.check(self.shape.norm)
             if self.budget is not None:
@@ -314,5 +324,5 @@ def _certificate(
     return Certificate(
         question.image, question.label, target, shape.norm.p, options.method, options.arithmetic,
         radius, reason, seconds, end.evaluations if end is not None else 0, shape.given_box, shape.scale,
-        failed, None if end is None or radius is None else end.method,
+        failed, None if end is None or radius is None else end.method, options.inference.name,
     )  # fmt: skip

@@ -8,13 +8,14 @@ With Fast-Lin's relaxer the bounds are those of the paper's Algorithm 1 (see doc
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from relucert.bounding.interval import Bounds, Interval
+from relucert.bounding.noise import noise, rounds, size_within
 from relucert.bounding.relaxers import Relaxation, Relaxer
 from relucert.errors import InputError
 from relucert.network import INPUT, Affine, Network, Rows, Units
@@ -86,11 +87,18 @@ def forward(
         operands = [values[source] for source in node.inputs]
         if isinstance(node.operation, Affine):
             shapes = [network.shapes[source] for source in node.inputs]
-            step = _AffineStep(node.operation, operands, shapes, region, arithmetic)
+            added = None
+            if rounds(network, value):
+                sizes = [_size(network, bounds, source, values[source], arithmetic) for source in node.inputs]
+                added = noise(network, value, sizes, arithmetic)
+            step = _AffineStep(node.operation, operands, shapes, region, arithmetic, added, network.inference.rounds)
             values[value] = step.run(keep=value in last_use)
         else:
             relaxation = relaxer(bounds[node.inputs[0]], arithmetic)
-            values[value] = _rectify(value, operands[0], relaxation, arithmetic)
+            operand = operands[0]
+            if network.inference.rounds:
+                operand, relaxation = _absorbed(operand, relaxation, arithmetic)
+            values[value] = _rectify(value, operand, relaxation, arithmetic)
         del operands
         if value in wanted or value in network.rectified:
             bounds[value] = values[value].interval(arithmetic)
@@ -100,6 +108,14 @@ def forward(
     return bounds
 
 
+def _size(network: Network, bounds: Bounds, value: int, zonotope: Zonotope, arithmetic: Arithmetic) -> Tensor:
+    """How large a value may be in absolute value: (batch, size)."""
+    size = size_within(network, bounds, value)
+    if size is not None:
+        return size
+    return arithmetic.above(zonotope.centre.abs() + zonotope.deviation.largest + zonotope.error, 2)
+
+
 def _input(region: Region, arithmetic: Arithmetic) -> Zonotope:
     centre = region.reference
     return Zonotope(centre, region.spans(arithmetic), centre.new_zeros(()), {INPUT: Units(None, None)}, None)
@@ -107,13 +123,19 @@ def _input(region: Region, arithmetic: Arithmetic) -> Zonotope:
 
 @dataclass(frozen=True, eq=False)
 class _AffineStep:
-    """One affine operation on zonotopes of the given shapes."""
+    """One affine operation on zonotopes of the given shapes.
+
+    noise: what its evaluation in floating point adds, if anything.
+    felt: whether errors are more than those of this proof, so that they are worth a product of their own.
+    """
 
     operation: Affine
     operands: list[Zonotope]
     shapes: list[tuple[int, ...]]
     region: Region
     arithmetic: Arithmetic
+    noise: Tensor | None
+    felt: bool
 
     def run(self, keep: bool) -> Zonotope:
         """The image of the operands; with keep=False without its coefficients, which then never exist all at once."""
@@ -198,17 +220,41 @@ class _AffineStep:
     def _error(self) -> Tensor:
         """What rounding adds: the operands' own errors, and gamma times all absolute values that were summed."""
         if not self.arithmetic.rigorous:
-            return self.operands[0].error
+            if not self.felt:
+                return self.operands[0].error
+            wide = [operand.error.expand_as(operand.centre) for operand in self.operands]
+            moved = self.operation.absolute.linear(*self._shaped(wide)).flatten(1)
+            return moved if self.noise is None else moved + self.noise
         gamma = self.arithmetic.gamma(self.operation.terms + 2)
         sources = [
             operand.error + gamma * (operand.centre.abs() + operand.deviation.absolute + operand.error)
             for operand in self.operands
         ]
-        error = self.operation.magnitude(*self._shaped(sources)).flatten(1)
+        spread = self.operation.absolute.linear if self.felt else self.operation.magnitude
+        error = spread(*self._shaped(sources)).flatten(1)
         if self.operation.constant is not None:
             error = error + gamma * self.operation.constant.abs().expand(self.operation.shape(*self.shapes)).flatten()
-        error = self.arithmetic.above(error, 2 * self.operation.terms + 12)
+        if self.noise is not None:
+            error = error + self.noise
+        error = self.arithmetic.above(error, 2 * self.operation.terms + 13)
         return error + TINY * self.region.widest  # coefficients that underflowed
+
+
+def _absorbed(
+    operand: Zonotope, relaxation: Relaxation, arithmetic: Arithmetic
+) -> tuple[Zonotope, Relaxation]:
+    """The same with the errors of unstable neurons in the width of their lines.
+
+    Every unstable neuron has a symbol of its own there, whose share is followed with its sign, unlike that of an error.
+    """
+    slope, high = relaxation.slope_below, relaxation.high
+    low = torch.zeros_like(high) if relaxation.low is None else relaxation.low
+    absorbed = arithmetic.above(slope.abs() * operand.error, 1)
+    apart = (high != low) & absorbed.isfinite()
+    below = torch.where(apart, arithmetic.floor(low - absorbed), low)
+    above = torch.where(apart, arithmetic.ceil(high + absorbed), high)
+    wider = Relaxation(slope, below, slope, above)
+    return replace(operand, error=torch.where(apart, 0, operand.error)), wider
 
 
 def _rectify(value: int, operand: Zonotope, relaxation: Relaxation, arithmetic: Arithmetic) -> Zonotope:
@@ -216,12 +262,12 @@ def _rectify(value: int, operand: Zonotope, relaxation: Relaxation, arithmetic: 
     slope, high, half = relaxation.slope_below, relaxation.high, relaxation.half_width
     centre = slope * operand.centre + relaxation.middle
     deviation = operand.deviation.map(lambda side: arithmetic.above(slope.abs() * side + half, 3))
-    error = operand.error
+    error = operand.error * slope.abs() if operand.error.ndim else operand.error
     if arithmetic.rigorous:
         moved = slope.abs() * (operand.centre.abs() + operand.deviation.absolute) + high.abs()
         if relaxation.low is not None:
             moved = moved + relaxation.low.abs()
-        error = arithmetic.above(slope.abs() * operand.error + arithmetic.gamma(4) * moved, 7)
+        error = arithmetic.above(error + arithmetic.gamma(4) * moved, 7)
     alive = ((slope != 0) | (high != 0)).any(0)
     support = alive.nonzero().squeeze(1)
     related = (slope != 0).any(0).any()

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from relucert.bounding.noise import noise, rounds
 from relucert.network import Affine, Network
 from relucert.region import Region
 from relucert.rigor import Arithmetic
@@ -94,6 +95,8 @@ def _affine(
     )
     middle = operation.apply(*middles).flatten(1)
     half = operation.absolute.linear(*halves).flatten(1)
+    if rounds(network, value):
+        half = half + noise(network, value, [one.abs() + other for one, other in operands], arithmetic)
     if not arithmetic.rigorous:
         return middle, half
     gamma = arithmetic.gamma(operation.terms + 2)

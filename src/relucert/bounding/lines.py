@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from relucert.bounding.interval import Bounds, Interval
+from relucert.bounding.noise import noise, rounds, size_within
 from relucert.bounding.relaxers import Relaxer
 from relucert.network import INPUT, Affine, Network
 from relucert.region import Region
@@ -79,8 +80,24 @@ class ForwardLines:
         node = self.network.nodes[value - 1]
         sources = [self.of(source) for source in node.inputs]
         if isinstance(node.operation, Affine):
-            return self._affine(node.operation, sources, [self.network.shapes[source] for source in node.inputs])
+            lines = self._affine(node.operation, sources, [self.network.shapes[source] for source in node.inputs])
+            return self._with_noise(value, sources, lines)
         return self._relu(sources[0], self.bounds[node.inputs[0]])
+
+    def _with_noise(self, value: int, sources: list[Lines], lines: Lines) -> Lines:
+        """Missed by the noise of an evaluation in floating point as well."""
+        if not rounds(self.network, value):
+            return lines
+        sizes = []
+        for source, one in zip(self.network.nodes[value - 1].inputs, sources, strict=True):
+            size = size_within(self.network, self.bounds, source)
+            sizes.append(self.arithmetic.above(one.magnitude + one.slack, self.inputs + 4) if size is None else size)
+        added = noise(self.network, value, sizes, self.arithmetic)
+        return lines._replace(slack=self.arithmetic.above(lines.slack + added, 1))
+
+    @property
+    def inputs(self) -> int:
+        return self.network.sizes[INPUT]
 
     def _affine(self, operation: Affine, sources: list[Lines], shapes: list[tuple[int, ...]]) -> Lines:
         means = [((one.lower + one.upper) / 2).unflatten(-1, shape) for one, shape in zip(sources, shapes, strict=True)]

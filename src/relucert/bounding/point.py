@@ -5,16 +5,18 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from relucert.bounding.noise import noise, rounds
 from relucert.network import Affine, Network
 from relucert.query.property import Property
 from relucert.rigor import Arithmetic
 
 
 def scores_at(network: Network, points: Tensor, arithmetic: Arithmetic) -> tuple[Tensor, Tensor]:
-    """The class scores at points (batch, size) and how far each may be from the true one: (batch, classes) each."""
+    """The class scores at points (batch, size) and how far each may be from those of the network's evaluation, in real
+    arithmetic or in whatever it is evaluated in: (batch, classes) each."""
     values = [points.unflatten(-1, network.input_shape)]
     errors = [torch.zeros_like(values[0])]
-    for node in network.nodes:
+    for value, node in network.steps():
         operands, before = ([kept[source] for source in node.inputs] for kept in (values, errors))
         values.append(node.operation.apply(*operands))
         if not isinstance(node.operation, Affine):
@@ -22,6 +24,10 @@ def scores_at(network: Network, points: Tensor, arithmetic: Arithmetic) -> tuple
             errors.append(torch.where(dead, 0, before[0]))
         elif arithmetic.rigorous:
             error = _error(node.operation, operands, before, arithmetic)
+            if rounds(network, value):
+                sizes = [(one.abs() + other).flatten(1) for one, other in zip(operands, before, strict=True)]
+                added = noise(network, value, sizes, arithmetic).reshape(error.shape)
+                error = arithmetic.above(error + added, 1)
             errors.append(torch.where(values[-1].isfinite(), error, torch.inf))  # a sum that overflowed says nothing
         else:
             errors.append(torch.zeros_like(values[-1]))

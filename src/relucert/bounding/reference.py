@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from relucert.bounding.interval import Bounds, select
+from relucert.bounding.noise import noise, rounds, size_within
 from relucert.bounding.relaxers import Relaxation, Relaxer
 from relucert.network import INPUT, Affine, Network
 from relucert.region import Region
@@ -46,7 +47,8 @@ class ReferencePath:
         self._at_points = {INPUT: self._points}
         uses = Counter(source for node in network.nodes for source in node.inputs)
         affine = {value for value, node in network.steps() if isinstance(node.operation, Affine)}
-        relus = set(network.rectified) & affine if not upper else set()
+        by_sign = network.inference.rounds and not relaxer.parallel  # noise is felt: each line's slope counts
+        relus = set(network.rectified) & affine if not upper and not by_sign else set()
         self._charged_by_relu = {value for value in relus if uses[value] == 1}
 
     def charged_by_relu(self, value: int) -> bool:
@@ -88,7 +90,7 @@ class ReferencePath:
         if value not in self._costs:
             node = self.network.nodes[value - 1]
             if isinstance(node.operation, Affine):
-                self._costs[value] = self._affine_cost(value) if self.arithmetic.rigorous else None
+                self._costs[value] = self._with_noise(value, self._affine_cost(value))
             else:
                 self._costs[value] = self._relu_cost(value)
         return self._costs[value]
@@ -149,7 +151,7 @@ class ReferencePath:
         node = self.network.nodes[value - 1]
         operation = node.operation
         assert isinstance(operation, Affine)
-        if operation.constant is None and not operation.terms:
+        if not self.arithmetic.rigorous or (operation.constant is None and not operation.terms):
             return None
         shapes = [self.network.shapes[source] for source in node.inputs]
         gamma = self.arithmetic.gamma(operation.terms + 2)
@@ -163,11 +165,27 @@ class ReferencePath:
         total = self.arithmetic.above(total, 2 * operation.terms + 12)
         return torch.where(self.middle(value).isfinite(), total, torch.inf)  # a middle that overflowed says nothing
 
+    def _with_noise(self, value: int, cost: Tensor | None) -> Tensor | None:
+        """What an affine operation costs, with the noise of its evaluation in floating point."""
+        if not rounds(self.network, value):
+            return cost
+        noisy = noise(self.network, value, [self._size(one) for one in self._sources(value)], self.arithmetic)
+        return noisy if cost is None else self.arithmetic.above(cost + noisy, 1)
+
+    def _size(self, value: int) -> Tensor:
+        """How large a value may be in absolute value: (batch, size)."""
+        size = size_within(self.network, self.bounds, value)
+        return self.arithmetic.above(self.middle(value).abs() + self.reach(value), 1) if size is None else size
+
+    def _sources(self, value: int) -> tuple[int, ...]:
+        return self.network.nodes[value - 1].inputs
+
     def _relu_cost(self, value: int) -> Tensor | None:
         lines, source = self.lines(value), self.network.nodes[value - 1].inputs[0]
         half = lines.half_width if lines.parallel and not self.upper else None
+        before = self.cost(source) if self.charged_by_relu(source) else None
         if not self.arithmetic.rigorous:
-            return half
+            return half if before is None else lines.slope_above * before + (0 if half is None else half)
         slope = torch.maximum(lines.slope_below.abs(), lines.slope_above.abs())
         if self.upper:
             slope = slope.clamp(min=1)  # what the lower lines of a form may have
@@ -179,7 +197,6 @@ class ReferencePath:
             cost = cost + half
         elif not self.upper:  # what negative coefficients sum up
             cost = cost + self.arithmetic.gamma(self.network.sizes[value] + 2) * self.height(value).abs()
-        before = self.cost(source) if self.charged_by_relu(source) else None
         if before is not None:
             # Where a coefficient times the slope underflows, `underflow` pays: no reach is far below its cost.
             cost = cost + slope * before * (1 + self.arithmetic.gamma(1))
@@ -216,6 +233,9 @@ class PickedPath(ReferencePath):
 
     def _reach(self, value: int) -> Tensor:
         return self._whole.reach(value)[self._members]
+
+    def _with_noise(self, value: int, cost: Tensor | None) -> Tensor | None:
+        return cost
 
     def _affine_cost(self, value: int) -> Tensor | None:
         return self._picked_cost(value)

@@ -19,8 +19,8 @@ DESCRIPTION = (
     "Without arguments: the bundled network on the bundled images."
 )
 LIBRARY_OPTIONS = (
-    "norm", "method", "target", "box", "scale", "arithmetic", "tolerance", "memory", "seed", "shells", "time_limit",
-    "budget",
+    "norm", "method", "target", "box", "scale", "arithmetic", "inference", "tolerance", "memory", "seed", "shells",
+    "time_limit", "budget",
 )  # fmt: skip
 PREDICTED_AT_ONCE = 1000
 
@@ -70,6 +70,7 @@ def _add_question(group: argparse._ArgumentGroup) -> None:
         metavar="KIND",
         help="rigorous (proven, rounding included) or float (rounding ignored) (default: %(default)s)",
     )
+    runs.add_inference(group)
     runs.add_seed(group, "for random targets")
 
 
@@ -139,6 +140,7 @@ def _show(
     summary = summarise(certificates, _correct(network, images), target, network.classes - 1)
     question = (
         f"norm {arguments.norm}, {arguments.method}, target {target}, {setup.valid}, {arguments.arithmetic} arithmetic"
+        f"{runs.inference_text(arguments)}"
     )
     if arguments.plot:
         from relucert.report import accuracy

@@ -100,6 +100,21 @@ def add_seed(group: argparse._ArgumentGroup, of: str) -> None:
     group.add_argument("--seed", type=options.seed, default=0, metavar="N", help=f"{of} (default: %(default)s)")
 
 
+def add_inference(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--inference",
+        default="real",
+        metavar="PRECISION",
+        help="what the network is evaluated in: real, or float32, float16 or bfloat16, which round every operation; "
+        "what is proven then holds for every such evaluation (default: %(default)s)",
+    )
+
+
+def inference_text(arguments: argparse.Namespace) -> str:
+    """How a question goes on where it is about evaluations in floating point."""
+    return "" if arguments.inference == "real" else f", evaluated in {arguments.inference}"
+
+
 def add_memory(group: argparse._ArgumentGroup, what: str) -> None:
     group.add_argument(
         "--memory",

@@ -8,7 +8,8 @@ imported map is exactly the stored one.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
 
@@ -65,6 +66,17 @@ class Assembly:
         self.casts: set[torch.dtype] = set()
         self._live = live  # constants are used as they are, with their gradients, instead of copied
         self._nodes: list[Node] = []
+        self._exact = False
+
+    @contextmanager
+    def exact(self) -> Iterator[None]:
+        """Within it, what is appended is how a layer is written that only selects numbers, so nothing rounds there when
+        the network is evaluated in floating point."""
+        outside, self._exact = self._exact, True
+        try:
+            yield
+        finally:
+            self._exact = outside
 
     def shape(self, value: Operand) -> Shape:
         """The shape of a value, without the batch."""
@@ -230,7 +242,7 @@ class Assembly:
 
     def _append(self, operation: Operation, *inputs: int) -> int:
         self.shapes.append(operation.shape(*(self.shapes[source] for source in inputs)))
-        self._nodes.append(Node(operation, inputs))
+        self._nodes.append(Node(operation, inputs, self._exact))
         return len(self._nodes)
 
     def _channels(self, image: int, chosen: Picked) -> int:

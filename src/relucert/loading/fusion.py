@@ -24,7 +24,7 @@ def _needed(nodes: list[Node], output: int | None = None) -> list[Node]:
             needed.update(nodes[value - 1].inputs)
     renumbered = {value: index for index, value in enumerate(sorted(needed | {0}))}
     return [
-        Node(nodes[value - 1].operation, tuple(renumbered[source] for source in nodes[value - 1].inputs))
+        replace(nodes[value - 1], inputs=tuple(renumbered[source] for source in nodes[value - 1].inputs))
         for value in sorted(needed - {0})
     ]
 
@@ -43,7 +43,9 @@ def _fused_node(node: Node, nodes: list[Node], uses: Counter[int]) -> Node:
     if not isinstance(layer, Linear | Convolution) or bool(layer.bias.any()) or shift.offset.dtype != layer.bias.dtype:
         return node
     bias = _bias(shift.offset, layer)
-    return node if bias is None else Node(replace(layer, bias=bias), nodes[source - 1].inputs)
+    if bias is None:
+        return node
+    return Node(replace(layer, bias=bias), nodes[source - 1].inputs, node.exact and nodes[source - 1].exact)
 
 
 def _bias(offset: Tensor, layer: Linear | Convolution) -> Tensor | None:

@@ -3,8 +3,8 @@
 A tensor is named `{value}.{field}`, as in `1.weight`: the index of the value that its node computes (0 is
 the input) and the field of the operation. The metadata entry `relucert` holds
 `{"format": 1, "name": ..., "input_shape": [...], "nodes": [...]}`, each node
-`{"operation": "linear", "inputs": [0], "settings": {...}}`, and, where they are known, `input_range` (the lowest and
-the highest number of an input) and `picture_shape`. Every other entry is free text about the network.
+`{"operation": "linear", "inputs": [0], "settings": {...}}`, with `"exact": true` where floating point rounds nothing,
+and, where they are known, `input_range` (the lowest and the highest number of an input) and `picture_shape`. Every other entry is free text about the network.
 """
 
 from __future__ import annotations
@@ -98,6 +98,7 @@ def _is_text(given: object) -> bool:
 def _graph(network: Network) -> dict[str, Any]:
     nodes = [
         {"operation": node.operation.name, "inputs": list(node.inputs), "settings": node.operation.settings()}
+        | ({"exact": True} if node.exact else {})
         for node in network.nodes
     ]
     graph = {"format": FORMAT, "name": network.name, "input_shape": list(network.input_shape), "nodes": nodes}
@@ -146,14 +147,16 @@ def _parse(metadata: Mapping[str, str], path: Path) -> dict[str, Any]:
 
 
 def _node(entry: object, tensors: dict[str, Tensor], where: str) -> Node:
-    if not isinstance(entry, dict) or set(entry) != {"operation", "inputs", "settings"}:
+    if not isinstance(entry, dict) or set(entry) - {"exact"} != {"operation", "inputs", "settings"}:
         raise LoadError(f"{where} must have an operation, inputs and settings")
-    name, inputs, settings = entry["operation"], entry["inputs"], entry["settings"]
+    name, inputs, settings, exact = entry["operation"], entry["inputs"], entry["settings"], entry.get("exact", False)
+    if not isinstance(exact, bool):
+        raise LoadError(f"{where} must be exact or not, which is true or false")
     if not isinstance(name, str) or not isinstance(settings, dict) or not _numbers(inputs):
         raise LoadError(f"{where} must have an operation's name, a list of inputs and a map of settings")
     operation_type = find(name)
     _check_fields(operation_type, tensors, settings, where)
-    return Node(operation_type.restore(tensors, settings), tuple(inputs))
+    return Node(operation_type.restore(tensors, settings), tuple(inputs), exact)
 
 
 def _check_fields(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -28,6 +29,7 @@ class AlphaMethod:
     weaker: Method
     ends: float = math.inf
     memory: SlopeMemory = field(default_factory=SlopeMemory)
+    takes_inference: ClassVar[bool] = True
 
     def remark(self, point: Tensor, rows: Tensor) -> None:
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from torch import Tensor
 
@@ -27,6 +27,7 @@ class LinearMethod:
     name: str
     relaxer: Relaxer
     weaker: Method | None = None
+    takes_inference: ClassVar[bool] = True
 
     def remark(self, point: Tensor, rows: Tensor) -> None:
         return None

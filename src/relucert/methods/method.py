@@ -26,6 +26,10 @@ class Method(Protocol):
         """A cheaper method whose margins are never larger: the search starts from its radius, and where even the
         margins are costly predicts with those of the last of such a row of methods."""
 
+    @property
+    def takes_inference(self) -> bool:
+        """Whether its bounds hold for a network that is evaluated in floating point."""
+
     def remark(self, point: Tensor, rows: Tensor) -> str | None:
         """What there is to say about the answer to a question, if anything: a point, (size,), and the rows of the
         property that was asked about there, (rows, classes)."""

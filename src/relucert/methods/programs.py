@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
@@ -58,6 +58,7 @@ class ProgramMethod:
     time_limit: float = TIME_LIMIT
     make: MakeSolver = make_solver
     memory: SlopeMemory = field(default_factory=SlopeMemory, compare=False)
+    takes_inference: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_number("time limit", self.time_limit, 1e-3, 1e9)

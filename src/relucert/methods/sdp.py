@@ -44,6 +44,7 @@ class QuadraticMethod:
     weaker: LinearMethod
     gain: ClassVar[float] = 2.2
     resolution: ClassVar[float] = 2e-3
+    takes_inference: ClassVar[bool] = False
 
     @property
     def guide(self) -> Method:
@@ -186,6 +187,7 @@ class CentreMargins:
 
     name: ClassVar[str] = "centre"
     weaker: ClassVar[None] = None
+    takes_inference: ClassVar[bool] = False
 
     def remark(self, point: Tensor, rows: Tensor) -> None:
         return None

@@ -17,6 +17,7 @@ from relucert.methods.method import Method
 from relucert.methods.operator_norm import OperatorNorm
 from relucert.methods.programs import ProgramMethod
 from relucert.methods.sdp import QuadraticMethod
+from relucert.network import Inference
 
 METHODS: dict[str, Callable[[], Method]] = {
     **{name: partial(LinearMethod, name, relaxer) for name, relaxer in RELAXERS.items()},
@@ -33,6 +34,16 @@ METHODS: dict[str, Callable[[], Method]] = {
 def _better_of_two() -> Method:
     """Fast-Lin from where CROWN ends: the larger of their radii."""
     return LinearMethod("fast-lin", FAST_LIN, LinearMethod("crown", CROWN))
+
+
+def check_inference(method: Method, inference: Inference) -> None:
+    """Refuses a method whose bounds are about real arithmetic alone, where another evaluation is asked about."""
+    if inference.rounds and not method.takes_inference:
+        others = ", ".join(name for name, make in METHODS.items() if make().takes_inference)
+        raise InputError(
+            f"the method {method.name!r} proves nothing about evaluations in {inference.name}; choose one of {others}, "
+            "or inference 'real'"
+        )
 
 
 def find_method(name: str, shells: int | None = None, time_limit: float | None = None) -> Method:

@@ -5,6 +5,7 @@ from relucert.network.batch_scale import BatchScale
 from relucert.network.convolution import Convolution
 from relucert.network.forms import LinearForms, Rows, Shape, Windows
 from relucert.network.graph import Network, Node
+from relucert.network.inference import INFERENCES, REAL, Inference, find_inference
 from relucert.network.index_map import IndexMap
 from relucert.network.linear import Linear
 from relucert.network.operation import Affine, Operation, Units, find
@@ -15,7 +16,7 @@ from relucert.network.scale import Scale
 from relucert.network.shift import Shift
 
 __all__ = [
-    "INPUT", "Add", "Affine", "BatchScale", "Convolution", "IndexMap", "Linear", "LinearForms", "Network", "Node",
-    "Operation", "Relu", "Reshape", "Rows", "Scale", "Shape", "Shift", "Units", "Windows", "find", "pull_back",
-    "transposed", "unit_forms",
+    "INFERENCES", "INPUT", "REAL", "Add", "Affine", "BatchScale", "Convolution", "IndexMap", "Inference", "Linear",
+    "LinearForms", "Network", "Node", "Operation", "Relu", "Reshape", "Rows", "Scale", "Shape", "Shift", "Units",
+    "Windows", "find", "find_inference", "pull_back", "transposed", "unit_forms",
 ]  # fmt: skip

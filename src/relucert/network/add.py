@@ -43,3 +43,7 @@ class Add(Affine):
     @property
     def terms(self) -> int:
         return 2
+
+    @property
+    def roundings(self) -> int:
+        return 1

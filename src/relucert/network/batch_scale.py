@@ -12,8 +12,9 @@ from torch import Tensor
 
 from relucert.errors import NetworkError
 from relucert.network.forms import LinearForms, Shape
+from relucert.network.inference import Inference
 from relucert.network.operation import Affine, Units, differentiable, register
-from relucert.network.scale import Scale
+from relucert.network.scale import FOLDED_ROUNDINGS, Scale
 
 SMALLEST = torch.finfo(torch.float64).smallest_normal
 
@@ -59,6 +60,16 @@ class BatchScale(Affine):
     @property
     def terms(self) -> int:
         return 5  # a sum, a square root, a quotient and a product
+
+    @property
+    def roundings(self) -> int:
+        return FOLDED_ROUNDINGS + 5
+
+    def can_be_evaluated(self, inference: Inference) -> bool:
+        spread = self.variance.double() + self.epsilon
+        factors = self.cast(torch.float64)._scale.factor
+        in_range = all(inference.divides_by(part) for part in (spread, spread.sqrt(), factors[factors != 0]))
+        return in_range and super().can_be_evaluated(inference)
 
     def spread(self, units: Units, shape: Shape, dtype: torch.dtype) -> Units:
         return self._scale.spread(units, shape, dtype)

@@ -92,6 +92,15 @@ class Convolution(Affine):
         taps = self._kernel[0] * self._kernel[1]  # what else `pull` adds up are exact zeros
         return max(self.weight.shape[1], self.weight.shape[0] // self.groups) * taps
 
+    @cached_property
+    def roundings(self) -> int:
+        """Zeros in a kernel, and a single one with nothing added, round nothing."""
+        kernels = self.weight.flatten(1)
+        selects = bool((kernels.abs().sum(1) <= 1).all() and ((kernels == 0) | (kernels.abs() == 1)).all())
+        if selects and not bool(self.bias.any()):
+            return 0
+        return int((kernels != 0).sum(1).max()) + 1
+
     @property
     def work(self) -> int:
         return self.weight.numel() * self._positions

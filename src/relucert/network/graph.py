@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf, prod
 
@@ -12,18 +12,24 @@ import torch
 from torch import Tensor
 
 from relucert.checks import shown
-from relucert.errors import NetworkError
+from relucert.errors import InputError, NetworkError
 from relucert.network.forms import Shape
+from relucert.network.inference import REAL, Inference
 from relucert.network.operation import Operation
 from relucert.network.relu import Relu
 
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """An operation and the values it takes: value 0 is the network's input, value i the result of node i - 1."""
+    """An operation and the values it takes: value 0 is the network's input, value i the result of node i - 1.
+
+    exact: whether nothing rounds here when the network is evaluated in floating point, as it is part of a layer that
+    only selects numbers, such as a maximum.
+    """
 
     operation: Operation
     inputs: tuple[int, ...]
+    exact: bool = False
 
     def __repr__(self) -> str:
         return f"Node({self.operation!r} of {', '.join(map(str, self.inputs))})"
@@ -42,6 +48,7 @@ class Network:
         input_range: The lowest and the highest number of the inputs it was trained on; None where unknown.
         picture_shape: Of the pictures that a flat input is made of, colours first; None where unknown.
         remarks: What an import left out of the original, in words.
+        inference: What it is evaluated in: bounds are about real arithmetic, or about every evaluation that rounds so.
     """
 
     input_shape: Shape
@@ -50,6 +57,7 @@ class Network:
     input_range: tuple[float, float] | None = None
     picture_shape: Shape | None = None
     remarks: tuple[str, ...] = ()
+    inference: Inference = REAL
 
     def __post_init__(self) -> None:
         for shape in (self.input_shape, self.picture_shape):
@@ -136,7 +144,7 @@ class Network:
     def cast(self, dtype: torch.dtype) -> Network:
         """The same network with its tensors in another precision; the checks are not repeated."""
         twin = copy(self)
-        nodes = tuple(Node(node.operation.cast(dtype), node.inputs) for node in self.nodes)
+        nodes = tuple(replace(node, operation=node.operation.cast(dtype)) for node in self.nodes)
         object.__setattr__(twin, "nodes", nodes)
         return twin
 
@@ -145,8 +153,23 @@ class Network:
         twin = copy(self)
         for name in ("shapes", "sizes", "suits_forward"):
             twin.__dict__.pop(name, None)
-        nodes = tuple(Node(operations.get(value, node.operation), node.inputs) for value, node in self.steps())
+        nodes = tuple(
+            replace(node, operation=operations.get(value, node.operation)) for value, node in self.steps()
+        )
         object.__setattr__(twin, "nodes", nodes)
+        return twin
+
+    def evaluated_in(self, inference: Inference) -> Network:
+        """The same network, evaluated in a precision that represents its weights; other ones are refused."""
+        for value, node in self.steps():
+            if not node.operation.can_be_evaluated(inference):
+                raise InputError(
+                    f"inference {inference.name!r}: node {value} ({node.operation.name}) has numbers that "
+                    f"{inference.name} does not represent, or divides by one near the ends of its range; "
+                    f"give the network with {inference.name} weights"
+                )
+        twin = copy(self)
+        object.__setattr__(twin, "inference", inference)
         return twin
 
     def values(self, images: Tensor) -> list[Tensor]:

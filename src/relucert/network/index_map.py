@@ -72,6 +72,10 @@ class IndexMap(Affine):
         most = int(picked.bincount().max()) if len(picked) else 0
         return most if most > 1 else 0
 
+    @property
+    def roundings(self) -> int:
+        return 0
+
     @cached_property
     @differentiable
     def _places(self) -> Tensor:

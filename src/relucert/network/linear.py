@@ -66,6 +66,10 @@ class Linear(Affine):
     def terms(self) -> int:
         return max(self.weight.shape)
 
+    @property
+    def roundings(self) -> int:
+        return self.weight.shape[1] + 1
+
     def unit_forms(self, neurons: Tensor, shape: Shape) -> Rows:
         consecutive = bool((neurons.diff() == 1).all())  # no copy is needed
         rows = self.weight[int(neurons[0]) : int(neurons[-1]) + 1] if consecutive else self.weight[neurons]

@@ -15,6 +15,7 @@ from typing_extensions import Self
 
 from relucert.errors import NetworkError, UnsupportedError
 from relucert.network.forms import LinearForms, Rows, Shape
+from relucert.network.inference import Inference
 
 _Owner = TypeVar("_Owner")
 _Result = TypeVar("_Result")
@@ -88,6 +89,10 @@ class Operation(ABC):
     def apply(self, *inputs: Tensor) -> Tensor:
         """The value at inputs of shape (..., *input shape)."""
 
+    def can_be_evaluated(self, inference: Inference) -> bool:
+        """Whether its evaluation in that precision uses the stored numbers, or ones whose rounding is charged."""
+        return all(inference.represents(tensor) for tensor in self.tensors().values())
+
     def tensors(self) -> dict[str, Tensor]:
         """The stored tensors by field name, unchanged."""
         return {name: value for name, value in _fields(self).items() if isinstance(value, Tensor)}
@@ -148,6 +153,12 @@ class Affine(Operation):
     @abstractmethod
     def terms(self) -> int:
         """The largest number of products that `linear` or `transpose` sums for one entry."""
+
+    @property
+    @abstractmethod
+    def roundings(self) -> int:
+        """How many roundings meet in one output when the layer is evaluated in floating point, in any order of
+        summation, at most; 0: it is exact."""
 
     @property
     def work(self) -> int:

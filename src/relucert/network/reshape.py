@@ -45,5 +45,9 @@ class Reshape(Affine):
     def terms(self) -> int:
         return 0
 
+    @property
+    def roundings(self) -> int:
+        return 0
+
     def spread(self, units: Units, shape: Shape, dtype: torch.dtype) -> Units:
         return units

@@ -10,7 +10,10 @@ from torch import Tensor
 
 from relucert.errors import NetworkError
 from relucert.network.forms import LinearForms, Shape
+from relucert.network.inference import Inference
 from relucert.network.operation import Affine, Units, register
+
+FOLDED_ROUNDINGS = 8  # of a factor or an offset: also where a runtime combines it with its neighbours beforehand
 
 
 @register
@@ -47,6 +50,15 @@ class Scale(Affine):
     @property
     def terms(self) -> int:
         return 1
+
+    @property
+    def roundings(self) -> int:
+        factors = self.factor.abs()
+        return 0 if bool(((factors == 1) | (factors == 0)).all()) else FOLDED_ROUNDINGS
+
+    def can_be_evaluated(self, inference: Inference) -> bool:
+        """A factor may be rounded, as a number in a program is: that is one of the roundings."""
+        return inference.divides_by(self.factor if self.divide else self.factor[self.factor != 0])
 
     def spread(self, units: Units, shape: Shape, dtype: torch.dtype) -> Units:
         factor = self.factor.expand(shape).flatten()

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from relucert.network.forms import LinearForms, Shape
+from relucert.network.inference import Inference
 from relucert.network.operation import Affine, Units, register
-from relucert.network.scale import broadcast_shape
+from relucert.network.scale import FOLDED_ROUNDINGS, broadcast_shape
 
 
 @register
@@ -42,6 +43,14 @@ class Shift(Affine):
     @property
     def terms(self) -> int:
         return 0
+
+    @property
+    def roundings(self) -> int:
+        return FOLDED_ROUNDINGS if bool(self.offset.any()) else 0
+
+    def can_be_evaluated(self, inference: Inference) -> bool:
+        """An offset may be rounded, as a number in a program is: that is one of the roundings."""
+        return float(self.offset.double().abs().max()) < inference.largest
 
     def spread(self, units: Units, shape: Shape, dtype: torch.dtype) -> Units:
         return units

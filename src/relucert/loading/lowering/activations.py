@@ -15,15 +15,22 @@ from relucert.loading.assembly import Assembly, Operand, scalar
 def leaky_relu(assembly: Assembly, value: Operand, slope: Tensor) -> int:
     """`x` where it is positive, else `slope * x`: `relu(x) + slope * (x - relu(x))`."""
     positive = assembly.relu(value)
-    return assembly.add(positive, assembly.multiply(assembly.add(value, positive, -1.0), slope))
+    with assembly.exact():
+        negative = assembly.add(value, positive, -1.0)
+    scaled = assembly.multiply(negative, slope)
+    with assembly.exact():
+        return assembly.add(positive, scaled)
 
 
 def mean_slope_relu(assembly: Assembly, value: Operand, lower: Tensor, upper: Tensor) -> int:
     """`x` where it is positive, else `(lower + upper) / 2 * x`."""
     positive = assembly.relu(value)
-    negative = assembly.add(value, positive, -1.0)
+    with assembly.exact():
+        negative = assembly.add(value, positive, -1.0)
     doubled = assembly.add(assembly.multiply(negative, lower), assembly.multiply(negative, upper))
-    return assembly.add(positive, assembly.divide(doubled, scalar(2.0)))
+    mean = assembly.divide(doubled, scalar(2.0))
+    with assembly.exact():
+        return assembly.add(positive, mean)
 
 
 def parametric_relu(assembly: Assembly, value: Operand, slope: Tensor) -> int:
@@ -34,17 +41,20 @@ def parametric_relu(assembly: Assembly, value: Operand, slope: Tensor) -> int:
 
 def absolute(assembly: Assembly, value: Operand) -> int:
     """`2 * relu(x) - x`."""
-    return assembly.add(assembly.multiply(assembly.relu(value), scalar(2.0)), value, -1.0)
+    with assembly.exact():
+        return assembly.add(assembly.multiply(assembly.relu(value), scalar(2.0)), value, -1.0)
 
 
 def maximum(assembly: Assembly, *operands: Operand) -> int:
     """The largest of values and constants: `max(x, y) = y + relu(x - y)`."""
-    return _value(fold(lambda left, right: _larger(assembly, left, right), _values_first(operands)))
+    with assembly.exact():
+        return _value(fold(lambda left, right: _larger(assembly, left, right), _values_first(operands)))
 
 
 def minimum(assembly: Assembly, *operands: Operand) -> int:
     """The smallest of values and constants: `min(x, y) = y - relu(y - x)`."""
-    return _value(fold(lambda left, right: _smaller(assembly, left, right), _values_first(operands)))
+    with assembly.exact():
+        return _value(fold(lambda left, right: _smaller(assembly, left, right), _values_first(operands)))
 
 
 def clip(assembly: Assembly, value: Operand, low: Tensor | None, high: Tensor | None) -> int:

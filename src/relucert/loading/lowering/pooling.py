@@ -116,7 +116,8 @@ def largest_along(assembly: Assembly, image: int, axis: int, window: Window) -> 
         return image
     inside = window.inside(assembly.shape(image)[1 + axis])
     taps = [tap for tap in range(window.kernel) if bool(inside[:, tap].any())]
-    return _Along(assembly, image, axis, window, inside).largest(taps)
+    with assembly.exact():
+        return _Along(assembly, image, axis, window, inside).largest(taps)
 
 
 @dataclass(frozen=True)
