@@ -1,4 +1,4 @@
-"""Networks evaluated in floating point in many ways: any order of summation, fused or not, subnormals kept or flushed."""
+"""Networks evaluated in floating point: in any order of summation, fused or not, subnormals kept or flushed."""
 
 from __future__ import annotations
 

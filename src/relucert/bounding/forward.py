@@ -240,9 +240,7 @@ class _AffineStep:
         return error + TINY * self.region.widest  # coefficients that underflowed
 
 
-def _absorbed(
-    operand: Zonotope, relaxation: Relaxation, arithmetic: Arithmetic
-) -> tuple[Zonotope, Relaxation]:
+def _absorbed(operand: Zonotope, relaxation: Relaxation, arithmetic: Arithmetic) -> tuple[Zonotope, Relaxation]:
     """The same with the errors of unstable neurons in the width of their lines.
 
     Every unstable neuron has a symbol of its own there, whose share is followed with its sign, unlike that of an error.

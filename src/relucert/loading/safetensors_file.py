@@ -4,7 +4,8 @@ A tensor is named `{value}.{field}`, as in `1.weight`: the index of the value th
 the input) and the field of the operation. The metadata entry `relucert` holds
 `{"format": 1, "name": ..., "input_shape": [...], "nodes": [...]}`, each node
 `{"operation": "linear", "inputs": [0], "settings": {...}}`, with `"exact": true` where floating point rounds nothing,
-and, where they are known, `input_range` (the lowest and the highest number of an input) and `picture_shape`. Every other entry is free text about the network.
+and, where they are known, `input_range` (the lowest and the highest number of an input) and `picture_shape`. Every
+other entry is free text about the network.
 """
 
 from __future__ import annotations
@@ -73,8 +74,8 @@ def load_safetensors(path: Path) -> Network:
         nodes.append(_node(entry, node_tensors, f"{path}: node {value}"))
     if tensors:
         raise LoadError(f"{path}: no node has the tensors {sorted(tensors)}")
-    known = {key: tuple(graph[key]) for key in OPTIONAL if key in graph}
-    return Network(tuple(graph["input_shape"]), tuple(nodes), path.stem, **known)
+    input_range, picture_shape = (tuple(graph[key]) if key in graph else None for key in OPTIONAL)
+    return Network(tuple(graph["input_shape"]), tuple(nodes), path.stem, input_range, picture_shape)
 
 
 def about(path: Path) -> dict[str, str]:

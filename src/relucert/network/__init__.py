@@ -5,8 +5,8 @@ from relucert.network.batch_scale import BatchScale
 from relucert.network.convolution import Convolution
 from relucert.network.forms import LinearForms, Rows, Shape, Windows
 from relucert.network.graph import Network, Node
-from relucert.network.inference import INFERENCES, REAL, Inference, find_inference
 from relucert.network.index_map import IndexMap
+from relucert.network.inference import INFERENCES, REAL, Inference, find_inference
 from relucert.network.linear import Linear
 from relucert.network.operation import Affine, Operation, Units, find
 from relucert.network.pull_back import INPUT, pull_back, transposed, unit_forms

@@ -153,9 +153,7 @@ class Network:
         twin = copy(self)
         for name in ("shapes", "sizes", "suits_forward"):
             twin.__dict__.pop(name, None)
-        nodes = tuple(
-            replace(node, operation=operations.get(value, node.operation)) for value, node in self.steps()
-        )
+        nodes = tuple(replace(node, operation=operations.get(value, node.operation)) for value, node in self.steps())
         object.__setattr__(twin, "nodes", nodes)
         return twin
 
