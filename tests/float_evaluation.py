@@ -80,7 +80,7 @@ class Evaluation:
         weight, points = self._flush(weight), self._flush(points)
         total: Array | None = None
         for block in self.order(np.arange(weight.shape[1])):
-            part = np.zeros((len(points), len(weight)))
+            part: Array = np.zeros((len(points), len(weight)))
             for term in block:
                 product = points[:, term, None] * weight[None, :, term]
                 part = self._round(part + (product if self.fused else self._round(product)))

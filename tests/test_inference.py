@@ -193,6 +193,13 @@ def test_sums_too_long_for_a_precision_certify_nothing() -> None:
     assert "float16" in str(answer.reason)
 
 
+class Halved(nn.Module):
+    """Scores that are halves of precision on the way."""
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        return (values.half() * 2).float()
+
+
 def test_refusals() -> None:
     network, image = mlp(4, 3), torch.zeros(1, 4)
     for method in set(METHODS) - set(HONOURING):
@@ -200,6 +207,9 @@ def test_refusals() -> None:
             relucert.certify(network, image, method=method, inference="float32")
     with pytest.raises(InputError, match="inference"):
         relucert.certify(network, image, inference="float8")
+    halved = relucert.load(Halved(), input_shape=(4,))
+    with pytest.raises(InputError, match="casts"):
+        relucert.certify(halved, image, inference="float32")
     with pytest.raises(InputError, match="float16 does not represent"):
         relucert.certify(network, image, inference="float16")
     with pytest.raises(InputError, match="float32 does not represent"):

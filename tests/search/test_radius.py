@@ -125,6 +125,7 @@ class Liar:
     lie: str
     name: str = "liar"
     weaker: ClassVar[None] = None
+    takes_inference: ClassVar[bool] = False
 
     def remark(self, point: Tensor, rows: Tensor) -> None:
         return None
@@ -181,6 +182,7 @@ class Constant:
     value: float
     name: str = "constant"
     weaker: ClassVar[None] = None
+    takes_inference: ClassVar[bool] = False
 
     def remark(self, point: Tensor, rows: Tensor) -> None:
         return None

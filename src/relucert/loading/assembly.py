@@ -238,7 +238,8 @@ class Assembly:
         shape = self.shapes[output]
         if self.batch is None and prod(shape[:-1]) == 1:  # axes of size 1 before the scores, or none at all
             output = self.reshaped(output, (prod(shape),))
-        return Network(self.shapes[0], tuple(tidied(self._nodes, output)), name, remarks=remarks)
+        nodes = tuple(tidied(self._nodes, output))
+        return Network(self.shapes[0], nodes, name, remarks=remarks, changes_precision=bool(self.casts))
 
     def _append(self, operation: Operation, *inputs: int) -> int:
         self.shapes.append(operation.shape(*(self.shapes[source] for source in inputs)))

@@ -49,6 +49,7 @@ class Network:
         picture_shape: Of the pictures that a flat input is made of, colours first; None where unknown.
         remarks: What an import left out of the original, in words.
         inference: What it is evaluated in: bounds are about real arithmetic, or about every evaluation that rounds so.
+        changes_precision: Whether the original casts values on its way, which real arithmetic does not see.
     """
 
     input_shape: Shape
@@ -58,6 +59,7 @@ class Network:
     picture_shape: Shape | None = None
     remarks: tuple[str, ...] = ()
     inference: Inference = REAL
+    changes_precision: bool = False
 
     def __post_init__(self) -> None:
         for shape in (self.input_shape, self.picture_shape):
@@ -159,6 +161,8 @@ class Network:
 
     def evaluated_in(self, inference: Inference) -> Network:
         """The same network, evaluated in a precision that represents its weights; other ones are refused."""
+        if inference.rounds and self.changes_precision:
+            raise InputError(f"inference {inference.name!r}: the network casts to another precision on its way")
         for value, node in self.steps():
             if not node.operation.can_be_evaluated(inference):
                 raise InputError(
