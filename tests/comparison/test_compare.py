@@ -18,7 +18,7 @@ from torch import Tensor
 import relucert
 from relucert.answers import Answer
 from relucert.comparison.compare import Contest
-from relucert.comparison.methods import CONTENDERS, Contender, Entry, Kind, Setting, find_contenders
+from relucert.comparison.methods import Contender, Entry, Kind, Setting, find_contenders
 from relucert.comparison.rows import neurons
 from relucert.errors import InputError
 from relucert.methods.table import METHODS
@@ -29,7 +29,7 @@ from tests.comparison.answers import certified, exact
 from tests.methods import PROGRAMS
 from tests.nets import NETWORKS, centres, mlp, rectified_input
 
-QUICK = [name for name in CONTENDERS if name != "exact"]
+QUICK = [contender.name for contender in find_contenders(None) if contender.name != "exact"]
 FEW: dict[str, Any] = {"box": None, "steps": 5, "batches": 2, "samples": 16}
 
 
