@@ -7,6 +7,7 @@ import hypothesis
 import pytest
 import torch
 
+from relucert.methods.sdp import QuadraticMethod
 from relucert.quadratic import solve
 
 hypothesis.settings.register_profile("relucert", deadline=None, derandomize=True, database=None, print_blob=False)
@@ -21,4 +22,5 @@ def pytest_configure() -> None:
 @pytest.fixture(autouse=True)
 def little_effort(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if "full_effort" not in request.keywords:
-        monkeypatch.setattr(solve, "EFFORT", solve.Effort(repeats=2, power_rounds=10, steps=20))
+        monkeypatch.setattr(solve, "EFFORT", solve.Effort(repeats=1, power_rounds=10, steps=20))
+        monkeypatch.setattr(QuadraticMethod, "resolution", 0.05)

@@ -19,6 +19,7 @@ from relucert.slicing import absolute_sum, slices
 Amount = TypeVar("Amount", float, Tensor)
 Kind = TypeVar("Kind")
 NO_ROOM = 1e-6  # share of the radius
+SPHERE_ROUNDS = 20
 
 
 @dataclass(frozen=True)
@@ -121,8 +122,13 @@ class Norm:
         tiny = torch.finfo(lengths.dtype).tiny
         return (lengths / _length(lengths, dual, -1).clamp(min=tiny)) ** (dual - 1)
 
-    def farthest(self, form: Tensor) -> Tensor:
-        """The point of the unit ball, (size,), at which a form, (size,), is largest, as computed."""
+    def farthest(self, form: Tensor, walls: Walls | None = None) -> Tensor:
+        """The point of the unit ball, (size,), at which a form, (size,), is largest, as computed.
+
+        walls: how far coordinates may go down and up, (size,) each; only p = 2 minds them.
+        """
+        if walls is not None and self.p == 2:
+            return _on_the_sphere(form, walls)
         if math.isinf(self.p):
             return form.sign()
         if self.p == 1:
@@ -219,6 +225,17 @@ class Norm:
 
     def __str__(self) -> str:
         return f"{self.p:g}"
+
+
+def _on_the_sphere(form: Tensor, walls: Walls) -> Tensor:
+    """The farthest point of the unit ball between walls: a multiple of the form, clamped, of length 1 if it can be."""
+    down, up = walls
+    point, low, high = torch.zeros_like(form), 0.0, 1e6 / max(float(_length(form, 2, -1)), 1e-30)
+    for _ in range(SPHERE_ROUNDS):
+        middle = (low * high) ** 0.5 if low else high * 1e-3
+        point = torch.minimum(torch.maximum(form * middle, -down), up)
+        low, high = (low, middle) if float(_length(point, 2, -1)) > 1 else (middle, high)
+    return point / _length(point, 2, -1).clamp(min=1)
 
 
 def _length(vectors: Tensor, p: float, dim: int) -> Tensor:

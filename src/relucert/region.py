@@ -16,7 +16,7 @@ from relucert.network.forms import LinearForms, Rows, Windows
 from relucert.norm import Norm
 from relucert.query.samples import dense
 from relucert.query.valid import is_number, valid_inputs
-from relucert.rigor import RIGOROUS, TINY, Arithmetic
+from relucert.rigor import DOUBLE, RIGOROUS, TINY, Arithmetic
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -291,6 +291,16 @@ class Region:
             return self.spans(arithmetic).largest
         reach = self.radius[:, None].expand_as(self.centre)
         return reach if self.scale is None else arithmetic.above(reach * self.scale, 1)
+
+    @property
+    def walls(self) -> Deviation | None:
+        """How far coordinates may lie from the centre in units of `reaches`, where a box cuts balls that are no boxes:
+        (batch, size), as computed. None: as far as in the ball."""
+        if self.box is None or self._is_box:
+            return None
+        reach = self.reaches(DOUBLE)
+        units = torch.where(reach > 0, reach, 1)
+        return self._rooms(DOUBLE).map(lambda room: (room / units).clamp(max=1))
 
     @cached_property
     def whole(self) -> Tensor:

@@ -8,7 +8,7 @@ from torch import Tensor
 from relucert.bounding.hidden import hidden_bounds
 from relucert.bounding.relaxers import CROWN
 from relucert.network import Network
-from relucert.quadratic.certificate import Certificate, propose, start_vectors
+from relucert.quadratic.certificate import Certificate, Demand, propose, start_vectors
 from relucert.quadratic.chain import Chain
 from relucert.quadratic.maps import DTYPE, Maps
 from relucert.quadratic.problem import Problem
@@ -33,8 +33,9 @@ def problem_of(network: Network, chain: Chain, region: Region) -> Problem:
 def certificate_for(problem: Problem, seed: int) -> Certificate | None:
     """One with random weights."""
     maps, generator = Maps(problem), torch.Generator().manual_seed(seed)
-    weights = [torch.rand(len(layer.bias), generator=generator, dtype=DTYPE) for layer in problem.layers]
-    proposal = propose(maps, weights, start_vectors(maps, generator), 30)
+    gains = [torch.rand(len(layer.bias), generator=generator, dtype=DTYPE) for layer in problem.layers]
+    demand = Demand(gains, [layer.centre.to(DTYPE) for layer in problem.layers])
+    proposal = propose(maps, demand, start_vectors(maps, generator), 30)
     return None if proposal is None else proposal.certificate
 
 

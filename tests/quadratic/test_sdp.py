@@ -57,10 +57,9 @@ def test_no_margin_is_proven_where_a_program_finds_an_example_in_500_questions()
 
 
 @pytest.mark.full_effort
-@pytest.mark.parametrize("norm", ["inf", "2"])
-def test_radii_are_far_above_those_of_crown(norm: str) -> None:
+def test_radii_are_far_above_those_of_crown() -> None:
     images = data.bundled().first(1)
-    asked: dict[str, Any] = {"norm": norm, "target": "runner-up"}
+    asked: dict[str, Any] = {"target": "runner-up"}
     (crown,) = relucert.certify("mnist-3x20", images.images, images.labels, method="crown", **asked)
     (answer,) = relucert.certify("mnist-3x20", images.images, images.labels, method="sdp", **asked)
     (attacked,) = relucert.attack("mnist-3x20", images.images, images.labels, **asked)
@@ -78,7 +77,7 @@ def test_what_branches_has_the_weaker_method_s_radius_and_says_so() -> None:
     for one, other in zip(
         relucert.certify(network, points, method="sdp"), relucert.certify(network, points, method="crown"), strict=True
     ):
-        assert one.radius == pytest.approx(other.radius, rel=5e-3)
+        assert one.radius == pytest.approx(other.radius, rel=2e-4)
         assert one.reason is not None
         assert "the radius is that of crown" in one.reason
         assert "branches at value" in one.reason

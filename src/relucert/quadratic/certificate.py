@@ -21,12 +21,15 @@ from relucert.rigor import DOUBLE
 
 RANK = 16  # of the primal matrix in the power iterations
 FLOOR = 1e-5  # share of the mean that every multiplier keeps
-SURPLUS = 1.0005  # by which the multipliers exceed the least that make the matrix semidefinite
+SURPLUS = 1.0003  # by which the multipliers exceed the least that seem to make the matrix semidefinite
+SURPLUSES = 20  # times that, where it seems not to be so
+SPARE = 3e-5  # least eigenvalue, relative to the multipliers, that is to be left
 EIGEN_ROUNDS = 30
 PROBES = 4  # random vectors beside the primal ones, when the largest eigenvalue is looked for
 BUMPS = 10
 FIRST_BUMP = 2e-3
 TINIEST = 1e-30
+LEAST_SQUARE = 1e-24
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,9 +72,31 @@ class Proposal:
     moments: list[Tensor]
 
 
-def propose(maps: Maps, weights: list[Tensor], vectors: Tensor, rounds: int) -> Proposal | None:
-    """A certificate with these weights, from primal vectors (rows, rank) to start with; None where none was found."""
-    vectors, inputs, sectors, moments = _iterate(maps, weights, vectors, rounds)
+@dataclass(frozen=True, eq=False)
+class Demand:
+    """What the weights are chosen for: `gain / sqrt(mean^2 + variance)` of every neuron, for every hidden layer.
+
+    That is, up to a factor, how fast the largest mean of `gain relu(z)` grows with the variance of z.
+
+    Attributes:
+        gains: (size,) each, none negative.
+        means: Of the pre-activations, (size,) each.
+    """
+
+    gains: list[Tensor]
+    means: list[Tensor]
+
+    def weights(self, variances: list[Tensor]) -> list[Tensor]:
+        return [
+            gain / (variance + mean.square()).clamp(min=LEAST_SQUARE).sqrt()
+            for gain, mean, variance in zip(self.gains, self.means, variances, strict=True)
+        ]
+
+
+def propose(maps: Maps, demand: Demand, vectors: Tensor, rounds: int) -> Proposal | None:
+    """A certificate with suitable weights, from primal vectors (rows, rank) to start with; None where none is found."""
+    vectors, inputs, sectors, moments = _iterate(maps, demand, vectors, rounds)
+    weights = demand.weights(moments)
     matrix, diagonal = _semidefinite(maps, weights, inputs, sectors, vectors)
     if matrix is None:
         return None
@@ -95,9 +120,11 @@ def start_vectors(maps: Maps, generator: torch.Generator) -> Tensor:
 
 
 def _iterate(
-    maps: Maps, weights: list[Tensor], vectors: Tensor, rounds: int
+    maps: Maps, demand: Demand, vectors: Tensor, rounds: int
 ) -> tuple[Tensor, Tensor, list[Tensor], list[Tensor]]:
     """Power iterations: every input and every sector error turns to where the weighted squares grow most.
+
+    The weights follow the squares, so that it is the total of the demand that grows.
 
     Returns the vectors, the multipliers of inputs and of sectors at which they are stationary, and the moments.
     """
@@ -106,6 +133,8 @@ def _iterate(
     sectors = [torch.zeros_like(width) for width in widths]
     for _ in range(rounds):
         deviations = maps.deviations(vectors)
+        moments = [deviation.square().sum(1) for deviation in deviations]
+        weights = demand.weights(moments)
         forms = [weight[:, None] * deviation for weight, deviation in zip(weights, deviations, strict=True)]
         for layer, width, sector, form, deviation in zip(layers, widths, sectors, forms, deviations, strict=False):
             form[layer.loose] += (sector * width.square())[:, None] * deviation[layer.loose]
@@ -120,7 +149,6 @@ def _iterate(
             parts.append(other * (size / length)[:, None])
             sectors.append(length / size)
         vectors = torch.cat(parts)
-    moments = [deviation.square().sum(1) for deviation in deviations]
     inputs = inputs + FLOOR * inputs.mean()
     for number, (layer, width) in enumerate(zip(layers, widths, strict=False)):
         squares = width.square() * moments[number][layer.loose]
@@ -157,7 +185,13 @@ def _semidefinite(
     else:
         return None, diagonal
     gains = _gram(blocks, [weight.sqrt() for weight in weights], scale)
-    times = SURPLUS * _largest(factor, gains, vectors / scale[:, None])
+    times = _largest(factor, gains, vectors / scale[:, None])
+    for _ in range(SURPLUSES):
+        times *= SURPLUS
+        matrix = times * forms - gains
+        matrix.diagonal().sub_(SPARE)
+        if not int(torch.linalg.cholesky_ex(matrix).info):
+            break
     return (times * forms - gains) / scale / scale[:, None], times * diagonal
 
 

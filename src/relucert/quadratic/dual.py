@@ -79,7 +79,7 @@ class DualFunction:
         height = float(point.tangent @ image)
         towards, *errors = maps.split(2 * image)
         form = towards + maps.entrance.T @ point.links[0]
-        inputs = -maps.problem.region.norm.farthest(form)
+        inputs = -maps.problem.region.norm.farthest(form, maps.walls)
         value = self.target.offset - float(point.rate) - height / float(point.rate) + float(form @ inputs)
         squares, costs, optima = 0.0, [], []
         for number, (layer, link) in enumerate(zip(layers, point.links, strict=True)):

@@ -31,6 +31,14 @@ class Maps:
         moving = self.problem.moving
         return self.layers[0].weight[:, moving] * self.problem.reach[moving].to(DTYPE)
 
+    @cached_property
+    def walls(self) -> tuple[Tensor, Tensor] | None:
+        """How far moving inputs may go against a form that falls with them, and with it, per unit of the ball."""
+        walls = self.problem.region.walls
+        if walls is None:
+            return None
+        return walls.above[0, self.problem.moving].to(DTYPE), walls.below[0, self.problem.moving].to(DTYPE)
+
     def split(self, vector: Tensor) -> list[Tensor]:
         """Into inputs and the errors of each layer."""
         return list(vector.split(self.problem.sizes))

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from relucert.quadratic.certificate import Certificate, propose, start_vectors
+from relucert.quadratic.certificate import Certificate, Demand, propose, start_vectors
 from relucert.quadratic.dual import DualFunction, DualPoint, Target, ascend, first_point
 from relucert.quadratic.maps import DTYPE, Maps
 from relucert.quadratic.problem import Problem
 from relucert.quadratic.proof import ProposedDual
 
 LEAST_WEIGHT = 0.02  # of a neuron, as a share of the mean
-NEWS = 0.5  # share of the newest moments in their running mean
+STALLED = 2  # repeats without a rise after which it ends
 NOISE = 0.3  # that is added to primal vectors, relatively: what they have forgotten may come back
 
 
@@ -76,14 +76,16 @@ def solve(problem: Problem, target: Target, memory: Memory | None, enough: float
     generator = torch.Generator().manual_seed(0)
     height = abs(float(target.form @ maps.layers[-1].centre.clamp(min=0)) + target.offset)
     state, best = _State.start(maps, target, memory, generator), None
-    for repeat in range(effort.repeats):
+    stalled = 0
+    for _ in range(effort.repeats):
         solution = state.improve(maps, target, effort, enough, generator)
         if solution is None:
             break
         before = -torch.inf if best is None else best.value
         if best is None or solution.value > before:
             best = solution
-        if solution.value > enough or (repeat and solution.value < before + effort.rise * height):
+        stalled = stalled + 1 if solution.value < before + effort.rise * height else 0
+        if solution.value > enough or stalled == STALLED:
             break
     return best
 
@@ -116,28 +118,24 @@ class _State:
         first = self.point is None
         size = self.vectors.square().mean(1, keepdim=True).sqrt()
         noise = NOISE * size * torch.randn(self.vectors.shape, generator=generator)
-        proposal = propose(maps, self.weights(maps), self.vectors + noise, effort.power_rounds * (2 if first else 1))
+        proposal = propose(maps, self.demand(maps), self.vectors + noise, effort.power_rounds * (2 if first else 1))
         if proposal is None:
             return None
-        self.vectors, share = proposal.vectors, 1.0 if first else NEWS
-        self.moments = [torch.lerp(*pair, share) for pair in zip(self.moments, proposal.moments, strict=True)]
+        self.vectors, self.moments = proposal.vectors, proposal.moments
         weights = [weight.to(DTYPE) for weight in proposal.certificate.weights]
         function = DualFunction(maps, weights, proposal.matrix, target)
         point = self.point or first_point(function)
         value, self.point, self.costs = ascend(function, point, self.moments, effort.steps, enough)
         return Solution(value, proposal.certificate, _double(self.point), self.remember(maps))
 
-    def weights(self, maps: Maps) -> list[Tensor]:
-        """Of the squared deviations: for the largest mean of a ReLU with a given mean square, its derivative."""
-        if self.point is None:
-            means = [torch.zeros_like(moment) for moment in self.moments]
-        else:
-            means = maps.deviations(self.point.tangent / self.point.rate)
-        weights = []
-        for layer, cost, moment, mean in zip(maps.layers, self.costs, self.moments, means, strict=True):
-            scale = (moment + (layer.centre + mean).square()).clamp(min=1e-24).sqrt()
-            weights.append((cost.clamp(max=0).abs() + LEAST_WEIGHT * cost.abs().mean()) / scale * layer.unstable)
-        return weights
+    def demand(self, maps: Maps) -> Demand:
+        """Neurons with negative costs gain from variance; all unstable ones get a little weight."""
+        deviations = None if self.point is None else maps.deviations(self.point.tangent / self.point.rate)
+        gains, means = [], []
+        for number, (layer, cost) in enumerate(zip(maps.layers, self.costs, strict=True)):
+            gains.append((cost.clamp(max=0).abs() + LEAST_WEIGHT * cost.abs().mean()) * layer.unstable)
+            means.append(layer.centre if deviations is None else layer.centre + deviations[number])
+        return Demand(gains, means)
 
     def remember(self, maps: Maps) -> Memory:
         assert self.point is not None

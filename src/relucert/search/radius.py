@@ -98,7 +98,7 @@ class Searcher:
 
     def __init__(self, network: Network, method: Method, proof: Arithmetic, tolerance: float) -> None:
         scout = FLOAT if tolerance >= 10 * FLOAT_NOISE and network.cast(torch.float32).finite else DOUBLE
-        self.method = method
+        self.method, self.asked_tolerance = method, tolerance
         self.tolerance = max(tolerance, method.resolution) if isinstance(method, Leap) else tolerance
         self.proof = proof if proof.rigorous else scout
         self.scout = scout
@@ -171,7 +171,7 @@ class Searcher:
         if start is not None:
             state.resume(start)
         elif self.method.weaker is not None:
-            weaker = Searcher(self.network(self.proof), self.method.weaker, self.proof, self.tolerance)
+            weaker = Searcher(self.network(self.proof), self.method.weaker, self.proof, self.asked_tolerance)
             state.resume(weaker.run(region, prop))
         yield from state.run(ends)
 
