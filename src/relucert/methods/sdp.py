@@ -38,11 +38,15 @@ Key = tuple[bytes, bytes]
 
 @dataclass(frozen=True)
 class QuadraticMethod:
-    """Quadratic certificates over the bounds of a weaker method, which the search starts from."""
+    """Quadratic certificates over the bounds of a weaker method, which the search starts from.
+
+    ends: by the monotonic clock, when multipliers are no longer improved.
+    """
 
     name: str
     weaker: LinearMethod
-    gain: ClassVar[float] = 2.2
+    ends: float = torch.inf
+    gain: ClassVar[float] = 1.8
     resolution: ClassVar[float] = 2e-3
     takes_inference: ClassVar[bool] = False
 
@@ -81,7 +85,7 @@ class QuadraticMethod:
             if not problem.relaxed:
                 notes.proven = True  # nothing is relaxed: no margin could be larger
                 continue
-            question = _Question(problem, chain, prop, member, arithmetic, notes)
+            question = _Question(problem, chain, prop, member, arithmetic, notes, self.ends)
             margins[member] = question.bound(margins[member], scores[member])
         return margins
 
@@ -129,6 +133,7 @@ class _Question:
     member: int
     arithmetic: Arithmetic
     notes: _Notes
+    ends: float
 
     def bound(self, margins: Tensor, scores: Tensor) -> Tensor:
         """Margins (rows,) that are at least these; scores: the margins at the centre."""
@@ -149,7 +154,7 @@ class _Question:
         last, rows = self.chain.layers[-1], self.prop.rows[self.member, row].double()
         offset = self.prop.offsets[self.member, row].double()
         target = Target((rows @ last.weight).to(DTYPE), float(rows @ last.bias + offset))
-        solution = solve(self.problem, target, self.notes.memories.get(row), enough)
+        solution = solve(self.problem, target, self.notes.memories.get(row), enough, self.ends)
         if solution is None:
             return -torch.inf
         self.notes.memories[row] = solution.memory

@@ -5,6 +5,7 @@ What is found is told as multipliers. `proof` makes a bound of them.
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 import torch
@@ -70,8 +71,13 @@ class Solution:
     memory: Memory
 
 
-def solve(problem: Problem, target: Target, memory: Memory | None, enough: float = torch.inf) -> Solution | None:
-    """The best multipliers for a target; None where there is no certificate, or it did not stay within float32."""
+def solve(
+    problem: Problem, target: Target, memory: Memory | None, enough: float = torch.inf, ends: float = torch.inf
+) -> Solution | None:
+    """The best multipliers for a target; None where there is no certificate, or it did not stay within float32.
+
+    enough: a bound at which to stop; ends: by the monotonic clock, when no further repeat begins.
+    """
     maps, effort = Maps(problem), EFFORT
     generator = torch.Generator().manual_seed(0)
     height = abs(float(target.form @ maps.layers[-1].centre.clamp(min=0)) + target.offset)
@@ -85,7 +91,7 @@ def solve(problem: Problem, target: Target, memory: Memory | None, enough: float
         if best is None or solution.value > before:
             best = solution
         stalled = stalled + 1 if solution.value < before + effort.rise * height else 0
-        if solution.value > enough or stalled == STALLED:
+        if solution.value > enough or stalled == STALLED or time.monotonic() > ends:
             break
     return best
 

@@ -15,6 +15,7 @@ import torch
 
 from relucert.errors import FAULTS, RelucertError, in_one_line
 from relucert.methods.alpha import AlphaMethod
+from relucert.methods.sdp import QuadraticMethod
 from relucert.methods.table import find_method
 from relucert.network import Network
 from relucert.query.property import Property
@@ -22,6 +23,8 @@ from relucert.query.questions import Inquiry, Question
 from relucert.region import Region, RegionShape
 from relucert.rigor import RIGOROUS, Arithmetic
 from relucert.search.radius import SearchEnd, Searcher
+
+WIDE = 400  # neurons from which on quadratic certificates are a step
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,12 +106,12 @@ class Climb:
                 self.cut_off.append(step.name)
 
 
-def method_step(name: str) -> Step:
+def method_step(name: str, suits: Callable[[Task], bool] = lambda task: True) -> Step:
     """A method of the table as a step: its search starts from what is proven."""
 
     def run(task: Task, best: Proven | None, ends: float) -> Iterator[Proven]:
         method = find_method(name)
-        if isinstance(method, AlphaMethod):
+        if isinstance(method, (AlphaMethod, QuadraticMethod)):
             method = replace(method, ends=ends)
         searcher = Searcher(task.network, method, task.arithmetic, task.tolerance)
         start = [] if best is None else [SearchEnd(0, best.radius, best.weakest, 0, True, best.step)]
@@ -117,7 +120,16 @@ def method_step(name: str) -> Step:
         if end.radius is not None:
             yield Proven(end.radius, end.weakest, end.method, end.evaluations)
 
-    return Step(name, run)
+    return Step(name, run, suits)
 
 
-CHEAP_STEPS = tuple(method_step(name) for name in ("fast-lin", "crown", "alpha"))
+def _is_wide_chain(task: Task) -> bool:
+    """Whether quadratic certificates prove far more than linear relaxations do, and sooner than splitting."""
+    network = task.network
+    chain = all(node.inputs == (value - 1,) for value, node in network.steps())
+    return chain and sum(network.sizes[value] for value in network.rectified) >= WIDE
+
+
+CHEAP_STEPS = (
+    method_step("fast-lin"), method_step("crown"), method_step("sdp", _is_wide_chain), method_step("alpha"),
+)  # fmt: skip

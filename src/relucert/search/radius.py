@@ -102,6 +102,8 @@ class Searcher:
         self.tolerance = max(tolerance, method.resolution) if isinstance(method, Leap) else tolerance
         self.proof = proof if proof.rigorous else scout
         self.scout = scout
+        # Where an evaluation costs far more than its proof, each is proven: what it reaches counts at once.
+        self.first_look = self.proof if isinstance(method, Leap) else scout
         self.all_tight = method.bounds_stable_neurons(network)
         self.noise = FLOAT_NOISE if scout is FLOAT else 1e-12
         self._networks = {dtype: network.cast(dtype) for dtype in {self.proof.dtype, scout.dtype}}
@@ -305,7 +307,7 @@ class _State:
         scouting, proving = (~self.proving).nonzero().squeeze(1), self.proving.nonzero().squeeze(1)
         parts = [
             self.searcher.evaluate(self.questions.select(chosen), self.radii[chosen], arithmetic)
-            for chosen, arithmetic in ((scouting, self.searcher.scout), (proving, self.searcher.proof))
+            for chosen, arithmetic in ((scouting, self.searcher.first_look), (proving, self.searcher.proof))
             if len(chosen)
         ]
         order = torch.cat([scouting, proving]).argsort()
@@ -320,7 +322,8 @@ class _State:
         if self.rounds == 1:
             self.searcher.learn(self.knots.mean_growth(), self.radii / self.first_order)
         self.rounds += 1
-        passed = self.proving & (self.margin > 0) & (self.radii > self.best)
+        counts = self.proving | (self.searcher.first_look is self.searcher.proof)
+        passed = counts & (self.margin > 0) & (self.radii > self.best)
         failed = self.proving & ~(self.margin > 0)
         self.best = torch.where(passed, self.radii, self.best)
         self.weakest = torch.where(passed, weakest, self.weakest)
