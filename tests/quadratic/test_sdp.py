@@ -8,13 +8,14 @@ import pytest
 import torch
 
 import relucert
-from relucert import data
+from relucert import best, data
 from relucert.methods import sdp
 from relucert.methods.table import find_method
 from relucert.quadratic import solve
 from relucert.query.property import Property
 from relucert.region import Region
 from relucert.rigor import RIGOROUS
+from relucert.search import ladder
 from tests.milp import nearest
 from tests.nets import NETWORKS, centres, mlp
 
@@ -69,6 +70,24 @@ def test_radii_are_far_above_those_of_crown() -> None:
     assert answer.proven
     assert 1.1 * crown.radius < answer.radius < attacked.distance
     assert answer.reason is None
+
+
+@pytest.mark.full_effort
+def test_wide_chains_have_it_as_a_step_of_best(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(best, "STEPS", ladder.CHEAP_STEPS)
+    asked: dict[str, Any] = {"method": "best", "budget": 60.0, "target": "runner-up"}
+    network, branching = NETWORKS["three layers"](), NETWORKS["residual"]()
+    (plain,) = relucert.certify(network, centres(network)[:1], **asked)
+    assert plain.due_to != "sdp"
+    monkeypatch.setattr(ladder, "WIDE", 1)
+    (answer,) = relucert.certify(network, centres(network)[:1], **asked)
+    assert plain.radius is not None
+    assert answer.radius is not None
+    assert answer.proven
+    assert answer.due_to == "sdp"
+    assert answer.radius > 1.1 * plain.radius
+    (other,) = relucert.certify(branching, centres(branching)[:1], **asked)
+    assert other.due_to != "sdp"
 
 
 def test_what_branches_has_the_weaker_method_s_radius_and_says_so() -> None:

@@ -10,7 +10,7 @@ from relucert.errors import ContradictionError
 
 STRONGER = (
     ("fast-lin", "lp", "lp-full"), ("fast-lin", "alpha", "lp-full"), ("crown", "alpha", "lp-full"),
-    ("fast-lin", "alpha", "best"), ("crown", "alpha", "best"),
+    ("fast-lin", "alpha", "best"), ("crown", "alpha", "best"), ("crown", "sdp"),
 )  # fmt: skip
 """Rows of methods, each of which proves whatever those before it in its row do."""
 SLACK = 2e-3  # relative: each radius is searched up to a tolerance, and exact intervals are closed up to one
