@@ -20,6 +20,7 @@ def identity(
     return {
         "command": command,
         "network": fingerprint(network),
+        "inference": network.inference.name,
         "norm": shape.norm.p,
         "box": shape.given_box,
         "scale": shape.scale,

@@ -28,7 +28,7 @@ class _Pickler(pickle.Pickler):
         if type(value) is not Tensor or not value.numel():
             return NotImplemented
         numbers = value.detach().cpu().contiguous()
-        flat = pickle.PickleBuffer(memoryview(numbers.flatten().view(torch.uint8).numpy()))
+        flat = pickle.PickleBuffer(numbers.flatten().view(torch.uint8).numpy().data)
         return _tensor, (flat, str(value.dtype).removeprefix("torch."), tuple(value.shape))
 
 
