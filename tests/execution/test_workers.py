@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import relucert
-from relucert.errors import BudgetError, InputError, MissingPackageError
+from relucert.errors import BudgetError, InputError, MissingPackageError, StoreError
 from relucert.execution import execution, processes, sharing
 from relucert.execution.execution import Execution
 from relucert.execution.run import start
@@ -95,6 +95,27 @@ def test_wrong_numbers_of_workers(workers: Any) -> None:
     network, data = relucert.load("mnist-2x20"), relucert.data.bundled().first(1)
     with pytest.raises(InputError, match="number of workers"):
         relucert.certify(network, data, workers=workers)
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ({"inference": "float32"}, "inference is real, not float32"),
+        ({"arithmetic": "float"}, "arithmetic is rigorous, not float"),
+        ({"method": "crown"}, "method is fast-lin, not crown"),
+        ({"box": (-0.5, 0.5)}, "box is None, not"),
+        ({"tolerance": 1e-3}, "tolerance is"),
+    ],
+)
+def test_answers_to_another_question_are_never_taken(other: dict[str, Any], said: str, tmp_path: Path) -> None:
+    network, data = relucert.load("mnist-2x20"), relucert.data.bundled().first(1)
+    path = tmp_path / "a.answers"
+    first = relucert.certify(network, data, store=path)
+    assert relucert.certify(network, data, store=path) == first  # the seconds, too: nothing was computed
+    with pytest.raises(StoreError, match=said):
+        relucert.certify(network, data, store=path, **other)
+    with pytest.raises(StoreError, match="network is"):
+        relucert.certify(relucert.load("mnist-3x20"), data, store=path)
 
 
 def test_networks_are_shared(tmp_path: Path) -> None:
