@@ -13,6 +13,7 @@ from relucert.bounding.backward import DualVariables, PulledBack, bound_forms, r
 from relucert.bounding.boxes import BoxBounds, box_bounds
 from relucert.bounding.interval import Bounds, Interval, select
 from relucert.bounding.relaxers import CROWN
+from relucert.branch_and_bound.tree import LATE
 from relucert.network import Network, Relu
 from relucert.query.property import Property
 from relucert.region import Box, Region
@@ -25,7 +26,6 @@ STEPS = 6  # of the slopes' ascent
 FIRST_STEP, SHRINKING = 0.25, 0.8
 LEAST_WIDTH = 2.0**-40  # of a box, as a share of the whole region's
 WIDTH_WEIGHT = 0.3  # of a side's share of the width, beside its share of the gap
-LATE = "the time limit ended the search"
 TOO_SMALL = "a box that is too small to be cut could not be proven"
 
 

@@ -18,17 +18,13 @@ import torch
 
 from relucert.answers import Exact
 from relucert.attacks.attack import Attacker, AttackOptions, at_image, overtaken
-from relucert.attacks.polish import Polisher
 from relucert.attacks.witness import Judge, Witness, check_staying
 from relucert.branch_and_bound import proof as proofs
+from relucert.branch_and_bound.approach import FIRST, GROWTH, Approach
 from relucert.branch_and_bound.nodes import NodeBounder
-from relucert.branch_and_bound.prover import LEAF_SECONDS, Prover
+from relucert.branch_and_bound.prover import Prover
 from relucert.checks import check_callable, check_number, check_whole, checked_path
 from relucert.errors import FAULTS, InputError, in_one_line
-from relucert.execution.execution import Execution
-from relucert.execution.identity import identity
-from relucert.execution.job import Job, in_steps
-from relucert.execution.run import start
 from relucert.network import Network
 from relucert.norm import Norm
 from relucert.query.given import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
@@ -38,7 +34,6 @@ from relucert.report.answer_list import Answers
 from relucert.rigor import check_subnormals
 from relucert.search.ladder import CHEAP_STEPS, Climb, Proven, Step, Task
 from relucert.storage import files
-from relucert.storage.store import StoreLike
 
 METHOD = "exact"
 EXACT_TOLERANCE = 1e-3  # of the interval, where exact search is a step of a climb
@@ -47,10 +42,6 @@ ATTACK_SHARE = 0.3  # of the time limit, for the attack
 UNREACHABLE = "no valid input at all is adversarial"
 UNKNOWN = "no adversarial example is known"
 CERTIFY_SHARE = 0.2  # of the time limit, for what methods prove at once
-GROWTH = 1.5  # of the radius, from one region to the next
-FIRST = 64  # share of the goal to start with where nothing is certified
-INSIDE = 0.9  # share of the tolerance by which the last region stays below the nearest violation
-ENDLESS = 1e6  # how many times the image's size a region may have where no violation is known
 
 
 @dataclass(frozen=True)
@@ -80,9 +71,6 @@ def exact(
     proof: str | os.PathLike[str] | None = None,
     overwrite: bool = False,
     input_shape: tuple[int, ...] | None = None,
-    workers: int | Execution | None = None,
-    ray: str | None = None,
-    store: StoreLike | None = None,
 ) -> Answers[Exact]:
     """The minimum distortion of every image, in the images' order (with target "all": an image's rivals in turn).
 
@@ -103,15 +91,12 @@ def exact(
         proof: A file for the proof of the lower end, which `relucert check` verifies; for one question only.
         overwrite: Whether that file may be replaced where it holds anything but a proof of the same claim.
         input_shape: Of one image, where neither the network nor the images tell it.
-        workers: As for `certify`.
-        ray: As for `certify`.
-        store: A file that keeps the answers, as for `certify`.
     """
     return Answers(
         exact_each(
             network, images, labels, norm=norm, target=target, box=box, scale=scale, tolerance=tolerance,
             time_limit=time_limit, seed=seed, progress=progress, proof=proof, overwrite=overwrite,
-            input_shape=input_shape, workers=workers, ray=ray, store=store,
+            input_shape=input_shape,
         )
     )  # fmt: skip
 
@@ -132,15 +117,12 @@ def exact_each(
     proof: str | os.PathLike[str] | None = None,
     overwrite: bool = False,
     input_shape: tuple[int, ...] | None = None,
-    workers: int | Execution | None = None,
-    ray: str | None = None,
-    store: StoreLike | None = None,
 ) -> Iterator[Exact]:
     """The intervals of `exact`, one by one as they are found.
 
     Everything is checked at the call; the work is done as answers are asked for.
     Its parameters are those of `exact`: network, images, labels, norm, target, box, scale, tolerance, time_limit,
-    seed, progress, proof, overwrite, input_shape, workers, ray and store.
+    seed, progress, proof, overwrite and input_shape.
     """
     prepared = prepare(network, images, labels, input_shape)
     known = prepared.network
@@ -157,8 +139,7 @@ def exact_each(
         claim = _claim(known, inquiry, inquiry.questions[0], shape)
         files.check_replaceable(options.proof, lambda there: proofs.is_about(there, claim), overwrite)
     check_subnormals()
-    job = Job(_Searching(known, options, progress), inquiry, in_steps(inquiry, 1), options.asked(known, target))
-    return start(job, workers, ray, store, again=options.proof is not None)
+    return (_Answering(known, options, progress, inquiry, question).run() for question in inquiry.questions)
 
 
 def _claim(network: Network, inquiry: Inquiry, question: Question, shape: RegionShape) -> dict[str, Any]:
@@ -186,32 +167,6 @@ class _Options:
         if self.time_limit is not None:
             check_number("time limit", self.time_limit, 0, 1e9)
         check_whole("seed", self.seed, 0, 2**63 - 1)
-
-    def asked(self, network: Network, target: TargetLike) -> dict[str, Any]:
-        """What identifies a run."""
-        effort = {name: getattr(self, name) for name in ("tolerance", "time_limit", "seed")}
-        return identity("exact", network, self.shape, target, effort)
-
-
-@dataclass(frozen=True, eq=False)
-class _Searching:
-    """Answers questions about one network, one after the other."""
-
-    network: Network
-    options: _Options
-    progress: Callable[[SearchProgress], None] | None = None
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _Searching, (self.network, self.options)
-
-    def run(self, inquiry: Inquiry) -> Iterator[list[Exact]]:
-        """The answers, in the order of the questions."""
-        for question in inquiry.questions:
-            yield [_Answering(self.network, self.options, self.progress, inquiry, question).run()]
-
-    def lost(self, inquiry: Inquiry, question: Question, reason: str) -> Exact:
-        """The answer where the processes that worked on it ended."""
-        return _Answering(self.network, self.options, None, inquiry, question).lost(reason)
 
 
 class _Answering:
@@ -243,30 +198,24 @@ class _Answering:
             lower = self._certified() if self.certified is None else self.certified
             witness = self._attacked()
             growth = self._growth(lower, witness)
-            with torch.inference_mode():
-                growth.run()
+            growth.run()
         except FAULTS as error:
             self.fault = f"the search broke down: {in_one_line(error)}"
         if growth is None:
             return self._answer(lower, witness, False, self.fault, 0)
         return self._conclude(growth, lower)
 
-    def _conclude(self, growth: _Growth, lower: float) -> Exact:
-        prover = growth.prover
-        if prover.tree is not None and growth.lower > 0:
+    def _conclude(self, growth: Approach, lower: float) -> Exact:
+        if isinstance(growth, _Recorded) and growth.lower > 0:
             assert self.options.proof is not None
             claim = _claim(self.network, self.inquiry, self.question, self.options.shape)
-            proofs.write(self.options.proof, claim, prover.bounder, prover.tree, growth.lower)
-        lower, witness = max(lower, growth.lower), prover.witness
+            proofs.write(self.options.proof, claim, growth.bounder, growth.tree, growth.lower)
+        lower, witness = max(lower, growth.lower), growth.witness
         if witness is None and lower >= growth.whole:
-            return self._answer(None, None, True, UNREACHABLE, prover.nodes)
+            return self._answer(None, None, True, UNREACHABLE, growth.nodes)
         closed = witness is not None and lower >= witness.distance * (1 - self.options.tolerance)
         reason = None if closed else self.fault or growth.failure or UNKNOWN
-        return self._answer(lower, witness, closed, reason, prover.nodes)
-
-    def lost(self, reason: str) -> Exact:
-        self.started, self.fault = time.monotonic(), reason
-        return self._answer(None, None, False, reason, 0)
+        return self._answer(lower, witness, closed, reason, growth.nodes)
 
     def _certified(self) -> float:
         """What methods prove in a part of the time, Fast-Lin's radius at the least."""
@@ -282,25 +231,24 @@ class _Answering:
         limit = None if math.isinf(left) else left * ATTACK_SHARE
         options = AttackOptions(self.options.shape, steps=ATTACK_STEPS, time_limit=limit, seed=self.options.seed)
         asked = replace(self.inquiry, questions=[self.question])
-        ((nearest,),) = Attacker(self.network, options).run(asked)
+        (nearest,) = Attacker(self.network, options, None).run(asked, 1)
         self.fault = nearest.reason if nearest.failed else None
         if nearest.witness is None or nearest.distance is None:
             return None
         return Witness(nearest.witness.flatten(), nearest.distance)
 
-    def _growth(self, lower: float, witness: Witness | None) -> _Growth:
+    def _growth(self, lower: float, witness: Witness | None) -> Approach:
         prop = self.inquiry.property([self.question])
         bounder = NodeBounder(self.network, self.image, self.options.shape, prop)
-        tree = None if self.options.proof is None else proofs.Tree(prop.rows.shape[1])
-        prover = Prover(bounder, self.judge, self.ends, witness, tree)
-        growth = _Growth(prover, self.judge, self.options.tolerance, lower)
-        prover.report = lambda nodes: self._report(nodes, growth)
+        search = Approach if self.options.proof is None else _Recorded
+        growth = search(bounder, self.judge, self.ends, self.options.tolerance, lower, witness)
+        growth.report = lambda nodes: self._report(nodes, growth)
         return growth
 
-    def _report(self, nodes: int, growth: _Growth) -> None:
+    def _report(self, nodes: int, growth: Approach) -> None:
         if self.progress is not None:
             rate = nodes / max(1e-9, time.monotonic() - self.started)
-            witness = growth.prover.witness
+            witness = growth.witness
             upper = None if witness is None else witness.distance
             self.progress(SearchProgress(self.question.image, growth.lower, upper, nodes, rate))
 
@@ -321,45 +269,30 @@ class _Answering:
         )  # fmt: skip
 
 
-@dataclass(eq=False)
-class _Growth:
-    """The loop over radii. lower: the largest proven.
+class _Recorded(Approach):
+    """The loop over radii of a search that is recorded: the parts that prove one region are where the next one starts.
 
-    certified: a radius that is proven without a search. Where the search is recorded it is proven once more.
+    What is certified without a search is proven once more.
     """
 
-    prover: Prover
-    judge: Judge
-    tolerance: float
-    certified: float
-    lower: float = 0.0
-    failure: str | None = None
-
-    def __post_init__(self) -> None:
-        self.whole = float(self.prover.bounder.region(1, 0.0).whole)
-        self.lower = self.certified if self.prover.tree is None else 0.0
-        self._polished: Witness | None = self.prover.witness
-
-    @property
-    def goal(self) -> float:
-        """The radius whose proof ends the search."""
-        if self.prover.witness is None:
-            return self.whole
-        return max(self.certified, self.prover.witness.distance * (1 - INSIDE * self.tolerance))
-
     def run(self) -> None:
-        bounder = self.prover.bounder
-        limit = ENDLESS * (1 + float(bounder.centre.abs().max()))
-        if bounder.shape.scale is not None:
-            limit /= float(bounder.shape.scale.max())
-        parts = [bounder.roots()]
-        while self.lower < self.goal and self.lower < limit and self.failure is None:
-            radius = min(self.goal, self.lower * GROWTH or self.certified or min(self.goal, limit) / FIRST)
+        self.lower = 0.0
+        self.tree = proofs.Tree(self.bounder.prop.rows.shape[1])
+        self.prover = Prover(self.bounder, self.judge, self.ends, self.witness, self.tree, self.report)
+        with torch.inference_mode():
+            self._grow()
+
+    def _grow(self) -> None:
+        parts = [self.bounder.roots()]
+        while self.lower < self.goal and self.lower < self.limit and self.failure is None:
+            radius = min(self.goal, self.lower * GROWTH or self.certified or min(self.goal, self.limit) / FIRST)
             closed = []
             while radius > self.lower:
                 attempt = self.prover.run(radius, parts)
                 closed += attempt.closed
+                self.nodes, self.witness = self.prover.nodes, self.prover.witness
                 self._polish()
+                self.prover.witness = self.witness
                 if attempt.proven:
                     self.lower = radius
                 elif attempt.failure is not None:
@@ -367,14 +300,6 @@ class _Growth:
                     return
                 parts, radius = attempt.open, min(radius, self.goal)
             parts = closed
-
-    def _polish(self) -> None:
-        """Shortens a witness that the search came upon."""
-        prover, witness = self.prover, self.prover.witness
-        if witness is not None and witness is not self._polished:
-            ends = min(prover.ends, time.monotonic() + LEAF_SECONDS)
-            bounder = prover.bounder
-            self._polished = prover.witness = Polisher(self.judge, bounder.centre, bounder.prop, witness, ends).run()
 
 
 def _run_step(task: Task, best: Proven | None, ends: float) -> Iterator[Proven]:

@@ -76,6 +76,7 @@ class NodeBounder:
     """Bounds nodes for one question: regions of one shape around an image (size,), and a property, a batch of one."""
 
     def __init__(self, network: Network, centre: Tensor, shape: RegionShape, prop: Property) -> None:
+        self.network = network
         self.networks = {dtype: network.cast(dtype) for dtype in (torch.float32, torch.float64)}
         self.exact = self.networks[torch.float64]
         self.centre, self.shape, self.prop = centre, shape, prop.cast(torch.float64)

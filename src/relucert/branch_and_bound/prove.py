@@ -75,7 +75,7 @@ def prove(
     if not record and suits_cuts(network, shape):
         region = shape.around(centre[None], radius)
         box_prover = BoxProver(bounder.exact, bounder.prop, violates, ends, report)
-        with torch.no_grad():
+        with torch.inference_mode(False), torch.no_grad():
             proven, failure = box_prover.run(_surrounding(region))
         if failure != TOO_SMALL:
             return Outcome(proven, failure, box_prover.nodes, None, bounder)
@@ -95,7 +95,7 @@ def _by_neurons(
     bounder: NodeBounder, radius: float, violates: Callable[[Tensor], bool], ends: float, report: Callable[[int], None]
 ) -> Outcome:
     prover = NeuronProver(bounder.exact, bounder.region(1, radius), bounder.prop, bounder, violates, ends, report)
-    with torch.no_grad():
+    with torch.inference_mode(False), torch.no_grad():
         proven, failure = prover.run()
     return Outcome(proven, failure, prover.nodes, None, bounder)
 

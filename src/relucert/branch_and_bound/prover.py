@@ -17,6 +17,7 @@ from relucert.attacks.witness import Witness
 from relucert.branch_and_bound import leaf
 from relucert.branch_and_bound.nodes import BoundedNodes, NodeBounder, Nodes, join
 from relucert.branch_and_bound.proof import Tree
+from relucert.branch_and_bound.tree import LATE
 from relucert.query.property import Property
 
 STEPS = 20  # of the ascent, at a node
@@ -24,7 +25,6 @@ LONG = 400  # at a leaf that no program settles
 CROWD = 256  # nodes at once
 SPELL = 0.4  # seconds that a batch of nodes may take
 LEAF_SECONDS = 10.0
-LATE = "the time limit ended the search"
 
 
 class WitnessJudge(Protocol):

@@ -77,6 +77,7 @@ class NeuronProver:
         return True, None
 
     def _search(self) -> None:
+        self._check_time()
         self.left = torch.arange(self.prop.rows.shape[1])
         known = cheap_bounds(self.network, self.region)
         stages = rooted(self.network, self.region, known, self.ends)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from relucert.answers import Box
-from relucert.branch_and_bound.prover import LATE
+from relucert.branch_and_bound.tree import LATE
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -1,0 +1,124 @@
+"""The loop over radii of an exact answer: straight for the nearest violation known, and by smaller steps where time
+does not suffice. The lower end is proven at any moment."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from relucert.attacks.polish import Polisher
+from relucert.attacks.witness import Judge, Witness
+from relucert.branch_and_bound.nodes import NodeBounder
+from relucert.branch_and_bound.prove import prove
+from relucert.branch_and_bound.tree import LATE
+
+GROWTH = 1.5  # of the radius, where no violation is known
+FIRST = 64  # share of the goal to start with where nothing is certified
+INSIDE = 0.9  # share of the tolerance by which the last region stays below the nearest violation
+ENDLESS = 1e6  # how many times the image's size a region may have where no violation is known
+POLISH_SECONDS = 10.0
+FIRST_SECONDS = 5.0  # for a radius, where time does not end
+SHARE = 0.15  # of the time that is left, for a radius
+NEAR = 1.03  # how near a radius that was too large has to be for all time to go to it
+
+
+@dataclass(eq=False)
+class Approach:
+    """Proves regions of one shape around an image for one question.
+
+    Attributes:
+        certified: A radius that is proven without a search.
+        witness: The nearest violation known.
+        lower: The largest radius proven.
+        failure: Why the search stopped below its goal.
+        nodes: How many nodes were bounded.
+        report: Called now and then with the nodes bounded so far.
+    """
+
+    bounder: NodeBounder
+    judge: Judge
+    ends: float
+    tolerance: float
+    certified: float
+    witness: Witness | None = None
+    report: Callable[[int], None] = lambda nodes: None
+    lower: float = 0.0
+    failure: str | None = None
+    nodes: int = 0
+
+    def __post_init__(self) -> None:
+        self.whole = float(self.bounder.region(1, 0.0).whole)
+        self.limit = ENDLESS * (1 + float(self.bounder.centre.abs().max()))
+        if self.bounder.shape.scale is not None:
+            self.limit /= float(self.bounder.shape.scale.max())
+        self.lower = self.certified
+        self._polished = self.witness
+        self._seconds = FIRST_SECONDS
+
+    @property
+    def goal(self) -> float:
+        """The radius whose proof ends the search."""
+        if self.witness is None:
+            return self.whole
+        return max(self.certified, self.witness.distance * (1 - INSIDE * self.tolerance))
+
+    def run(self) -> None:
+        too_large = math.inf  # a radius that some time did not suffice for
+        while self.lower < self.goal and self.lower < self.limit and self.failure is None:
+            radius = self._aim(too_large)
+            last = radius >= too_large
+            until = self.ends if last else self._until()
+            proven, failure = self._attempt(radius, until)
+            if proven:
+                self.lower, too_large = radius, math.inf if last else too_large
+            elif failure is None:
+                too_large = min(too_large, self.goal) if too_large < math.inf else too_large
+            elif failure == LATE and time.monotonic() < self.ends and not last:
+                too_large, self._seconds = radius, 2 * self._seconds
+            else:
+                self.failure = failure
+
+    def _aim(self, too_large: float) -> float:
+        """The next radius: the goal, or what lies between the proven and one that was too large."""
+        top = min(self.goal, self.limit, too_large)
+        if self.witness is None:
+            top = min(top, self.lower * GROWTH or min(self.goal, self.limit) / FIRST)
+        if too_large == math.inf or top <= NEAR * self.lower:
+            return top
+        return math.sqrt(self.lower * top) if self.lower > 0 else top / 4
+
+    def _until(self) -> float:
+        now = time.monotonic()
+        return now + (self._seconds if math.isinf(self.ends) else max(0.0, SHARE * (self.ends - now)))
+
+    def _attempt(self, radius: float, until: float) -> tuple[bool, str | None]:
+        """Whether a radius is proven; neither proven nor a failure: a violation within it ended the search."""
+        before = self.nodes
+
+        def violates(point: Tensor) -> bool:
+            candidate = self.judge.beyond(self.bounder.centre, point, self.bounder.prop)
+            if candidate is not None and (self.witness is None or candidate.distance < self.witness.distance):
+                self.witness = candidate
+            return self.witness is not None and self.witness.distance <= radius
+
+        bounder = self.bounder
+        outcome = prove(
+            bounder.network, bounder.centre, bounder.shape, radius, bounder.prop, until, violates,
+            report=lambda nodes: self.report(before + nodes),
+        )  # fmt: skip
+        self.nodes += outcome.nodes
+        self._polish()
+        return outcome.proven, outcome.failure
+
+    def _polish(self) -> None:
+        """Shortens a witness that the search came upon."""
+        if self.witness is not None and self.witness is not self._polished:
+            ends = min(self.ends, time.monotonic() + POLISH_SECONDS)
+            with torch.inference_mode():
+                polisher = Polisher(self.judge, self.bounder.centre, self.bounder.prop, self.witness, ends)
+                self._polished = self.witness = polisher.run()
