@@ -26,7 +26,7 @@ METHODS: dict[str, Callable[[], Method]] = {
     "op-norm": lambda: LipschitzMethod("op-norm", OperatorNorm(), shells=1, local=False),
     "alpha": lambda: AlphaMethod("alpha", _better_of_two()),
     "lp": lambda: ProgramMethod("lp", LinearMethod("fast-lin", FAST_LIN)),
-    "lp-full": lambda: ProgramMethod("lp-full", AlphaMethod("alpha", METHODS["lp"]()), full=True),
+    "lp-full": lambda: ProgramMethod("lp-full", ProgramMethod("lp", METHODS["alpha"]()), full=True),
     "sdp": lambda: QuadraticMethod("sdp", LinearMethod("crown", CROWN)),
 }
 
