@@ -1,6 +1,7 @@
 """Small modules around a layer of images, as torch modules and as ONNX files, and what must hold for their networks."""
 
 import io
+import itertools
 import warnings
 from collections.abc import Callable
 from contextlib import redirect_stdout
@@ -8,10 +9,10 @@ from pathlib import Path
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 import relucert
 from relucert.network import Network
+from tests.regions import samples
 
 Layer = Callable[[Tensor], Tensor]
 Shape = tuple[int, ...]
@@ -58,15 +59,16 @@ def assert_same(network: Network, module: nn.Module, tolerance: float = 1e-12) -
     torch.testing.assert_close(network.cast(torch.float64)(at), expected, rtol=tolerance, atol=tolerance)
 
 
-def assert_encloses(network: Network, norm: str, form: str) -> None:
-    """Bounds of every neuron, at random points of a ball."""
+def assert_encloses(network: Network) -> None:
+    """Bounds of every neuron by both drivers, for three norms, with and without a box, at points of the region."""
     generator = torch.Generator().manual_seed(4)
-    centre = torch.randn(1, *network.input_shape, generator=generator, dtype=torch.float64)
-    moves = torch.rand(40, centre.numel(), generator=generator, dtype=torch.float64) * 2 - 1
-    moves = moves.sign() if norm == "inf" else functional.normalize(moves)
-    points = centre + 0.3 * moves.reshape(40, *network.input_shape)
-    intervals = relucert.bounds(network, relucert.Region.around(centre, 0.3, norm), form=form)
-    values = network.cast(torch.float64).values(points)
-    for index, interval in zip((*network.rectified, network.output), intervals, strict=True):
-        assert bool((interval.lower - 1e-9 <= values[index]).all())
-        assert bool((values[index] <= interval.upper + 1e-9).all())
+    centre = torch.randn(1, network.sizes[0], generator=generator, dtype=torch.float64)
+    box = centre.flatten() - 0.05, centre.flatten() + 0.2
+    cases = itertools.product(("inf", "2", "1"), ("forward", "backward"), (None, box))
+    for norm, form, limits in cases:
+        region = relucert.Region.around(centre, 0.3, norm, box=limits)
+        values = network.cast(torch.float64).values(samples(region, 0, 30, generator))
+        intervals = relucert.bounds(network, region, form=form)
+        for index, interval in zip((*network.rectified, network.output), intervals, strict=True):
+            assert bool((interval.lower - 1e-9 <= values[index]).all()), (norm, form, limits)
+            assert bool((values[index] <= interval.upper + 1e-9).all()), (norm, form, limits)

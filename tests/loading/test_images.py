@@ -74,8 +74,7 @@ def test_a_layer_from_torch_and_from_onnx(name: str, tmp_path: Path) -> None:
     module = around(layer, shape)
     network = load(module, input_shape=shape)
     assert_same(network, module)
-    assert_encloses(network, "inf", "forward")
-    assert_encloses(network, "2", "backward")
+    assert_encloses(network)
     save(network, tmp_path / "saved.safetensors")
     assert_same(load(tmp_path / "saved.safetensors"), module)
     if name not in ONLY_TORCH:
