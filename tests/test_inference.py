@@ -207,7 +207,8 @@ def test_refusals() -> None:
             relucert.certify(network, image, method=method, inference="float32")
     with pytest.raises(InputError, match="inference"):
         relucert.certify(network, image, inference="float8")
-    halved = relucert.load(Halved(), input_shape=(4,))
+    with pytest.warns(relucert.RemarkWarning):
+        halved = relucert.load(Halved(), input_shape=(4,))
     with pytest.raises(InputError, match="casts"):
         relucert.certify(halved, image, inference="float32")
     with pytest.raises(InputError, match="float16 does not represent"):
@@ -218,3 +219,22 @@ def test_refusals() -> None:
             relucert.Region.around(torch.zeros(1, 1), 0.1, "inf"),
             inference="float32",
         )
+
+
+def test_exact_intervals_about_float32() -> None:
+    """The lower end holds in every evaluation, and the witness fails in every one."""
+    network = NETWORKS["residual"]()
+    images = centres(network, 2).float()
+    for image, answer in zip(images, relucert.exact(network, images, inference="float32"), strict=True):
+        assert answer.inference == "float32"
+        assert answer.lower is not None
+        assert answer.upper is not None
+        assert answer.witness is not None
+        assert answer.lower < answer.upper < 1.01 * answer.lower
+        points = points_within(image.double().numpy(), answer.lower)
+        for evaluation in EVALUATIONS.values():
+            assert (evaluation.values(network, points)[-1].argmax(1) == answer.label).all()
+            (scores,) = evaluation.values(network, answer.witness.numpy()[None])[-1]
+            assert scores.max() > scores[answer.label] or (scores == scores.max()).sum() > 1
+    with pytest.raises(InputError, match="proofs are about real arithmetic"):
+        relucert.exact(network, images[:1], inference="float32", proof="proof.json")

@@ -301,7 +301,8 @@ class Exact(_Recorded):
         target: The rival that the ends are about; untargeted, the nearest.
         norm: p.
         method: The method's name.
-        lower: Proven: it holds in real arithmetic with the stored weights, rounding included.
+        lower: Proven: it holds with the stored weights, in real arithmetic or in every evaluation that `inference`
+            names, rounding included.
         upper: The witness's distance; None where no adversarial example is known.
         closed: Whether the ends are as near as was asked for.
         witness: An adversarial example, re-checked as an `UpperBound`'s is, or None.
@@ -311,6 +312,7 @@ class Exact(_Recorded):
         nodes: How many parts of the ball were bounded.
         input_scale: As of a `Certificate`.
         failed: Whether an error inside the search, which the reason names, kept the interval from closing.
+        inference: As of a `Certificate`; the witness, too, fails in every such evaluation.
     """
 
     image: int
@@ -328,6 +330,7 @@ class Exact(_Recorded):
     nodes: int
     input_scale: Tensor | None = None
     failed: bool = False
+    inference: str = "real"
 
     @property
     def unreachable(self) -> bool:

@@ -25,7 +25,7 @@ from relucert.branch_and_bound.nodes import NodeBounder
 from relucert.branch_and_bound.prover import Prover
 from relucert.checks import check_callable, check_number, check_whole, checked_path
 from relucert.errors import FAULTS, InputError, in_one_line
-from relucert.network import Network
+from relucert.network import Network, find_inference
 from relucert.norm import Norm
 from relucert.query.given import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
 from relucert.query.questions import Inquiry, Question, pose, prepare
@@ -66,6 +66,7 @@ def exact(
     scale: ScaleLike | None = None,
     tolerance: float = 1e-3,
     time_limit: float | None = 60.0,
+    inference: str = "real",
     seed: int = 0,
     progress: Callable[[SearchProgress], None] | None = None,
     proof: str | os.PathLike[str] | None = None,
@@ -86,6 +87,8 @@ def exact(
         scale: How far each coordinate may move per unit of radius, as for `certify`.
         tolerance: How wide, relatively, an interval may be that counts as closed.
         time_limit: Seconds for each answer; None: as long as it takes. What was proven by then is returned.
+        inference: What the network is evaluated in, as for `certify`: the lower end holds for every such evaluation,
+            and the witness fails in every one.
         seed: Of random targets and of the attack's random starts.
         progress: Called now and then while a search goes on.
         proof: A file for the proof of the lower end, which `relucert check` verifies; for one question only.
@@ -95,7 +98,7 @@ def exact(
     return Answers(
         exact_each(
             network, images, labels, norm=norm, target=target, box=box, scale=scale, tolerance=tolerance,
-            time_limit=time_limit, seed=seed, progress=progress, proof=proof, overwrite=overwrite,
+            time_limit=time_limit, inference=inference, seed=seed, progress=progress, proof=proof, overwrite=overwrite,
             input_shape=input_shape,
         )
     )  # fmt: skip
@@ -112,6 +115,7 @@ def exact_each(
     scale: ScaleLike | None = None,
     tolerance: float = 1e-3,
     time_limit: float | None = 60.0,
+    inference: str = "real",
     seed: int = 0,
     progress: Callable[[SearchProgress], None] | None = None,
     proof: str | os.PathLike[str] | None = None,
@@ -122,10 +126,13 @@ def exact_each(
 
     Everything is checked at the call; the work is done as answers are asked for.
     Its parameters are those of `exact`: network, images, labels, norm, target, box, scale, tolerance, time_limit,
-    seed, progress, proof, overwrite and input_shape.
+    inference, seed, progress, proof, overwrite and input_shape.
     """
+    evaluation = find_inference(inference)
+    if evaluation.rounds and proof is not None:
+        raise InputError(f"proofs are about real arithmetic, not about {inference}; leave out one of the two")
     prepared = prepare(network, images, labels, input_shape)
-    known = prepared.network
+    known = prepared.network.evaluated_in(evaluation)
     shape = RegionShape.parse(norm, box, scale, known.input_shape)
     options = _Options(shape, tolerance, time_limit, seed, None if proof is None else checked_path(proof, "a proof"))
     check_callable("progress", progress)
@@ -265,7 +272,7 @@ class _Answering:
         return Exact(
             question.image, question.label, target, shape.norm.p, METHOD, lower, upper, closed, example,
             shape.given_box, reason, time.monotonic() - self.started, nodes, shape.scale,
-            self.fault is not None and not closed,
+            self.fault is not None and not closed, self.network.inference.name,
         )  # fmt: skip
 
 

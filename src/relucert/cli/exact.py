@@ -21,13 +21,14 @@ DESCRIPTION = (
     "whose lower end is proven by branch and bound and whose upper end has a witness. For small networks. Without "
     "arguments: the bundled network on the bundled images."
 )
-LIBRARY_OPTIONS = ("norm", "target", "box", "scale", "tolerance", "time_limit", "seed", "proof")
+LIBRARY_OPTIONS = ("norm", "target", "box", "scale", "tolerance", "time_limit", "inference", "seed", "proof")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     runs.add_network(parser)
     question = parser.add_argument_group("the question")
     runs.add_question(question)
+    runs.add_inference(question)
     effort = parser.add_argument_group("the effort")
     effort.add_argument(
         "--tolerance",
@@ -85,7 +86,10 @@ def run(arguments: argparse.Namespace) -> int:
         screen = setup.screen
         screen.intervals(answers)
         screen.line("network", setup.about)
-        screen.line("question", f"norm {arguments.norm}, target {arguments.target}, {setup.valid}")
+        screen.line(
+            "question",
+            f"norm {arguments.norm}, target {arguments.target}, {setup.valid}{runs.inference_text(arguments)}",
+        )
         _summarise(answers, screen)
         if _version(arguments.proof) != before:
             screen.line("proof", f"{arguments.proof}: verify it with `relucert check`")
