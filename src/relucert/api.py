@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -18,7 +20,7 @@ from relucert.bounding.backward import backward
 from relucert.bounding.forward import forward
 from relucert.bounding.interval import Interval
 from relucert.bounding.relaxers import find_relaxer
-from relucert.checks import check_name, check_number, check_whole
+from relucert.checks import check_name, check_number, check_whole, checked_path
 from relucert.errors import FAULTS, InputError, RelucertError, in_one_line
 from relucert.loading import load
 from relucert.methods.method import Method
@@ -26,6 +28,7 @@ from relucert.methods.programs import ProgramMethod
 from relucert.methods.table import METHODS, check_inference, find_method
 from relucert.network import REAL, Inference, Network, find_inference
 from relucert.norm import Norm
+from relucert.proof_files import ProofWriter
 from relucert.query.given import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
 from relucert.query.plausible import warn_of_range
 from relucert.query.property import Property
@@ -58,6 +61,7 @@ def certify(
     shells: int | None = None,
     time_limit: float | None = None,
     budget: float | None = None,
+    proofs: str | os.PathLike[str] | None = None,
     input_shape: tuple[int, ...] | None = None,
 ) -> Answers[Certificate]:
     """The certified radius of every image, in the images' order (with target "all": an image's rivals in turn).
@@ -87,13 +91,15 @@ def certify(
             form).
         time_limit: For "lp" and "lp-full" alone, how many seconds each program may take (60).
         budget: For "best" alone, how many seconds each answer may take (10).
+        proofs: A folder for proofs, one file per certified answer, which `relucert check` verifies: for "interval",
+            "fast-lin" and "crown" on networks of linear layers and ReLUs.
         input_shape: Of one image, where neither the network nor the images tell it.
     """
     return Answers(
         certify_each(
             network, images, labels, norm=norm, method=method, target=target, box=box, scale=scale,
             arithmetic=arithmetic, inference=inference, tolerance=tolerance, memory=memory, seed=seed, shells=shells,
-            time_limit=time_limit, budget=budget, input_shape=input_shape,
+            time_limit=time_limit, budget=budget, proofs=proofs, input_shape=input_shape,
         )
     )  # fmt: skip
 
@@ -116,13 +122,14 @@ def certify_each(
     shells: int | None = None,
     time_limit: float | None = None,
     budget: float | None = None,
+    proofs: str | os.PathLike[str] | None = None,
     input_shape: tuple[int, ...] | None = None,
 ) -> Iterator[Certificate]:
     """The certificates of `certify`, one by one as they are found.
 
     Everything is checked at the call; the work is done as answers are asked for.
     Its parameters are those of `certify`: network, images, labels, norm, method, target, box, scale, arithmetic,
-    inference, tolerance, memory, seed, shells, time_limit, budget and input_shape.
+    inference, tolerance, memory, seed, shells, time_limit, budget, proofs and input_shape.
     """
     evaluation = find_inference(inference)
     prepared = prepare(network, images, labels, input_shape)
@@ -136,10 +143,13 @@ def certify_each(
     check_inside(inquiry.images, options.shape.box)
     step = batch_size(known, max(len(question.rivals) for question in inquiry.questions), options.memory)
     if method == BEST:
+        if proofs is not None:
+            raise InputError("the method 'best' writes no proofs; interval, fast-lin, crown do")
         return _climbed(known, options, inquiry)
     if options.find_method().weaker is not None:
         step = min(step, FEW)
-    return Certifier(known, options).run(inquiry, step)
+    folder = None if proofs is None else checked_path(proofs, "a folder of proofs")
+    return Certifier(known, options, folder).run(inquiry, step)
 
 
 def bounds(
@@ -236,9 +246,12 @@ def _climbed(network: Network, options: Options, inquiry: Inquiry) -> Iterator[C
 class Certifier:
     """Answers questions about one network, batch after batch."""
 
-    def __init__(self, network: Network, options: Options) -> None:
+    def __init__(self, network: Network, options: Options, proofs: Path | None = None) -> None:
         self.options = options
         method = options.find_method()
+        if proofs is not None and options.arithmetic is not Rounding.RIGOROUS:
+            raise InputError("proofs need rigorous arithmetic")
+        self.writer = None if proofs is None else ProofWriter(proofs, network, method, options.shape)
         self.searcher = Searcher(network, method, ARITHMETICS[options.arithmetic], options.tolerance)
 
     def run(self, inquiry: Inquiry, step: int) -> Iterator[Certificate]:
@@ -266,6 +279,8 @@ class Certifier:
                 point, rows = inquiry.images[question.image], inquiry.property([question]).rows[0]
                 reason = failure if end is None else self.searcher.method.remark(point, rows)
                 answers.append(_certificate(self.options, question, end, reason, seconds, failed=end is None))
+                if self.writer is not None:
+                    self.writer.write(inquiry, question, answers[-1].radius)
         return answers
 
     def _search(self, inquiry: Inquiry, asked: list[Question], step: int) -> tuple[dict[int, SearchEnd], str | None]:

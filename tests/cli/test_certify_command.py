@@ -27,7 +27,7 @@ StandIn = Callable[[fake.Library], None]
 HOUR = timedelta(hours=1)
 ROW_KEYS = {
     "image", "label", "target", "norm", "method", "arithmetic", "radius", "reason", "seconds", "evaluations",
-    "proven", "box", "input_scale", "failed", "due_to",
+    "proven", "box", "input_scale", "failed", "due_to", "inference",
 }  # fmt: skip
 
 

@@ -16,7 +16,8 @@ import torch
 from flint import arb
 
 from relucert.checker.ball_arithmetic import BallRegion, Bounder
-from relucert.checker.document import Leaf, Proof, QueryProof, Rejected, image_digest, read
+from relucert.checker.document import BoundProof, Leaf, Proof, QueryProof, Rejected, image_digest, read
+from relucert.checker.integers import least_margins
 from relucert.checker.query_check import QueryClaim, check_query
 from relucert.checker.walk import Walk, precision
 from relucert.loading import load
@@ -103,12 +104,22 @@ def check(
         _check_image(proof, images)
     known = _load(proof, network)
     _check_question(proof, known)
-    with precision():
-        leaves = _walk(proof, known, progress)
+    if isinstance(proof, BoundProof):
+        _check_bounds(proof, known)
+        nodes = leaves = len(proof.rows)
+    else:
+        with precision():
+            nodes, leaves = len(proof.nodes), _walk(proof, known, progress)
     return Claim(
         known.name, proof.sha256, proof.index, image_digest(proof.image), proof.rows, proof.offsets, proof.norm,
-        proof.radius, proof.box, proof.scale, len(proof.nodes), leaves,
+        proof.radius, proof.box, proof.scale, nodes, leaves,
     )  # fmt: skip
+
+
+def _check_bounds(proof: BoundProof, network: Network) -> None:
+    for row, least in enumerate(least_margins(network, proof)):
+        if not least > 0:
+            raise Rejected(f"by its rule, {proof.rule}, row {row} is not proven to be positive")
 
 
 def check_property(
@@ -118,12 +129,12 @@ def check_property(
 ) -> QueryClaim:
     """The property that a proof file proves about a network; raises `Rejected` where it does not."""
     proof = read(Path(path))
-    if isinstance(proof, Proof):
+    if not isinstance(proof, QueryProof):
         raise Rejected("it is about an image, and not about a property")
     return check_query(proof, _load(proof, network), progress)
 
 
-def _load(proof: Proof | QueryProof, network: Network | torch.nn.Module | str | None) -> Network:
+def _load(proof: Proof | QueryProof | BoundProof, network: Network | torch.nn.Module | str | None) -> Network:
     """The network that a proof is about."""
     known = load(proof.name if network is None else network)
     if fingerprint(known) != proof.sha256:
@@ -147,14 +158,14 @@ def _walk(proof: Proof, network: Network, progress: Callable[[int, int], None] |
     return Walk(network, proof.nodes, forms, offsets, bounder_of, progress).run()
 
 
-def _check_image(proof: Proof, images: torch.Tensor) -> None:
+def _check_image(proof: Proof | BoundProof, images: torch.Tensor) -> None:
     if proof.index >= len(images):
         raise Rejected(f"it is about image {proof.index}, and there are {len(images)} images")
     if images[proof.index].flatten().double().tolist() != proof.image:
         raise Rejected(f"image {proof.index} of these is another one than it is about")
 
 
-def _check_question(proof: Proof, network: Network) -> None:
+def _check_question(proof: Proof | BoundProof, network: Network) -> None:
     if len(proof.image) != network.sizes[0]:
         raise Rejected(f"its image has {len(proof.image)} numbers, the network takes {network.sizes[0]}")
     if proof.box is not None:

@@ -20,7 +20,10 @@ FORMAT = "relucert proof 3"  # what a proof's file says it is
 
 QUERY_FORMAT = "relucert query proof 1"
 
-KEYS = {"format", "network", "image", "rows", "offsets", "norm", "box", "scale", "radius", "nodes"}
+BOUND_FORMAT = "relucert bound proof 1"
+
+BOUND_RULES = ("interval", "fast-lin", "crown")
+KEYS = {"format", "network", "image", "rows", "offsets", "norm", "box", "scale", "radius"}
 UNREADABLE = (ValueError, EOFError, OSError, zlib.error, RecursionError)  # what content that is no JSON may raise
 NORMS: dict[object, float] = {"inf": math.inf, 1.0: 1.0, 2.0: 2.0}
 
@@ -99,7 +102,30 @@ class QueryProof:
     parts: tuple[Part, ...]
 
 
-def read(path: Path) -> Proof | QueryProof:
+@dataclass(frozen=True)
+class BoundProof:
+    """The same as a `Proof` claims, by the bounds of a linear relaxation: how the slopes follow from them is a rule.
+
+    rule: that of the lines of every ReLU, one of `BOUND_RULES`.
+    by_intervals: whether a neuron after the first layer of ReLUs is bounded by intervals first, and by lines where that
+    leaves its sign open.
+    """
+
+    name: str
+    sha256: str
+    index: int
+    image: list[float]
+    rows: list[list[float]]
+    offsets: list[float]
+    norm: float
+    box: tuple[list[float], list[float]] | None
+    scale: list[float] | None
+    radius: float
+    rule: str
+    by_intervals: bool
+
+
+def read(path: Path) -> Proof | QueryProof | BoundProof:
     """A proof whose every entry is of the right kind; raises LoadError where there is no file to read."""
     try:
         content = path.read_bytes()
@@ -113,7 +139,9 @@ def read(path: Path) -> Proof | QueryProof:
         raise Rejected(f"it is no proof file: {' '.join(str(error).split()) or type(error).__name__}") from None
     try:
         _require(isinstance(document.get("format"), str), "it does not say of which format it is")
-        return _query_proof(document) if document["format"] == QUERY_FORMAT else _proof(document)
+        if document["format"] == QUERY_FORMAT:
+            return _query_proof(document)
+        return _bound_proof(document) if document["format"] == BOUND_FORMAT else _proof(document)
     except (KeyError, TypeError, AttributeError, ValueError, IndexError, ArithmeticError):
         raise Rejected("it is no proof file: an entry is missing or of the wrong kind") from None
 
@@ -164,7 +192,19 @@ def image_digest(values: list[float]) -> str:
 
 def _proof(document: dict[str, Any]) -> Proof:
     _require(document["format"] == FORMAT, f"its format is {document['format']!r}, not {FORMAT!r}: write it anew")
-    _require(set(document) == KEYS, "its entries are not those of a proof")
+    _require(set(document) == KEYS | {"nodes"}, "its entries are not those of a proof")
+    return Proof(**_claim(document), nodes=[_node(node) for node in _list(document["nodes"])])
+
+
+def _bound_proof(document: dict[str, Any]) -> BoundProof:
+    _require(set(document) == KEYS | {"rule", "by_intervals"}, "its entries are not those of a proof")
+    _require(document["rule"] in BOUND_RULES, "its rule is none that is known")
+    _require(type(document["by_intervals"]) is bool, "by_intervals is neither true nor false")
+    return BoundProof(**_claim(document), rule=document["rule"], by_intervals=document["by_intervals"])
+
+
+def _claim(document: dict[str, Any]) -> dict[str, Any]:
+    """What is claimed, by the names of a proof's fields."""
     index, image = _image(document["image"])
     rows = [_numbers(row) for row in _list(document["rows"])]
     offsets = _numbers(document["offsets"])
@@ -174,11 +214,12 @@ def _proof(document: dict[str, Any]) -> Proof:
     _require(scale is None or (len(scale) == len(image) and min(scale) >= 0), "its scale is not one number >= 0 each")
     radius = _number(document["radius"])
     _require(radius > 0, "its radius is not positive")
-    return Proof(
-        _text(document["network"]["name"]), _text(document["network"]["sha256"]), index, image, rows, offsets,
-        NORMS[document["norm"]], _box(document["box"], len(image)), scale, radius,
-        [_node(node) for node in _list(document["nodes"])],
-    )  # fmt: skip
+    network = document["network"]
+    return {
+        "name": _text(network["name"]), "sha256": _text(network["sha256"]), "index": index, "image": image,
+        "rows": rows, "offsets": offsets, "norm": NORMS[document["norm"]], "box": _box(document["box"], len(image)),
+        "scale": scale, "radius": radius,
+    }  # fmt: skip
 
 
 def _image(entry: Any) -> tuple[int, list[float]]:

@@ -20,7 +20,7 @@ DESCRIPTION = (
 )
 LIBRARY_OPTIONS = (
     "norm", "method", "target", "box", "scale", "arithmetic", "inference", "tolerance", "memory", "seed", "shells",
-    "time_limit", "budget",
+    "time_limit", "budget", "proofs",
 )  # fmt: skip
 PREDICTED_AT_ONCE = 1000
 
@@ -112,6 +112,12 @@ def _add_outputs(group: argparse._ArgumentGroup) -> None:
         "--plot", type=Path, action="append", default=[], metavar="FILE",
         help="accuracy against radius, as .png, .svg or .pdf; may be repeated",
     )  # fmt: skip
+    group.add_argument(
+        "--proofs",
+        metavar="FOLDER",
+        help="write one proof per certified answer there, which `relucert check` verifies: for interval, fast-lin and "
+        "crown on networks of linear layers and ReLUs",
+    )
     runs.add_overwrite(group)
     runs.add_quiet(group)
 

@@ -14,17 +14,20 @@ if TYPE_CHECKING:
     from relucert.data import Dataset
 
 NAME = "check"
-HELP = "verify a proof that `relucert exact` or `relucert verify` wrote"
+HELP = "verify proofs that `relucert certify`, `exact` or `verify` wrote"
 DESCRIPTION = (
-    "Verifies, in ball arithmetic and without any of the code that found it, that within the radius of a proof no "
-    "valid input is adversarial, or that a property holds. Exit code 0: it is proven; 1: the file proves nothing."
+    "Verifies, in exact integers or ball arithmetic and without any of the code that found it, that within the radius "
+    "of a proof no valid input is adversarial, or that a property holds. "
+    "Exit code 0: it is proven; 1: the file, or one of the folder's, proves nothing."
 )
 REJECTED = 1
 BUNDLED = "bundled"  # the images that come with the package
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("proof", type=Path, metavar="FILE", help="the proof, as --proof of exact and verify writes it")
+    parser.add_argument(
+        "proof", type=Path, metavar="FILE|FOLDER", help="the proof, or a folder with proofs of certify and exact"
+    )
     parser.add_argument(
         "network",
         nargs="?",
@@ -56,6 +59,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.data is None and (arguments.data_dir is not None or arguments.layout is not None):
         raise InputError("--data-dir and --layout are about images: say which with --data")
     screen = Screen(quiet=arguments.quiet)
+    if arguments.proof.is_dir():
+        return _folder(arguments, screen)
     try:
         proof = read(arguments.proof)
         network = relucert.load(arguments.network or proof.name)
@@ -67,6 +72,32 @@ def run(arguments: argparse.Namespace) -> int:
         screen.complain(f"rejected: {error}")
         return REJECTED
     return 0
+
+
+def _folder(arguments: argparse.Namespace, screen: Screen) -> int:
+    """Every proof about an image in a folder, one line each; 1 where one of them proves nothing."""
+    import relucert
+    from relucert.checker.check import check
+    from relucert.checker.document import Rejected, read
+
+    if arguments.property is not None or arguments.data is not None:
+        raise InputError("--property and --data are for one proof: give its file instead of a folder")
+    paths = sorted(path for path in arguments.proof.iterdir() if path.name.endswith((".json", ".json.gz")))
+    if not paths:
+        raise InputError(f"{arguments.proof} has no proofs: no .json or .json.gz files")
+    networks: dict[str, Network] = {}
+    rejected = 0
+    for path in paths:
+        try:
+            name = arguments.network or read(path).name
+            if name not in networks:
+                networks[name] = relucert.load(name)
+            screen.line(path.name, str(check(path, networks[name])))
+        except Rejected as error:
+            rejected += 1
+            screen.line(path.name, f"rejected: {error}")
+    screen.line("proofs", f"{len(paths) - rejected} of {len(paths)} hold")
+    return REJECTED if rejected else 0
 
 
 def _about_image(arguments: argparse.Namespace, network: Network, screen: Screen) -> None:

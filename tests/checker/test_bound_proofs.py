@@ -1,0 +1,162 @@
+"""Proofs of certificates by linear relaxation: all of them hold in exact integers, and changed ones prove nothing."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import relucert
+from relucert.checker.check import check
+from relucert.checker.document import BOUND_RULES, BoundProof, Rejected, image_digest, read
+from relucert.checker.integers import least_margins
+from relucert.errors import InputError
+from relucert.network import Network
+from tests.nets import NETWORKS, centres, mlp
+
+REGIONS: dict[str, dict[str, Any]] = {
+    "inf": {},
+    "2": {"norm": "2"},
+    "1": {"norm": "1"},
+    "box": {"box": (-1.5, 1.25)},
+    "scale": {"norm": "2", "scale": torch.tensor([1.0, 0.5, 0.0, 2.0, 1.0, 0.25])},
+}
+Change = Callable[[dict[str, Any], random.Random], None]
+
+
+def certified(network: Network, folder: Path, **options: Any) -> tuple[list[relucert.Certificate], list[Path]]:
+    images = centres(network, 3).float().double().clamp(-1.5, 1.25)
+    answers = relucert.certify(network, images, proofs=folder, **options)
+    return list(answers), sorted(folder.iterdir())
+
+
+def stored(path: Path) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(gzip.decompress(path.read_bytes()))
+    return document
+
+
+@pytest.mark.parametrize("region", REGIONS)
+@pytest.mark.parametrize("method", BOUND_RULES)
+def test_every_certificate_passes(method: str, region: str, tmp_path: Path) -> None:
+    for number, network in enumerate((mlp(6, 10, 8, 4, seed=1), mlp(6, 8, 8, 8, 8, 4, seed=2))):
+        answers, paths = certified(network, tmp_path / str(number), method=method, **REGIONS[region])
+        assert len(paths) == len([answer for answer in answers if answer.radius is not None]) > 0
+        for path in paths:
+            claim = check(path, network)
+            assert claim.radius == answers[claim.index].radius
+            assert claim.margins is not None
+            assert claim.margins[0] == answers[claim.index].label
+
+
+@pytest.mark.parametrize("method", BOUND_RULES)
+def test_margins_are_those_of_the_method(method: str, tmp_path: Path) -> None:
+    """Also that they are bounds: no point of the region has smaller ones."""
+    network = mlp(6, 10, 8, 4, seed=1)
+    _, paths = certified(network, tmp_path, method=method)
+    exact = network.cast(torch.float64)
+    for path in paths:
+        proof = read(path)
+        assert isinstance(proof, BoundProof)
+        least = torch.tensor([float(margin) for margin in least_margins(network, proof)])
+        centre = torch.tensor(proof.image, dtype=torch.float64)
+        steps = torch.rand(500, len(centre), generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 2 - 1
+        scores = exact(centre + proof.radius * torch.cat([steps, steps.sign()]))
+        assert bool((scores @ torch.tensor(proof.rows, dtype=torch.float64).T >= least).all())
+        assert float(least.min()) < 1e-3  # the radius is the largest that the method can prove, nearly
+
+
+def _raise_radius(document: dict[str, Any], chance: random.Random) -> None:
+    document["radius"] *= 1.001 + chance.random()
+
+
+def _other_label(document: dict[str, Any], chance: random.Random) -> None:
+    document["rows"] = [[-number for number in row] for row in document["rows"]]
+
+
+def _other_rule(document: dict[str, Any], chance: random.Random) -> None:
+    document["rule"] = "interval"
+    document["radius"] *= 1.001
+
+
+def _other_image(document: dict[str, Any], chance: random.Random) -> None:
+    values = document["image"]["values"]
+    values[chance.randrange(len(values))] += 20.0
+    document["image"]["sha256"] = image_digest(values)
+
+
+def _spoilt_image(document: dict[str, Any], chance: random.Random) -> None:
+    document["image"]["values"][0] += 1e-9
+
+
+def _other_version(document: dict[str, Any], chance: random.Random) -> None:
+    document["format"] = "relucert bound proof 2"
+
+
+def _missing_key(document: dict[str, Any], chance: random.Random) -> None:
+    document.pop(chance.choice(list(document)))
+
+
+def _odd_number(document: dict[str, Any], chance: random.Random) -> None:
+    document[chance.choice(["radius", "norm", "rows", "offsets", "by_intervals", "rule"])] = chance.choice(
+        [None, "1", -1.0, [], {}, 1e400]
+    )
+
+
+CHANGES: list[Change] = [
+    _raise_radius, _other_label, _other_rule, _other_image, _spoilt_image, _other_version, _missing_key, _odd_number,
+]  # fmt: skip
+
+
+def test_changed_proofs_prove_nothing_false(tmp_path: Path) -> None:
+    """What is accepted after all is true of many points, and never of a larger radius with the same rule."""
+    network = mlp(6, 10, 8, 4, seed=1)
+    exact = network.cast(torch.float64)
+    _, paths = certified(network, tmp_path / "proofs", method="fast-lin")
+    chance, changed, accepted = random.Random(0), tmp_path / "changed.json", 0
+    for turn in range(320):
+        document = stored(paths[turn % len(paths)])
+        change = CHANGES[turn // len(paths) % len(CHANGES)]
+        change(document, chance)
+        text = json.dumps(document)
+        changed.write_text(text[: chance.randrange(len(text))] if chance.random() < 0.1 else text)
+        try:
+            claim = check(changed, network)
+        except Rejected:
+            continue
+        accepted += 1
+        assert change not in (_raise_radius, _other_label, _spoilt_image, _other_version, _missing_key)
+        centre = torch.tensor(document["image"]["values"], dtype=torch.float64)
+        steps = torch.rand(200, len(centre), generator=torch.Generator().manual_seed(turn), dtype=torch.float64) * 2 - 1
+        scores = exact(centre + claim.radius * steps.sign())
+        rows = torch.tensor(claim.rows, dtype=torch.float64)
+        assert bool((scores @ rows.T + torch.tensor(claim.offsets) > 0).all())
+    assert accepted < 40
+
+
+def test_another_network_is_rejected(tmp_path: Path) -> None:
+    _, (path, *_) = certified(mlp(6, 10, 8, 4, seed=1), tmp_path, method="crown")
+    with pytest.raises(Rejected, match="another network"):
+        check(path, mlp(6, 10, 8, 4, seed=2))
+
+
+def test_what_has_no_proof_is_refused_by_name(tmp_path: Path) -> None:
+    network, image = mlp(6, 10, 4), torch.zeros(1, 6)
+    refused: list[tuple[Network, dict[str, Any], str]] = [
+        (network, {"method": "fast-lip"}, "fast-lip"),
+        (network, {"method": "best"}, "best"),
+        (network, {"norm": "3"}, "norm"),
+        (network, {"norm": "2", "box": (-1, 1)}, "box"),
+        (network, {"inference": "float32"}, "float32"),
+        (network, {"arithmetic": "float"}, "rigorous"),
+        (NETWORKS["residual"](), {}, "chain"),
+    ]
+    for asked, options, reason in refused:
+        with pytest.raises(InputError, match=reason):
+            relucert.certify(asked, image, proofs=tmp_path / "proofs", **options)
+    assert not (tmp_path / "proofs").exists()
