@@ -90,7 +90,7 @@ def test_json(command: Command, stand_in: StandIn, tmp_path: Path) -> None:
         "network": "mnist-2x20", "data": None, "data_dir": None, "images": 5, "norm": "2", "method": "fast-lin",
         "target": "untargeted", "arithmetic": "rigorous", "tolerance": 1e-4, "memory": 2**30, "seed": 0,
         "shells": None, "time_limit": None, "budget": None, "threads": None, "box": None, "scale": None,
-        "layout": None, "target_file": None,
+        "layout": None, "target_file": None, "inference": "real", "proofs": None,
     }  # fmt: skip
     assert [row["image"] for row in record["results"]] == [0, 1, 2, 3, 4]
     assert all(set(row) == ROW_KEYS for row in record["results"])

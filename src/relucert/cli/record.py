@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from relucert.data import Dataset
 
 PACKAGES = ("torch", "numpy", "scipy", "highspy", "clarabel")  # whose versions a record names
-NO_MATTER = ("network", "data", "data_dir", "layout", "target_file", "threads", "memory", "proof")
+NO_MATTER = ("network", "data", "data_dir", "layout", "target_file", "threads", "memory", "proof", "proofs")
 # options that change no question: the numbers that they lead to count
 
 
