@@ -41,12 +41,12 @@ _DIGITS = Recipe(epochs=12, learning_rate=0.05, weight_decay=5e-4)
 _COLOURS = Recipe(epochs=10, learning_rate=0.02, weight_decay=5e-4)
 _NORMALISED = Recipe(epochs=12, learning_rate=0.05, weight_decay=5e-4)
 _INTERVALS = Recipe(
-    epochs=30,
-    learning_rate=0.001,
+    epochs=40,
+    learning_rate=0.003,
     weight_decay=0.0,
-    batch=256,
+    batch=128,
     optimiser="adam",
-    defence=Certified(0.1, warm_up=0.4, stretch=1.3, box=BOX),
+    defence=Certified(0.1, warm_up=0.4, clean=0.2, stretch=1.6, box=BOX),
 )
 
 PLANS: dict[str, Plan] = {
