@@ -13,6 +13,7 @@ from relucert.bounding.backward import DualVariables, PulledBack, bound_forms, r
 from relucert.bounding.boxes import BoxBounds, box_bounds
 from relucert.bounding.interval import Bounds, Interval, select
 from relucert.bounding.relaxers import CROWN
+from relucert.branch_and_bound.cut_record import CutTree
 from relucert.branch_and_bound.tree import LATE
 from relucert.network import Network, Relu
 from relucert.query.property import Property
@@ -36,30 +37,33 @@ class Boxes:
     Attributes:
         low, high: Their ends, (count, size).
         open: Which rows of the property are not yet proven there, (count, rows).
+        names: What the record of the search calls them, (count,).
     """
 
     low: Tensor
     high: Tensor
     open: Tensor
+    names: Tensor
 
     def __len__(self) -> int:
         return len(self.low)
 
     def pick(self, chosen: Tensor | slice) -> Boxes:
-        return Boxes(self.low[chosen], self.high[chosen], self.open[chosen])
+        return Boxes(self.low[chosen], self.high[chosen], self.open[chosen], self.names[chosen])
 
-    def cut(self, sides: Tensor) -> Boxes:
+    def cut(self, sides: Tensor, record: CutTree | None) -> Boxes:
         """Both halves of each box by one coordinate each, (count,): all lower halves, then the upper ones."""
         boxes = torch.arange(len(self))
         middle = self.low[boxes, sides] + (self.high[boxes, sides] - self.low[boxes, sides]) / 2
         low, high = self.low.clone(), self.high.clone()
         high[boxes, sides] = middle
         low[boxes, sides] = middle
-        return join([replace(self, high=high), replace(self, low=low)])
+        halves = join([replace(self, high=high), replace(self, low=low)])
+        return halves if record is None else replace(halves, names=record.cut(self.names, sides, middle))
 
 
 def join(parts: list[Boxes]) -> Boxes:
-    columns = zip(*((part.low, part.high, part.open) for part in parts), strict=True)
+    columns = zip(*((part.low, part.high, part.open, part.names) for part in parts), strict=True)
     return Boxes(*(torch.cat(column) for column in columns))
 
 
@@ -72,6 +76,7 @@ class BoxProver:
         violates: Judges a point (size,) that the search came upon; True ends the search.
         ends: When time is over, on the monotonic clock.
         report: Called now and then with the boxes bounded so far.
+        record: Keeps what a proof needs, where one is asked for.
         nodes: How many boxes were bounded.
     """
 
@@ -80,13 +85,14 @@ class BoxProver:
     violates: Callable[[Tensor], bool]
     ends: float
     report: Callable[[int], None] = lambda nodes: None
+    record: CutTree | None = None
     nodes: int = 0
 
     def run(self, box: Box) -> tuple[bool, str | None]:
         """Whether it is proven, and why the search ended where it is not and no violation ended it."""
         self.widths = box.high - box.low
         rows = torch.ones(1, self.prop.rows.shape[1], dtype=torch.bool)
-        waiting = Boxes(box.low[None], box.high[None], rows)
+        waiting = Boxes(box.low[None], box.high[None], rows, torch.zeros(1, dtype=torch.long))
         while len(waiting):
             if time.monotonic() > self.ends:
                 return False, LATE
@@ -109,25 +115,35 @@ class BoxProver:
             self.network, region, self.prop.rows, self.network.output, hidden.bounds, RIGOROUS,
             relaxer=CROWN, offsets=self.prop.offsets.expand(len(boxes), -1), path=hidden.path,
         ).lower  # fmt: skip
-        boxes = replace(boxes, open=boxes.open & ~(lower > 0))
+        closed = boxes.open & (lower > 0)
+        pairs = closed.nonzero()
+        if self.record is not None and len(pairs):
+            kept = self.record.close(region.select(pairs[:, 0]), boxes.names[pairs[:, 0]], pairs[:, 1], None)
+            closed[tuple(pairs[~kept].T)] = False
+        boxes = replace(boxes, open=boxes.open & ~closed)
         left = boxes.open.any(1).nonzero().flatten()
         if not len(left):
             return boxes.pick(left)
-        pairs = _Pairs.of(boxes.open, region, hidden.bounds)
-        climb = Climb(self.network, self.prop, pairs)
+        open_pairs = _Pairs.of(boxes.open, region, hidden.bounds)
+        climb = Climb(self.network, self.prop, open_pairs)
         climb.run()
         proven = climb.proven()
-        boxes.open[pairs.boxes[proven], pairs.rows[proven]] = False
+        if self.record is not None and len(proven):
+            slopes = {value: table[proven] for value, table in climb.slopes.items()}
+            names = boxes.names[open_pairs.boxes[proven]]
+            kept = self.record.close(open_pairs.region.select(proven), names, open_pairs.rows[proven], slopes)
+            proven = proven[kept]
+        boxes.open[open_pairs.boxes[proven], open_pairs.rows[proven]] = False
         left = boxes.open.any(1).nonzero().flatten()
         if not len(left):
             return boxes.pick(left)
-        worst = _worst(climb.highest, pairs, len(boxes))[left]
+        worst = _worst(climb.highest, open_pairs, len(boxes))[left]
         if self._violated(boxes, climb.minimisers[worst], left):
             return None
         scores, boxes = self._scores(region, hidden, climb, worst, left), boxes.pick(left)
         for _ in range(CUTS if len(left) <= FEW else 1):
             sides = scores.argmax(1, keepdim=True)
-            boxes = boxes.cut(sides.flatten())
+            boxes = boxes.cut(sides.flatten(), self.record)
             scores = scores.scatter(1, sides, scores.gather(1, sides) / 2).repeat(2, 1)
         return boxes
 

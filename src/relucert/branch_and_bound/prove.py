@@ -14,6 +14,7 @@ from torch import Tensor
 
 from relucert.attacks.witness import Witness
 from relucert.branch_and_bound.boxes import TOO_SMALL, BoxProver
+from relucert.branch_and_bound.cut_record import CutTree
 from relucert.branch_and_bound.nodes import NodeBounder
 from relucert.branch_and_bound.proof import Tree
 from relucert.branch_and_bound.prover import Prover
@@ -36,13 +37,13 @@ class Outcome:
         proven: Whether every row is proven to stay positive in the whole region.
         failure: Why the search ended where it is not, and no violation ended it.
         nodes: How many nodes were bounded.
-        tree: The record of the search, where one was kept, and its bounder.
+        tree: The record of the search, where one was kept, and its bounder: of splits by neurons, or of cuts.
     """
 
     proven: bool
     failure: str | None
     nodes: int
-    tree: Tree | None
+    tree: Tree | CutTree | None
     bounder: NodeBounder
 
 
@@ -56,6 +57,7 @@ def prove(
     violates: Callable[[Tensor], bool],
     *,
     record: bool = False,
+    record_cuts: bool = False,
     report: Callable[[int], None] = lambda nodes: None,
 ) -> Outcome:
     """Tries to prove that the rows stay positive, until it is proven, a violation ends the search, or time does.
@@ -69,16 +71,18 @@ def prove(
         ends: When time is over, on the monotonic clock.
         violates: Judges a point (size,) that the search came upon; True ends the search.
         record: Whether to keep a record of the search, for a proof.
+        record_cuts: Whether the proof may have cuts.
         report: Called now and then with the nodes bounded so far.
     """
     bounder = NodeBounder(network, centre, shape, prop)
-    if not record and suits_cuts(network, shape):
+    if (record_cuts or not record) and suits_cuts(network, shape):
         region = shape.around(centre[None], radius)
-        box_prover = BoxProver(bounder.exact, bounder.prop, violates, ends, report)
+        cut_tree = CutTree(bounder.exact, bounder.prop) if record else None
+        box_prover = BoxProver(bounder.exact, bounder.prop, violates, ends, report, cut_tree)
         with torch.inference_mode(False), torch.no_grad():
             proven, failure = box_prover.run(_surrounding(region))
         if failure != TOO_SMALL:
-            return Outcome(proven, failure, box_prover.nodes, None, bounder)
+            return Outcome(proven, failure, box_prover.nodes, cut_tree, bounder)
     if not record:
         try:
             return _by_neurons(bounder, radius, violates, ends, report)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
@@ -83,11 +84,24 @@ class Bounder:
         }
         self.first: Bounds = {}
 
-    def enclose(self, signs: dict[tuple[int, int], int]) -> Bounds | None:
-        """Bounds of every neuron where the signs (by value and neuron) hold; None where that is nowhere."""
+    def within(self, low: Mapping[int, Fraction], high: Mapping[int, Fraction]) -> Bounder:
+        """The bounds over the part of a box, its scale being 1, whose coordinates are between these ends."""
+        part = copy(self)
+        part.first, part.centre, part.rooms = {}, list(self.centre), list(self.rooms or [])
+        for place, end in low.items():
+            part.centre[place] = exact((end + high[place]) / 2)
+            part.rooms[place] = (exact((high[place] - end) / 2),) * 2
+        return part
+
+    def enclose(self, signs: dict[tuple[int, int], int], adaptive: bool = False) -> Bounds | None:
+        """Bounds of every neuron where the signs (by value and neuron) hold; None where that is nowhere.
+
+        adaptive: with CROWN's lower lines.
+        """
         bounds: Bounds = {}
+        slopes: Table = {}
         for value in self.network.rectified:
-            lower, upper = (list(side) for side in self._both(value, bounds))
+            lower, upper = (list(side) for side in self._both(value, bounds, slopes))
             for (place, neuron), sign in signs.items():
                 if place == value:
                     lower[neuron] = lower[neuron] if sign < 0 or lower[neuron] > 0 else ZERO
@@ -95,9 +109,17 @@ class Bounder:
             if any(below > above for below, above in zip(lower, upper, strict=True)):
                 return None
             bounds[value] = lower, upper
+            if adaptive:
+                lines = [1.0 if above > -below else 0.0 for below, above in zip(lower, upper, strict=True)]
+                slopes.update(dict.fromkeys(self._relus(value), lines))
         return bounds
 
-    def _both(self, value: int, bounds: Bounds) -> tuple[Row, Row]:
+    def _relus(self, value: int) -> list[int]:
+        return [
+            relu for relu, node in self.network.steps() if node.operation.name == "relu" and node.inputs[0] == value
+        ]
+
+    def _both(self, value: int, bounds: Bounds, slopes: Table) -> tuple[Row, Row]:
         if value in self.first:
             return self.first[value]
         size = self.network.sizes[value]
@@ -106,7 +128,7 @@ class Bounder:
             for sign in (1, -1)
             for place in range(size)
         ]
-        least = [ball.lower() for ball in self.lower(rows, value, bounds, {}, {})]
+        least = [ball.lower() for ball in self.lower(rows, value, bounds, slopes, {})]
         both = least[:size], [-ball for ball in least[size:]]
         if not self.network.relu_depths[value]:
             self.first[value] = both  # no neuron comes before: the same in every leaf

@@ -9,7 +9,7 @@ import math
 import struct
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -42,13 +42,26 @@ class Split:
 
 
 @dataclass(frozen=True)
+class Cut:
+    """Two halves by one coordinate of the input: at most, at least a number."""
+
+    coordinate: int
+    at: float
+    halves: tuple[int, int]
+
+
+@dataclass(frozen=True)
 class Leaf:
-    """A part without violations up to a radius; slopes and multipliers by the value of a ReLU."""
+    """A part without violations up to a radius; slopes and multipliers by the value of a ReLU.
+
+    adaptive: whether hidden neurons are bounded with CROWN's lower lines, and not with Fast-Lin's.
+    """
 
     radius: float
     empty: bool
     slopes: dict[int, list[float]]
     multipliers: dict[int, list[float]]
+    adaptive: bool = False
 
 
 @dataclass(frozen=True)
@@ -88,7 +101,7 @@ class Part:
     low: tuple[Fraction, ...]
     high: tuple[Fraction, ...]
     cases: tuple[tuple[Inequality, ...], ...]
-    nodes: tuple[Split | Leaf, ...]
+    nodes: tuple[Split | Cut | Leaf, ...]
 
 
 @dataclass(frozen=True)
@@ -161,9 +174,24 @@ def _part(entry: dict[str, Any]) -> Part:
     low, high = (tuple(_fraction(number) for number in _list(entry[end])) for end in ("low", "high"))
     cases = tuple(tuple(_inequality(one) for one in _list(case)) for case in _list(entry["cases"]))
     _require(not any("radius" in node for node in _list(entry["nodes"])), "a node of a property has a radius")
-    nodes = tuple(_node(node if "split" in node else {**node, "radius": 1.0}) for node in entry["nodes"])
+    nodes = tuple(_part_node(node) for node in entry["nodes"])
     _require(bool(cases), "a part has no cases")
     return Part(low, high, cases, nodes)
+
+
+def _part_node(entry: dict[str, Any]) -> Split | Cut | Leaf:
+    if "split" in entry:
+        return _node(entry)
+    if set(entry) == {"cut", "halves"}:
+        coordinate, at = _list(entry["cut"])
+        first, second = (_whole(number) for number in _list(entry["halves"]))
+        return Cut(_whole(coordinate), _number(at), (first, second))
+    rest = {name: part for name, part in entry.items() if name != "hidden"}
+    leaf = _node({**rest, "radius": 1.0})
+    if "hidden" not in entry or not isinstance(leaf, Leaf):
+        return leaf
+    _require(entry["hidden"] == "crown", "a leaf's hidden neurons are bounded in an unknown way")
+    return replace(leaf, adaptive=True)
 
 
 def _inequality(entry: dict[str, Any]) -> Inequality:

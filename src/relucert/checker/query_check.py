@@ -65,7 +65,15 @@ def _check_part(part: Part, network: Network, progress: Callable[[int, int], Non
     bounder = Bounder(extended.network, BallRegion.between(part.low, part.high), extended.layers)
     count = len(part.cases)
     forms = [[ONE if other == place else ZERO for other in range(count)] for place in range(count)]
-    return Walk(extended.network, part.nodes, forms, [ZERO] * count, lambda place, leaf: bounder, progress).run()
+    return Walk(
+        extended.network,
+        part.nodes,
+        forms,
+        [ZERO] * count,
+        lambda place, leaf: bounder,
+        progress,
+        (part.low, part.high),
+    ).run()
 
 
 class _Extended:

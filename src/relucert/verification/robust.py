@@ -16,6 +16,7 @@ from torch import Tensor
 from relucert.attacks.attack import Attacker, AttackOptions, at_image, overtaken
 from relucert.attacks.witness import Judge, Witness, check_staying
 from relucert.branch_and_bound import proof as proofs
+from relucert.branch_and_bound.proof import Tree
 from relucert.branch_and_bound.prove import prove
 from relucert.checks import check_callable, check_number, check_whole, checked_path
 from relucert.errors import FAULTS, InputError, in_one_line
@@ -203,7 +204,7 @@ class _Answering:
             report=lambda nodes: self.progress(self.question.image, nodes),
         )  # fmt: skip
         self.nodes = outcome.nodes
-        if outcome.proven and self.options.proof is not None and outcome.tree is not None:
+        if outcome.proven and self.options.proof is not None and isinstance(outcome.tree, Tree):
             claim = proofs.claimed(self.network, self.question.image, image, shape, self.prop)
             proofs.write(self.options.proof, claim, outcome.bounder, outcome.tree, self.options.radius)
         return PROVER, None if outcome.proven or self.witness is not None else outcome.failure or "no answer"

@@ -182,7 +182,7 @@ class _Inquest:
 
             outcome = prove(
                 problem.network, problem.centre, problem.shape, problem.radius, problem.prop, share, violates,
-                record=self.record, report=partial(self._report, self.nodes),
+                record=self.record, record_cuts=True, report=partial(self._report, self.nodes),
             )  # fmt: skip
             self.nodes += outcome.nodes
             if self.record:

@@ -1,0 +1,82 @@
+"""The record of cuts at inputs, for a proof: each box that closed, by bounds that the check of proofs repeats."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from relucert.bounding.backward import DualVariables, backward, bound_forms
+from relucert.bounding.relaxers import CROWN
+from relucert.branch_and_bound.nodes import NodeBounder
+from relucert.network import Network, Relu
+from relucert.query.property import Property
+from relucert.region import Region
+from relucert.rigor import RIGOROUS
+
+Slopes = dict[int, Tensor]  # by the value of a ReLU, (pairs, 1, size)
+
+
+@dataclass(eq=False)
+class CutTree:
+    """Every box that was cut, at which number of which input, and the slopes of each row that closed in a box.
+
+    network, prop: in float64.
+    """
+
+    network: Network
+    prop: Property
+    cuts: dict[int, tuple[int, float, int, int]] = field(default_factory=dict)
+    leaves: dict[tuple[int, int], dict[str, list[float]]] = field(default_factory=dict)
+    boxes: int = 1
+
+    def cut(self, names: Tensor, sides: Tensor, places: Tensor) -> Tensor:
+        """Names for both halves of some boxes, all the lower ones first."""
+        count = len(names)
+        for place, (name, side, at) in enumerate(zip(names.tolist(), sides.tolist(), places.tolist(), strict=True)):
+            self.cuts[name] = (side, at, self.boxes + place, self.boxes + count + place)
+        fresh = torch.arange(self.boxes, self.boxes + 2 * count)
+        self.boxes += 2 * count
+        return fresh
+
+    def close(self, region: Region, names: Tensor, rows: Tensor, slopes: Slopes | None) -> Tensor:
+        """Which pairs of box and row close by the bounds that a check repeats, (pairs,); they are recorded.
+
+        Args:
+            region: One for each pair.
+            slopes: Of the rows' lower lines; None: CROWN's.
+        """
+        network = self.network
+        bounds = backward(network, region, CROWN, RIGOROUS, network.rectified[-1:]) if network.rectified else {}
+        tables: Slopes = {}
+        for value, node in network.steps():
+            if isinstance(node.operation, Relu) and node.inputs[0] in bounds:
+                adaptive = CROWN(bounds[node.inputs[0]], RIGOROUS).slope_below[:, None]
+                tables[value] = adaptive if slopes is None else slopes.get(value, adaptive)
+        lower = bound_forms(
+            network, region, self.prop.rows[0, rows][:, None], network.output, bounds, RIGOROUS,
+            relaxer=CROWN, duals=DualVariables(tables), offsets=self.prop.offsets[0, rows][:, None],
+        ).lower.squeeze(1)  # fmt: skip
+        closed = lower > 0
+        for pair in closed.nonzero().flatten().tolist():
+            numbers = {str(value): table[pair, 0].nan_to_num(0).tolist() for value, table in tables.items()}
+            self.leaves[int(names[pair]), int(rows[pair])] = numbers
+        return closed
+
+    def rows(self, bounder: NodeBounder, radius: float) -> list[dict[str, Any]]:
+        """The nodes of one tree per row, the roots first, each saying where in this list its halves are."""
+        count = self.prop.rows.shape[1]
+        nodes: list[dict[str, Any]] = [{} for _ in range(count)]
+        waiting = [(0, row, row) for row in range(count)]
+        while waiting:
+            name, row, place = waiting.pop()
+            if (name, row) in self.leaves:
+                nodes[place] = {"slopes": self.leaves[name, row], "multipliers": {}, "hidden": "crown"}
+                continue
+            side, at, *halves = self.cuts[name]
+            nodes[place] = {"cut": [side, at], "halves": [len(nodes), len(nodes) + 1]}
+            waiting += [(half, row, len(nodes) + offset) for offset, half in enumerate(halves)]
+            nodes += [{}, {}]
+        return nodes
