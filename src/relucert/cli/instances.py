@@ -24,10 +24,10 @@ def run(arguments: argparse.Namespace) -> int:
     table = Table(path, arguments.overwrite)
     screen = Screen(quiet=arguments.quiet)
     rows: list[dict[str, Any]] = []
-    with screen.progress("verifying", len(instances)) as bar:
+    with screen.progress("verifying", len(instances)) as advance:
         for row in verdicts(instances, table, arguments.time_limit, arguments.seed):
             rows.append(row)
-            bar.advance(len(rows), len(instances))
+            advance(len(rows))
     if not arguments.quiet:
         titles = ["network", "property", "verdict", "seconds", "method", "remark"]
         cells = [[Path(row["onnx"]).name, Path(row["vnnlib"]).name, row["result"], row["seconds"], row["method"],

@@ -1,1 +1,0 @@
-"""Runs: questions are put to a method in this process, in others or on other machines, and answers are kept."""
