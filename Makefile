@@ -10,12 +10,13 @@ CHECKED := src tests bench tools
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help certify test lint types test-slow browser bench wheel docs notebook pictures clean
+.PHONY: help certify test lint types test-slow test-ray browser bench wheel docs notebook pictures clean
 
 help:
 	@echo "make certify    certify the bundled network on the bundled images"
 	@echo "make test       linter, type checker and tests"
 	@echo "make test-slow  the tests that take minutes"
+	@echo "make test-ray   the tests on Ray clusters, which it installs"
 	@echo "make browser    Chromium for the tests of the report, where apt-get may install it"
 	@echo "make bench      speed against the paper's procedure"
 	@echo "make wheel      a wheel and a source archive, in dist/"
@@ -39,6 +40,11 @@ types: $(DEVELOP)
 
 test-slow: $(DOCUMENT)
 	$(PYTHON) -m pytest -m slow
+
+# Ray is large, and only who has several machines needs it.
+test-ray: $(DEVELOP)
+	$(PIP) --no-build-isolation -e ".[dev,ray]"
+	$(PYTHON) -m pytest -m "slow or not slow" tests/execution/test_ray.py
 
 # Without it the tests of the report in a browser are skipped; so a machine that can't have it is no failure.
 browser:

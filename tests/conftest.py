@@ -7,6 +7,7 @@ import hypothesis
 import pytest
 import torch
 
+from relucert.execution import execution
 from relucert.methods.sdp import QuadraticMethod
 from relucert.quadratic import solve
 
@@ -17,6 +18,12 @@ def pytest_configure() -> None:
     torch.set_num_threads(1)
     os.environ["OMP_NUM_THREADS"] = "1"  # for the commands that tests start
     hypothesis.settings.load_profile("relucert")
+
+
+@pytest.fixture(autouse=True)
+def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only who asks for workers gets some."""
+    monkeypatch.setattr(execution, "WORTH", float("inf"))
 
 
 @pytest.fixture(autouse=True)

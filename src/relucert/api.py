@@ -7,14 +7,14 @@ import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from relucert.answers import Certificate, Rounding, parse_rounding
-from relucert.batching import batch_size
+from relucert.batching import batch_size, question_bytes
 from relucert.best import BEST, BUDGET, Climber
 from relucert.bounding.backward import backward
 from relucert.bounding.forward import forward
@@ -22,6 +22,10 @@ from relucert.bounding.interval import Interval
 from relucert.bounding.relaxers import find_relaxer
 from relucert.checks import check_name, check_number, check_whole, checked_path
 from relucert.errors import FAULTS, InputError, RelucertError, in_one_line
+from relucert.execution.execution import Execution
+from relucert.execution.identity import identity
+from relucert.execution.job import Answerer, Job, by_images, in_steps
+from relucert.execution.run import start
 from relucert.loading import load
 from relucert.methods.method import Method
 from relucert.methods.programs import ProgramMethod
@@ -37,6 +41,7 @@ from relucert.region import Region, RegionShape, check_inside, check_region
 from relucert.report.answer_list import Answers
 from relucert.rigor import DOUBLE, RIGOROUS, check_subnormals
 from relucert.search.radius import SearchEnd, Searcher
+from relucert.storage.store import StoreLike
 
 ARITHMETICS = {Rounding.RIGOROUS: RIGOROUS, Rounding.FLOAT: DOUBLE}
 FEW = 8  # questions at once where each takes long: an interruption loses no more
@@ -63,6 +68,9 @@ def certify(
     budget: float | None = None,
     proofs: str | os.PathLike[str] | None = None,
     input_shape: tuple[int, ...] | None = None,
+    workers: int | Execution | None = None,
+    ray: str | None = None,
+    store: StoreLike | None = None,
 ) -> Answers[Certificate]:
     """The certified radius of every image, in the images' order (with target "all": an image's rivals in turn).
 
@@ -94,12 +102,16 @@ def certify(
         proofs: A folder for proofs, one file per certified answer, which `relucert check` verifies: for "interval",
             "fast-lin" and "crown" on networks of linear layers and ReLUs.
         input_shape: Of one image, where neither the network nor the images tell it.
+        workers: How many processes of one thread each; by default this one, and one per core for what would take long.
+        ray: The address of a Ray cluster to work on, or "auto", in the place of `workers`.
+        store: A file that keeps the answers as they come: the same call goes on where an earlier one was stopped.
     """
     return Answers(
         certify_each(
             network, images, labels, norm=norm, method=method, target=target, box=box, scale=scale,
             arithmetic=arithmetic, inference=inference, tolerance=tolerance, memory=memory, seed=seed, shells=shells,
-            time_limit=time_limit, budget=budget, proofs=proofs, input_shape=input_shape,
+            time_limit=time_limit, budget=budget, proofs=proofs, input_shape=input_shape, workers=workers, ray=ray,
+            store=store,
         )
     )  # fmt: skip
 
@@ -124,12 +136,15 @@ def certify_each(
     budget: float | None = None,
     proofs: str | os.PathLike[str] | None = None,
     input_shape: tuple[int, ...] | None = None,
+    workers: int | Execution | None = None,
+    ray: str | None = None,
+    store: StoreLike | None = None,
 ) -> Iterator[Certificate]:
     """The certificates of `certify`, one by one as they are found.
 
     Everything is checked at the call; the work is done as answers are asked for.
     Its parameters are those of `certify`: network, images, labels, norm, method, target, box, scale, arithmetic,
-    inference, tolerance, memory, seed, shells, time_limit, budget, proofs and input_shape.
+    inference, tolerance, memory, seed, shells, time_limit, budget, proofs, input_shape, workers, ray and store.
     """
     evaluation = find_inference(inference)
     prepared = prepare(network, images, labels, input_shape)
@@ -141,15 +156,34 @@ def certify_each(
     known = known.evaluated_in(evaluation)
     inquiry = pose(known, prepared.images, prepared.labels, target, seed)
     check_inside(inquiry.images, options.shape.box)
-    step = batch_size(known, max(len(question.rivals) for question in inquiry.questions), options.memory)
-    if method == BEST:
-        if proofs is not None:
-            raise InputError("the method 'best' writes no proofs; interval, fast-lin, crown do")
-        return _climbed(known, options, inquiry)
-    if options.find_method().weaker is not None:
-        step = min(step, FEW)
     folder = None if proofs is None else checked_path(proofs, "a folder of proofs")
-    return Certifier(known, options, folder).run(inquiry, step)
+    if folder is not None and method == BEST:
+        raise InputError("the method 'best' writes no proofs; interval, fast-lin, crown do")
+    if folder is not None and (ray is not None or (isinstance(workers, Execution) and workers.ray is not None)):
+        raise InputError("proofs are written on this machine: leave out proofs or ray")
+    return start(_job(known, options, inquiry, target, folder), workers, ray, store)
+
+
+def _job(
+    network: Network, options: Options, inquiry: Inquiry, target: TargetLike, proofs: Path | None = None
+) -> Job[Certificate]:
+    """The questions in batches that fit the memory."""
+    rows = max(len(question.rivals) for question in inquiry.questions)
+    step = batch_size(network, rows, options.memory)
+    if options.method == BEST:
+        step = 1
+        items = in_steps(inquiry, 1)
+    elif options.find_method().weaker is not None:
+        step = min(step, FEW)
+        items = by_images(inquiry, step)
+    else:
+        items = by_images(inquiry, step, first=1)
+    most_workers = max(1, options.memory // (step * question_bytes(network, rows)))
+    answerer: Answerer[Certificate] = (
+        BestCertifier(network, options) if options.method == BEST else Certifier(network, options, step, proofs=proofs)
+    )
+    asked = options.asked(network, target) | {"proofs": None if proofs is None else str(proofs.resolve())}
+    return Job(answerer, inquiry, items, asked, most_workers)
 
 
 def bounds(
@@ -229,41 +263,72 @@ class Options:
     def find_method(self) -> Method:
         return find_method(self.method, self.shells, self.time_limit)
 
+    def asked(self, network: Network, target: TargetLike) -> dict[str, Any]:
+        """What identifies a run."""
+        names = ("method", "tolerance", "seed", "shells", "time_limit", "budget")
+        effort = {name: getattr(self, name) for name in names} | {"arithmetic": self.arithmetic.value}
+        return identity("certify", network, self.shape, target, effort)
 
-def _climbed(network: Network, options: Options, inquiry: Inquiry) -> Iterator[Certificate]:
-    """The answers of the method "best", one after the other."""
-    climber = Climber(
-        network, options.shape, ARITHMETICS[options.arithmetic], options.tolerance, options.budget_seconds
-    )
-    for question, climbed in climber.each(inquiry):
-        if climbed is None:
-            yield _certificate(options, question, None, question.refusal, 0.0)
-        else:
-            end = None if climbed.failed else climbed.end
-            yield _certificate(options, question, end, climbed.reason, climbed.seconds, climbed.failed)
+
+class BestCertifier:
+    """Answers questions about one network with the method "best", one after the other."""
+
+    def __init__(self, network: Network, options: Options) -> None:
+        self.network, self.options = network, options
+        arithmetic = ARITHMETICS[options.arithmetic]
+        self.climber = Climber(network, options.shape, arithmetic, options.tolerance, options.budget_seconds)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return BestCertifier, (self.network, self.options)
+
+    def run(self, inquiry: Inquiry) -> Iterator[list[Certificate]]:
+        """The answers, in the order of the questions."""
+        for question, climbed in self.climber.each(inquiry):
+            if climbed is None:
+                yield [_certificate(self.options, question, None, question.refusal, 0.0)]
+            else:
+                end = None if climbed.failed else climbed.end
+                yield [_certificate(self.options, question, end, climbed.reason, climbed.seconds, climbed.failed)]
+
+    def lost(self, inquiry: Inquiry, question: Question, reason: str) -> Certificate:
+        """The answer where the processes that worked on it ended."""
+        return _lost(self.options, question, reason)
 
 
 class Certifier:
-    """Answers questions about one network, batch after batch."""
+    """Answers questions about one network, a batch of at most `step` of them, or one image's, at once.
 
-    def __init__(self, network: Network, options: Options, proofs: Path | None = None) -> None:
-        self.options = options
+    experience: where the search for each batch starts from: what the first one taught, so that answers do not depend
+    on who found which others before. None: nothing was learnt yet. proofs: a folder for a proof of each answer.
+    """
+
+    def __init__(
+        self, network: Network, options: Options, step: int, experience: str | None = None, proofs: Path | None = None
+    ) -> None:
+        self.network, self.options, self.step, self.experience = network, options, step, experience
+        self.proofs = proofs
         method = options.find_method()
         if proofs is not None and options.arithmetic is not Rounding.RIGOROUS:
             raise InputError("proofs need rigorous arithmetic")
         self.writer = None if proofs is None else ProofWriter(proofs, network, method, options.shape)
         self.searcher = Searcher(network, method, ARITHMETICS[options.arithmetic], options.tolerance)
+        self._innocent = self.searcher.experience
+        if method.weaker is not None:
+            self.experience = self._innocent  # the others need not wait for the first, which may take long
 
-    def run(self, inquiry: Inquiry, step: int) -> Iterator[Certificate]:
-        """Answers in the order of the questions; those about one image are never parted."""
-        batch: list[Question] = []
-        for _, group in groupby(inquiry.questions, key=lambda question: question.image):
-            of_image = list(group)
-            if batch and len(batch) + len(of_image) > step:
-                yield from self._batch(inquiry, batch, step)
-                batch = []
-            batch += of_image
-        yield from self._batch(inquiry, batch, step)
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Certifier, (self.network, self.options, self.step, self.experience, self.proofs)
+
+    def run(self, inquiry: Inquiry) -> Iterator[list[Certificate]]:
+        """All answers at once, in the order of the questions."""
+        self.searcher.recall(self.experience or self._innocent)
+        certificates = self._batch(inquiry, inquiry.questions, self.step)
+        self.experience = self.experience or self.searcher.experience
+        yield certificates
+
+    def lost(self, inquiry: Inquiry, question: Question, reason: str) -> Certificate:
+        """The answer where the processes that worked on it ended."""
+        return _lost(self.options, question, reason)
 
     def _batch(self, inquiry: Inquiry, questions: list[Question], step: int) -> list[Certificate]:
         started = time.perf_counter()
@@ -313,6 +378,10 @@ class Certifier:
         region = self.options.shape.around(images, which=torch.tensor(images_asked))
         rows = prop.rows.unflatten(0, (-1, rivals)).squeeze(2)
         return self.searcher.run_each(region, Property(rows, prop.offsets.unflatten(0, (-1, rivals)).squeeze(2)))
+
+
+def _lost(options: Options, question: Question, reason: str) -> Certificate:
+    return _certificate(options, question, None, f"not certified: {reason}", 0.0, failed=True)
 
 
 def _certificate(

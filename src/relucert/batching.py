@@ -13,15 +13,28 @@ CROWD = 512  # questions beyond which a larger batch no longer saves overhead
 
 def batch_size(network: Network, rows: int, budget: int) -> int:
     """The most questions of `rows` margins each that fit the budget, or that are worth putting in one batch."""
-    blocks = coefficient_bytes(network) if network.suits_forward else MAPS * 8 * sum(network.sizes)
-    forms = 32 * rows * max(network.sizes)
-    return max(1, min(_fitting(blocks + forms, "bounds", budget), COSY // max(1, blocks), CROWD))
+    fitting = _fitting(question_bytes(network, rows), "bounds", budget)
+    return max(1, min(fitting, COSY // max(1, _block_bytes(network)), CROWD))
+
+
+def question_bytes(network: Network, rows: int) -> int:
+    """What the bounds of one question of `rows` margins take."""
+    return _block_bytes(network) + 32 * rows * max(network.sizes)
+
+
+def _block_bytes(network: Network) -> int:
+    """What all but the margins take."""
+    return coefficient_bytes(network) if network.suits_forward else MAPS * 8 * sum(network.sizes)
 
 
 def attack_size(network: Network, starts: int, budget: int) -> int:
     """The most questions to attack at once, each from so many starts with a few points, and all values, in float64."""
-    need = 8 * starts * (16 * network.sizes[0] + 2 * sum(network.sizes))
-    return max(1, min(_fitting(need, "attack", budget), COMPANY))
+    return max(1, min(_fitting(attack_bytes(network, starts), "attack", budget), COMPANY))
+
+
+def attack_bytes(network: Network, starts: int) -> int:
+    """What the attack of one question takes."""
+    return 8 * starts * (16 * network.sizes[0] + 2 * sum(network.sizes))
 
 
 def _fitting(need: int, what: str, budget: int) -> int:

@@ -24,6 +24,10 @@ class InputError(RelucertError, ValueError):
     """Images, labels, radii or options that do not fit the network or the question."""
 
 
+class StoreError(InputError):
+    """A file that can't keep a run's answers: it can't be written, is in use, or is about something else."""
+
+
 class OpenShapeError(InputError):
     """A network that leaves the shape of its input open, where nothing else tells it."""
 

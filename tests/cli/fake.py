@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -13,7 +13,10 @@ from torch import Tensor
 import relucert
 from relucert import Certificate, Network
 from relucert.answers import Rounding
+from relucert.execution.job import Job, in_steps
+from relucert.execution.run import start
 from relucert.network import Linear, Node, Relu
+from relucert.query.questions import Inquiry, Question
 
 WRONG_IMAGE = 3  # the one image the stand-in "misclassifies"
 
@@ -33,11 +36,15 @@ def radius(image: int) -> float | None:
 
 @dataclass
 class Library:
-    """Answers like `certify_each`, one image a `pause`; raises `fault` before the image `fault_at`."""
+    """Answers like `certify_each`, one image a `pause`; raises `fault` before the image `fault_at`.
+
+    asked: the images that were worked on.
+    """
 
     pause: float = 0.0
     fault: BaseException | None = None
     fault_at: int = 0
+    asked: list[int] = field(default_factory=list)
 
     def load(self, source: object) -> Network:
         return network()
@@ -45,15 +52,36 @@ class Library:
     def certify_each(
         self, known: Network, images: Tensor, labels: Tensor | None, **options: Any
     ) -> Iterator[Certificate]:
-        for image in range(len(images)):
-            if self.fault is not None and image == self.fault_at:
-                raise self.fault
-            time.sleep(self.pause)
-            yield certificate(image, int(labels[image]) if labels is not None else 0, options)
+        given = [0] * len(images) if labels is None else labels.tolist()
+        questions = [Question(image, label, [(label + 1) % 10], None) for image, label in enumerate(given)]
+        inquiry = Inquiry(images, torch.zeros(len(images), 10), questions)
+        workers, store = options.pop("workers", 1), options.pop("store", None)
+        asked = {name: str(value) for name, value in options.items() if name != "memory"}
+        job = Job(Answering(self, options), inquiry, in_steps(inquiry, 1), asked)
+        return start(job, workers, None, store)
 
     def replace(self) -> dict[str, Any]:
         """What to put into the package's namespace."""
         return {"load": self.load, "certify_each": self.certify_each}
+
+
+@dataclass
+class Answering:
+    """Answers like a method."""
+
+    library: Library
+    options: dict[str, Any]
+
+    def run(self, inquiry: Inquiry) -> Iterator[list[Certificate]]:
+        for question in inquiry.questions:
+            if self.library.fault is not None and question.image == self.library.fault_at:
+                raise self.library.fault
+            time.sleep(self.library.pause)
+            self.library.asked.append(question.image)
+            yield [certificate(question.image, question.label, self.options)]
+
+    def lost(self, inquiry: Inquiry, question: Question, reason: str) -> Certificate:
+        raise NotImplementedError
 
 
 def certificate(image: int, label: int, options: dict[str, Any]) -> Certificate:

@@ -90,7 +90,7 @@ def test_json(command: Command, stand_in: StandIn, tmp_path: Path) -> None:
         "network": "mnist-2x20", "data": None, "data_dir": None, "images": 5, "norm": "2", "method": "fast-lin",
         "target": "untargeted", "arithmetic": "rigorous", "tolerance": 1e-4, "memory": 2**30, "seed": 0,
         "shells": None, "time_limit": None, "budget": None, "threads": None, "box": None, "scale": None,
-        "layout": None, "target_file": None, "inference": "real", "proofs": None,
+        "layout": None, "target_file": None, "inference": "real", "proofs": None, "workers": None, "ray": None,
     }  # fmt: skip
     assert [row["image"] for row in record["results"]] == [0, 1, 2, 3, 4]
     assert all(set(row) == ROW_KEYS for row in record["results"])
@@ -119,7 +119,7 @@ def test_an_error_loses_nothing(command: Command, stand_in: StandIn, tmp_path: P
     outcome = command("certify", "--json", str(path))
     assert outcome.code == 2
     assert outcome.err.splitlines() == [
-        "relucert: stopped after 7 of 100 images",
+        "relucert: stopped after 7 of 100 images; the same command goes on from here",
         "relucert: error: image 7 needs more than the budget",
     ]
     record = _strict(path)
@@ -132,13 +132,13 @@ def test_an_interrupt_loses_nothing(command: Command, stand_in: StandIn, tmp_pat
     paths = [tmp_path / name for name in ("run.json", "run.csv", "run.png")]
     outcome = command("certify", "--json", str(paths[0]), "--csv", str(paths[1]), "--plot", str(paths[2]))
     assert outcome.code == 130
-    assert outcome.err == "relucert: stopped after 12 of 100 images\n"
+    assert outcome.err == "relucert: stopped after 12 of 100 images; the same command goes on from here\n"
     record = _strict(paths[0])
     assert (record["complete"], len(record["results"])) == (False, 12)
     assert len(paths[1].read_text().splitlines()) == 13
     assert paths[2].stat().st_size > 1000
     assert "mean radius" in outcome.out
-    assert sorted(tmp_path.iterdir()) == sorted(paths)
+    assert sorted(tmp_path.iterdir()) == sorted([*paths, tmp_path / "run.json.answers"])
 
 
 def test_several_plots(command: Command, stand_in: StandIn, tmp_path: Path) -> None:

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from relucert.errors import BudgetError
@@ -32,76 +28,65 @@ def test_results_of_another_question_are_not_replaced(
 ) -> None:
     stand_in(fake.Library())
     path = tmp_path / f"run.{name}"
-    given = (f"--{name}", str(path))
-    assert command("certify", "--images", "5", *given).code == 0
-    before = path.read_bytes()
-    others = [("--images", "6"), ("--images", "5", "--norm", "2"), ("--images", "5", "--box", "-0.5", "0.5")]
-    for other in others:
-        single_line(
-            command("certify", *other, *given), [f"run.{name} holds results of another question", "--overwrite"]
-        )
-        assert path.read_bytes() == before
-    assert list(tmp_path.iterdir()) == [path]
-    assert command("certify", "--images", "6", *given, "--overwrite").code == 0
-    assert _results(path) == 6
-    assert list(tmp_path.iterdir()) == [path]
+    given = ("certify", "--images", "5", f"--{name}", str(path))
+    assert command(*given).code == 0
+    before = {one: one.read_bytes() for one in tmp_path.iterdir()}
+    others = {("--norm", "2"): "norm is inf, not 2", ("--box", "-0.5", "0.5"): "box is None, not (-0.5, 0.5)"}
+    for other, differing in others.items():
+        single_line(command(*given, *other), ["answers another question", differing, "--overwrite"])
+        assert {one: one.read_bytes() for one in tmp_path.iterdir()} == before
+    assert command(*given, "--norm", "2", "--overwrite").code == 0
+    assert command(*given, "--norm", "2").code == 0
+    assert {one.name for one in tmp_path.iterdir()} == {f"run.{name}", f"run.{name}.answers"}
 
 
 @pytest.mark.parametrize("name", ["json", "csv"])
-def test_the_same_question_may_be_asked_again(name: str, command: Command, stand_in: StandIn, tmp_path: Path) -> None:
-    """Also with other threads or another budget of memory."""
-    stand_in(fake.Library())
+def test_the_same_question_goes_on(name: str, command: Command, stand_in: StandIn, tmp_path: Path) -> None:
+    """Also with other threads or another budget of memory; more images add to what is there."""
+    library = fake.Library()
+    stand_in(library)
     path = tmp_path / f"run.{name}"
     for effort in ((), ("--memory", "2G"), ("--threads", "1")):
         assert command("certify", "--images", "5", f"--{name}", str(path), *effort).code == 0
         assert _results(path) == 5
-    assert list(tmp_path.iterdir()) == [path]
+    assert library.asked == [0, 1, 2, 3, 4]
+    assert command("certify", "--images", "7", f"--{name}", str(path)).code == 0
+    assert _results(path) == 7
+    assert library.asked == [0, 1, 2, 3, 4, 5, 6]
 
 
 @pytest.mark.parametrize("name", ["json", "csv"])
 @pytest.mark.parametrize("fault", [KeyboardInterrupt(), BudgetError("too little")])
-def test_what_was_finished_outlives_a_run_that_is_not(
+def test_what_was_answered_outlives_a_run_that_is_stopped(
     name: str, fault: BaseException, command: Command, stand_in: StandIn, tmp_path: Path
 ) -> None:
-    path, partial = tmp_path / f"run.{name}", tmp_path / f"run.partial.{name}"
-    stand_in(fake.Library())
-    command("certify", "--images", "5", f"--{name}", str(path))
-    before = path.read_bytes()
-    for at, place in ((0, partial), (3, tmp_path / f"run.partial-2.{name}")):
+    path = tmp_path / f"run.{name}"
+    for at in (0, 3, 4):
         stand_in(fake.Library(fault=fault, fault_at=at))
         outcome = command("certify", "--images", "5", f"--{name}", str(path))
         assert outcome.code in (2, 130)
-        assert f"{path} keeps what it had; the answers of this run are in {place}" in outcome.err
-        assert path.read_bytes() == before
-        assert _results(place) == at
-    stand_in(fake.Library())
+        assert f"stopped after {at} of 5 images; the same command goes on from here" in outcome.err
+        assert _results(path) == at
+    library = fake.Library()
+    stand_in(library)
     assert command("certify", "--images", "5", f"--{name}", str(path)).code == 0
-    assert _results(path) == 5
+    assert (_results(path), library.asked) == (5, [4])
 
 
-def test_what_was_finished_outlives_a_kill(tmp_path: Path) -> None:
+def test_other_images_are_not_mixed_in(command: Command, stand_in: StandIn, tmp_path: Path) -> None:
+    stand_in(fake.Library())
+    path, data = tmp_path / "run.json", tmp_path / "mine.npy"
+    np.save(data, np.zeros((3, 784), dtype=np.float32))
+    assert command("certify", "--images", "3", "--json", str(path)).code == 0
+    single_line(command("certify", "--data", str(data), "--json", str(path)), ["other images", "image 0"])
+
+
+def test_a_record_whose_answers_are_gone_is_not_replaced(command: Command, stand_in: StandIn, tmp_path: Path) -> None:
+    stand_in(fake.Library())
     path = tmp_path / "run.json"
-
-    def start(pause: str, *arguments: str) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "tests.cli.fake", pause, "certify", "--json", str(path), *arguments]
-        return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-    assert start("0").wait() == 0
-    before = path.read_bytes()
-    assert _results(path) == 100
-    process = start("0.05")
-    partial = tmp_path / "run.partial.json"
-    try:
-        ends = time.monotonic() + 60
-        while not partial.exists() or not _results(partial):
-            assert process.poll() is None
-            assert time.monotonic() < ends
-            assert path.read_bytes() == before
-            time.sleep(0.02)
-    finally:
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait()
-    assert path.read_bytes() == before
+    assert command("certify", "--images", "3", "--json", str(path)).code == 0
+    (tmp_path / "run.json.answers").unlink()
+    single_line(command("certify", "--images", "3", "--json", str(path)), ["no run.json.answers", "--overwrite"])
 
 
 @pytest.mark.parametrize("content", ["", "\n", None])
@@ -141,9 +126,7 @@ def test_every_command_that_records_minds_it(command: Command, tmp_path: Path) -
     }
     for name, effort in efforts.items():
         if path.exists():
-            single_line(
-                command(name, "--images", "1", *effort, "--json", str(path)), ["holds results of another question"]
-            )
+            single_line(command(name, "--images", "1", *effort, "--json", str(path)), ["answers another question"])
         assert command(name, "--images", "1", *effort, "--json", str(path), "--overwrite").code == 0
         assert command(name, "--images", "1", *effort, "--json", str(path)).code == 0
         assert json.loads(path.read_text())["command"] == name

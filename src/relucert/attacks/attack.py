@@ -9,7 +9,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,9 +20,13 @@ from relucert.attacks.minimum_norm import STARTS
 from relucert.attacks.polish import Polisher
 from relucert.attacks.pursuit import Pursuit, TimeUp
 from relucert.attacks.witness import Judge, Witness, check_staying
-from relucert.batching import attack_size
+from relucert.batching import attack_bytes, attack_size
 from relucert.checks import check_callable, check_number, check_whole, shown
 from relucert.errors import FAULTS, InputError, in_one_line
+from relucert.execution.execution import Execution
+from relucert.execution.identity import identity
+from relucert.execution.job import Job, in_steps
+from relucert.execution.run import start
 from relucert.network import Network
 from relucert.norm import Norm
 from relucert.query.given import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
@@ -30,6 +34,7 @@ from relucert.query.questions import Inquiry, Question, pose, prepare
 from relucert.region import RegionShape, check_inside
 from relucert.report.answer_list import Answers
 from relucert.rigor import check_subnormals
+from relucert.storage.store import StoreLike
 
 NOTHING = "no attack found an adversarial example"
 CUT_SHORT = "the time limit ended the attack; a nearer example may exist"
@@ -56,6 +61,9 @@ def attack(
     seed: int = 0,
     progress: Progress | None = None,
     input_shape: tuple[int, ...] | None = None,
+    workers: int | Execution | None = None,
+    ray: str | None = None,
+    store: StoreLike | None = None,
 ) -> Answers[UpperBound]:
     """The nearest adversarial example found for every image, in order (with target "all": an image's rivals in turn).
 
@@ -81,12 +89,15 @@ def attack(
         seed: Of random targets and random starts; the same seed gives the same answers.
         progress: Called with how many parts of the work are done, and how many there are.
         input_shape: Of one image, where neither the network nor the images tell it.
+        workers: As for `certify`.
+        ray: As for `certify`.
+        store: A file that keeps the answers, as for `certify`.
     """
     return Answers(
         attack_each(
             network, images, labels, norm=norm, method=method, target=target, box=box, scale=scale,
             polish=polish, steps=steps, time_limit=time_limit, memory=memory, seed=seed, progress=progress,
-            input_shape=input_shape,
+            input_shape=input_shape, workers=workers, ray=ray, store=store,
         )
     )  # fmt: skip
 
@@ -108,12 +119,15 @@ def attack_each(
     seed: int = 0,
     progress: Progress | None = None,
     input_shape: tuple[int, ...] | None = None,
+    workers: int | Execution | None = None,
+    ray: str | None = None,
+    store: StoreLike | None = None,
 ) -> Iterator[UpperBound]:
     """The adversarial examples of `attack`, one by one as they are found.
 
     Everything is checked at the call; the work is done as answers are asked for.
     Its parameters are those of `attack`: network, images, labels, norm, method, target, box, scale, polish, steps,
-    time_limit, memory, seed, progress and input_shape.
+    time_limit, memory, seed, progress, input_shape, workers, ray and store.
     """
     prepared = prepare(network, images, labels, input_shape)
     known = prepared.network
@@ -124,7 +138,10 @@ def attack_each(
     check_inside(inquiry.images, shape.box)
     check_staying(inquiry.images, known, shape)
     step = attack_size(known, STARTS, options.memory)
-    return Attacker(known, options, progress).run(inquiry, step)
+    attacker = Attacker(known, options, len(inquiry.questions), progress)
+    most_workers = max(1, options.memory // (step * attack_bytes(known, STARTS)))
+    job = Job(attacker, inquiry, in_steps(inquiry, step), options.asked(known, target), most_workers)
+    return start(job, workers, ray, store)
 
 
 @dataclass(frozen=True)
@@ -149,6 +166,11 @@ class AttackOptions:
         if self.time_limit is not None:
             check_number("time limit", self.time_limit, 0, 1e9)
 
+    def asked(self, network: Network, target: TargetLike) -> dict[str, Any]:
+        """What identifies a run."""
+        effort = {name: getattr(self, name) for name in ("method", "polish", "steps", "time_limit", "seed")}
+        return identity("attack", network, self.shape, target, effort)
+
 
 def overtaken(scores: Tensor, question: Question) -> bool:
     """Whether, as float64 tells, a rival is level with the label or ahead of it at the image itself."""
@@ -168,23 +190,37 @@ def at_image(judge: Judge, inquiry: Inquiry, question: Question) -> tuple[Witnes
 
 
 class Attacker:
-    """Answers questions about one network, batch after batch."""
+    """Answers questions about one network, all those of an inquiry at once.
 
-    def __init__(self, network: Network, options: AttackOptions, progress: Progress | None) -> None:
+    count: how many questions the time limit is for; those done before their time is up leave theirs to later ones.
+    """
+
+    def __init__(
+        self, network: Network, options: AttackOptions, count: int = 1, progress: Progress | None = None
+    ) -> None:
         check_subnormals()
-        self.network, self.options, self.progress = network, options, progress
+        self.network, self.options, self.count, self.progress = network, options, count, progress
         self.attacks = find_attacks(options.method, options.shape.norm)
         self.judge = Judge(network, options.shape)
-        self.total = 0
+        self.parts = len(self.attacks) + 1
+        self.done, self._unspent = 0, 0.0
 
-    def run(self, inquiry: Inquiry, step: int) -> Iterator[UpperBound]:
-        questions = inquiry.questions
-        ends = math.inf if self.options.time_limit is None else time.monotonic() + self.options.time_limit
-        parts = len(self.attacks) + 1
-        self.total = len(questions) * parts
-        for first in range(0, len(questions), step):
-            batch = _Batch(self, inquiry, questions[first : first + step], first * parts)
-            yield from batch.run(_share(ends, len(batch.questions), len(questions) - first))
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Attacker, (self.network, self.options, self.count)
+
+    def run(self, inquiry: Inquiry) -> Iterator[list[UpperBound]]:
+        """The answers, each by itself, in the order of the questions."""
+        started, limit = time.monotonic(), math.inf
+        if self.options.time_limit is not None:
+            limit = self._unspent + self.options.time_limit * len(inquiry.questions) / self.count
+        for answer in _Batch(self, inquiry, inquiry.questions, self.done).run(started + limit):
+            yield [answer]
+        self.done += self.parts * len(inquiry.questions)
+        self._unspent = max(0.0, started + limit - time.monotonic())
+
+    def lost(self, inquiry: Inquiry, question: Question, reason: str) -> UpperBound:
+        """The answer where the processes that worked on it ended."""
+        return self.answer(inquiry, question, None, reason, 0.0, failed=True)
 
     def known(self, inquiry: Inquiry, question: Question) -> UpperBound | None:
         """The answer where no attack is needed."""
@@ -232,7 +268,7 @@ class Attacker:
 
     def report(self, done: int) -> None:
         if self.progress is not None:
-            self.progress(done, self.total)
+            self.progress(done, self.parts * self.count)
 
 
 class _End(NamedTuple):

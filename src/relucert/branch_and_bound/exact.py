@@ -25,6 +25,10 @@ from relucert.branch_and_bound.nodes import NodeBounder
 from relucert.branch_and_bound.prover import Prover
 from relucert.checks import check_callable, check_number, check_whole, checked_path
 from relucert.errors import FAULTS, InputError, in_one_line
+from relucert.execution.execution import Execution
+from relucert.execution.identity import identity
+from relucert.execution.job import Job, in_steps
+from relucert.execution.run import start
 from relucert.network import Network, find_inference
 from relucert.norm import Norm
 from relucert.query.given import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
@@ -34,6 +38,7 @@ from relucert.report.answer_list import Answers
 from relucert.rigor import check_subnormals
 from relucert.search.ladder import CHEAP_STEPS, Climb, Proven, Step, Task
 from relucert.storage import files
+from relucert.storage.store import StoreLike
 
 METHOD = "exact"
 EXACT_TOLERANCE = 1e-3  # of the interval, where exact search is a step of a climb
@@ -72,6 +77,9 @@ def exact(
     proof: str | os.PathLike[str] | None = None,
     overwrite: bool = False,
     input_shape: tuple[int, ...] | None = None,
+    workers: int | Execution | None = None,
+    ray: str | None = None,
+    store: StoreLike | None = None,
 ) -> Answers[Exact]:
     """The minimum distortion of every image, in the images' order (with target "all": an image's rivals in turn).
 
@@ -94,12 +102,15 @@ def exact(
         proof: A file for the proof of the lower end, which `relucert check` verifies; for one question only.
         overwrite: Whether that file may be replaced where it holds anything but a proof of the same claim.
         input_shape: Of one image, where neither the network nor the images tell it.
+        workers: As for `certify`.
+        ray: As for `certify`.
+        store: A file that keeps the answers, as for `certify`.
     """
     return Answers(
         exact_each(
             network, images, labels, norm=norm, target=target, box=box, scale=scale, tolerance=tolerance,
             time_limit=time_limit, inference=inference, seed=seed, progress=progress, proof=proof, overwrite=overwrite,
-            input_shape=input_shape,
+            input_shape=input_shape, workers=workers, ray=ray, store=store,
         )
     )  # fmt: skip
 
@@ -121,12 +132,15 @@ def exact_each(
     proof: str | os.PathLike[str] | None = None,
     overwrite: bool = False,
     input_shape: tuple[int, ...] | None = None,
+    workers: int | Execution | None = None,
+    ray: str | None = None,
+    store: StoreLike | None = None,
 ) -> Iterator[Exact]:
     """The intervals of `exact`, one by one as they are found.
 
     Everything is checked at the call; the work is done as answers are asked for.
     Its parameters are those of `exact`: network, images, labels, norm, target, box, scale, tolerance, time_limit,
-    inference, seed, progress, proof, overwrite and input_shape.
+    inference, seed, progress, proof, overwrite, input_shape, workers, ray and store.
     """
     evaluation = find_inference(inference)
     if evaluation.rounds and proof is not None:
@@ -146,7 +160,8 @@ def exact_each(
         claim = _claim(known, inquiry, inquiry.questions[0], shape)
         files.check_replaceable(options.proof, lambda there: proofs.is_about(there, claim), overwrite)
     check_subnormals()
-    return (_Answering(known, options, progress, inquiry, question).run() for question in inquiry.questions)
+    job = Job(_Searching(known, options, progress), inquiry, in_steps(inquiry, 1), options.asked(known, target))
+    return start(job, workers, ray, store, again=options.proof is not None)
 
 
 def _claim(network: Network, inquiry: Inquiry, question: Question, shape: RegionShape) -> dict[str, Any]:
@@ -174,6 +189,32 @@ class _Options:
         if self.time_limit is not None:
             check_number("time limit", self.time_limit, 0, 1e9)
         check_whole("seed", self.seed, 0, 2**63 - 1)
+
+    def asked(self, network: Network, target: TargetLike) -> dict[str, Any]:
+        """What identifies a run."""
+        effort = {name: getattr(self, name) for name in ("tolerance", "time_limit", "seed")}
+        return identity("exact", network, self.shape, target, effort)
+
+
+@dataclass(frozen=True, eq=False)
+class _Searching:
+    """Answers questions about one network, one after the other."""
+
+    network: Network
+    options: _Options
+    progress: Callable[[SearchProgress], None] | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Searching, (self.network, self.options)
+
+    def run(self, inquiry: Inquiry) -> Iterator[list[Exact]]:
+        """The answers, in the order of the questions."""
+        for question in inquiry.questions:
+            yield [_Answering(self.network, self.options, self.progress, inquiry, question).run()]
+
+    def lost(self, inquiry: Inquiry, question: Question, reason: str) -> Exact:
+        """The answer where the processes that worked on it ended."""
+        return _Answering(self.network, self.options, None, inquiry, question).lost(reason)
 
 
 class _Answering:
@@ -224,6 +265,10 @@ class _Answering:
         reason = None if closed else self.fault or growth.failure or UNKNOWN
         return self._answer(lower, witness, closed, reason, growth.nodes)
 
+    def lost(self, reason: str) -> Exact:
+        self.started, self.fault = time.monotonic(), reason
+        return self._answer(None, None, False, reason, 0)
+
     def _certified(self) -> float:
         """What methods prove in a part of the time, Fast-Lin's radius at the least."""
         limit = math.inf if self.options.time_limit is None else CERTIFY_SHARE * self.options.time_limit
@@ -238,7 +283,7 @@ class _Answering:
         limit = None if math.isinf(left) else left * ATTACK_SHARE
         options = AttackOptions(self.options.shape, steps=ATTACK_STEPS, time_limit=limit, seed=self.options.seed)
         asked = replace(self.inquiry, questions=[self.question])
-        (nearest,) = Attacker(self.network, options, None).run(asked, 1)
+        ((nearest,),) = Attacker(self.network, options).run(asked)
         self.fault = nearest.reason if nearest.failed else None
         if nearest.witness is None or nearest.distance is None:
             return None

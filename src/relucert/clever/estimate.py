@@ -21,6 +21,10 @@ from relucert.checks import check_callable, check_positive, check_whole
 from relucert.clever.gradients import largest_gradients
 from relucert.clever.weibull import FitError, WeibullFit, fit
 from relucert.errors import FAULTS, in_one_line
+from relucert.execution.execution import Execution
+from relucert.execution.identity import identity
+from relucert.execution.job import Job, by_images
+from relucert.execution.run import start
 from relucert.network import Network
 from relucert.norm import Norm
 from relucert.query.given import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
@@ -28,6 +32,7 @@ from relucert.query.property import Property
 from relucert.query.questions import Inquiry, Question, pose, prepare
 from relucert.region import RegionShape, check_inside
 from relucert.report.answer_list import Answers
+from relucert.storage.store import StoreLike
 
 METHOD = "clever"
 RADII = (30.0, 3.0, 0.1)  # of the sampled ball for p = 1, 2 and inf, as in the original
@@ -50,6 +55,9 @@ def estimate(
     seed: int = 0,
     progress: Progress | None = None,
     input_shape: tuple[int, ...] | None = None,
+    workers: int | Execution | None = None,
+    ray: str | None = None,
+    store: StoreLike | None = None,
 ) -> Answers[Estimate]:
     """CLEVER's estimate for every image, in the images' order (with target "all": an image's rivals in turn).
 
@@ -69,11 +77,15 @@ def estimate(
         seed: The same seed gives the same estimates, whatever other images are asked about.
         progress: Called with how many batches are done, and how many there are.
         input_shape: Of one image, where neither the network nor the images tell it.
+        workers: As for `certify`.
+        ray: As for `certify`.
+        store: A file that keeps the answers, as for `certify`.
     """
     return Answers(
         estimate_each(
             network, images, labels, norm=norm, target=target, radius=radius, batches=batches,
             samples=samples, box=box, scale=scale, seed=seed, progress=progress, input_shape=input_shape,
+            workers=workers, ray=ray, store=store,
         )
     )  # fmt: skip
 
@@ -93,12 +105,15 @@ def estimate_each(
     seed: int = 0,
     progress: Progress | None = None,
     input_shape: tuple[int, ...] | None = None,
+    workers: int | Execution | None = None,
+    ray: str | None = None,
+    store: StoreLike | None = None,
 ) -> Iterator[Estimate]:
     """The estimates of `estimate`, one by one as they are found.
 
     Everything is checked at the call; the work is done as answers are asked for.
     Its parameters are those of `estimate`: network, images, labels, norm, target, radius, batches, samples, box,
-    scale, seed, progress and input_shape.
+    scale, seed, progress, input_shape, workers, ray and store.
     """
     prepared = prepare(network, images, labels, input_shape)
     known = prepared.network
@@ -107,7 +122,10 @@ def estimate_each(
     check_callable("progress", progress)
     inquiry = pose(known, prepared.images, prepared.labels, target, seed)
     check_inside(inquiry.images, shape.box)
-    return _Estimator(known.cast(torch.float32), options, progress).run(inquiry)
+    total = batches * len({question.image for question in inquiry.questions if not question.refusal})
+    estimator = _Estimator(known.cast(torch.float32), options, total, progress)
+    job = Job(estimator, inquiry, by_images(inquiry, 1), options.asked(known, target))
+    return start(job, workers, ray, store)
 
 
 @dataclass(frozen=True)
@@ -125,6 +143,11 @@ class _Options:
         check_whole("seed", self.seed, 0, 2**63 - 1)
         for name, count in (("batches", self.batches), ("samples", self.samples)):
             check_whole(f"number of {name}", count, 1, 10**9)
+
+    def asked(self, network: Network, target: TargetLike) -> dict[str, Any]:
+        """What identifies a run."""
+        effort = {name: getattr(self, name) for name in ("radius", "batches", "samples", "seed")}
+        return identity("estimate", network, self.shape, target, effort)
 
 
 @dataclass(frozen=True)
@@ -144,19 +167,25 @@ class _Rival:
 class _Estimator:
     """Answers questions about one network, image by image."""
 
-    def __init__(self, network: Network, options: _Options, progress: Progress | None) -> None:
-        self.network, self.options, self.progress = network, options, progress
-        self.done = self.total = 0
+    def __init__(self, network: Network, options: _Options, total: int = 0, progress: Progress | None = None) -> None:
+        self.network, self.options, self.total, self.progress = network, options, total, progress
+        self.done = 0
 
-    def run(self, inquiry: Inquiry) -> Iterator[Estimate]:
-        asked = {question.image for question in inquiry.questions if not question.refusal}
-        self.total = self.options.batches * len(asked)
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Estimator, (self.network, self.options)
+
+    def run(self, inquiry: Inquiry) -> Iterator[list[Estimate]]:
+        """The answers, those about one image at once."""
         for image, group in groupby(inquiry.questions, key=lambda question: question.image):
             image_questions = list(group)
             if image_questions[0].refusal is not None:
-                yield from (self._answer(question, question.refusal, 0.0) for question in image_questions)
+                yield [self._answer(question, question.refusal, 0.0) for question in image_questions]
             else:
-                yield from self._image(inquiry.images[image], inquiry.scores[image], image_questions)
+                yield self._image(inquiry.images[image], inquiry.scores[image], image_questions)
+
+    def lost(self, inquiry: Inquiry, question: Question, reason: str) -> Estimate:
+        """The answer where the processes that worked on it ended."""
+        return self._answer(question, reason, 0.0, failed=True)
 
     def _image(self, centre: Tensor, scores: Tensor, questions: list[Question]) -> list[Estimate]:
         """All rivals of one image, in one pass over the samples."""

@@ -11,7 +11,7 @@ from relucert.cli import examples, options, runs
 
 if TYPE_CHECKING:
     from relucert import UpperBound
-    from relucert.cli.show import Advance, Screen
+    from relucert.cli.show import Bar, Screen
 
 NAME = "attack"
 HELP = "the nearest adversarial examples that attacks find"
@@ -58,6 +58,7 @@ def _add_effort(group: argparse._ArgumentGroup) -> None:
     runs.add_memory(group, "the attack")
     runs.add_seed(group, "for random starts and targets")
     runs.add_threads(group)
+    runs.add_workers(group)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -72,16 +73,10 @@ def run(arguments: argparse.Namespace) -> int:
     album = None if arguments.save is None else Album(arguments.save, network)
     example_file = examples.example_file(arguments, setup)
 
-    def ask(advance: Advance) -> Iterator[UpperBound]:
-        return relucert.attack_each(
-            network,
-            images.images,
-            images.labels,
-            **setup.chosen,
-            progress=lambda done, total: advance(done * len(images) // total),
-        )
+    def ask(place: runs.Place, bar: Bar) -> Iterator[UpperBound]:
+        return relucert.attack_each(network, images.images, images.labels, **setup.chosen, **place.options)
 
-    def draw(advance: Advance, answer: UpperBound) -> None:
+    def draw(answer: UpperBound) -> None:
         if album is not None:
             album.add(images.images[answer.image], answer)
 
@@ -99,8 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
             screen.line("pictures", f"{album.count} in {arguments.save}")
         examples.save(example_file, setup, answers)
 
-    bar = setup.screen.progress("attacking", len(images))
-    return runs.answer(arguments, setup, files, bar, ask, show, draw, row)
+    return runs.answer(arguments, setup, files, "attacking", ask, show, draw, row)
 
 
 def _summarise(answers: list[UpperBound], screen: Screen) -> None:

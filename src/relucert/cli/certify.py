@@ -43,10 +43,11 @@ def run(arguments: argparse.Namespace) -> int:
         arguments,
         setup,
         files,
-        setup.screen.progress("certifying", len(images)),
-        lambda advance: relucert.certify_each(setup.network, images.images, images.labels, **setup.chosen),
+        "certifying",
+        lambda place, bar: relucert.certify_each(
+            setup.network, images.images, images.labels, **setup.chosen, **place.options
+        ),
         lambda certificates: _show(arguments, setup, certificates),
-        lambda advance, certificate: advance(certificate.image + 1),
     )
 
 
@@ -96,6 +97,7 @@ def _add_effort(group: argparse._ArgumentGroup) -> None:
         help="for best: how many seconds each answer may take (default: 10)",
     )
     runs.add_threads(group)
+    runs.add_workers(group)
 
 
 def _add_outputs(group: argparse._ArgumentGroup) -> None:

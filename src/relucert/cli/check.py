@@ -104,9 +104,9 @@ def _about_image(arguments: argparse.Namespace, network: Network, screen: Screen
     from relucert.checker.check import check
 
     images = None if arguments.data is None else _images(arguments, network, screen)
-    with screen.progress("checking", 1) as advance:
+    with screen.progress("checking", 1) as bar:
         claim = check(
-            arguments.proof, network, progress=lambda done, total: advance(done, total),
+            arguments.proof, network, progress=bar.advance,
             images=None if images is None else images.images,
         )  # fmt: skip
     screen.line("proven", str(claim))
@@ -127,8 +127,8 @@ def _about_property(arguments: argparse.Namespace, network: Network, screen: Scr
         text = relucert.Query.read(arguments.property).vnnlib()  # of VNN-LIB 2.0, the text of 1.0 that says the same
         if text != proof.text:
             raise Rejected(f"it is about another property than {arguments.property}")
-    with screen.progress("checking", 1) as advance:
-        claim = check_property(arguments.proof, network, lambda done, total: advance(done, total))
+    with screen.progress("checking", 1) as bar:
+        claim = check_property(arguments.proof, network, bar.advance)
     screen.line("proven", str(claim))
     screen.line("network", f"{claim.network}, SHA-256 {claim.sha256}")
     checked = "its text is in the proof; --property checks that it is a file's"

@@ -40,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     runs.add_contest(effort, EFFORT)
     runs.add_memory(effort, "the work")
     runs.add_threads(effort)
+    runs.add_workers(effort)
     answers = parser.add_argument_group("the answers")
     runs.add_json(answers)
     runs.add_csv(answers)
@@ -50,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Checks everything that can be checked, then asks one method after the other, records and shows."""
     outputs = runs.outputs(arguments, ("json", "csv"))
-    from relucert.comparison.compare import Contest
+    from relucert.comparison.compare import Contest, running
     from relucert.comparison.methods import Entry, Setting, find_contenders
     from relucert.comparison.rows import row
     from relucert.norm import Norm
@@ -63,14 +64,20 @@ def run(arguments: argparse.Namespace) -> int:
     contest = Contest(network, images.images, images.labels, contenders, setting)
     given = {"norm": arguments.norm, "methods": [contender.name for contender in contenders], **chosen}
     head = {**record.head(arguments, network, images, given), "skipped": contest.skipped}
-    run_file = RunFile(head, outputs.get("json"), outputs.get("csv"), overwrite=arguments.overwrite)
+    kept = runs.store_path(arguments, outputs)
     started = time.perf_counter()
-    with screen.progress("comparing", len(contenders) * len(images)) as advance:
+    answered: dict[str, int] = {}
+    with (
+        screen.progress("comparing", len(contenders) * len(images)) as bar,
+        runs.execution(arguments, lambda done, total: None) as workers,
+        running(contest, workers, None, kept),
+    ):
 
         def came(entry: Entry) -> None:
-            advance(contenders.index(by_name[entry.method]) * len(images) + entry.answer.image + 1)
+            answered[entry.method] = entry.answer.image + 1
+            bar.advance(sum(answered.values()), len(contenders) * len(images))
 
-        by_name = {contender.name: contender for contender in contenders}
+        run_file = RunFile(head, outputs.get("json"), outputs.get("csv"), overwrite=arguments.overwrite)
         work = runs.collect(contest.run(), run_file, came, lambda entry: row(entry, network, contest.images))
     if not work.answers and isinstance(work.stopped, RelucertError):
         raise work.stopped
@@ -81,7 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
         screen.line("images", f"{len(images)} of {images.name}")
         screen.line("question", f"norm {arguments.norm}, target {arguments.target}, {setup.valid}")
         screen.line("time", f"{time.perf_counter() - started:.2f} s")
-    code = runs.end(work, run_file, screen, f"{len(work.answers)} answers")
+    code = runs.end(work, kept, screen, f"{len(work.answers)} answers")
     return runs.FAILED if contest.failed and not code else code
 
 

@@ -30,6 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             help="how many batches of samples" if name == "batches" else "how many samples a batch has",
         )  # fmt: skip
     runs.add_threads(effort)
+    runs.add_workers(effort)
     answers = parser.add_argument_group("the answers")
     runs.add_json(answers)
     runs.add_overwrite(answers)
@@ -71,9 +72,9 @@ def run(arguments: argparse.Namespace) -> int:
         arguments,
         setup,
         files,
-        setup.screen.progress("sampling", arguments.batches * len(images)),
-        lambda advance: relucert.estimate_each(
-            setup.network, images.images, images.labels, **setup.chosen, progress=lambda done, total: advance(done)
+        "sampling",
+        lambda place, bar: relucert.estimate_each(
+            setup.network, images.images, images.labels, **setup.chosen, **place.options
         ),
         show,
     )

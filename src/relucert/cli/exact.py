@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ from relucert.cli import examples, options, runs
 if TYPE_CHECKING:
     from relucert import Exact
     from relucert.branch_and_bound.exact import SearchProgress
-    from relucert.cli.show import Screen
+    from relucert.cli.show import Bar, Screen
 
 NAME = "exact"
 HELP = "the exact minimum distortion, with a proof that can be checked"
@@ -46,6 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     runs.add_seed(effort, "for random targets and the attack's random starts")
     runs.add_threads(effort)
+    runs.add_workers(effort)
     answers = parser.add_argument_group("the answers")
     runs.add_json(answers)
     runs.add_csv(answers)
@@ -68,14 +69,15 @@ def run(arguments: argparse.Namespace) -> int:
     setup.chosen["proof"] = arguments.proof and str(arguments.proof)
     example_file = examples.example_file(arguments, setup)
 
-    def ask(status: Callable[[int, str], None]) -> Iterator[Exact]:
+    def ask(place: runs.Place, bar: Bar) -> Iterator[Exact]:
         return relucert.exact_each(
             setup.network,
             images.images,
             images.labels,
             **options,
+            **place.options,
             overwrite=arguments.overwrite,
-            progress=lambda state: status(state.image, _describe(state)),
+            progress=lambda state: bar.describe(_describe(state)),
         )
 
     def row(answer: Exact) -> dict[str, Any]:
@@ -96,10 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
         examples.save(example_file, setup, answers)
 
     before = _version(arguments.proof)
-    bar = setup.screen.status("searching", len(images))
-    return runs.answer(
-        arguments, setup, files, bar, ask, show, lambda status, answer: status(answer.image + 1, ""), row
-    )
+    return runs.answer(arguments, setup, files, "searching", ask, show, row=row)
 
 
 def _version(path: Path | None) -> tuple[int, int] | None:

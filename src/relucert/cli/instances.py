@@ -24,10 +24,10 @@ def run(arguments: argparse.Namespace) -> int:
     table = Table(path, arguments.overwrite)
     screen = Screen(quiet=arguments.quiet)
     rows: list[dict[str, Any]] = []
-    with screen.progress("verifying", len(instances)) as advance:
+    with screen.progress("verifying", len(instances)) as bar:
         for row in verdicts(instances, table, arguments.time_limit, arguments.seed):
             rows.append(row)
-            advance(len(rows))
+            bar.advance(len(rows), len(instances))
     if not arguments.quiet:
         titles = ["network", "property", "verdict", "seconds", "method", "remark"]
         cells = [[Path(row["onnx"]).name, Path(row["vnnlib"]).name, row["result"], row["seconds"], row["method"],

@@ -112,8 +112,8 @@ def _find(
     interrupted = False
     try:
         total = sum(len(rerun.images[line.network]) for line in lines)
-        with screen.progress(f"the table {arguments.table}", total) as advance:
-            rerun.run(lines, advance)
+        with screen.progress(f"the table {arguments.table}", total) as bar:
+            rerun.run(lines, lambda done: bar.advance(done, total))
     except KeyboardInterrupt:
         interrupted = True
     seconds = time.perf_counter() - started

@@ -15,11 +15,24 @@ from typing_extensions import Self
 EVERY = 10.0  # seconds between lines
 
 
+def rate(speed: float) -> str:
+    """So many per second or, where they are slow, per minute."""
+    return f"{speed:.3g}/s" if speed >= 1 else f"{60 * speed:.3g}/min"
+
+
 @dataclass
 class _Task:
     description: str
     total: float
     completed: float = 0
+    first: float | None = None  # what was done before, by an earlier run
+
+    def pace(self, seconds: float) -> str:
+        """The rate and the time left, once there is a rate."""
+        done = self.completed - (self.first or 0)
+        if done <= 0 or seconds <= 0:
+            return ""
+        return f", {rate(done / seconds)}, about {(self.total - self.completed) * seconds / done:.0f} s left"
 
 
 class ProgressLines:
@@ -50,10 +63,17 @@ class ProgressLines:
         return TaskID(len(self._tasks) - 1)
 
     def update(
-        self, task: TaskID, *, completed: float, total: float | None = None, description: str | None = None
+        self,
+        task: TaskID,
+        *,
+        completed: float | None = None,
+        total: float | None = None,
+        description: str | None = None,
     ) -> None:
         changed = self._tasks[task]
-        changed.completed = completed
+        if changed.first is None and completed is not None:
+            changed.first = completed
+        changed.completed = changed.completed if completed is None else completed
         changed.total = changed.total if total is None else total
         changed.description = changed.description if description is None else description
 
@@ -63,5 +83,5 @@ class ProgressLines:
             for task in self._tasks:
                 if task.completed < task.total:
                     done, whole = self._amount(int(task.completed)), self._amount(int(task.total))
-                    line = f"{task.description}: {done} of {whole}, {seconds:.0f} s so far"
+                    line = f"{task.description}: {done} of {whole}, {seconds:.0f} s so far{task.pace(seconds)}"
                     self._console.print(line, soft_wrap=True)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from relucert.data import Dataset
 
 PACKAGES = ("torch", "numpy", "scipy", "highspy", "clarabel")  # whose versions a record names
-NO_MATTER = ("network", "data", "data_dir", "layout", "target_file", "threads", "memory", "proof", "proofs")
+NO_MATTER = ("network", "data", "data_dir", "layout", "target_file", "threads", "memory", "proof", "proofs", "images")
 # options that change no question: the numbers that they lead to count
 
 
@@ -42,6 +42,7 @@ def head(arguments: argparse.Namespace, network: Network, images: Dataset, chose
     for name in ("data_dir", "target_file"):
         given[name] = (path := getattr(arguments, name)) and str(path)
     given |= {"layout": arguments.layout, "target": arguments.target, "images": len(images)}
+    given |= {"workers": arguments.workers, "ray": arguments.ray}
     about = {
         "name": network.name,
         "layers": network.describe(),
@@ -52,7 +53,7 @@ def head(arguments: argparse.Namespace, network: Network, images: Dataset, chose
     data = {"name": images.name, "images": len(images), "sha256": images.sha256()}
     return {
         **circumstances(arguments),
-        "question": question(arguments.command, {**given, **chosen}, about["sha256"], data["sha256"]),
+        "question": question(arguments.command, {**chosen, "target": arguments.target}, about["sha256"]),
         "network": about,
         "data": data,
         "options": given,
@@ -62,7 +63,8 @@ def head(arguments: argparse.Namespace, network: Network, images: Dataset, chose
 def question(command: str, options: Mapping[str, Any], *digests: object) -> str:
     """A SHA-256 that is the same for the same command about the same numbers with the same options.
 
-    digests: those of the numbers. What changes no answer, such as the memory that may be used, does not count.
+    digests: those of the numbers. What changes no answer, such as the memory that may be used, does not count, and
+    neither do the images: more of them belong to the same run, and others are told by its store.
     """
     asked = {name: value for name, value in options.items() if name not in NO_MATTER}
     return hashlib.sha256(json.dumps([command, asked, digests], sort_keys=True).encode()).hexdigest()

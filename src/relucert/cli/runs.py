@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -20,8 +20,9 @@ from relucert.query.valid import valid_inputs
 
 if TYPE_CHECKING:
     from relucert import Network
-    from relucert.cli.show import Screen
+    from relucert.cli.show import Bar, Screen
     from relucert.data import Dataset
+    from relucert.execution.execution import Execution
     from relucert.report.runfile import RunFile
 
 NETWORK = "mnist-2x20"
@@ -129,8 +130,22 @@ def add_threads(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--threads", type=options.threads, metavar="N", help="how many threads to compute with")
 
 
+def add_workers(group: argparse._ArgumentGroup) -> None:
+    """How many processes, and where."""
+    place = group.add_mutually_exclusive_group()
+    place.add_argument(
+        "--workers",
+        type=options.count,
+        metavar="N",
+        help="how many processes of one thread each (default: one, and one per core for what would take long)",
+    )
+    place.add_argument(
+        "--ray", metavar="ADDRESS", help="work on a Ray cluster: its address, or auto; needs relucert[ray]"
+    )
+
+
 def add_json(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--json", type=Path, metavar="FILE", help="record the run, also while it goes on")
+    group.add_argument("--json", type=Path, metavar="FILE", help="record the run; the same command goes on with it")
 
 
 def add_csv(group: argparse._ArgumentGroup) -> None:
@@ -138,7 +153,7 @@ def add_csv(group: argparse._ArgumentGroup) -> None:
 
 
 def add_overwrite(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--overwrite", action="store_true", help="also replace files that hold something else")
+    group.add_argument("--overwrite", action="store_true", help="start anew, also where files hold something else")
 
 
 def add_quiet(group: argparse._ArgumentGroup) -> None:
@@ -215,6 +230,37 @@ def _listed(given: Path | list[Path] | None) -> list[Path]:
     return [] if given is None else given if isinstance(given, list) else [given]
 
 
+@contextmanager
+def execution(arguments: argparse.Namespace, tell: Callable[[int, int], None]) -> Iterator[Execution]:
+    """Where the questions are answered; `tell` is called with how many are, and how many there are."""
+    from relucert.execution.execution import Execution
+
+    workers = arguments.workers
+    if workers is None and arguments.ray is None and arguments.threads is not None:
+        workers = 1  # whose threads they are
+    with Execution(workers, arguments.ray, tell) as place:
+        yield place
+
+
+def store_path(arguments: argparse.Namespace, files: Mapping[str, Path]) -> Path | None:
+    """Where the answers are kept from which the record is made; an old record without them can't be gone on with."""
+    from relucert.report.runfile import has_answers
+    from relucert.storage import store
+
+    record_path = files.get("json") or files.get("csv")
+    if record_path is None:
+        return None
+    path = store.beside(record_path)
+    if arguments.overwrite:
+        store.start_anew(path)
+    elif not path.exists() and has_answers(record_path):
+        raise InputError(
+            f"{record_path} holds something, and there is no {path.name} to go on from: name another file, or start "
+            "anew with --overwrite"
+        )
+    return path
+
+
 @dataclass(frozen=True)
 class Work(Generic[AnswerType]):
     """The answers that came, and what stopped the work before its end."""
@@ -226,7 +272,7 @@ class Work(Generic[AnswerType]):
 def collect(
     answers: Iterable[AnswerType],
     run_file: RunFile,
-    came: Callable[[AnswerType], None],
+    came: Callable[[AnswerType], None] = lambda answer: None,
     row: Callable[[AnswerType], dict[str, Any]] = lambda answer: answer.to_json(),
 ) -> Work[AnswerType]:
     """Takes the answers as they come; what came is recorded, as its row, whatever happens."""
@@ -252,45 +298,55 @@ def tell_failures(screen: Screen, answers: Sequence[Reply]) -> None:
         screen.line("failed", f"{more} of {len(answers)} answers, for other reasons")
 
 
-def end(work: Work[AnswerType], run_file: RunFile, screen: Screen, done: str) -> int:
-    """The exit code; where the work was stopped, says what is done."""
+def end(work: Work[AnswerType], kept: Path | None, screen: Screen, done: str) -> int:
+    """The exit code; where the work was stopped, says what is done, and whether that is kept."""
     if work.stopped is None:
         return FAILED if any(answer.failed for answer in work.answers) else 0
-    screen.complain(f"stopped after {done}")
-    for path, place in run_file.beside.items():
-        screen.complain(f"{path} keeps what it had; the answers of this run are in {place}")
+    screen.complain(f"stopped after {done}{'' if kept is None else '; the same command goes on from here'}")
     if not isinstance(work.stopped, KeyboardInterrupt):
         raise work.stopped
     return INTERRUPTED
+
+
+@dataclass(frozen=True)
+class Place:
+    """What a command hands to the library's call, so that its answers are found anywhere and kept."""
+
+    workers: Execution
+    store: Path | None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return {"workers": self.workers, "store": self.store}
 
 
 def answer(
     arguments: argparse.Namespace,
     setup: Setup,
     files: Mapping[str, Path],
-    bar: AbstractContextManager[Any],
-    ask: Callable[[Any], Iterable[AnswerType]],
+    title: str,
+    ask: Callable[[Place, Bar], Iterable[AnswerType]],
     show: Callable[[list[AnswerType]], None],
-    came: Callable[[Any, AnswerType], None] = lambda advance, answer: None,
+    came: Callable[[AnswerType], None] = lambda answer: None,
     row: Callable[[AnswerType], dict[str, Any]] = lambda answer: answer.to_json(),
 ) -> int:
     """The skeleton of the commands that answer questions about images: asks, records, shows and ends.
 
-    files: where to record; bar: a progress bar, which yields what `ask` and `came` move it with; ask: checks the
-    question and gives the answers; show: prints what came; came: called with every answer; row: its row in
-    the record.
+    files: where to record; title: of the progress bar; ask: checks the question and gives the answers; show: prints
+    what came; came: called with every answer; row: its row in the record.
     """
     from relucert.report.runfile import RunFile
 
     started = time.perf_counter()
-    with bar as advance:
-        answers = ask(advance)
-        head = record.head(arguments, setup.network, setup.images, setup.chosen)
+    head = record.head(arguments, setup.network, setup.images, setup.chosen)
+    kept = store_path(arguments, files)
+    with setup.screen.progress(title, len(setup.images)) as bar, execution(arguments, bar.advance) as workers:
+        answers = ask(Place(workers, kept), bar)
         run_file = RunFile(head, files.get("json"), files.get("csv"), overwrite=arguments.overwrite)
-        work = collect(answers, run_file, lambda answer: came(advance, answer), row)
+        work = collect(answers, run_file, came, row)
     if work.answers:
         show(work.answers)
         tell_failures(setup.screen, work.answers)
         setup.screen.line("time", f"{time.perf_counter() - started:.2f} s")
     done = len({answer.to_json()["image"] for answer in work.answers})
-    return end(work, run_file, setup.screen, f"{done} of {len(setup.images)} images")
+    return end(work, kept, setup.screen, f"{done} of {len(setup.images)} images")

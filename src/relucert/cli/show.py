@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol
 
 from rich import box
 from rich.console import Console
@@ -15,23 +14,43 @@ from rich.progress import (
     MofNCompleteColumn,
     Progress,
     ProgressColumn,
+    Task,
     TaskID,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
 from rich.table import Table
+from rich.text import Text
 
 from relucert.answers import Certificate, Estimate, Exact, UpperBound
-from relucert.cli.progress import ProgressLines
+from relucert.cli.progress import ProgressLines, rate
 from relucert.report.summary import Summary, rounded_down, rounded_up
 
 PLAIN_WIDTH = 1000  # where no terminal says how wide a line may be
 NAME_WIDTH = 20
 
 
-class Advance(Protocol):
-    def __call__(self, done: int, whole: int = ..., /) -> None: ...
+class Bar:
+    """How far the work of a whole run is."""
+
+    def __init__(self, bar: Progress | ProgressLines, title: str, total: int) -> None:
+        self._bar, self._title, self._task = bar, title, bar.add_task(title, total=total)
+
+    def advance(self, done: int, total: int) -> None:
+        """So many parts are done, of so many."""
+        self._bar.update(self._task, completed=done, total=total)
+
+    def describe(self, words: str) -> None:
+        """A few words on what is being done."""
+        self._bar.update(self._task, description=f"{self._title} {words}".rstrip())
+
+
+class _RateColumn(ProgressColumn):
+    """How many parts are done in a second or, where it is less than one, in a minute."""
+
+    def render(self, task: Task) -> Text:
+        return Text("" if not task.speed else rate(task.speed))
 
 
 class Screen:
@@ -43,18 +62,11 @@ class Screen:
         self._err = _console(stderr=True)
 
     @contextmanager
-    def progress(self, title: str, total: int) -> Iterator[Advance]:
-        """A bar that vanishes at the end; yields a function of how many are done and, where it changes, the total."""
-        with self._bar(MofNCompleteColumn(), TimeElapsedColumn()) as bar:
-            task = bar.add_task(title, total=total)
-            yield lambda done, whole=total: bar.update(task, completed=done, total=whole)
-
-    @contextmanager
-    def status(self, title: str, total: int) -> Iterator[Callable[[int, str], None]]:
-        """The same with a few words that change; yields a function of how many are done and the words."""
-        with self._bar(MofNCompleteColumn(), TimeElapsedColumn()) as bar:
-            task = bar.add_task(title, total=total)
-            yield lambda done, words: bar.update(task, completed=done, description=f"{title} {words}".rstrip())
+    def progress(self, title: str, total: int) -> Iterator[Bar]:
+        """A bar that vanishes at the end: what is done, the rate, the time so far and the time left."""
+        columns = (MofNCompleteColumn(), _RateColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+        with self._bar(*columns) as bar:
+            yield Bar(bar, title, total)
 
     @contextmanager
     def training(self, epochs: int) -> Iterator[Callable[[str, int], None]]:

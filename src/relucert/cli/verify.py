@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from relucert.errors import InputError
 
 if TYPE_CHECKING:
     from relucert import Query, RobustnessVerdict, Verdict
-    from relucert.cli.show import Screen
+    from relucert.cli.show import Bar, Screen
 
 NAME = "verify"
 HELP = "does a given property hold: a VNN-LIB file, or robustness at a radius"
@@ -58,6 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     runs.add_seed(effort, "for random targets and the attack's random starts")
     runs.add_threads(effort)
+    runs.add_workers(effort)
     answers = parser.add_argument_group("the answers")
     answers.add_argument(
         "--results", type=Path, metavar="FILE", help="write a property's verdict as VNN-COMP has it: sat, unsat, ..."
@@ -99,7 +100,8 @@ def _check_options(arguments: argparse.Namespace, question: str) -> None:
         "results": ("property",), "networks": ("property",),
         "proof": ("property", "radius"), "json": ("property", "radius"), "csv": ("instances", "radius"),
         "data": ("radius",), "images": ("radius",), "box": ("radius",), "scale": ("radius",),
-        "target_file": ("radius",), "layout": ("radius",), "data_dir": ("radius",),
+        "target_file": ("radius",), "layout": ("radius",), "data_dir": ("radius",), "workers": ("radius",),
+        "ray": ("radius",),
     }.items():  # fmt: skip
         if getattr(arguments, name) is not None and question not in questions:
             asked = {"property": "a property", "instances": "--instances", "radius": "--radius"}[question]
@@ -124,11 +126,12 @@ def _property(arguments: argparse.Namespace) -> int:
     begun = time.monotonic() - (since_start() if arguments.process else 0.0)
     query = relucert.Query.read(arguments.property)
     screen = Screen(quiet=arguments.quiet)
-    with screen.status("verifying", 1) as status:
+    with screen.progress("verifying", 1) as bar:
         left = max(0.0, begun + limit - RESERVE - time.monotonic())
         verdict = relucert.verify(
             _networks(arguments, query), query, time_limit=left, seed=arguments.seed,
-            progress=lambda nodes: status(0, f"{nodes:,} nodes"), proof=arguments.proof, overwrite=arguments.overwrite,
+            progress=lambda nodes: bar.describe(f"{nodes:,} nodes"), proof=arguments.proof,
+            overwrite=arguments.overwrite,
         )  # fmt: skip
     if arguments.results is not None:
         write(arguments.results, results(verdict).encode())
@@ -192,14 +195,15 @@ def _robust(arguments: argparse.Namespace) -> int:
     images, chosen = setup.images, dict(setup.chosen)
     setup.chosen["proof"] = arguments.proof and str(arguments.proof)
 
-    def ask(status: Callable[[int, str], None]) -> Iterator[RobustnessVerdict]:
+    def ask(place: runs.Place, bar: Bar) -> Iterator[RobustnessVerdict]:
         return relucert.robust_at_each(
             arguments.network if _is_file(arguments.network) else setup.network,
             images.images,
             images.labels,
             **chosen,
+            **place.options,
             overwrite=arguments.overwrite,
-            progress=lambda image, nodes: status(image, f"{nodes:,} nodes"),
+            progress=lambda image, nodes: bar.describe(f"{nodes:,} nodes"),
         )
 
     def show(verdicts: list[RobustnessVerdict]) -> None:
@@ -211,8 +215,7 @@ def _robust(arguments: argparse.Namespace) -> int:
         screen.line("question", asked)
         screen.line("verdicts", str(Verdicts(verdicts).summary()))
 
-    bar = setup.screen.status("verifying", len(images))
-    code = runs.answer(arguments, setup, files, bar, ask, show, lambda status, verdict: status(verdict.image + 1, ""))
+    code = runs.answer(arguments, setup, files, "verifying", ask, show)
     return 0 if code == runs.FAILED else code
 
 

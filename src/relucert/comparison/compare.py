@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from relucert.answers import Answer
+from relucert.checks import checked_path
 from relucert.comparison.deadline import OutOfTime, Worker
 from relucert.comparison.methods import CONTENDERS, Contender, Entry, Kind, Setting, find_contenders
 from relucert.comparison.order import Ledger
-from relucert.errors import FAULTS, InputError, RelucertError, in_one_line
+from relucert.errors import FAULTS, InputError, RelucertError, StoreError, in_one_line
+from relucert.execution.execution import Execution
+from relucert.execution.identity import identity
 from relucert.network import Network
 from relucert.norm import Norm
 from relucert.query.given import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
@@ -23,6 +29,7 @@ from relucert.query.questions import pose, prepare
 from relucert.query.targets import parse_target
 from relucert.region import RegionShape, check_inside
 from relucert.report.answer_list import Presentable
+from relucert.storage.store import Section, Store
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,6 +110,9 @@ def compare(
     memory: int = 2**30,
     seed: int = 0,
     input_shape: tuple[int, ...] | None = None,
+    workers: int | Execution | None = None,
+    ray: str | None = None,
+    store: str | os.PathLike[str] | None = None,
 ) -> Comparison:
     """What all methods say about the same images; the provable order is checked on every one.
 
@@ -124,6 +134,9 @@ def compare(
         memory: How many bytes a batch of the work may take.
         seed: Of random targets, starts and samples.
         input_shape: Of one image, where neither the network nor the images tell it.
+        workers: As for `certify`; a method's first image is tried in one of them alone.
+        ray: As for `certify`.
+        store: A file that keeps the answers, as for `certify`.
 
     Raises:
         ContradictionError: Where two answers can't both be true.
@@ -131,8 +144,9 @@ def compare(
     setting = Setting(Norm.parse(norm), target, box, scale, steps, batches, samples, budget, memory, seed)
     prepared = prepare(network, images, labels, input_shape)
     contest = Contest(prepared.network, prepared.images, prepared.labels, find_contenders(methods), setting)
-    for _ in contest.run():
-        pass
+    with running(contest, workers, ray, None if store is None else checked_path(store, "a store of answers")):
+        for _ in contest.run():
+            pass
     questions = [
         Compared(image, rival, {name: entry.answer for name, entry in entries.items()})
         for (image, rival), entries in contest.ledger.entries.items()
@@ -140,6 +154,18 @@ def compare(
     return Comparison(
         sorted(questions, key=lambda compared: (compared.image, compared.rival or 0)), contest.skipped, contest.failed
     )
+
+
+@contextmanager
+def running(contest: Contest, workers: int | Execution | None, ray: str | None, store: Path | None) -> Iterator[None]:
+    """Gives a comparison its processes, and the store that keeps its answers."""
+    with ExitStack() as stack:
+        if not isinstance(workers, Execution):
+            workers = stack.enter_context(Execution(workers, ray))
+        contest.execution = workers
+        if store is not None:
+            contest.store = stack.enter_context(Store(store, contest.asked()))
+        yield
 
 
 class Contest:
@@ -159,14 +185,22 @@ class Contest:
     ) -> None:
         target = parse_target(setting.target, network.classes)
         inquiry = pose(network, images, labels, target, setting.seed)
-        shape = RegionShape.parse(setting.norm, setting.box, setting.scale, network.input_shape)
-        check_inside(inquiry.images, shape.box)
+        self.shape = RegionShape.parse(setting.norm, setting.box, setting.scale, network.input_shape)
+        check_inside(inquiry.images, self.shape.box)
         self.network, self.images, self.contenders, self.setting = network, inquiry.images, contenders, setting
         self.labels = torch.tensor(list({question.image: question.label for question in inquiry.questions}.values()))
         self.target = target
         self.ledger = Ledger(each_rival=target == "all")
         self.skipped: dict[str, str] = {}
         self.failed: dict[str, list[str]] = {}
+        self.execution: int | Execution | None = None
+        self.store: Store | None = None
+
+    def asked(self) -> dict[str, Any]:
+        """What identifies a run, whatever methods take part."""
+        names = ("steps", "batches", "samples", "budget", "seed")
+        effort = {name: getattr(self.setting, name) for name in names}
+        return identity("compare", self.network, self.shape, self.target, effort)
 
     def run(self) -> Iterator[Entry]:
         """The answers, method by method, each checked against all others about its question once it is handed over."""
@@ -187,12 +221,10 @@ class Contest:
         search stops at an interval that stays open before any other has closed.
         """
         budget, count = self.setting.budget, len(self.images)
-        if not contender.patient and count > 1:
-            started = time.perf_counter()
-            for _ in self._within(contender, 1, f"skipped: the first image took more than the budget of {budget:g} s"):
-                pass
-            if contender.name not in self.skipped and time.perf_counter() - started > budget:
-                self.skipped[contender.name] = f"skipped: the first image took more than the budget of {budget:g} s"
+        if self.store is not None and contender.name in self.store.notes:
+            self.skipped[contender.name] = self.store.notes[contender.name]
+        elif not contender.patient and count > 1:
+            self._try(contender, f"skipped: the first image took more than the budget of {budget:g} s")
         if contender.name not in self.skipped:
             late = f"stopped: {count} images took more than {budget:g} s each"
             hopeful = contender.kind is not Kind.EXACT
@@ -202,6 +234,16 @@ class Contest:
                 if not hopeful and answer.lower:  # an interval that time left open, before any was closed
                     self.skipped[contender.name] = f"stopped: image {answer.image} did not close within {budget:g} s"
                     return
+
+    def _try(self, contender: Contender, too_slow: str) -> None:
+        """Asks about the first image alone; a method that is too slow is skipped, also when the run is resumed."""
+        started = time.perf_counter()
+        for _ in self._within(contender, 1, too_slow):
+            pass
+        if contender.name not in self.skipped and time.perf_counter() - started > self.setting.budget:
+            self.skipped[contender.name] = too_slow
+        if self.store is not None and self.skipped.get(contender.name) == too_slow:
+            self.store.add([], {contender.name: too_slow})
 
     def _within(self, contender: Contender, count: int, too_slow: str) -> Iterator[Any]:
         """The answers about the first images within the budget; a refusal or an error is noted like a lack of time."""
@@ -214,6 +256,8 @@ class Contest:
                     answer = worker.call(lambda: next(answers, None), left)
                 except OutOfTime:
                     break
+                except StoreError:
+                    raise
                 except RelucertError as error:
                     self.skipped[contender.name] = f"skipped: {error}"
                     return
@@ -230,7 +274,8 @@ class Contest:
     def _asked(self, contender: Contender, count: int) -> Iterator[Answer]:
         """Asks the method when its first answer is wanted, so that what it refuses is met inside the loop."""
         target = self.target[:count] if isinstance(self.target, tuple) else self.target
-        setting = replace(self.setting, target=target)
+        section = None if self.store is None else Section(self.store, contender.name)
+        setting = replace(self.setting, target=target, workers=self.execution, store=section)
         with unwarned():
             answers = contender.ask(self.network, self.images[:count], self.labels[:count], setting)
         yield from answers

@@ -18,11 +18,13 @@ from relucert.branch_and_bound.exact import exact_each
 from relucert.checks import check_name, check_positive, check_whole, shown
 from relucert.clever.estimate import estimate_each
 from relucert.errors import InputError
+from relucert.execution.execution import Execution
 from relucert.methods.programs import ProgramMethod
 from relucert.methods.table import METHODS, find_method
 from relucert.network import Network
 from relucert.norm import Norm
 from relucert.query.given import BoxLike, ScaleLike, TargetLike
+from relucert.storage.store import Section
 
 SOFT = 0.9  # the share of a budget after which methods that mind the time are to end by themselves
 
@@ -41,7 +43,7 @@ class Setting:
     """The question put to every method, and the effort; checked when built.
 
     box, scale: as for `certify`; steps: of each attack; batches, samples: of CLEVER; budget: seconds for each
-    method and image.
+    method and image; workers, store: where answers come from and where they are kept, as for `certify`.
     """
 
     norm: Norm
@@ -54,6 +56,8 @@ class Setting:
     budget: float = 60.0
     memory: int = 2**30
     seed: int = 0
+    workers: int | Execution | None = None
+    store: Section | None = None
 
     def __post_init__(self) -> None:
         for name in ("steps", "batches", "samples"):
@@ -65,6 +69,11 @@ class Setting:
     def question(self) -> dict[str, Any]:
         """What every method is asked."""
         return {name: getattr(self, name) for name in ("norm", "target", "box", "scale", "seed")}
+
+    @property
+    def place(self) -> dict[str, Any]:
+        """Where the answers come from and where they are kept."""
+        return {"workers": self.workers, "store": self.store}
 
 
 Ask = Callable[[Network, Tensor, Tensor, Setting], Iterator[Answer]]
@@ -129,15 +138,16 @@ class Entry:
 
 def _certified(method: str, network: Network, images: Tensor, labels: Tensor, setting: Setting) -> Iterator[Answer]:
     return certify_each(
-        network, images, labels, method=method, **setting.question, memory=setting.memory,
+        network, images, labels, method=method, **setting.question, **setting.place, memory=setting.memory,
         time_limit=setting.budget if _has_programs(method) else None,
     )  # fmt: skip
 
 
 def _best(network: Network, images: Tensor, labels: Tensor, setting: Setting) -> Iterator[Answer]:
     return certify_each(
-        network, images, labels, method=BEST, **setting.question, memory=setting.memory, budget=SOFT * setting.budget
-    )
+        network, images, labels, method=BEST, **setting.question, **setting.place, memory=setting.memory,
+        budget=SOFT * setting.budget,
+    )  # fmt: skip
 
 
 def _has_programs(method: str) -> bool:
@@ -146,19 +156,19 @@ def _has_programs(method: str) -> bool:
 
 def _exact(network: Network, images: Tensor, labels: Tensor, setting: Setting) -> Iterator[Answer]:
     return exact_each(
-        network, images, labels, **setting.question, time_limit=SOFT * setting.budget,
+        network, images, labels, **setting.question, **setting.place, time_limit=SOFT * setting.budget,
     )  # fmt: skip
 
 
 def _clever(network: Network, images: Tensor, labels: Tensor, setting: Setting) -> Iterator[Answer]:
     return estimate_each(
-        network, images, labels, **setting.question, batches=setting.batches, samples=setting.samples,
+        network, images, labels, **setting.question, **setting.place, batches=setting.batches, samples=setting.samples,
     )  # fmt: skip
 
 
 def _attack(network: Network, images: Tensor, labels: Tensor, setting: Setting) -> Iterator[Answer]:
     return attack_each(
-        network, images, labels, **setting.question, memory=setting.memory, steps=setting.steps,
+        network, images, labels, **setting.question, **setting.place, memory=setting.memory, steps=setting.steps,
         time_limit=SOFT * setting.budget * len(images),
     )  # fmt: skip
 

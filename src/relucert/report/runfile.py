@@ -31,11 +31,8 @@ class RunFile:
     A context manager: a thread saves the rows about once a second, and they are saved once more on leaving.
     The files say `complete` only after `finish`.
 
-    Results that are there already stay until the run is complete: up to then its answers are in a file beside them.
-    Results of another question, told by the head's `question`, are refused unless `overwrite`.
-
-    Attributes:
-        beside: By the path of a file that holds earlier results, where the answers of this run are.
+    Files that hold anything but results of the same question, told by the head's `question`, are refused unless
+    `overwrite`. The answers are also in a store, from which a run that goes on takes them up at once.
     """
 
     def __init__(
@@ -57,11 +54,12 @@ class RunFile:
         self._leaving = threading.Event()
         self._saver = threading.Thread(target=self._save_now_and_then, name="relucert-runfile", daemon=True)
         mark = self._mark.encode()
-        self.beside = {
-            path: files.beside(path)
+        there = [
+            files.check_replaceable(path, lambda content: _is_same(content, mark), overwrite)
             for path in (json_path, csv_path)
-            if path is not None and files.check_replaceable(path, lambda there: _is_same(there, mark), overwrite)
-        }
+            if path is not None
+        ]
+        self._goes_on = all(there) and not overwrite  # with what the files show until the store's answers are here
 
     @property
     def _mark(self) -> str:
@@ -69,7 +67,8 @@ class RunFile:
         return str(self._head.get("question", ""))[:MARK]
 
     def __enter__(self) -> Self:
-        self.save()
+        if not self._goes_on:
+            self.save()
         self._saver.start()
         return self
 
@@ -92,15 +91,11 @@ class RunFile:
         with self._lock:
             count = len(self._rows)
             if self._json_path is not None:
-                self._write(self._json_path, self._json(count))
+                files.write(self._json_path, self._json(count).encode())
             if self._csv_path is not None:
                 mark = {"question": self._mark} if self._mark else {}
-                self._write(self._csv_path, table([{**row, **mark} for row in self._rows[:count]]))
+                files.write(self._csv_path, table([{**row, **mark} for row in self._rows[:count]]).encode())
             self._saved = count
-
-    def _write(self, path: Path, text: str) -> None:
-        """To the file itself, or beside it as long as it holds earlier results."""
-        files.write(path if self._complete else self.beside.get(path, path), text.encode())
 
     def __exit__(
         self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -108,9 +103,6 @@ class RunFile:
         self._leaving.set()
         self._saver.join()
         self.save()
-        if self._complete:
-            for place in self.beside.values():
-                place.unlink(missing_ok=True)
 
     def _save_now_and_then(self) -> None:
         while not self._leaving.wait(self._interval):
@@ -127,10 +119,18 @@ class RunFile:
         return f'{head.removesuffix("}").rstrip()},\n  "results": {results}\n}}\n'
 
 
+def has_answers(path: Path) -> bool:
+    """Whether a file holds anything but a run that had no answer yet."""
+    there = files.content(path)
+    return bool(there.strip()) and not _is_empty(there)
+
+
 def _is_same(there: bytes, mark: bytes) -> bool:
     """Whether a file's content is about the question of this mark, or a run that had no answer yet."""
-    if mark and mark in there:
-        return True
+    return (bool(mark) and mark in there) or _is_empty(there)
+
+
+def _is_empty(there: bytes) -> bool:
     try:
         record = json.loads(there)
     except (ValueError, RecursionError):

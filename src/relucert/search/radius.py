@@ -11,6 +11,7 @@ and predicts with the weaker margins plus a lead: by how much the method's own w
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -124,6 +125,16 @@ class Searcher:
         known = shares[shares.isfinite()].clamp(*LIKELY)
         if len(known):
             self.first_share += float(known.mean() - self.first_share) / 2
+
+    @property
+    def experience(self) -> str:
+        """All that was learnt, in words that `recall` understands."""
+        return json.dumps([sorted(self.growth.items()), self.first_share])
+
+    def recall(self, experience: str) -> None:
+        """Goes on from there, forgetting what else was learnt."""
+        growth, self.first_share = json.loads(experience)
+        self.growth = dict(growth)
 
     def network(self, arithmetic: Arithmetic) -> Network:
         return self._networks[arithmetic.dtype]

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,6 +21,10 @@ from relucert.branch_and_bound.proof import Tree
 from relucert.branch_and_bound.prove import prove
 from relucert.checks import check_callable, check_number, check_whole, checked_path
 from relucert.errors import FAULTS, InputError, in_one_line
+from relucert.execution.execution import Execution
+from relucert.execution.identity import identity
+from relucert.execution.job import Job, in_steps
+from relucert.execution.run import start
 from relucert.network import Network
 from relucert.norm import Norm
 from relucert.query.given import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
@@ -27,6 +32,7 @@ from relucert.query.questions import Inquiry, Question, pose, prepare
 from relucert.region import RegionShape, check_inside
 from relucert.rigor import check_subnormals
 from relucert.storage import files
+from relucert.storage.store import StoreLike
 from relucert.verification.problem import Problem
 from relucert.verification.referee import Replay
 from relucert.verification.search import bounded
@@ -54,6 +60,9 @@ def robust_at(
     proof: str | os.PathLike[str] | None = None,
     overwrite: bool = False,
     input_shape: tuple[int, ...] | None = None,
+    workers: int | Execution | None = None,
+    ray: str | None = None,
+    store: StoreLike | None = None,
 ) -> Verdicts:
     """Whether every image keeps its class within a radius, in the images' order (with target "all": rivals in turn).
 
@@ -74,11 +83,15 @@ def robust_at(
         proof: A file for the proof that it holds, which `relucert check` verifies; for one question only.
         overwrite: Whether that file may be replaced where it holds anything but a proof of the same claim.
         input_shape: Of one image, where neither the network nor the images tell it.
+        workers: As for `certify`.
+        ray: As for `certify`.
+        store: A file that keeps the answers, as for `certify`.
     """
     return Verdicts(
         robust_at_each(
             network, images, labels, radius=radius, norm=norm, target=target, box=box, scale=scale,
             time_limit=time_limit, seed=seed, proof=proof, overwrite=overwrite, input_shape=input_shape,
+            workers=workers, ray=ray, store=store,
         )
     )  # fmt: skip
 
@@ -99,13 +112,16 @@ def robust_at_each(
     proof: str | os.PathLike[str] | None = None,
     overwrite: bool = False,
     input_shape: tuple[int, ...] | None = None,
+    workers: int | Execution | None = None,
+    ray: str | None = None,
+    store: StoreLike | None = None,
 ) -> Iterator[RobustnessVerdict]:
     """The verdicts of `robust_at`, one by one as they are found.
 
     Everything is checked at the call; the work is done as verdicts are asked for.
     Its parameters are those of `robust_at`: network, images, labels, radius, norm, target, box, scale, time_limit,
-    seed, proof, overwrite and input_shape; and progress, which is called with an image's number and the parts of its
-    region bounded so far.
+    seed, proof, overwrite, input_shape, workers, ray and store; and progress, which is called with an image's number
+    and the parts of its region bounded so far.
     """
     prepared = prepare(network, images, labels, input_shape)
     known = prepared.network
@@ -126,10 +142,11 @@ def robust_at_each(
         files.check_writable(path)
         claim = proofs.claimed(known, 0, inquiry.images[0], shape, inquiry.property(inquiry.questions))
         files.check_replaceable(path, lambda there: proofs.is_about(there, claim), overwrite)
-    options = _Options(shape, float(radius), time_limit, seed, replay_of(network, known), path)
-    judge = Judge(known, shape)
-    told = progress or (lambda image, nodes: None)
-    return (_Answering(known, options, judge, inquiry, question, told).run() for question in inquiry.questions)
+    options = _Options(shape, float(radius), time_limit, seed, path)
+    source = network if isinstance(network, (str, os.PathLike)) else known
+    decider = _Deciding(known, options, source, progress)
+    job = Job(decider, inquiry, in_steps(inquiry, 1), options.asked(known, target))
+    return start(job, workers, ray, store, again=path is not None)
 
 
 @dataclass(frozen=True)
@@ -138,8 +155,39 @@ class _Options:
     radius: float
     time_limit: float | None
     seed: int
-    replay: Replay
     proof: Path | None
+
+    def asked(self, network: Network, target: TargetLike) -> dict[str, Any]:
+        """What identifies a run."""
+        effort = {name: getattr(self, name) for name in ("radius", "time_limit", "seed")}
+        return identity("verify", network, self.shape, target, effort)
+
+
+class _Deciding:
+    """Answers questions about one network, one after the other; source: what its own runtime is made from."""
+
+    def __init__(
+        self, network: Network, options: _Options, source: Network | str | os.PathLike[str],
+        progress: Callable[[int, int], None] | None = None,
+    ) -> None:  # fmt: skip
+        self.network, self.options, self.source = network, options, source
+        self.replay, self.judge = replay_of(source, network), Judge(network, options.shape)
+        self.progress = progress or (lambda image, nodes: None)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Deciding, (self.network, self.options, self.source)
+
+    def run(self, inquiry: Inquiry) -> Iterator[list[RobustnessVerdict]]:
+        """The verdicts, in the order of the questions."""
+        for question in inquiry.questions:
+            yield [self._answering(inquiry, question).run()]
+
+    def lost(self, inquiry: Inquiry, question: Question, reason: str) -> RobustnessVerdict:
+        """The verdict where the processes that worked on it ended."""
+        return self._answering(inquiry, question).lost(reason)
+
+    def _answering(self, inquiry: Inquiry, question: Question) -> _Answering:
+        return _Answering(self.network, self.options, self.replay, self.judge, inquiry, question, self.progress)
 
 
 @dataclass(eq=False)
@@ -148,6 +196,7 @@ class _Answering:
 
     network: Network
     options: _Options
+    replay: Replay
     judge: Judge
     inquiry: Inquiry
     question: Question
@@ -175,12 +224,14 @@ class _Answering:
         except FAULTS as error:
             return self._verdict(UNKNOWN, f"the search broke down: {in_one_line(error)}", None, failed=True)
         if self.witness is not None:
-            return self._verdict(
-                VIOLATED, f"proven in rigorous arithmetic, and shown by {self.options.replay.by}", method
-            )
+            return self._verdict(VIOLATED, f"proven in rigorous arithmetic, and shown by {self.replay.by}", method)
         if failure is None:
             return self._verdict(HOLDS, None, method)
         return self._verdict(UNKNOWN, self._unsure(failure), None)
+
+    def lost(self, reason: str) -> RobustnessVerdict:
+        self.started = time.monotonic()
+        return self._verdict(UNKNOWN, reason, None, failed=True)
 
     def _decide(self) -> tuple[str | None, str | None]:
         """What decided it, or why nothing did."""
@@ -215,7 +266,7 @@ class _Answering:
             return False
         limit = None if math.isinf(left) else left * ATTACK_SHARE
         options = AttackOptions(self.options.shape, steps=STEPS, time_limit=limit, seed=self.options.seed)
-        (nearest,) = Attacker(self.network, options, None).run(replace(self.inquiry, questions=[self.question]), 1)
+        ((nearest,),) = Attacker(self.network, options).run(replace(self.inquiry, questions=[self.question]))
         if nearest.witness is None or nearest.distance is None:
             return False
         return self._violates(Witness(nearest.witness.flatten(), nearest.distance))
@@ -224,8 +275,8 @@ class _Answering:
         """Whether a point that the judge passed is within the radius, and the runtime shows the violation."""
         if witness is None or witness.distance > self.options.radius:
             return False
-        given = witness.point.to(self.options.replay.precision)
-        outputs = self.options.replay.run(given).double()
+        given = witness.point.to(self.replay.precision)
+        outputs = self.replay.run(given).double()
         unchanged = torch.equal(given.double(), witness.point.double())
         if (
             not unchanged
@@ -238,7 +289,7 @@ class _Answering:
         return True
 
     def _unsure(self, reason: str) -> str:
-        return f"{reason}; {DIFFERING.format(by=self.options.replay.by)}" if self.differing else reason
+        return f"{reason}; {DIFFERING.format(by=self.replay.by)}" if self.differing else reason
 
     def _verdict(self, status: str, reason: str | None, method: str | None, failed: bool = False) -> RobustnessVerdict:
         question, options, point = self.question, self.options, None
@@ -246,7 +297,7 @@ class _Answering:
         outputs: Tensor | None = None
         if status == VIOLATED and self.witness is not None:
             point = self.witness.point
-            outputs = options.replay.run(point.to(options.replay.precision))
+            outputs = self.replay.run(point.to(self.replay.precision))
             if question.refusal is None:
                 target = question.rivals[self.judge.weakest(point, self.inquiry.property([question]))]
         return RobustnessVerdict(

@@ -1,0 +1,105 @@
+"""A Ray cluster, which others set up and schedule: the same work items, on any of its machines."""
+
+from __future__ import annotations
+
+import warnings
+from collections import deque
+from collections.abc import Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import numpy as np
+import torch
+
+from relucert.errors import InputError, MissingPackageError, in_one_line
+from relucert.execution.job import Item, Job
+from relucert.execution.sharing import dump, load
+
+if TYPE_CHECKING:
+    from relucert.execution.execution import Worked
+
+AHEAD = 2  # items per core that are with the cluster at any time; the others wait here
+RETRIES = 1  # of a whole item; then its questions are tried once more, each by itself
+
+_jobs: dict[str, Job[Any]] = {}  # in a worker of the cluster: the one job that it works on, by its name
+
+
+class Cluster:
+    """A connection to a cluster; one that was there before is left as it is.
+
+    Args:
+        address: Of a cluster, or "auto": the one of this machine.
+    """
+
+    def __init__(self, address: str) -> None:
+        try:
+            self._ray = import_module("ray")
+        except ImportError:
+            raise MissingPackageError(
+                "working on a cluster needs Ray, which is not installed: pip install relucert[ray]"
+            ) from None
+        self._connected = not self._ray.is_initialized()
+        if self._connected:
+            try:
+                self._ray.init(address=address, logging_level="error", log_to_driver=False)
+            except (ConnectionError, RuntimeError, ValueError) as error:
+                raise InputError(f"there is no Ray cluster at {address!r}: {in_one_line(error)}") from error
+
+    def run(self, job: Job[Any], items: Sequence[Item]) -> Worked:
+        """The answers to all items, as they come."""
+        ray = self._ray
+        stream, buffers = dump(job)
+        arrays = [np.frombuffer(buffer, dtype=np.uint8) for buffer in buffers]  # which Ray's workers share
+        shared = ray.put((uuid4().hex, stream, arrays))
+        ask = ray.remote(num_cpus=1, max_retries=RETRIES)(_answered)
+        waiting: deque[tuple[Item, bool]] = deque((item, False) for item in items)
+        running: dict[Any, tuple[Item, bool]] = {}
+        try:
+            while waiting or running:
+                while waiting and len(running) < self._room():
+                    item, tried = waiting.popleft()
+                    running[ask.remote(shared, item)] = item, tried
+                (done, *_), _ = ray.wait(list(running), num_returns=1)
+                item, tried = running.pop(done)
+                try:
+                    answers = ray.get(done)
+                except ray.exceptions.RayTaskError as error:
+                    raise _cause(error) from None
+                except ray.exceptions.RayError as error:
+                    if tried:
+                        yield [(number, job.lost(number, _told(error))) for number in item]
+                    waiting.extendleft([] if tried else [((number,), True) for number in reversed(item)])
+                else:
+                    yield list(zip(item, answers, strict=True))
+        finally:
+            for reference in running:
+                ray.cancel(reference, force=True)
+
+    def close(self) -> None:
+        if self._connected:
+            self._ray.shutdown()
+
+    def _room(self) -> int:
+        """How many items may be with the cluster: it may grow and shrink meanwhile."""
+        return max(1, AHEAD * int(self._ray.cluster_resources().get("CPU", 1)))
+
+
+def _answered(shared: tuple[str, bytes, list[Any]], item: Item) -> list[Any]:
+    """An item's answers, in a worker of the cluster; what many items share is made once."""
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")  # also the one that shared numbers can't be written to, which nobody does
+    name, stream, buffers = shared
+    if name not in _jobs:
+        _jobs.clear()
+        _jobs[name] = load(stream, buffers)
+    return [answer for answers in _jobs[name].answer(item) for answer in answers]
+
+
+def _cause(error: Any) -> BaseException:
+    cause = getattr(error, "cause", None)
+    return cause if isinstance(cause, BaseException) else error
+
+
+def _told(error: BaseException) -> str:
+    return f"two workers of the cluster were lost to it (the last: {in_one_line(error)[:200]})"

@@ -1,0 +1,29 @@
+"""What identifies a run, whatever its images and its files are called."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from relucert.network import Network
+from relucert.network.fingerprint import fingerprint
+from relucert.query.given import TargetLike
+from relucert.query.targets import parse_target
+from relucert.region import RegionShape
+
+
+def identity(
+    command: str, network: Network, shape: RegionShape, target: TargetLike, effort: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The question and the effort in plain values; targets of their own that images have are told by the answers."""
+    parsed = parse_target(target, network.classes)
+    return {
+        "command": command,
+        "network": fingerprint(network),
+        "inference": network.inference.name,
+        "norm": shape.norm.p,
+        "box": shape.given_box,
+        "scale": shape.scale,
+        "target": "per image" if isinstance(parsed, tuple) else parsed,
+        **effort,
+    }

@@ -1,0 +1,92 @@
+"""Jobs as bytes and buffers: the numbers of all tensors stand apart, so that processes can share one copy of them."""
+
+from __future__ import annotations
+
+import io
+import mmap
+import os
+import pickle
+import struct
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+MEMORY = Path("/dev/shm")  # files that are memory, on Linux
+ALIGNED = 64  # bytes at which a tensor's numbers begin
+LENGTH = struct.Struct("<Q")
+
+
+class _Pickler(pickle.Pickler):
+    """Takes the numbers of tensors out of the stream."""
+
+    def reducer_override(self, value: Any) -> Any:
+        if type(value) is not Tensor or not value.numel():
+            return NotImplemented
+        numbers = value.detach().cpu().contiguous()
+        flat = pickle.PickleBuffer(numbers.flatten().view(torch.uint8).numpy().data)
+        return _tensor, (flat, str(value.dtype).removeprefix("torch."), tuple(value.shape))
+
+
+def _tensor(numbers: Any, dtype: str, shape: tuple[int, ...]) -> Tensor:
+    return torch.frombuffer(numbers, dtype=getattr(torch, dtype)).reshape(shape)
+
+
+def dump(value: Any) -> tuple[bytes, list[memoryview]]:
+    """A value as a stream and the buffers that it refers to."""
+    buffers: list[pickle.PickleBuffer] = []
+    stream = io.BytesIO()
+    _Pickler(stream, protocol=5, buffer_callback=buffers.append).dump(value)
+    return stream.getvalue(), [buffer.raw() for buffer in buffers]
+
+
+def load(stream: bytes, buffers: Sequence[Any]) -> Any:
+    """The value; its tensors are views of the buffers, which must be writable."""
+    return pickle.loads(stream, buffers=buffers)
+
+
+class SharedFile:
+    """A value in a file, in memory where the system has such files; removed by `close`."""
+
+    def __init__(self, value: Any) -> None:
+        folder = MEMORY if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) else None
+        parts = dump(value)
+        try:
+            self.path = _written(parts, folder)
+        except OSError:  # little memory is set aside for such files in some containers
+            self.path = _written(parts, None)
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self.path.unlink()
+
+
+def _written(parts: tuple[bytes, list[memoryview]], folder: Path | None) -> Path:
+    stream, buffers = parts
+    descriptor, name = tempfile.mkstemp(prefix="relucert-job-", dir=folder)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            for part in (memoryview(stream), *buffers):
+                file.write(LENGTH.pack(len(part)).ljust(ALIGNED, b"\0"))
+                file.write(part)
+                file.write(b"\0" * (-len(part) % ALIGNED))
+    except BaseException:
+        Path(name).unlink()
+        raise
+    return Path(name)
+
+
+def open_shared(path: str) -> Any:
+    """The value of such a file; pages that are not written to are shared by all processes that opened it."""
+    with open(path, "rb") as file:
+        view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
+    parts, place = [], 0
+    while place < len(view):
+        (length,) = LENGTH.unpack(view[place : place + LENGTH.size])
+        parts.append(view[place + ALIGNED : place + ALIGNED + length])
+        place += ALIGNED + length + -length % ALIGNED
+    return load(bytes(parts[0]), parts[1:])

@@ -1,0 +1,140 @@
+"""A file of records that only grows: each is checksummed, and in the file once `append` returns."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from typing_extensions import Self
+
+from relucert.errors import StoreError
+
+DIGITS = 16  # of the checksum at the beginning of each line
+SYNCED = 1.0  # seconds after which what was appended is also forced onto the disk
+
+Record = dict[str, Any]
+Tell = Callable[[str], None]
+
+
+class Journal:
+    """The records of a file, one per line, and an open end for more; locked, so that two runs can't share it.
+
+    A last line that was cut off is dropped, a damaged line in the middle is left out; both are told.
+
+    Attributes:
+        records: Those that were there, in order.
+        damaged: How many lines could not be read.
+    """
+
+    def __init__(self, path: Path, tell: Tell) -> None:
+        self.path = path
+        self._synced = time.monotonic()
+        try:
+            path.touch()
+            self._file = path.open("r+b", buffering=0)
+            _lock(self._file.fileno())
+        except BlockingIOError:
+            self._file.close()
+            raise StoreError(f"{path} is in use by another run: wait for its end, or name another file") from None
+        except OSError as error:
+            raise self._refusal(error) from error
+        self.records, self.damaged = self._read(tell)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def append(self, records: Sequence[Record]) -> None:
+        """Adds records in one step: after a kill the file has all of them, or all whole ones up to the one cut off."""
+        lines = b"".join(_line(record) for record in records)
+        try:
+            self._write(lines)
+            if time.monotonic() - self._synced > SYNCED:
+                os.fsync(self._file.fileno())
+                self._synced = time.monotonic()
+        except OSError as error:
+            self._file.truncate(self._end)  # no torn record before those that may still follow
+            raise self._refusal(error) from error
+        self._end += len(lines)
+
+    def restart(self) -> None:
+        """Drops everything."""
+        self._file.truncate(0)
+        self._file.seek(0)
+        self._end, self.records, self.damaged = 0, [], 0
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _write(self, lines: bytes) -> None:
+        self._file.seek(self._end)
+        while lines:
+            lines = lines[self._file.write(lines) :]
+
+    def _read(self, tell: Tell) -> tuple[list[Record], int]:
+        try:
+            content = self._file.read()
+            whole, ended, rest = content.rpartition(b"\n")
+            self._end = len(whole) + len(ended)
+            if rest:
+                tell(f"{self.path}: the last record was cut off; that answer is found again")
+                self._file.truncate(self._end)
+        except OSError as error:
+            raise self._refusal(error) from error
+        lines = whole.split(b"\n") if ended else []
+        records = [record for line in lines if (record := _record(line)) is not None]
+        damaged = len(lines) - len(records)
+        if damaged:
+            tell(f"{self.path}: {damaged} damaged {'record is' if damaged == 1 else 'records are'} left out")
+        return records, damaged
+
+    def _refusal(self, error: OSError) -> StoreError:
+        return StoreError(f"can't keep answers in {self.path}: {error.strerror or error}")
+
+
+def _line(record: Record) -> bytes:
+    text = json.dumps(record, allow_nan=False).encode()
+    return _checksum(text) + b" " + text + b"\n"
+
+
+def _record(line: bytes) -> Record | None:
+    """What a line says; None where its checksum or its form is wrong."""
+    checksum, _, text = line.partition(b" ")
+    if checksum != _checksum(text):
+        return None
+    try:
+        record = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return record if isinstance(record, dict) else None
+
+
+def _checksum(text: bytes) -> bytes:
+    return hashlib.sha256(text).hexdigest()[:DIGITS].encode()
+
+
+def _lock(file: int) -> None:
+    """Locks an open file until it is closed, however the process ends; raises BlockingIOError where another has it."""
+    try:
+        import fcntl
+    except ImportError:  # not a POSIX system
+        import msvcrt
+
+        try:
+            os.lseek(file, 2**62, os.SEEK_SET)  # beyond the end: what is locked there can't be read by others
+            msvcrt.locking(file, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+        except OSError as error:
+            raise BlockingIOError(error.errno, error.strerror) from None
+        os.lseek(file, 0, os.SEEK_SET)
+    else:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,0 +1,182 @@
+"""The answers of one run on disk: what it asks, then one record per answer as they come; other runs are refused."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import torch
+from torch import Tensor
+from typing_extensions import Self
+
+import relucert
+from relucert.errors import RemarkWarning, StoreError, warn
+from relucert.storage.codec import decode, encode
+from relucert.storage.journal import Journal, Record
+
+FORMAT = 1
+SUFFIX = ".answers"  # of a store beside the file that is made from it
+ANEW = "name another file, or start anew with --overwrite (in Python, remove it)"
+
+Key = tuple[str, int, str, tuple[int, ...]]
+"""The method, the image's number, a checksum of its pixels and label, and the rivals."""
+
+
+def beside(path: Path) -> Path:
+    """Where the answers are kept that a file is made from."""
+    return path.with_name(path.name + SUFFIX)
+
+
+class Store:
+    """Answers by what they are about, from this run and from earlier ones that asked the same.
+
+    Args:
+        path: A file that is made where there is none.
+        asked: What identifies the run: everything that an answer depends on except the images, in plain values.
+
+    Attributes:
+        resumed: Whether there were answers already.
+        notes: Further things to remember, by name: from this run and earlier ones.
+    """
+
+    def __init__(self, path: Path, asked: Mapping[str, Any]) -> None:
+        self.path = path
+        head = {"relucert": relucert.__version__, "format": FORMAT, "asked": _plain(asked)}
+        self._journal = Journal(path, lambda text: warn(text, RemarkWarning))
+        try:
+            self._answers: dict[Key, Any] = {}
+            self.notes: dict[str, str] = {}
+            if self._journal.records or self._journal.damaged:
+                self._check(head)
+                self._take()
+            else:
+                self._journal.append([head])
+        except BaseException:
+            self._journal.close()
+            raise
+        self.resumed = bool(self._answers)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._journal.close()
+
+    def get(self, key: Key) -> Any | None:
+        return self._answers.get(key)
+
+    def add(self, answers: Sequence[tuple[Key, Any]], notes: Mapping[str, str] | None = None) -> None:
+        """Keeps answers that came together, and notes; once this returns they are in the file, whatever comes then.
+
+        What failed is not kept: it is tried again.
+        """
+        notes = notes or {}
+        sound = [(key, answer) for key, answer in answers if not answer.failed]
+        noted = [{"note": name, "text": text} for name, text in notes.items()]
+        self._journal.append([*noted, *(_record(key, answer) for key, answer in sound)])
+        self._answers.update(sound)
+        self.notes.update(notes)
+
+    def check_images(self, marks: Sequence[str]) -> None:
+        """Raises StoreError where answers are about other images; marks: the checksums of those asked about now."""
+        for _, image, mark, _ in self._answers:
+            if image < len(marks) and marks[image] != mark:
+                raise StoreError(f"{self.path} has answers about other images, for one image {image}: {ANEW}")
+
+    def _check(self, head: Record) -> None:
+        there = self._journal.records[0] if self._journal.records else {}
+        if not {"relucert", "format", "asked"} <= there.keys():
+            raise StoreError(f"{self.path} is no store of answers, or its first record is damaged: {ANEW}")
+        if there["format"] != FORMAT:
+            whose = f"relucert {there['relucert']} in format {there['format']}"
+            raise StoreError(f"{self.path} was written by {whose}, this is {relucert.__version__}, {FORMAT}: {ANEW}")
+        before, now = there["asked"], head["asked"]
+        if before != now:
+            differing = [name for name in dict.fromkeys([*before, *now]) if before.get(name) != now.get(name)]
+            pairs = [f"{name} is {_short(before.get(name))}, not {_short(now.get(name))}" for name in differing]
+            shown = ", ".join(pairs)
+            raise StoreError(f"{self.path} answers another question ({shown}): {ANEW}")
+
+    def _take(self) -> None:
+        """Takes over the records; a later one about the same question counts."""
+        strange = 0
+        for record in self._journal.records[1:]:
+            try:
+                if "note" in record:
+                    self.notes[str(record["note"])] = str(record["text"])
+                else:
+                    key, answer = _read(record)
+                    self._answers[key] = answer
+            except (AttributeError, KeyError, RuntimeError, TypeError, ValueError):
+                strange += 1
+        if strange:
+            warn(f"{self.path}: {strange} records are none of ours and left out", RemarkWarning)
+
+
+@dataclass(frozen=True)
+class Section:
+    """One method's part of a store, which several methods share."""
+
+    store: Store
+    method: str
+
+
+StoreLike = str | os.PathLike[str] | Section
+"""A file to keep answers in, or a part of one that is open."""
+
+
+def start_anew(path: Path) -> None:
+    """Empties a store, whatever it holds; raises StoreError where a run goes on with it."""
+    if path.exists():
+        with Journal(path, lambda text: None) as journal:
+            journal.restart()
+
+
+def mark(image: Tensor, label: int) -> str:
+    """A checksum of an image (size,) and its label, by which stored answers are recognised."""
+    pixels = image.double().contiguous().numpy().tobytes()
+    return hashlib.sha256(pixels + str(label).encode()).hexdigest()[:16]
+
+
+def _record(key: Key, answer: Any) -> Record:
+    method, image, pixels, rivals = key
+    about = {"method": method, "image": image, "pixels": pixels, "rivals": list(rivals)}
+    return {**about, "answer": encode(answer)}
+
+
+def _read(record: Record) -> tuple[Key, Any]:
+    key = (str(record["method"]), int(record["image"]), str(record["pixels"]), tuple(map(int, record["rivals"])))
+    answer = decode(record["answer"])
+    if answer.image != record["image"]:
+        raise ValueError("the record is about another image than its answer")
+    return key, answer
+
+
+def _plain(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """As JSON has it; tensors are their checksums."""
+    plain: dict[str, Any] = json.loads(json.dumps({name: _checksummed(value) for name, value in asked.items()}))
+    return plain
+
+
+def _checksummed(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_checksummed(part) for part in value]
+    if isinstance(value, Tensor):
+        return "sha256 " + hashlib.sha256(value.contiguous().flatten().view(torch.uint8).numpy().tobytes()).hexdigest()
+    return repr(value) if isinstance(value, float) else value
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= 40 else f"{text[:37]}..."

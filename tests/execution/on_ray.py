@@ -1,0 +1,68 @@
+"""Programs that work on Ray clusters of their own, each in its process; run by the tests."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray.cluster_utils import Cluster
+
+import relucert
+from relucert.execution.execution import Execution
+from relucert.execution.run import start
+from tests.execution.answering import Answering, job
+
+MEMORY = 80 * 2**20  # of a node's object store
+
+
+def plain(answers: Any) -> list[Any]:
+    return [replace(answer, seconds=0.0).to_json() for answer in answers]
+
+
+def short() -> None:
+    """One node: the answers of one process; what fails is told; a connection of the caller's stays open."""
+    cluster: Any = Cluster(initialize_head=True, head_node_args=node())
+    network, data = relucert.load("mnist-2x20"), relucert.data.bundled().first(6)
+    options: dict[str, Any] = {"target": "all", "memory": 2**20}
+    assert plain(relucert.certify(network, data, ray=cluster.address, **options)) == plain(
+        relucert.certify(network, data, workers=1, **options)
+    )
+    assert not ray.is_initialized()
+    ray.init(address=cluster.address, log_to_driver=False)
+    assert plain(relucert.robust_at(network, data, radius=0.01, ray="auto")) == plain(
+        relucert.robust_at(network, data, radius=0.01, workers=1)
+    )
+    assert ray.is_initialized()
+    ray.shutdown()
+    cluster.shutdown()
+
+
+def node() -> dict[str, Any]:
+    return {"num_cpus": 1, "object_store_memory": MEMORY, "include_dashboard": False}
+
+
+def lost(folder: Path) -> None:
+    """Two nodes, one of them removed in the middle; a question that kills whoever works on it; then resumed."""
+    cluster: Any = Cluster(initialize_head=True, head_node_args=node())
+    second = cluster.add_node(num_cpus=1, object_store_memory=MEMORY)
+    work = job(Answering(folder, always=(29,), pause=0.2), count=30, step=2)
+    answers = []
+    for place, answer in enumerate(start(work, None, cluster.address, folder / "a.answers")):
+        answers.append(answer)
+        if place == 9:
+            cluster.remove_node(second, allow_graceful=False)
+    assert [answer.image for answer in answers] == list(range(30))
+    assert [answer.radius for answer in answers] == [*map(float, range(1, 30)), None]
+    assert "lost" in str(answers[-1].reason)
+    cluster.shutdown()
+    with Execution(1) as here:
+        resumed = list(start(job(Answering(folder), 30, 2), here, None, folder / "a.answers"))
+    assert [answer.radius for answer in resumed] == list(map(float, range(1, 31)))
+
+
+if __name__ == "__main__":
+    short() if sys.argv[1] == "short" else lost(Path(sys.argv[2]))
+    print("all is well")
