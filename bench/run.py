@@ -24,19 +24,19 @@ def main() -> None:
 
     torch.set_num_threads(1)
     console = Console(width=140)
-    _show(console, "A certified radius against the paper's Algorithm 1 with 15 bisection steps", speed.HEADER,
+    show(console, "A certified radius against the paper's Algorithm 1 with 15 bisection steps", speed.HEADER,
           (row.cells() for row in speed.rows()))  # fmt: skip
-    _show(console, "One evaluation of all bounds against its matrix products", products.HEADER, products.rows())
-    _show(console, "One evaluation of all bounds with the box of valid inputs and without", boxes.HEADER, boxes.rows())
-    _show(console, "One evaluation of convolutional networks, p = inf", convolutions.HEADER, convolutions.rows())
-    _show(console, "Fast-Lip against Algorithm 2 with 15 bisection steps; CLEVER", lipschitz.HEADER, lipschitz.rows())
-    _show(console, "Attacks on mnist-3x1024, ten images, runner-up: mean distances", attacks.HEADER, attacks.rows())
-    _show(console, "LP and LP-Full against Fast-Lin, untargeted, rigorous", lp.HEADER, lp.rows())
-    _show(console, "Tighter bounds against Fast-Lin, rigorous, processor time", tightness.HEADER, tightness.rows())
-    _show(console, "Memory of a large network", peak.HEADER, peak.rows())
+    show(console, "One evaluation of all bounds against its matrix products", products.HEADER, products.rows())
+    show(console, "One evaluation of all bounds with the box of valid inputs and without", boxes.HEADER, boxes.rows())
+    show(console, "One evaluation of convolutional networks, p = inf", convolutions.HEADER, convolutions.rows())
+    show(console, "Fast-Lip against Algorithm 2 with 15 bisection steps; CLEVER", lipschitz.HEADER, lipschitz.rows())
+    show(console, "Attacks on mnist-3x1024, ten images, runner-up: mean distances", attacks.HEADER, attacks.rows())
+    show(console, "LP and LP-Full against Fast-Lin, untargeted, rigorous", lp.HEADER, lp.rows())
+    show(console, "Tighter bounds against Fast-Lin, rigorous, processor time", tightness.HEADER, tightness.rows())
+    show(console, "Memory of a large network", peak.HEADER, peak.rows())
 
 
-def _show(console: Console, title: str, header: list[str], rows: Iterable[list[str]]) -> None:
+def show(console: Console, title: str, header: list[str], rows: Iterable[list[str]]) -> None:
     from rich.table import Table
 
     table = Table(title=title)

@@ -102,23 +102,24 @@ def reference_path(
 
 def backward(
     network: Network, region: Region, relaxer: Relaxer, arithmetic: Arithmetic, wanted: tuple[int, ...],
-    *, unstable_only: bool = False,
+    *, unstable_only: bool = False, known: Bounds | None = None,
 ) -> Bounds:  # fmt: skip
     """Bounds of every wanted value and of every pre-activation before it: the paper's Algorithm 1, layer after layer.
 
     unstable_only: whether neurons whose sign is known from interval bounds keep those: a tighter bound would not
     change what comes after them.
+    known: bounds that hold already, as those of a larger region do; neurons whose sign they tell keep them.
     """
     needed = network.ancestors(wanted)
     values = sorted(set(network.rectified) & needed | set(wanted))
     bounds: Bounds = {}
     part = Thinned(network, region, relaxer, arithmetic)
     for value in values:
-        known = None
-        if unstable_only and value not in wanted and network.relu_depths[value]:
-            known = propagate(part.network, region, part.bounds, value, arithmetic)
+        before = None if known is None else known[value]
+        if before is None and unstable_only and value not in wanted and network.relu_depths[value]:
+            before = propagate(part.network, region, part.bounds, value, arithmetic)
         bounds[value] = enclose(
-            part.network, region, value, part.bounds, arithmetic, relaxer=relaxer, known=known, path=part.path
+            part.network, region, value, part.bounds, arithmetic, relaxer=relaxer, known=before, path=part.path
         )
         part.add(value, bounds[value], cut=value not in wanted)
     return bounds

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -36,7 +37,7 @@ class Zonotope:
         error: What rounding may have added, (batch, size), or a single zero.
         blocks: For each source of symbols, the input or the value of a ReLU, their coefficients: rows
             (batch or 1, symbols, size) or units.
-        support: Where it is set, rows hold these coordinates alone, and the others are 0.
+        support: Where it is set, rows hold these coordinates alone, and the others are 0; units know their places.
     """
 
     centre: Tensor
@@ -56,16 +57,28 @@ class Zonotope:
 
     def dense(self) -> dict[int, Tensor]:
         """All coefficients as rows over every coordinate."""
-        return {source: self._widen(block) for source, block in self.blocks.items()}
+        return {source: self.widen(block) for source, block in self.blocks.items()}
 
-    def _widen(self, block: Block) -> Tensor:
-        width = self.centre.shape[-1] if self.support is None else len(self.support)
-        rows = block.dense(width, self.centre.dtype) if isinstance(block, Units) else block
+    def widen(self, block: Block) -> Tensor:
+        """A block as rows over every coordinate."""
+        size = self.centre.shape[-1]
+        if isinstance(block, Units):
+            return block.dense(size, self.centre.dtype)
         if self.support is None:
-            return rows
-        wide = rows.new_zeros(*rows.shape[:-1], self.centre.shape[-1])
-        wide[..., self.support] = rows
+            return block
+        wide = block.new_zeros(*block.shape[:-1], size)
+        wide[..., self.support] = block
         return wide
+
+
+class Driver(Protocol):
+    """What makes bounds of an enclosure, and lines of bounds."""
+
+    def measure(self, value: int, zonotope: Zonotope) -> Interval:
+        """Bounds of a value."""
+
+    def relax(self, source: int, bounds: Interval) -> Relaxation:
+        """Parallel lines around the ReLU of a value with these bounds."""
 
 
 def forward(
@@ -77,10 +90,35 @@ def forward(
     """
     if not relaxer.parallel:
         raise InputError("the forward form needs a relaxation with one slope for both lines; use the backward form")
+    return carry(network, region, arithmetic, wanted, _Plain(relaxer, arithmetic))
+
+
+@dataclass(frozen=True)
+class _Plain:
+    """Bounds of a value are those of its enclosure."""
+
+    relaxer: Relaxer
+    arithmetic: Arithmetic
+
+    def measure(self, value: int, zonotope: Zonotope) -> Interval:
+        return zonotope.interval(self.arithmetic)
+
+    def relax(self, source: int, bounds: Interval) -> Relaxation:
+        return self.relaxer(bounds, self.arithmetic)
+
+
+def carry(
+    network: Network, region: Region, arithmetic: Arithmetic, wanted: tuple[int, ...], driver: Driver,
+    whole: bool = False,
+) -> Bounds:  # fmt: skip
+    """Carries a zonotope through the network.
+
+    whole: whether the driver needs the coefficients of every value that it measures.
+    """
     needed = network.ancestors(wanted)
     last_use = {source: value for value, node in network.steps() if value in needed for source in node.inputs}
     values = {INPUT: _input(region, arithmetic)}
-    bounds = {INPUT: values[INPUT].interval(arithmetic)} if INPUT in network.rectified else {}
+    bounds = {INPUT: driver.measure(INPUT, values[INPUT])} if INPUT in network.rectified else {}
     for value, node in network.steps():
         if value not in needed:
             continue
@@ -92,16 +130,16 @@ def forward(
                 sizes = [_size(network, bounds, source, values[source], arithmetic) for source in node.inputs]
                 added = noise(network, value, sizes, arithmetic)
             step = _AffineStep(node.operation, operands, shapes, region, arithmetic, added, network.inference.rounds)
-            values[value] = step.run(keep=value in last_use)
+            values[value] = step.run(keep=whole or value in last_use)
         else:
-            relaxation = relaxer(bounds[node.inputs[0]], arithmetic)
+            relaxation = driver.relax(node.inputs[0], bounds[node.inputs[0]])
             operand = operands[0]
             if network.inference.rounds:
                 operand, relaxation = _absorbed(operand, relaxation, arithmetic)
             values[value] = _rectify(value, operand, relaxation, arithmetic)
         del operands
         if value in wanted or value in network.rectified:
-            bounds[value] = values[value].interval(arithmetic)
+            bounds[value] = driver.measure(value, values[value])
         for source in node.inputs:
             if last_use[source] == value:
                 values.pop(source, None)
@@ -167,33 +205,20 @@ class _AffineStep:
 
     def _blocks_of_one(self, operand: Zonotope, keep: bool) -> Iterator[tuple[int, Block, Deviation]]:
         operation, shape, dtype = self.operation, self.shapes[0], operand.centre.dtype
-        blocks = operand.blocks
-        if operand.support is not None:
-            compact = operation.restrict(operand.support)
-            if compact is None:
-                blocks = dict(operand.dense())
-            else:
-                operation, shape = compact, (len(operand.support),)
-        for source, block in blocks.items():
+        compact = None if operand.support is None else operation.restrict(operand.support)
+        for source, block in operand.blocks.items():
             if isinstance(block, Tensor):
-                rows: Block = operation.linear(block.unflatten(-1, shape)).flatten(2)
+                wide = operand.widen(block).unflatten(-1, shape) if compact is None else block
+                rows: Block = (compact or operation).linear(wide).flatten(2)
             elif keep or source == INPUT:
                 image = operation.spread(block, shape, dtype)
                 rows = image.flatten(2) if isinstance(image, Tensor) else image
             else:
-                total = self._total(operand, block)
-                reach = self.arithmetic.above(total, self.operation.terms + 2)
+                total = operation.total(block, shape, dtype).flatten(1)
+                reach = self.arithmetic.above(total, operation.terms + 2)
                 yield source, block, Deviation(reach, reach)
                 continue
             yield source, rows, self._reach(source, rows)
-
-    def _total(self, operand: Zonotope, units: Units) -> Tensor:
-        """How far units move each coordinate, from the whole operation: its absolute weights are there already."""
-        indices = units.indices
-        if operand.support is not None:
-            indices = operand.support if indices is None else operand.support[indices]
-        whole = Units(indices, units.scale)
-        return self.operation.total(whole, self.shapes[0], operand.centre.dtype).flatten(1)
 
     def _reach(self, source: int, block: Block) -> Deviation:
         if source == INPUT:
@@ -266,16 +291,13 @@ def _rectify(value: int, operand: Zonotope, relaxation: Relaxation, arithmetic: 
         if relaxation.low is not None:
             moved = moved + relaxation.low.abs()
         error = arithmetic.above(error + arithmetic.gamma(4) * moved, 7)
-    alive = ((slope != 0) | (high != 0)).any(0)
-    support = alive.nonzero().squeeze(1)
-    related = (slope != 0).any(0).any()
+    support, fresh = ((part != 0).any(0).nonzero().squeeze(1) for part in (slope, half))
     blocks: dict[int, Block] = {}
-    if related:
+    if len(support):
         inner = slope[:, None, support]
         blocks = {source: _columns(rows, support) * inner for source, rows in operand.dense().items()}
-    fresh = (half != 0).any(0)[support].nonzero().squeeze(1)
     if len(fresh):
-        blocks[value] = Units(fresh, half[:, support[fresh]])
+        blocks[value] = Units(fresh, half[:, fresh])
     return Zonotope(centre, deviation, error, blocks, support)
 
 

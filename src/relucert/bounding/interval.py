@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -44,6 +45,15 @@ class Interval(NamedTuple):
     def select(self, chosen: Tensor | slice) -> Interval:
         """Those of some batch members."""
         return Interval(self.lower[chosen], self.upper[chosen])
+
+    @classmethod
+    def join(cls, parts: Sequence[Interval], dim: int) -> Interval:
+        """Those of several parts along a dimension."""
+        return cls(*(torch.cat(sides, dim) for sides in zip(*parts, strict=True)))
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> Interval:
+        """The function of both sides."""
+        return Interval(function(self.lower), function(self.upper))
 
     def cast(self, dtype: torch.dtype) -> Interval:
         return Interval(self.lower.to(dtype), self.upper.to(dtype))

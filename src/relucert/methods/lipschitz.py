@@ -8,18 +8,16 @@ with a shell the constant of that smaller region holds.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from relucert.batching import COSY, coefficient_bytes
-from relucert.bounding.forward import forward
 from relucert.bounding.gradient import gradient_sizes
 from relucert.bounding.interval import Bounds, Interval
+from relucert.bounding.nested import nested_bounds
 from relucert.bounding.point import lower_margins
-from relucert.bounding.relaxers import FAST_LIN
 from relucert.checks import shown
 from relucert.errors import InputError
 from relucert.network import Network
@@ -28,6 +26,8 @@ from relucert.region import Region
 from relucert.rigor import Arithmetic
 
 SHELLS = 30  # the paper's published numbers use so many
+COARSE = 6  # shells that are looked at first, and so many at least that the others are left out
+PLENTY = 0.25  # a margin of so much of what was spent stays: the other shells would take less
 FORM_BYTES = 2**24  # what the forms of some shells may take at once
 
 Constant = Callable[[Network, Region, Tensor, Bounds, Arithmetic], Tensor]
@@ -62,58 +62,81 @@ class LipschitzMethod:
         return None
 
     def bounds_stable_neurons(self, network: Network) -> bool:
-        return True
+        return network.suits_forward
 
     def hidden(self, network: Network, region: Region, arithmetic: Arithmetic) -> Bounds:
         if not self.local:
             return {}
-        step = max(1, COSY // max(1, len(region.radius) * coefficient_bytes(network)))
-        shares = self._radii(region.radius).split(step, 1)
-        parts = [_in_shells(network, region, radii, arithmetic) for radii in shares]
-        return {
-            value: Interval(*(torch.cat([part[value][side] for part in parts], 1) for side in (0, 1)))
-            for value in parts[0]
-        }
+        return nested_bounds(network, region, self._radii(region.radius), arithmetic)
 
     def margins(
         self, network: Network, region: Region, prop: Property, hidden: Bounds, arithmetic: Arithmetic
     ) -> Tensor:
+        constants = self.constants(network, region, prop.rows, hidden, arithmetic)
+        return self._spend(network, region, prop, constants, arithmetic)[0]
+
+    def least_margins(
+        self, network: Network, region: Region, prop: Property, hidden: Bounds, arithmetic: Arithmetic
+    ) -> tuple[Tensor, Tensor]:
+        """The margins again, (batch, rows), and the constants that they come from, (batch, shells, rows), for a search:
+        a row that a few shells leave much of is not looked at more closely."""
+        if _count(network, hidden) < 2 * COARSE:
+            constants = self.constants(network, region, prop.rows, hidden, arithmetic)
+            return self._spend(network, region, prop, constants, arithmetic)[0], constants
+        every = torch.arange(self.shells)
+        coarse = every.flip(0)[:: self.shells // COARSE].flip(0)
+        constants = self.constants(network, region, prop.rows, hidden, arithmetic, coarse)
+        constants = constants[:, torch.searchsorted(coarse, every)]
+        margins, spent = self._spend(network, region, prop, constants, arithmetic)
+        count = max(1, int((margins < PLENTY * spent).sum(1).max()))
+        rows = (margins / spent.clamp(min=1e-30)).topk(count, largest=False).indices
+        others = every[~torch.isin(every, coarse)]
+        closer = self.constants(network, region, prop.narrow(rows).rows, hidden, arithmetic, others)
+        constants[torch.arange(len(rows))[:, None, None], others[:, None], rows[:, None]] = closer
+        constants = _nonincreasing(constants)
+        return self._spend(network, region, prop, constants, arithmetic)[0], constants
+
+    def _spend(
+        self, network: Network, region: Region, prop: Property, constants: Tensor, arithmetic: Arithmetic
+    ) -> tuple[Tensor, Tensor]:
+        """The margins that the constants of the shells leave, and what they take: (batch, rows) each."""
         height = lower_margins(network, region.points, region.which, prop, arithmetic)
         radii = self._radii(region.radius)
         widths = arithmetic.above(radii.diff(dim=1, prepend=torch.zeros_like(radii[:, :1])), 1)
-        spent = (widths[..., None] * self.constants(network, region, prop.rows, hidden, arithmetic)).sum(1)
-        return arithmetic.floor(height - arithmetic.above(spent, self.shells + 1))
+        spent = arithmetic.above((widths[..., None] * constants).sum(1), self.shells + 1)
+        return arithmetic.floor(height - spent), spent
 
     def constants(
-        self, network: Network, region: Region, rows: Tensor, hidden: Bounds, arithmetic: Arithmetic
-    ) -> Tensor:
-        """Of every shell's region, smallest first: (batch, shells, rows); one for all where neurons have one."""
-        count = max((hidden[value].lower.shape[1] // network.sizes[value] for value in hidden), default=1)
+        self, network: Network, region: Region, rows: Tensor, hidden: Bounds, arithmetic: Arithmetic,
+        shells: Tensor | None = None,
+    ) -> Tensor:  # fmt: skip
+        """Of the region that each shell, or each of some, ends with, smallest first: (batch, shells, rows); one for all
+        where neurons have one."""
+        if shells is None:
+            shells = torch.arange(_count(network, hidden))
         step = max(1, FORM_BYTES // (16 * max(network.sizes) * rows.shape[0] * rows.shape[1]))
         parts = []
-        for first in range(0, count, step):
-            some = slice(first, min(first + step, count))
+        for some in shells.split(step):
             inside = {value: _shells(interval, network.sizes[value], some) for value, interval in hidden.items()}
-            repeated = rows.repeat_interleave(some.stop - some.start, 0)
-            lengths = self.constant(network, region, repeated, inside, arithmetic)
+            lengths = self.constant(network, region, rows.repeat_interleave(len(some), 0), inside, arithmetic)
             parts.append(lengths.unflatten(0, (len(rows), -1)))
-        # The constant of a region holds in every smaller one.
-        return torch.cat(parts, 1).flip(1).cummin(1).values.flip(1)
+        return _nonincreasing(torch.cat(parts, 1))
 
     def _radii(self, radius: Tensor) -> Tensor:
         """Of the regions, smallest first: (batch, shells); the last is the radius itself."""
         return radius[:, None] * (torch.arange(1, self.shells + 1, dtype=radius.dtype) / self.shells)
 
 
-def _in_shells(network: Network, region: Region, radii: Tensor, arithmetic: Arithmetic) -> Bounds:
-    """Bounds of the neurons in regions of several radii (batch, shells): (batch, shells * size)."""
-    count, shells = radii.shape
-    which = torch.arange(count) if region.which is None else region.which
-    nested = replace(region, radius=radii.flatten(), which=which.repeat_interleave(shells))
-    bounds = forward(network, nested, FAST_LIN, arithmetic, network.rectified)
-    return {value: Interval(*(side.reshape(count, -1) for side in interval)) for value, interval in bounds.items()}
+def _count(network: Network, hidden: Bounds) -> int:
+    """In how many regions the neurons are bounded."""
+    return max((interval.lower.shape[1] // network.sizes[value] for value, interval in hidden.items()), default=1)
 
 
-def _shells(bounds: Interval, size: int, some: slice) -> Interval:
+def _nonincreasing(constants: Tensor) -> Tensor:
+    """The constant of a region holds in every smaller one."""
+    return constants.flip(1).cummin(1).values.flip(1)
+
+
+def _shells(bounds: Interval, size: int, some: Tensor) -> Interval:
     """Those of some shells, one row each."""
-    return Interval(*(side.unflatten(1, (-1, size))[:, some].flatten(0, 1) for side in bounds))
+    return bounds.map(lambda side: side.unflatten(1, (-1, size))[:, some].flatten(0, 1))

@@ -69,20 +69,20 @@ class Knots:
     )  # where bounds are, (batch, knots, size); nothing: everywhere
 
     def add(self, radii: Tensor, bounds: Bounds, leads: Tensor, tight_now: Mapping[int, Tensor] | None = None) -> Knots:
-        """With one knot more; tight_now: which bounds are tight, (batch, size) by value; None: all of them."""
-        distances, tight = {}, {}
+        """With one knot more, or two; tight_now: which bounds are tight, (batch, size) by value; None: all of them, or
+        all that differ from those in the next larger region."""
+        distances, tight, steps = {}, {}, radii.new_zeros(1)
         for value, (lower, upper) in bounds.items():
             centre = _repeated(self.centre[value], lower.shape[1])
             sides = torch.cat([centre - lower.to(centre.dtype), upper.to(centre.dtype) - centre], 1)
             newest = sides.clamp(min=TINIEST).log()[:, None]
-            older = self.distances.get(value)
-            distances[value] = newest if older is None else torch.cat([older[:, 1 - KNOTS :], newest], 1)
-            if tight_now is not None:
-                newest_tight, older_tight = tight_now[value][:, None], self.tight.get(value)
-                tight[value] = (
-                    newest_tight if older_tight is None else torch.cat([older_tight[:, 1 - KNOTS :], newest_tight], 1)
-                )
-        logs = torch.cat([self.logs[:, 1 - KNOTS :], radii.log()[:, None]], 1)
+            if tight_now is None:
+                newest, steps = _knots(newest[:, 0], self.centre[value].shape[1])
+            else:
+                newest_tight = tight_now[value][:, None]
+                tight[value] = torch.cat([self.tight.get(value, newest_tight[:, :0]), newest_tight], 1)[:, -KNOTS:]
+            distances[value] = torch.cat([self.distances.get(value, newest[:, :0]), newest], 1)[:, -KNOTS:]
+        logs = torch.cat([self.logs, radii.log()[:, None] + steps], 1)[:, -KNOTS:]
         for value, where in tight.items():
             centre = _repeated(self.centre[value], where.shape[2])
             distances[value] = _guessed(distances[value], where, logs, centre, self.growth[value])
@@ -132,8 +132,11 @@ class Knots:
         tight = {value: tensor[chosen] for value, tensor in self.tight.items()}
         return Knots(centre, self.growth, self.logs[chosen], distances, lead, tight)
 
-    def interpolate(self, radii: Tensor) -> Bounds:
-        """Guessed hidden bounds at candidate radii (batch, candidates): flat batches, one row per candidate."""
+    def interpolate(self, radii: Tensor, signs_kept: bool = False) -> Bounds:
+        """Guessed hidden bounds at candidate radii (batch, candidates): flat batches, one row per candidate.
+
+        signs_kept: whether neurons that the newest evaluation only tells the sign of are taken to keep it.
+        """
         if not self.logs.shape[1]:
             count = radii.shape[1]
             return {value: Interval(*[tensor.repeat_interleave(count, 0)] * 2) for value, tensor in self.centre.items()}
@@ -148,7 +151,12 @@ class Knots:
             guess = torch.minimum(guess, (known + (FASTEST * step).clamp(min=0)).amin(2))
             guess = torch.maximum(guess, known.where(step > 0, -torch.inf).amax(2))
             below, above = guess.exp().chunk(2, 2)
-            hidden[value] = Interval((centre - below).flatten(0, 1), (centre + above).flatten(0, 1))
+            lower, upper = centre - below, centre + above
+            if signs_kept and value in self.tight:
+                kept = ~self.tight[value][:, -1:]
+                lower = torch.where(kept & (centre > 0), lower.clamp(min=0), lower)
+                upper = torch.where(kept & (centre < 0), upper.clamp(max=0), upper)
+            hidden[value] = Interval(lower.flatten(0, 1), upper.flatten(0, 1))
         return hidden
 
     def _weights(self, steps: Tensor) -> tuple[Tensor, Tensor]:
@@ -185,6 +193,43 @@ def _guessed(distances: Tensor, tight: Tensor, logs: Tensor, centre: Tensor, gro
     nearest = torch.where(towards_zero, centre.abs().clamp(min=TINIEST).log()[:, None, None], torch.inf)
     guess = torch.minimum(grown, nearest).where(known.any(1, keepdim=True), math.log(TINIEST))
     return torch.where(known, sides, guess).flatten(2)
+
+
+def _knots(logs: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """What one evaluation gives: logarithms of distances, (batch, knots, 2 * regions * size), and of the knots' shares
+    of the radius.
+
+    logs: (batch, 2 * regions * size). Several regions, of equally spaced radii, tell also what the bounds would be at
+    a radius less by one region.
+    """
+    parts = logs.unflatten(1, (2, -1, size))
+    regions = parts.shape[2]
+    if regions == 1:
+        return logs[:, None], torch.zeros(1, dtype=torch.float64)
+    parts = _released(parts)
+    place = torch.arange(1, regions + 1, dtype=torch.float64)[:, None]
+    less = math.log((regions - 1) / regions)
+    weight = (less / (place[:-1] / place[1:]).log()).to(parts.dtype)
+    inner = torch.cat([parts[:, :, :1] + less, torch.lerp(parts[:, :, 1:], parts[:, :, :-1], weight)], 2)
+    steps = torch.tensor([less, 0], dtype=torch.float64)
+    return torch.stack([inner.flatten(1), parts.flatten(1)], 1), steps
+
+
+def _released(parts: Tensor) -> Tensor:
+    """Logarithms of distances, (batch, 2, regions, size), where those that were merely taken over from the next larger
+    region are guessed: between regions that were looked at on the line, below all of them as growing with the radius.
+    """
+    regions = parts.shape[2]
+    copied = torch.nn.functional.pad((parts[:, :, :-1] == parts[:, :, 1:]).all(1), (0, 0, 0, 1))
+    place = torch.arange(regions)[:, None]
+    above = torch.where(copied, regions, place).flip(1).cummin(1).values.flip(1)
+    below = torch.where(copied, -1, place).cummax(1).values
+    positions = (place + 1).to(parts.dtype).log()
+    end, start = (parts.take_along_dim(known.clamp(min=0)[:, None], 2) for known in (above, below))
+    step, width = positions - positions[above, 0], positions[below.clamp(min=0), 0] - positions[above, 0]
+    growth = torch.where((below >= 0) & (width < 0), 1, 0)[:, None] * (start - end - width[:, None])
+    slope = 1 + growth / torch.where(width < 0, width, 1)[:, None]
+    return end + slope * step[:, None]
 
 
 def _repeated(centre: Tensor, width: int) -> Tensor:

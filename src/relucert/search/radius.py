@@ -21,13 +21,16 @@ import torch
 from torch import Tensor
 
 from relucert.bounding.hidden import bounded_by_relaxation
-from relucert.bounding.interval import Bounds, Interval
+from relucert.bounding.interval import Bounds
+from relucert.methods.lipschitz import LipschitzMethod
 from relucert.methods.method import Leap, Method
 from relucert.network import Network
 from relucert.query.property import Property
 from relucert.region import Region
 from relucert.rigor import DOUBLE, FLOAT, Arithmetic, check_subnormals
+from relucert.search.evaluation import Evaluation, Questions
 from relucert.search.prediction import Curve, Knots, Lead
+from relucert.search.profile import Profile
 
 MAX_ROUNDS = 60
 PATIENCE = 12  # rounds after which every evaluation proves, as margins may jump where predictions look for a root
@@ -40,6 +43,9 @@ ROWS = 3  # margins that a prediction looks at
 FIRST_SHARES = (0.7, 0.45)  # of the first-order radius, with one layer of ReLUs and for each further: where to start
 LEAST_SHARE = 0.1  # where an evaluation tells only of unstable neurons: with few of them it tells little
 LIKELY = (0.01, 1.0)  # shares to learn from
+NEWTON = (0.7, 0.95, 1.05, 1.4)  # where to look for the root, in steps that the slope suggests
+PROFILED = (0.5, 1.0, 2.0, 4.0)  # the same in steps that the constants of all shells suggest
+FAR = 0.02  # relative steps above which the constants of all shells tell enough
 KNOT_TRUST = 0.1  # by how much a root predicted at a distance from all knots may be off, relatively to it
 GROWTH = 0.55  # how much faster than linearly the bounds are guessed to grow, for each layer of ReLUs before
 FLOAT_NOISE = 2e-6  # relative radius that float32's rounding may move
@@ -62,38 +68,6 @@ class SearchEnd:
     method: str
 
 
-@dataclass(frozen=True, eq=False)
-class Questions:
-    """A batch of searches: in every dtype needed, regions whose radii are sought, and the properties to prove there."""
-
-    regions: dict[torch.dtype, Region]
-    properties: dict[torch.dtype, Property]
-
-    @classmethod
-    def of(cls, region: Region, prop: Property, dtypes: Iterable[torch.dtype]) -> Questions:
-        needed = {torch.float64, *dtypes}
-        return cls({dtype: region.cast(dtype) for dtype in needed}, {dtype: prop.cast(dtype) for dtype in needed})
-
-    def __len__(self) -> int:
-        return len(next(iter(self.properties.values())))
-
-    def select(self, chosen: Tensor) -> Questions:
-        return Questions(
-            {dtype: region.select(chosen) for dtype, region in self.regions.items()},
-            {dtype: prop.select(chosen) for dtype, prop in self.properties.items()},
-        )
-
-    def narrow(self, rows: Tensor) -> Questions:
-        """With some rows of each property, (batch, fewer rows)."""
-        return replace(self, properties={dtype: prop.narrow(rows) for dtype, prop in self.properties.items()})
-
-    def without_box(self) -> Questions:
-        return replace(self, regions={dtype: replace(region, box=None) for dtype, region in self.regions.items()})
-
-    def region(self, radii: Tensor, dtype: torch.dtype) -> Region:
-        return self.regions[dtype].resized(radii.to(dtype))
-
-
 class Searcher:
     """Searches for one network and method, proving in the given arithmetic to a relative tolerance."""
 
@@ -108,6 +82,7 @@ class Searcher:
         self.all_tight = method.bounds_stable_neurons(network)
         self.noise = FLOAT_NOISE if scout is FLOAT else 1e-12
         self._networks = {dtype: network.cast(dtype) for dtype in {self.proof.dtype, scout.dtype}}
+        self.shelled = method if isinstance(method, LipschitzMethod) and method.shells > 1 else None
         self.starter = method  # whose margins are cheap
         while self.starter.weaker is not None:
             self.starter = self.starter.weaker
@@ -139,31 +114,42 @@ class Searcher:
     def network(self, arithmetic: Arithmetic) -> Network:
         return self._networks[arithmetic.dtype]
 
-    def evaluate(self, questions: Questions, radii: Tensor, arithmetic: Arithmetic) -> tuple[Tensor, Bounds, Tensor]:
-        """Margins (batch, rows), hidden bounds, and the lead of the least margin over the guide's (batch,)."""
+    def evaluate(self, questions: Questions, radii: Tensor, arithmetic: Arithmetic) -> Evaluation:
         network, region = self.network(arithmetic), questions.region(radii, arithmetic.dtype)
         prop = questions.properties[arithmetic.dtype]
         hidden = self.method.hidden(network, region, arithmetic)
+        if self.shelled is not None:
+            margins, constants = self.shelled.least_margins(network, region, prop, hidden, arithmetic)
+            return Evaluation(margins.double(), hidden, torch.zeros_like(radii), constants.double())
         margins = self.method.margins(network, region, prop, hidden, arithmetic)
         if self.guide is self.method:
-            return margins, hidden, torch.zeros_like(margins[:, 0])
+            return Evaluation(margins.double(), hidden, torch.zeros_like(radii))
         guess = self.guide.margins(network, region, prop, hidden, arithmetic)
-        return margins, hidden, margins.amin(1) - guess.amin(1)
+        return Evaluation(margins.double(), hidden, (margins.amin(1) - guess.amin(1)).double())
 
     def tight(self, questions: Questions, radii: Tensor, hidden: Bounds) -> dict[int, Tensor] | None:
-        """Which hidden bounds of the scout's precision are tight; None: all of them."""
-        if self.all_tight:
+        """Which hidden bounds of the scout's precision are tight; None: all of them, or with shells all that differ
+        from those in the next larger region."""
+        if self.all_tight or self.shelled is not None:
             return None
         region = questions.region(radii, self.scout.dtype)
         return bounded_by_relaxation(self.network(self.scout), region, hidden, self.scout)
 
-    def predict(self, questions: Questions, radii: Tensor, knots: Knots, guide: Method | None = None) -> Tensor:
-        """Predicted margins at candidate radii, (batch, candidates, rows), from interpolated hidden bounds."""
+    def predict(
+        self, questions: Questions, radii: Tensor, knots: Knots, guide: Method | None = None, signs_kept: bool = False
+    ) -> Tensor:
+        """Predicted margins at candidate radii, (batch, candidates, rows), from interpolated hidden bounds.
+
+        signs_kept: as for `Knots.interpolate`; margins that jump where a sign is lost are then not guessed to.
+        """
         count, candidates = radii.shape
         repeated = questions.select(torch.arange(count).repeat_interleave(candidates))
         region, prop = repeated.region(radii.flatten(), self.scout.dtype), repeated.properties[self.scout.dtype]
-        network = self.network(self.scout)
-        margins = (guide or self.guide).margins(network, region, prop, knots.interpolate(radii), self.scout)
+        asked = self.network(self.scout), region, prop, knots.interpolate(radii, signs_kept), self.scout
+        if self.shelled is not None:
+            margins, _ = self.shelled.least_margins(*asked)
+        else:
+            margins = (guide or self.guide).margins(*asked)
         return margins.double().view(count, candidates, -1) + knots.lead.at(radii)[..., None]
 
     def run(
@@ -232,6 +218,7 @@ class _State:
     first_order: Tensor  # where the margin would vanish if it kept falling as at the centre
     whole: Tensor  # the radius beyond which there are no further valid inputs
     exact_prediction: bool  # whether what is predicted is what will be found
+    profile: Profile | None  # of the constants, where the method has shells
     rounds: int = 0
     due_to: dict[int, str] = field(default_factory=dict)  # by question, the weaker method that proved the best radius
     ended_knots: list[Knots] = field(default_factory=list)
@@ -264,6 +251,7 @@ class _State:
             searcher, questions, knots, torch.arange(count), first * searcher.first_share, zeros > 0,
             first, slopes.gather(1, weakest[:, None]).squeeze(1), drift, zeros, zeros + torch.inf, none, none,
             margins.amin(1), margins, slopes, _least(reached), zeros + 1, first, whole, linear,
+            None if linear or searcher.shelled is None else Profile.start(searcher.shelled.shells, margins, slopes),
         )  # fmt: skip
 
     def run(self, ends: float = math.inf) -> Iterator[SearchEnd]:
@@ -290,7 +278,7 @@ class _State:
         """
         if self.exact_prediction:
             return
-        self.knots = knots
+        self.knots, self.profile = knots, None  # of this row no constants are known
         last = knots.logs[:, -1].exp()
         self.radii, self.margin = last, self.searcher.predict(self.questions, last[:, None], knots).amin(2)[:, 0]
         self._fit_parabola(torch.zeros_like(self.index)[:, None])
@@ -322,12 +310,13 @@ class _State:
             if len(chosen)
         ]
         order = torch.cat([scouting, proving]).argsort()
-        margins = torch.cat([margins.double() for margins, _, _ in parts])[order]
-        leads = torch.cat([lead.double() for _, _, lead in parts])[order]
-        self.margin, weakest = margins.min(1)
-        self.focus = _least(margins / -self.steepness)
-        hidden = _join([hidden for _, hidden, _ in parts], order, self.searcher.scout)
-        self.knots = self.knots.add(self.radii, hidden, leads, self.searcher.tight(self.questions, self.radii, hidden))
+        joined = Evaluation.join(parts, order, self.searcher.scout.dtype)
+        self.margin, weakest = joined.margins.min(1)
+        self.focus = _least(joined.margins / -self.steepness)
+        tight = self.searcher.tight(self.questions, self.radii, joined.hidden)
+        self.knots = self.knots.add(self.radii, joined.hidden, joined.leads, tight)
+        if self.profile is not None and joined.constants is not None:
+            self.profile = self.profile.add(self.radii, joined.constants)
         if not self.rounds:
             self._fit_parabola(weakest[:, None])
         if self.rounds == 1:
@@ -370,7 +359,8 @@ class _State:
         if bool(fresh.any()):
             chosen = fresh.nonzero().squeeze(1)
             asked, knots = self.focused.select(chosen), self.knots.select(chosen)
-            done[chosen] = (self.searcher.predict(asked, beyond[chosen, None], knots) <= 0).any(2).squeeze(1)
+            predicted = self.searcher.predict(asked, beyond[chosen, None], knots, signs_kept=True)
+            done[chosen] = (predicted <= 0).any(2).squeeze(1)
         lost = self.ceiling < 1 / LIMIT
         yield from self._report(done | lost, closed=True)
         yield from self._report(endless, closed=False)
@@ -413,10 +403,16 @@ class _State:
     def _predict_root(self) -> None:
         """The root of the predicted least margin and the slope there, by sectioning ever more closely."""
         asked, last = self.focused, Curve(self.radii[:, None], self.margin[:, None])
-        step = -last.margins / self.slope[:, None]
-        near = last.radii + step * torch.tensor([0.7, 0.95, 1.05, 1.4], dtype=torch.float64)
+        if self.profile is not None and self._predict_by_profile():
+            return
         away = torch.tensor([0.06, 0.25, 0.56, 0.999], dtype=torch.float64)
         far = last.radii * torch.where(last.margins > 0, 1 + 3 * away, 1 - away)
+        step, shares = -last.margins / self.slope[:, None], NEWTON
+        if self.profile is not None:
+            least = 2 * self.searcher.tolerance * last.radii
+            step, shares = torch.maximum((self.root[:, None] - last.radii).abs(), least), PROFILED
+            step = torch.where(last.margins > 0, step, -step)
+        near = last.radii + step * torch.tensor(shares, dtype=torch.float64)
         curve = self._section(asked, torch.where(step.abs() < 0.7 * last.radii, near, far), last)
         if not bool(curve.crossed.all()):
             curve = self._section(asked, far, last)
@@ -429,6 +425,12 @@ class _State:
             inner = (share + torch.tensor([-0.1, -0.01, 0.01, 0.1], dtype=torch.float64)).clamp(0.001, 0.999)
             curve = self._section(asked, low.radii + width * inner.sort(1).values, low, high)
         self.root, self.slope = curve.root(), curve.slope()
+
+    def _predict_by_profile(self) -> bool:
+        """The root that the constants of all shells tell; whether it is so far that nothing better is needed."""
+        assert self.profile is not None
+        self.root = self.profile.root()
+        return bool(((self.root - self.radii).abs() > FAR * self.radii).all())
 
     def _section(self, asked: Questions, grid: Tensor, before: Curve, *after: Curve) -> Curve:
         """The predicted margins on a grid, between known ones."""
@@ -449,6 +451,7 @@ class _State:
         self.ended_knots.append(self.knots.select(ended))
         self.ended_index.append(self.index[ended])
         self.questions, self.knots = self.questions.select(chosen), self.knots.select(chosen)
+        self.profile = None if self.profile is None else self.profile.select(chosen)
         for name, value in vars(self).items():
             if isinstance(value, Tensor):
                 setattr(self, name, value[chosen])
@@ -457,12 +460,3 @@ class _State:
 def _least(amounts: Tensor) -> Tensor:
     """The rows of the few least amounts: (batch, few)."""
     return amounts.topk(min(ROWS, amounts.shape[1]), largest=False).indices
-
-
-def _join(parts: list[Bounds], order: Tensor, arithmetic: Arithmetic) -> Bounds:
-    """The bounds of all questions from those of its parts, in another order."""
-
-    def sides(value: int, side: int) -> Tensor:
-        return torch.cat([part[value][side].to(arithmetic.dtype) for part in parts])[order]
-
-    return {value: Interval(sides(value, 0), sides(value, 1)) for value in parts[0]}

@@ -1,0 +1,262 @@
+"""Fast-Lin's bounds in nested regions, of one centre and several radii, at little more than the price of the largest.
+
+A neuron that is stable in the largest region is stable in all of them: an active one is the linear map that it is, a
+dead one is 0. So the forward driver carries every value as an affine function of the input and of the outputs of the
+unstable neurons before it, once for all regions. In each region these outputs are then replaced by their relaxation
+there, from the last layer to the first: products whose sides are numbers of unstable neurons, not of neurons. And of
+a layer only those neurons are looked at in a smaller region that are unstable in the larger ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from relucert.bounding.backward import backward
+from relucert.bounding.forward import Zonotope, carry
+from relucert.bounding.hidden import hidden_bounds
+from relucert.bounding.interval import Bounds, Interval
+from relucert.bounding.relaxers import FAST_LIN, Relaxation
+from relucert.network import INPUT, Network, Rows
+from relucert.region import Deviation, Region
+from relucert.rigor import TINY, Arithmetic
+
+CHUNK_BYTES = 2**22  # of coefficients on the input, for the regions that are looked at together
+LEAST_UNIT = 2.0**-20  # of symbols
+SPARSE = 8  # of so many regions all unstable neurons are looked at in one, where no other neuron depends on them
+
+
+def nested_bounds(network: Network, region: Region, radii: Tensor, arithmetic: Arithmetic) -> Bounds:
+    """Bounds of every pre-activation in regions of several radii, side by side: (batch, regions * size).
+
+    radii: (batch, regions) in ascending order; the last are the radii of `region`. Networks for which the forward
+    driver is not made, as large convolutions, are bounded in one region after the other, from the largest on: only
+    neurons that are unstable in one are looked at in the next.
+    """
+    if radii.shape[1] == 1:
+        return hidden_bounds(network, region, FAST_LIN, arithmetic)
+    if not network.suits_forward:
+        return _one_by_one(network, region, radii, arithmetic)
+    nest = _Nest(network, region, radii, arithmetic)
+    carry(network, region, arithmetic, network.rectified, nest, whole=True)
+    return {value: interval.map(lambda side: side.flatten(1)) for value, interval in nest.bounds.items()}
+
+
+def _one_by_one(network: Network, region: Region, radii: Tensor, arithmetic: Arithmetic) -> Bounds:
+    parts = [hidden_bounds(network, region, FAST_LIN, arithmetic)]
+    for column in reversed(radii.unbind(1)[:-1]):
+        inside = region.resized(column)
+        parts.append(backward(network, inside, FAST_LIN, arithmetic, network.rectified[-1:], known=parts[-1]))
+    return {value: Interval.join([part[value] for part in reversed(parts)], 1) for value in parts[0]}
+
+
+@dataclass(frozen=True, eq=False)
+class _Neurons:
+    """Neurons before their ReLU, as affine functions of the input and of symbols.
+
+    Attributes:
+        centre: (batch, neurons).
+        doubt: What rounding may have moved each, and may move of what is made of it: (batch, neurons).
+        blocks: For the input and every ReLU before, the coefficients (batch or 1, neurons, symbols).
+    """
+
+    centre: Tensor
+    doubt: Tensor
+    blocks: dict[int, Tensor]
+
+    def select(self, chosen: Tensor) -> _Neurons:
+        blocks = {source: block[:, chosen] for source, block in self.blocks.items()}
+        return _Neurons(self.centre[:, chosen], self.doubt[:, chosen], blocks)
+
+
+@dataclass(frozen=True, eq=False)
+class _Symbols:
+    """The outputs of unstable neurons, in units of powers of two, so that they lie in [0, 1].
+
+    In each region they lie between `slope * pre-activation` and that plus `2 * half`: (batch, regions, symbols) each.
+    """
+
+    neurons: _Neurons
+    slope: Tensor
+    half: Tensor
+
+    def within(self, some: slice) -> Iterator[tuple[Tensor, _Symbols]]:
+        """Which of them matter in some of the regions, and what they are there: as one region for all, those of neurons
+        that are active in the largest, and those of unstable ones."""
+        largest = slice(some.stop - 1, some.stop)
+        unstable = (self.half[:, some.stop - 1] != 0).any(0)
+        active = ~unstable & (self.slope[:, some.stop - 1] != 0).any(0)
+        for mask, regions in ((active, largest), (unstable, some)):
+            if len(chosen := mask.nonzero().squeeze(1)):
+                slope, half = self.slope[:, regions, chosen], self.half[:, regions, chosen]
+                yield chosen, _Symbols(self.neurons.select(chosen), slope, half)
+
+
+@dataclass(eq=False)
+class _Nest:
+    """The driver of the walk through the network; what it learns of pre-activations is kept by their value."""
+
+    network: Network
+    region: Region
+    radii: Tensor
+    arithmetic: Arithmetic
+    bounds: Bounds = field(default_factory=dict)  # (batch, regions, size)
+    neurons: dict[int, _Neurons] = field(default_factory=dict)
+    symbols: dict[int, _Symbols] = field(default_factory=dict)
+
+    def measure(self, value: int, zonotope: Zonotope) -> Interval:
+        """Bounds in the largest region; those in the others are kept."""
+        neurons, end = self._neurons(zonotope), self.radii.shape[1] - 1
+        parts = [self._substitute(neurons, slice(end, end + 1))]
+        self.neurons[value] = neurons
+        places = torch.arange(neurons.centre.shape[1])  # of those neurons that are unstable in all regions so far
+        while end:
+            known = parts[-1].map(lambda side: side[:, :1])  # in the smallest region so far: it holds in the others
+            unstable = known.unstable[:, 0, places].any(0).nonzero().squeeze(1)
+            places, neurons = places[unstable], neurons.select(unstable)
+            start = max(0, end - (SPARSE if value in self.final else self._regions_at_once(len(places))))
+            parts += self._inside(value, neurons, places, known, slice(start, end))
+            end = start
+        self.bounds[value] = Interval.join(parts[::-1], 1)
+        return parts[0].map(lambda side: side[:, 0])
+
+    def _inside(
+        self, value: int, neurons: _Neurons, places: Tensor, known: Interval, some: slice
+    ) -> Iterator[Interval]:
+        """Bounds in some regions, the largest first, of which those of neurons at other places are known.
+
+        Where nothing is made of bounds but whether neurons are stable, only those neurons are looked at in all of the
+        regions that are stable in the smallest.
+        """
+        if value not in self.final:
+            yield self._met(neurons, places, known, some)
+            return
+        smallest = self._met(neurons, places, known, slice(some.start, some.start + 1))
+        stable = (~smallest.unstable[:, 0, places]).any(0).nonzero().squeeze(1)
+        neurons, places, end = neurons.select(stable), places[stable], some.stop
+        while end > some.start + 1:
+            start = max(some.start + 1, end - self._regions_at_once(len(places)))
+            yield self._met(neurons, places, known, slice(start, end))
+            end = start
+        yield smallest
+
+    def _met(self, neurons: _Neurons, places: Tensor, known: Interval, some: slice) -> Interval:
+        """Known bounds, (batch, 1, size), in some smaller regions, where those of neurons at some places are closer."""
+        count = some.stop - some.start
+        bounds = known.map(lambda side: side.expand(-1, count, -1).flatten(0, 1))
+        if len(places):
+            closer = self._substitute(neurons, some)
+            bounds = bounds.replaced(places, closer.map(lambda side: side.flatten(0, 1)))
+        return bounds.map(lambda side: side.unflatten(0, (len(self.radii), -1)))
+
+    @cached_property
+    def final(self) -> set[int]:
+        """Those pre-activations that no other depends on."""
+        rectified = self.network.rectified
+        return {
+            value
+            for value in rectified
+            if not any(value in self.network.ancestors((other,)) for other in rectified if other != value)
+        }
+
+    def relax(self, source: int, bounds: Interval) -> Relaxation:
+        """Active neurons as they are, dead ones 0, and a symbol for the whole output of an unstable one."""
+        unstable = bounds.unstable
+        unit = torch.where(unstable, bounds.upper / torch.frexp(bounds.upper).mantissa, 0)  # a power of two above it
+        unit = torch.where(unstable, unit.clamp(min=LEAST_UNIT), 0)
+        chosen = unstable.any(0).nonzero().squeeze(1)
+        self.symbols[source] = self._symbols(source, chosen, unit[:, None, chosen])
+        slope = bounds.active.to(unit.dtype)
+        return Relaxation(slope, -unit, slope, unit)
+
+    def _symbols(self, source: int, chosen: Tensor, unit: Tensor) -> _Symbols:
+        lines = FAST_LIN(self.bounds[source].map(lambda side: side[..., chosen]), self.arithmetic)
+        present = unit != 0
+        slope, half = (
+            torch.where(present, part / unit.where(present, 1), 0) for part in (lines.slope_below, lines.half_width)
+        )
+        return _Symbols(self.neurons[source].select(chosen), slope, half)
+
+    def _neurons(self, zonotope: Zonotope) -> _Neurons:
+        doubt = zonotope.error.expand_as(zonotope.centre)
+        if self.arithmetic.rigorous:
+            extent = zonotope.centre.abs() + zonotope.deviation.absolute
+            doubt = self.arithmetic.above(doubt + self._gamma * extent, 4) + TINY * (extent + self.region.widest)
+        blocks = {source: block.mT for source, block in zonotope.dense().items()}
+        return _Neurons(zonotope.centre, doubt, blocks)
+
+    @property
+    def _gamma(self) -> float:
+        """For whatever is summed on the way from a neuron to the input, a few factors of each operation included."""
+        return self.arithmetic.gamma(self._terms)
+
+    @property
+    def _terms(self) -> int:
+        return sum(self.network.sizes) + 8 * len(self.network.sizes)
+
+    def _regions_at_once(self, neurons: int) -> int:
+        need = len(self.radii) * max(1, neurons) * self.network.sizes[INPUT] * self.radii.element_size()
+        return max(1, CHUNK_BYTES // need)
+
+    def _substitute(self, neurons: _Neurons, some: slice) -> Interval:
+        """Bounds of neurons in some of the regions, (batch, some regions, neurons): every symbol is replaced by its
+        lines, the latest first.
+
+        Rounding moves a coefficient by at most gamma times the absolute values that were summed for it. What those
+        amount to, symbols being within [-1, 1] and the input within the region, is in the doubts.
+        """
+        centre, slack, reach = neurons.centre[:, None], neurons.doubt[:, None], neurons.centre.new_zeros(1, 1, 1)
+        forms = {source: block[:, None] for source, block in neurons.blocks.items()}
+        while (source := max(forms, default=INPUT)) != INPUT:
+            whole, preceding = forms.pop(source), self.network.nodes[source - 1].inputs[0]
+            for chosen, symbols in self.symbols[preceding].within(some):
+                form, inner = whole[..., chosen], symbols.neurons
+                pulled = form * symbols.slope[:, :, None]
+                centre = centre + _dot(form, symbols.half) + _dot(pulled, inner.centre[:, None])
+                reach = reach + _dot(form.abs(), symbols.half)
+                if self.arithmetic.rigorous:
+                    slack = slack + _dot(pulled.abs(), inner.doubt[:, None])
+                for before, block in inner.blocks.items():
+                    part = torch.einsum("brnm,bmk->brnk", pulled, block)
+                    forms[before] = _sum(part, forms[before]) if before in forms else part
+        shift, moved = self._on_input(forms.get(INPUT), some)
+        return self._interval(centre + shift, moved.map(lambda side: side + reach + slack))
+
+    def _on_input(self, form: Tensor | None, some: slice) -> tuple[Tensor, Deviation]:
+        """How far what is left, forms on the input, moves centres, and may deviate from there."""
+        count, regions = len(self.radii), some.stop - some.start
+        if form is None:
+            still = self.radii.new_zeros(count, regions, 1)
+            return still, Deviation(still, still)
+        which = torch.arange(count) if self.region.which is None else self.region.which
+        nested = replace(self.region, radius=self.radii[:, some].flatten(), which=which.repeat_interleave(regions))
+        shared = form.shape[:2] == (1, 1)
+        forms = form[0] if shared else form.expand(count, regions, -1, -1).flatten(0, 1)
+        on_input = Rows(forms, (forms.shape[-1],))
+        moved = nested.deviation(on_input, self.arithmetic).map(lambda side: side.unflatten(0, (count, regions)))
+        step = nested.reference.unflatten(0, (count, regions)) - self.region.reference[:, None]
+        return _dot(form, step) if bool(step.any()) else torch.zeros_like(moved.below), moved
+
+    def _interval(self, centre: Tensor, moved: Deviation) -> Interval:
+        if self.arithmetic.rigorous:
+            lost = TINY * (1 + self.region.widest[..., None])  # coefficients that underflowed
+            moved = moved.map(
+                lambda side: torch.where(centre.isfinite(), self.arithmetic.above(side + lost, self._terms), torch.inf)
+            )
+        return Interval(self.arithmetic.floor(centre - moved.below), self.arithmetic.ceil(centre + moved.above))
+
+
+def _dot(forms: Tensor, values: Tensor) -> Tensor:
+    """Forms (batch, regions, forms, size) at values (batch, regions, size), either of which may be 1 where the other
+    is more: (batch, regions, forms)."""
+    return torch.einsum("brns,brs->brn", forms, values)
+
+
+def _sum(fresh: Tensor, other: Tensor) -> Tensor:
+    """Of two tensors, either of which may be 1 where the other is more; in the memory of the first where it fits."""
+    fits = all(size >= least for size, least in zip(fresh.shape, other.shape, strict=True))
+    return fresh.add_(other) if fits else fresh + other
