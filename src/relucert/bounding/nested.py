@@ -16,8 +16,9 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from relucert.batching import COSY, coefficient_bytes
 from relucert.bounding.backward import backward
-from relucert.bounding.forward import Zonotope, carry
+from relucert.bounding.forward import Zonotope, carry, forward
 from relucert.bounding.hidden import hidden_bounds
 from relucert.bounding.interval import Bounds, Interval
 from relucert.bounding.relaxers import FAST_LIN, Relaxation
@@ -33,17 +34,25 @@ SPARSE = 8  # of so many regions all unstable neurons are looked at in one, wher
 def nested_bounds(network: Network, region: Region, radii: Tensor, arithmetic: Arithmetic) -> Bounds:
     """Bounds of every pre-activation in regions of several radii, side by side: (batch, regions * size).
 
-    radii: (batch, regions) in ascending order; the last are the radii of `region`. Networks for which the forward
-    driver is not made, as large convolutions, are bounded in one region after the other, from the largest on: only
-    neurons that are unstable in one are looked at in the next.
+    radii: (batch, regions) in ascending order; the last are the radii of `region`. Small networks are bounded in all
+    regions at once. Networks for which the forward driver is not made, as large convolutions, are bounded in one region
+    after the other, from the largest on: only neurons that are unstable in one are looked at in the next.
     """
-    if radii.shape[1] == 1:
+    count, regions = radii.shape
+    if regions == 1:
         return hidden_bounds(network, region, FAST_LIN, arithmetic)
+    if count * regions * coefficient_bytes(network) <= COSY:
+        return _at_once(network, region, radii, arithmetic)
     if not network.suits_forward:
         return _one_by_one(network, region, radii, arithmetic)
     nest = _Nest(network, region, radii, arithmetic)
     carry(network, region, arithmetic, network.rectified, nest, whole=True)
     return {value: interval.map(lambda side: side.flatten(1)) for value, interval in nest.bounds.items()}
+
+
+def _at_once(network: Network, region: Region, radii: Tensor, arithmetic: Arithmetic) -> Bounds:
+    bounds = forward(network, _resized(region, radii), FAST_LIN, arithmetic, network.rectified)
+    return {value: interval.map(lambda side: side.reshape(len(radii), -1)) for value, interval in bounds.items()}
 
 
 def _one_by_one(network: Network, region: Region, radii: Tensor, arithmetic: Arithmetic) -> Bounds:
@@ -232,8 +241,7 @@ class _Nest:
         if form is None:
             still = self.radii.new_zeros(count, regions, 1)
             return still, Deviation(still, still)
-        which = torch.arange(count) if self.region.which is None else self.region.which
-        nested = replace(self.region, radius=self.radii[:, some].flatten(), which=which.repeat_interleave(regions))
+        nested = _resized(self.region, self.radii[:, some])
         shared = form.shape[:2] == (1, 1)
         forms = form[0] if shared else form.expand(count, regions, -1, -1).flatten(0, 1)
         on_input = Rows(forms, (forms.shape[-1],))
@@ -248,6 +256,13 @@ class _Nest:
                 lambda side: torch.where(centre.isfinite(), self.arithmetic.above(side + lost, self._terms), torch.inf)
             )
         return Interval(self.arithmetic.floor(centre - moved.below), self.arithmetic.ceil(centre + moved.above))
+
+
+def _resized(region: Region, radii: Tensor) -> Region:
+    """The regions with each of several radii, (batch, regions), one after the other."""
+    count, regions = radii.shape
+    which = torch.arange(count) if region.which is None else region.which
+    return replace(region, radius=radii.flatten(), which=which.repeat_interleave(regions))
 
 
 def _dot(forms: Tensor, values: Tensor) -> Tensor:
