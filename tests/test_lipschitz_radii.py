@@ -102,3 +102,13 @@ def test_a_batch_of_shelled_questions_equals_its_members(name: str, monkeypatch:
     for point, together in zip(points, radii(name, 2.0, method="fast-lip"), strict=True):
         (alone,) = relucert.certify(network, point[None], norm=2.0, method="fast-lip")
         assert alone.radius == pytest.approx(together, rel=1e-3)
+
+
+def test_a_network_without_relu_in_a_box_has_one_constant_for_all_shells() -> None:
+    network = NETWORKS["linear"]()
+    points = centres(network, COUNT, seed=5)
+    plain, split = (
+        relucert.certify(network, points, norm=2, method="fast-lip", shells=shells, box=(-9, 9)) for shells in (1, 30)
+    )
+    for one, other in zip(plain, split, strict=True):
+        assert one.radius == pytest.approx(other.radius, rel=2e-4)

@@ -26,7 +26,7 @@ from relucert.region import Region
 from relucert.rigor import Arithmetic
 
 SHELLS = 30  # the paper's published numbers use so many
-COARSE = 6  # shells that are looked at first, and so many at least that the others are left out
+COARSE = 6  # shells that are looked at first; with fewer than twice as many, all are
 PLENTY = 0.25  # a margin of so much of what was spent stays: the other shells would take less
 FORM_BYTES = 2**24  # what the forms of some shells may take at once
 

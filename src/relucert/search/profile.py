@@ -33,10 +33,10 @@ class Profile:
         return cls(shells, heights, torch.zeros_like(heights[:, :1]), -steepness[:, None])
 
     def add(self, radii: Tensor, constants: Tensor) -> Profile:
-        """With the constants (batch, shells, rows) that an evaluation at these radii (batch,) came by."""
+        """With the constants (batch, shells or 1, rows) that an evaluation at these radii (batch,) came by."""
         known = torch.cat([self.radii, self._shells_of(radii)], 1)
         ordered, order = known.sort(dim=1)
-        joined = torch.cat([self.constants, constants.double()], 1)
+        joined = torch.cat([self.constants, constants.double().expand(-1, self.shells, -1)], 1)
         return replace(self, radii=ordered, constants=joined.take_along_dim(order[..., None], 1))
 
     def select(self, chosen: Tensor) -> Profile:
