@@ -90,10 +90,10 @@ def main() -> None:
     import torch
     from rich.console import Console
 
-    from bench.run import _show
+    from bench.run import show
 
     torch.set_num_threads(1)
-    _show(Console(width=140), "Workers: Fast-Lin, p = inf, untargeted, seconds by the clock", HEADER, rows())
+    show(Console(width=140), "Workers: Fast-Lin, p = inf, untargeted, seconds by the clock", HEADER, rows())
 
 
 if __name__ == "__main__":
