@@ -2,6 +2,7 @@
 for quadratic certificates, which are proven whatever they are worth."""
 
 import os
+import zlib
 
 import hypothesis
 import pytest
@@ -11,6 +12,20 @@ from relucert.execution import execution
 from relucert.methods.sdp import QuadraticMethod
 from relucert.quadratic import solve
 
+COSTLY_METHODS = {"alpha", "lp-full", "sdp"}
+COSTLY_TESTS = {
+    "test_every_answer_is_the_library_s_own",
+    "test_every_defence_trains_convolutional_networks_to_one_file",
+    "test_every_method_finds_what_it_says",
+    "test_lies_between_certificates_and_attacks",
+    "test_no_evaluation_breaks_a_certificate",
+    "test_no_witness_is_inside_a_certified_radius",
+    "test_the_order",
+    "test_the_order_for_every_target",
+    "test_verdicts_agree_with_exact_answers",
+}
+SHARE = 3  # one in so many cases of a costly table is among the quick tests, chosen by its name; all are slow ones
+
 hypothesis.settings.register_profile("relucert", deadline=None, derandomize=True, database=None, print_blob=False)
 
 
@@ -18,6 +33,18 @@ def pytest_configure() -> None:
     torch.set_num_threads(1)
     os.environ["OMP_NUM_THREADS"] = "1"  # for the commands that tests start
     hypothesis.settings.load_profile("relucert")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks most cases of costly tables as slow, so that the quick tests stay quick."""
+    for item in items:
+        call = getattr(item, "callspec", None)
+        name = getattr(item, "originalname", item.name)
+        if call is None or not (call.params.get("method") in COSTLY_METHODS or name in COSTLY_TESTS):
+            continue
+        if zlib.crc32(item.nodeid.encode()) % SHARE:
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(autouse=True)

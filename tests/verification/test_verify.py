@@ -186,8 +186,8 @@ def test_what_breaks_down_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_time_ends_the_search() -> None:
-    network = mlp(30, 40, 40, 40, 2, seed=1)
-    verdict = verify(network, Query.within([-3] * 30, [3] * 30, [([[1.0, 0.0]], [-60.0])]), time_limit=0.5)
+    network = mlp(30, 200, 200, 200, 2, seed=1)
+    verdict = verify(network, Query.within([-3] * 30, [3] * 30, [([[1.0, 0.0]], [-60.0])]), time_limit=0.1)
     assert verdict.status == "unknown"
     assert verdict.timed_out
     assert verdict.seconds < 30
