@@ -14,14 +14,17 @@ from relucert.quadratic import solve
 
 COSTLY_METHODS = {"alpha", "lp-full", "sdp"}
 COSTLY_TESTS = {
+    "test_bounds_enclose_the_region_and_lie_within_those_of_the_ball",
     "test_every_answer_is_the_library_s_own",
     "test_every_defence_trains_convolutional_networks_to_one_file",
     "test_every_method_finds_what_it_says",
     "test_lies_between_certificates_and_attacks",
+    "test_margins_hold_at_samples",
     "test_no_evaluation_breaks_a_certificate",
     "test_no_witness_is_inside_a_certified_radius",
     "test_the_order",
     "test_the_order_for_every_target",
+    "test_the_radius_passes_and_a_slightly_larger_one_fails",
     "test_verdicts_agree_with_exact_answers",
 }
 SHARE = 3  # one in so many cases of a costly table is among the quick tests, chosen by its name; all are slow ones
