@@ -82,7 +82,7 @@ def test_a_network_without_relu_needs_no_program(method: str, monkeypatch: pytes
     monkeypatch.delattr(Highs, "solve")
     plain, programs = (certify("linear", method=chosen) for chosen in ("fast-lin", method))
     radii = [[answer.radius for answer in answers] for answers in (plain, programs)]
-    assert radii[0] == pytest.approx(radii[1], rel=1e-4)
+    assert radii[0] == pytest.approx(radii[1], rel=1e-6)
 
 
 @pytest.mark.parametrize("method", PROGRAMS)

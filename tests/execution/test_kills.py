@@ -55,14 +55,18 @@ def _disturbed(command: str, kills: int, folder: Path, draw: random.Random) -> N
     whole, path, log = folder / "whole.json", folder / "run.json", folder / "log"
     assert os.waitpid(_start([*given, "--json", str(whole)], log), 0)[1] == 0, log.read_text()
     total, killed = len(_records(Path(f"{whole}.answers"))), 0
-    for goal in sorted([0, *(draw.randrange(total) for _ in range(kills - 1))]):
+    goals = sorted(draw.randrange(total) for _ in range(kills))
+    while killed < kills:
         process = _start([*given, "--json", str(path)], log)
-        while len(_records(Path(f"{path}.answers"))) < goal and not os.waitpid(process, os.WNOHANG)[0]:
+        while len(_records(Path(f"{path}.answers"))) < goals[killed] and not os.waitpid(process, os.WNOHANG)[0]:
             time.sleep(0.002)
-        time.sleep(draw.random() * 0.01)
+        time.sleep(draw.random() * 0.05)
         os.kill(process, signal.SIGKILL)
-        killed += os.waitpid(process, 0)[1] == signal.SIGKILL
-    assert killed  # at least the first, at the start; later ones may have been quicker than the kill
+        if os.waitpid(process, 0)[1] == signal.SIGKILL:
+            killed += 1
+        else:  # it was quicker than the kill: once more from the start
+            path.unlink()
+            Path(f"{path}.answers").unlink()
     assert os.waitpid(_start([*given, "--json", str(path)], log), 0)[1] == 0, log.read_text()
     assert _answers(path) == _answers(whole)
     records = [json.loads(line.partition(b" ")[2]) for line in _records(Path(f"{path}.answers"))]
