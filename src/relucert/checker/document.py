@@ -65,7 +65,7 @@ class Leaf:
 
 
 @dataclass(frozen=True)
-class Proof:
+class Certified:
     """That `rows @ outputs + offsets` stay positive at all valid x with `||(x - image) / scale||_p <= radius`.
 
     index: the image's number among those that were asked about.
@@ -82,6 +82,12 @@ class Proof:
     box: tuple[list[float], list[float]] | None
     scale: list[float] | None
     radius: float
+
+
+@dataclass(frozen=True)
+class Proof(Certified):
+    """The tree of a search that proves it."""
+
     nodes: list[Split | Leaf]
 
 
@@ -116,24 +122,14 @@ class QueryProof:
 
 
 @dataclass(frozen=True)
-class BoundProof:
-    """The same as a `Proof` claims, by the bounds of a linear relaxation: how the slopes follow from them is a rule.
+class BoundProof(Certified):
+    """The bounds of a linear relaxation that prove it: how the slopes follow from them is a rule.
 
     rule: that of the lines of every ReLU, one of `BOUND_RULES`.
     by_intervals: whether a neuron after the first layer of ReLUs is bounded by intervals first, and by lines where that
     leaves its sign open.
     """
 
-    name: str
-    sha256: str
-    index: int
-    image: list[float]
-    rows: list[list[float]]
-    offsets: list[float]
-    norm: float
-    box: tuple[list[float], list[float]] | None
-    scale: list[float] | None
-    radius: float
     rule: str
     by_intervals: bool
 
