@@ -252,8 +252,9 @@ class UpperBound(_Recorded):
     """An adversarial example: at this distance from the image, a rival catches up with its label.
 
     That the rival's score is no less than the label's was checked in the network's own precision, and proven in real
-    arithmetic: no such distance lies below a certified radius. Where the image itself is an example, being
-    misclassified, the distance is 0 and the reason says so.
+    arithmetic, or shown in floating point by the network's own runtime, as `inference` says: no such distance lies
+    below a radius that is certified about the same. Where the image itself is an example, being misclassified, the
+    distance is 0 and the reason says so.
 
     Attributes:
         image: The image's number, counted from 0.
@@ -270,6 +271,8 @@ class UpperBound(_Recorded):
         seconds: How long it took.
         input_scale: As of a `Certificate`.
         failed: Whether an error inside the attack, which the reason names, cut it short.
+        inference: As of a `Certificate`.
+        shown_by: What evaluated the witness in that precision; None in real arithmetic.
     """
 
     image: int
@@ -285,6 +288,8 @@ class UpperBound(_Recorded):
     seconds: float
     input_scale: Tensor | None = None
     failed: bool = False
+    inference: str = "real"
+    shown_by: str | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -312,7 +317,8 @@ class Exact(_Recorded):
         nodes: How many parts of the ball were bounded.
         input_scale: As of a `Certificate`.
         failed: Whether an error inside the search, which the reason names, kept the interval from closing.
-        inference: As of a `Certificate`; the witness, too, fails in every such evaluation.
+        inference: As of a `Certificate`; the witness fails in the evaluation of the network's own runtime.
+        shown_by: As of an `UpperBound`.
     """
 
     image: int
@@ -331,6 +337,7 @@ class Exact(_Recorded):
     input_scale: Tensor | None = None
     failed: bool = False
     inference: str = "real"
+    shown_by: str | None = None
 
     @property
     def unreachable(self) -> bool:

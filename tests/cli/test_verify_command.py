@@ -169,3 +169,39 @@ def test_the_scripts_of_the_competition_check_their_arguments(script: str) -> No
     ended = subprocess.run([SCRIPTS / f"{script}.sh", "v0"], capture_output=True, text=True, check=False)
     assert ended.returncode == 1
     assert "v1" in ended.stderr
+
+
+def test_evaluated_in_float32(command: Command, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every form says so, on the screen and in its files; a table of instances keeps both."""
+    monkeypatch.chdir(folder)
+    robust = command(
+        "verify", "mnist-2x20", "--radius", "0.01", "--images", "2", "--inference", "float32", "--json", "robust.json"
+    )
+    assert (robust.code, "evaluated in float32" in robust.out) == (0, True)
+    content = json.loads((folder / "robust.json").read_text())
+    assert content["options"]["inference"] == "float32"
+    assert [row["inference"] for row in content["results"]] == ["float32"] * 2
+    ended = command("verify", "network.onnx", "false.vnnlib", "--inference", "float32", "--json", "property.json")
+    assert "evaluated in float32" in ended.out
+    assert "shown by onnxruntime in float32" in ended.out
+    assert json.loads((folder / "property.json").read_text())["results"][0]["inference"] == "float32"
+    (folder / "list.csv").write_text("network.onnx,true.vnnlib,20\n")
+    command("verify", "--instances", "list.csv")
+    ended = command("verify", "--instances", "list.csv", "--inference", "float32")
+    assert ended.code == 0, ended
+    rows = list(csv.DictReader((folder / "list-verdicts.csv").read_text().splitlines()))
+    assert [(row["inference"], row["result"]) for row in rows] == [("real", "unsat"), ("float32", "unsat")]
+    single_line(command("verify", "--instances", "list.csv", "--inference", "float8"), ["inference", "float8"])
+
+
+def test_an_attack_evaluated_in_float32(command: Command, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    np.savez("points.npz", images=np.array([[0.25, 0.5]], np.float32), labels=np.array([0]))
+    for name in ("attack", "exact"):
+        asked = ("network.onnx", "--data", "points.npz", "--inference", "float32", "--json", f"{name}.json")
+        ended = command(name, *asked)
+        assert ended.code == 0, ended
+        assert "evaluated in float32" in ended.out
+        (row,) = json.loads((folder / f"{name}.json").read_text())["results"]
+        assert (row["inference"], row["shown_by"]) == ("float32", "onnxruntime in float32")
+        assert "shown by onnxruntime in float32" in ended.out

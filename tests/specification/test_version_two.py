@@ -32,7 +32,7 @@ def test_tensors_are_counted_flat_and_decimals_are_exact() -> None:
 def test_types_are_said() -> None:
     (remark,) = version_two.parse(HEAD.format("float32") + BOX + "(assert (<= Y[0] 0.0))").remarks
     assert "float32" in remark
-    assert "real arithmetic" in remark
+    assert "`inference`" in remark
 
 
 def test_several_inputs_are_counted_in_turn() -> None:

@@ -13,9 +13,9 @@ import relucert
 from relucert import Query, verify
 from relucert.checker.check import Rejected, check, check_property
 from relucert.errors import InputError
+from relucert.loading.runtime import Runtime
 from relucert.network import BatchScale, Linear, Network, Relu, Shift
 from relucert.verification import search, sources
-from relucert.verification.referee import Replay
 from tests.nets import NETWORKS, chain, mlp
 from tests.verification.networks import absolute, as_onnx
 
@@ -152,8 +152,8 @@ def test_violations_are_missed_by_no_hair() -> None:
 
 def test_a_runtime_that_differs_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the runtime does not show is no violation, and the verdict says that they differ."""
-    liar = Replay(lambda point: torch.full((2,), 9.0), "a liar", torch.float32)
-    monkeypatch.setattr(sources, "replay_of", lambda *_: liar)
+    liar = Runtime(lambda point: torch.full((2,), 9.0), "a liar", torch.float32)
+    monkeypatch.setattr(sources, "runtime_of", lambda *_: liar)
     verdict = verify(absolute(), Query.within([-1], [1], [([[1, 0]], [TENTH])]), time_limit=2)
     assert verdict.status == "unknown"
     assert "a liar does not show" in str(verdict.reason)

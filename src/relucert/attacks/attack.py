@@ -27,7 +27,8 @@ from relucert.execution.execution import Execution
 from relucert.execution.identity import identity
 from relucert.execution.job import Job, in_steps
 from relucert.execution.run import start
-from relucert.network import Network
+from relucert.loading.runtime import Origin, Runtime, own_precision, runtime_of
+from relucert.network import Network, find_inference
 from relucert.norm import Norm
 from relucert.query.given import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
 from relucert.query.questions import Inquiry, Question, pose, prepare
@@ -40,6 +41,7 @@ NOTHING = "no attack found an adversarial example"
 CUT_SHORT = "the time limit ended the attack; a nearer example may exist"
 NO_TIME = "the time limit ended the attack before it found an adversarial example"
 LEVEL = "a rival is level with the label at the image itself"
+AHEAD = "at the image itself a rival is level with the label, or ahead, as shown by {by}"
 UNCLEAR = "at the image itself the label and a rival can't be told apart within rounding error"
 BEFORE_POLISH = 0.6  # the attacks' share of a time limit
 
@@ -58,6 +60,7 @@ def attack(
     steps: int = 200,
     time_limit: float | None = None,
     memory: int = 2**30,
+    inference: str = "real",
     seed: int = 0,
     progress: Progress | None = None,
     input_shape: tuple[int, ...] | None = None,
@@ -86,6 +89,8 @@ def attack(
         steps: Gradient steps of each attack.
         time_limit: Seconds for the whole call, shared evenly among the images; what was found by then is returned.
         memory: How many bytes the attack of one batch may take.
+        inference: What the network is evaluated in, as for `certify`: an example is then one that the network's own
+            runtime shows in that precision.
         seed: Of random targets and random starts; the same seed gives the same answers.
         progress: Called with how many parts of the work are done, and how many there are.
         input_shape: Of one image, where neither the network nor the images tell it.
@@ -96,8 +101,8 @@ def attack(
     return Answers(
         attack_each(
             network, images, labels, norm=norm, method=method, target=target, box=box, scale=scale,
-            polish=polish, steps=steps, time_limit=time_limit, memory=memory, seed=seed, progress=progress,
-            input_shape=input_shape, workers=workers, ray=ray, store=store,
+            polish=polish, steps=steps, time_limit=time_limit, memory=memory, inference=inference, seed=seed,
+            progress=progress, input_shape=input_shape, workers=workers, ray=ray, store=store,
         )
     )  # fmt: skip
 
@@ -116,6 +121,7 @@ def attack_each(
     steps: int = 200,
     time_limit: float | None = None,
     memory: int = 2**30,
+    inference: str = "real",
     seed: int = 0,
     progress: Progress | None = None,
     input_shape: tuple[int, ...] | None = None,
@@ -127,10 +133,11 @@ def attack_each(
 
     Everything is checked at the call; the work is done as answers are asked for.
     Its parameters are those of `attack`: network, images, labels, norm, method, target, box, scale, polish, steps,
-    time_limit, memory, seed, progress, input_shape, workers, ray and store.
+    time_limit, memory, inference, seed, progress, input_shape, workers, ray and store.
     """
+    evaluation = find_inference(inference)
     prepared = prepare(network, images, labels, input_shape)
-    known = prepared.network
+    known = prepared.network.evaluated_in(evaluation)
     shape = RegionShape.parse(norm, box, scale, known.input_shape)
     options = AttackOptions(shape, method, polish, steps, time_limit, memory, seed)
     check_callable("progress", progress)
@@ -138,8 +145,9 @@ def attack_each(
     check_inside(inquiry.images, shape.box)
     check_staying(inquiry.images, known, shape)
     step = attack_size(known, STARTS, options.memory)
-    attacker = Attacker(known, options, len(inquiry.questions), progress)
-    most_workers = max(1, options.memory // (step * attack_bytes(known, STARTS)))
+    origin = Origin.of(prepared.source, known)
+    attacker = Attacker(known, options, origin, len(inquiry.questions), progress)
+    most_workers = origin.most_workers(workers, ray) or max(1, options.memory // (step * attack_bytes(known, STARTS)))
     job = Job(attacker, inquiry, in_steps(inquiry, step), options.asked(known, target), most_workers)
     return start(job, workers, ray, store)
 
@@ -179,34 +187,40 @@ def overtaken(scores: Tensor, question: Question) -> bool:
 
 
 def at_image(judge: Judge, inquiry: Inquiry, question: Question) -> tuple[Witness | None, str]:
-    """The image as its own witness where that is proven, and what there is to say of it."""
+    """The image as its own witness where that is proven, or shown by its runtime, and what there is to say of it."""
     if question.misclassified:
         predicted = int(inquiry.scores[question.image].argmax())
         prop = inquiry.property([replace(question, rivals=[predicted])])
     else:
         prop = inquiry.property([question])
     witness = judge.at_image(inquiry.images[question.image], prop)
-    return witness, UNCLEAR if witness is None else question.refusal or LEVEL
+    if witness is None:
+        return None, UNCLEAR
+    return witness, question.refusal or (LEVEL if judge.by is None else AHEAD.format(by=judge.by))
 
 
 class Attacker:
     """Answers questions about one network, all those of an inquiry at once.
 
-    count: how many questions the time limit is for; those done before their time is up leave theirs to later ones.
+    origin: what its own runtime is made from, or the runtime. count: how many questions the time limit is for; those
+    done before their time is up leave theirs to later ones.
     """
 
     def __init__(
-        self, network: Network, options: AttackOptions, count: int = 1, progress: Progress | None = None
-    ) -> None:
+        self, network: Network, options: AttackOptions, origin: Origin | Runtime | None = None, count: int = 1,
+        progress: Progress | None = None,
+    ) -> None:  # fmt: skip
         check_subnormals()
         self.network, self.options, self.count, self.progress = network, options, count, progress
+        self.origin = origin
         self.attacks = find_attacks(options.method, options.shape.norm)
-        self.judge = Judge(network, options.shape)
+        runtime = runtime_of(origin.source, network) if isinstance(origin, Origin) else origin
+        self.judge = Judge(network, options.shape, runtime)
         self.parts = len(self.attacks) + 1
         self.done, self._unspent = 0, 0.0
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Attacker, (self.network, self.options, self.count)
+        return Attacker, (self.network, self.options, self.origin, self.count)
 
     def run(self, inquiry: Inquiry) -> Iterator[list[UpperBound]]:
         """The answers, each by itself, in the order of the questions."""
@@ -224,7 +238,7 @@ class Attacker:
 
     def known(self, inquiry: Inquiry, question: Question) -> UpperBound | None:
         """The answer where no attack is needed."""
-        if overtaken(inquiry.scores[question.image], question):
+        if self.judge.rounds or overtaken(inquiry.scores[question.image], question):
             witness, reason = at_image(self.judge, inquiry, question)
             if witness is not None or question.misclassified:
                 return self.answer(inquiry, question, witness, reason, 0.0)
@@ -246,14 +260,16 @@ class Attacker:
         shape = self.options.shape
         return UpperBound(
             question.image, question.label, target, shape.norm.p, self.options.method, distance, example,
-            predicted, shape.given_box, reason, seconds, shape.scale, failed,
+            predicted, shape.given_box, reason, seconds, shape.scale, failed, self.network.inference.name,
+            None if witness is None else self.judge.by,
         )  # fmt: skip
 
     def pursue(self, inquiry: Inquiry, questions: list[Question], ends: float, came: Callable[[int], None]) -> Pursuit:
         """Runs all attacks on some questions; `came` is told how many attacks are through."""
         with torch.inference_mode(False):  # whatever the caller's mode: attacks need gradients
-            centres = self.judge.represent(inquiry.images[[question.image for question in questions]])
-            shape = replace(self.options.shape, box=self.judge.inner_box)
+            dtype, box = own_precision(self.network), self.judge.inner_box
+            centres = self.judge.represent(inquiry.images[[question.image for question in questions]]).to(dtype)
+            shape = replace(self.options.shape, box=None if box is None else box.cast(dtype))
             pursuit = Pursuit(self.judge.network, centres, inquiry.property(questions), shape, ends)
             generators = [question.generator(self.options.seed) for question in questions]
             try:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from relucert.bounding.point import lower_margins
 from relucert.errors import InputError
+from relucert.loading.runtime import Runtime, own_precision, point_precision, runtime_of
 from relucert.network import Network
 from relucert.query.property import Property
 from relucert.region import Box, RegionShape
@@ -30,17 +31,26 @@ class Witness(NamedTuple):
 class Judge:
     """Judges points for one network and one shape of regions.
 
-    A point passes if it is a number of the network's own precision in every coordinate, lies in the box exactly, and
-    some row of the property is not positive in both: the network as evaluated in its own precision (float32 where it
-    is stored in less), and in real arithmetic, proven in float64 with every rounding error bounded. Properties come
-    with a batch of one.
+    A point passes if it is a number of the network's precision in every coordinate, lies in the box exactly, and some
+    row of the property is not positive. For a network in real arithmetic that has to be so both as it is evaluated in
+    its own precision (float32 where it is stored in less) and proven in float64 with every rounding error bounded. For
+    one that is evaluated in floating point, the runtime shows it, at a point where the bounds of all evaluations allow
+    it: what they exclude is no evaluation that they are about. Properties come with a batch of one.
     """
 
-    def __init__(self, network: Network, shape: RegionShape) -> None:
-        self.precision = own_precision(network)
-        self.network, self.exact = network.cast(self.precision), network.cast(torch.float64)
+    def __init__(self, network: Network, shape: RegionShape, runtime: Runtime | None = None) -> None:
+        """runtime: The network's own, where it is evaluated in floating point."""
+        self.rounds = network.inference.rounds
+        self.precision = point_precision(network)
+        self.network, self.exact = network.cast(own_precision(network)), network.cast(torch.float64)
+        self.runtime = runtime or (runtime_of(network, network) if self.rounds else None)
         self.shape = shape
         self.inner_box = self._inner_box()
+
+    @property
+    def by(self) -> str | None:
+        """What shows violations of a network that is evaluated in floating point."""
+        return self.runtime.by if self.rounds and self.runtime is not None else None
 
     def _inner_box(self) -> Box | None:
         """The largest box of numbers of the network's own precision within the box."""
@@ -61,7 +71,7 @@ class Judge:
         """The nearest to a centre (size,), in float64, of the points (count, size) that pass."""
         points = self.represent(points)
         distances = self.shape.distance_bound(points.double(), centre, RIGOROUS)
-        passed = self._inside(points) & distances.isfinite() & self._proven(points, prop)
+        passed = self._inside(points) & distances.isfinite() & self._plausible(points, prop)
         for place in distances.masked_fill(~passed, torch.inf).argsort().tolist():
             if not bool(passed[place]):
                 break
@@ -70,8 +80,13 @@ class Judge:
         return None
 
     def at_image(self, image: Tensor, prop: Property) -> Witness | None:
-        """The image (size,) itself, if it is proven that in real arithmetic the property does not hold there."""
-        return Witness(image, 0.0) if bool(self._proven(image[None], prop)) else None
+        """The image (size,) itself, if it is proven that in real arithmetic the property does not hold there, or shown
+        by the runtime of a network that is evaluated in floating point."""
+        fails = bool(self._plausible(image[None], prop))
+        if self.rounds:
+            taken = image.to(self.precision)
+            fails = fails and torch.equal(taken.double(), image.double()) and self.violated(taken, prop)
+        return Witness(image, 0.0) if fails else None
 
     def beyond(self, centre: Tensor, point: Tensor, prop: Property) -> Witness | None:
         """The point, or one slightly farther along the way from the centre that passes."""
@@ -79,13 +94,16 @@ class Judge:
         return self.nearest(centre, centre + stretch * (point.double() - centre), prop)
 
     def violated(self, point: Tensor, prop: Property) -> bool:
-        """Whether the network, evaluated on this one point in its own precision, has a row that is not positive.
+        """Whether the network, evaluated on this one point in its precision, has a row that is not positive.
 
-        In float64 the sign of a difference of two numbers is right.
+        In float64 the sign of a difference of two numbers is right. Scores that are no numbers violate nothing.
         """
-        return bool((prop.values(self.scores(point).double()[None]) <= 0).any())
+        scores = self.scores(point).double()
+        return bool(scores.isfinite().all()) and bool((prop.values(scores[None]) <= 0).any())
 
     def scores(self, point: Tensor) -> Tensor:
+        if self.rounds and self.runtime is not None:
+            return self.runtime.run(point.to(self.precision))
         return self.network(point.to(self.precision)[None])[0]
 
     def weakest(self, point: Tensor, prop: Property) -> int:
@@ -97,10 +115,13 @@ class Judge:
             return torch.ones(len(points), dtype=torch.bool)
         return self.shape.box.contains(points.double())
 
-    def _proven(self, points: Tensor, prop: Property) -> Tensor:
-        """Whether, in real arithmetic, some row is proven not to be positive at points (count, size): (count,)."""
-        negated = Property(-prop.rows, -prop.offsets).select(torch.zeros(len(points), dtype=torch.long))
-        return (lower_margins(self.exact, points.double(), None, negated, RIGOROUS) >= 0).any(1)
+    def _plausible(self, points: Tensor, prop: Property) -> Tensor:
+        """Whether, in real arithmetic, some row is proven not to be positive at points (count, size), or in floating
+        point no bound says that all are: (count,)."""
+        sign = 1 if self.rounds else -1
+        signed = Property(sign * prop.rows, sign * prop.offsets).select(torch.zeros(len(points), dtype=torch.long))
+        lower = lower_margins(self.exact, points.double(), None, signed, RIGOROUS)
+        return ~(lower > 0).all(1) if self.rounds else (lower >= 0).any(1)
 
 
 def check_staying(images: Tensor, network: Network, shape: RegionShape) -> None:
@@ -108,12 +129,6 @@ def check_staying(images: Tensor, network: Network, shape: RegionShape) -> None:
     if shape.scale is None:
         return
     staying = images[:, shape.scale == 0]
-    dtype = own_precision(network)
+    dtype = point_precision(network)
     if not torch.equal(staying.to(dtype).double(), staying):
         raise InputError(f"coordinates of scale 0 must be {dtype} numbers, as the network takes them: round the images")
-
-
-def own_precision(network: Network) -> torch.dtype:
-    """The widest precision of the stored numbers, at least float32."""
-    dtypes = {tensor.dtype for node in network.nodes for tensor in node.operation.tensors().values()}
-    return torch.float64 if torch.float64 in dtypes else torch.float32

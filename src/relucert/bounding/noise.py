@@ -23,9 +23,7 @@ def rounds(network: Network, value: int) -> bool:
     """Whether computing this value, of an affine operation, may add noise."""
     node, inference = network.nodes[value - 1], network.inference
     assert isinstance(node.operation, Affine)
-    if not inference.rounds or not node.operation.roundings:
-        return False
-    return not (node.exact and all(inference.represents(tensor) for tensor in node.operation.tensors().values()))
+    return inference.rounds and not node.exact and node.operation.roundings > 0
 
 
 def noise(network: Network, value: int, sizes: list[Tensor], arithmetic: Arithmetic) -> Tensor:

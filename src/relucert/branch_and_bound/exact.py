@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from relucert.execution.execution import Execution
 from relucert.execution.identity import identity
 from relucert.execution.job import Job, in_steps
 from relucert.execution.run import start
+from relucert.loading.runtime import Origin, Runtime, runtime_of
 from relucert.network import Network, find_inference
 from relucert.norm import Norm
 from relucert.query.given import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
@@ -96,7 +98,7 @@ def exact(
         tolerance: How wide, relatively, an interval may be that counts as closed.
         time_limit: Seconds for each answer; None: as long as it takes. What was proven by then is returned.
         inference: What the network is evaluated in, as for `certify`: the lower end holds for every such evaluation,
-            and the witness fails in every one.
+            and the witness fails in that of the network's own runtime.
         seed: Of random targets and of the attack's random starts.
         progress: Called now and then while a search goes on.
         proof: A file for the proof of the lower end, which `relucert check` verifies; for one question only.
@@ -160,7 +162,11 @@ def exact_each(
         claim = _claim(known, inquiry, inquiry.questions[0], shape)
         files.check_replaceable(options.proof, lambda there: proofs.is_about(there, claim), overwrite)
     check_subnormals()
-    job = Job(_Searching(known, options, progress), inquiry, in_steps(inquiry, 1), options.asked(known, target))
+    origin = Origin.of(prepared.source, known)
+    job = Job(
+        _Searching(known, options, origin, progress), inquiry, in_steps(inquiry, 1), options.asked(known, target),
+        origin.most_workers(workers, ray),
+    )  # fmt: skip
     return start(job, workers, ray, store, again=options.proof is not None)
 
 
@@ -202,15 +208,22 @@ class _Searching:
 
     network: Network
     options: _Options
+    origin: Origin
     progress: Callable[[SearchProgress], None] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _Searching, (self.network, self.options)
+        return _Searching, (self.network, self.options, self.origin)
+
+    @cached_property
+    def runtime(self) -> Runtime | None:
+        """The network's own, where it is evaluated in floating point."""
+        return runtime_of(self.origin.source, self.network) if self.network.inference.rounds else None
 
     def run(self, inquiry: Inquiry) -> Iterator[list[Exact]]:
         """The answers, in the order of the questions."""
         for question in inquiry.questions:
-            yield [_Answering(self.network, self.options, self.progress, inquiry, question).run()]
+            answering = _Answering(self.network, self.options, self.progress, inquiry, question, runtime=self.runtime)
+            yield [answering.run()]
 
     def lost(self, inquiry: Inquiry, question: Question, reason: str) -> Exact:
         """The answer where the processes that worked on it ended."""
@@ -222,20 +235,20 @@ class _Answering:
 
     def __init__(
         self, network: Network, options: _Options, progress: Callable[[SearchProgress], None] | None,
-        inquiry: Inquiry, question: Question, certified: float | None = None,
+        inquiry: Inquiry, question: Question, certified: float | None = None, runtime: Runtime | None = None,
     ) -> None:  # fmt: skip
         """certified: A radius that is proven already; None: what methods prove at once is to be found."""
         self.network, self.options, self.progress = network, options, progress
         self.inquiry, self.question, self.certified = inquiry, question, certified
         self.image = inquiry.images[question.image]
         self.fault: str | None = None  # what went wrong
-        self.judge = Judge(network, options.shape)
+        self.judge, self.runtime = Judge(network, options.shape, runtime), runtime
 
     def run(self) -> Exact:
         self.started = time.monotonic()
         self.ends = self.started + (math.inf if self.options.time_limit is None else self.options.time_limit)
         question = self.question
-        if overtaken(self.inquiry.scores[question.image], question):
+        if self.judge.rounds or overtaken(self.inquiry.scores[question.image], question):
             witness, reason = at_image(self.judge, self.inquiry, question)
             if witness is not None or question.misclassified:
                 return self._answer(0.0, witness, witness is not None, reason, 0)
@@ -283,7 +296,7 @@ class _Answering:
         limit = None if math.isinf(left) else left * ATTACK_SHARE
         options = AttackOptions(self.options.shape, steps=ATTACK_STEPS, time_limit=limit, seed=self.options.seed)
         asked = replace(self.inquiry, questions=[self.question])
-        ((nearest,),) = Attacker(self.network, options).run(asked)
+        ((nearest,),) = Attacker(self.network, options, self.runtime).run(asked)
         self.fault = nearest.reason if nearest.failed else None
         if nearest.witness is None or nearest.distance is None:
             return None
@@ -318,6 +331,7 @@ class _Answering:
             question.image, question.label, target, shape.norm.p, METHOD, lower, upper, closed, example,
             shape.given_box, reason, time.monotonic() - self.started, nodes, shape.scale,
             self.fault is not None and not closed, self.network.inference.name,
+            None if witness is None else self.judge.by,
         )  # fmt: skip
 
 

@@ -20,13 +20,16 @@ DESCRIPTION = (
     "A distance is an upper bound of what can be certified. Without arguments: the bundled network on the bundled "
     "images."
 )
-LIBRARY_OPTIONS = ("norm", "method", "target", "box", "scale", "polish", "steps", "time_limit", "memory", "seed")
+LIBRARY_OPTIONS = (
+    "norm", "method", "target", "box", "scale", "polish", "steps", "time_limit", "memory", "inference", "seed",
+)  # fmt: skip
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     runs.add_network(parser)
     question = parser.add_argument_group("the question")
     runs.add_question(question)
+    runs.add_inference(question)
     _add_effort(parser.add_argument_group("the effort"))
     answers = parser.add_argument_group("the answers")
     runs.add_json(answers)
@@ -74,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
     example_file = examples.example_file(arguments, setup)
 
     def ask(place: runs.Place, bar: Bar) -> Iterator[UpperBound]:
-        return relucert.attack_each(network, images.images, images.labels, **setup.chosen, **place.options)
+        return relucert.attack_each(setup.loaded, images.images, images.labels, **setup.chosen, **place.options)
 
     def draw(answer: UpperBound) -> None:
         if album is not None:
@@ -88,8 +91,13 @@ def run(arguments: argparse.Namespace) -> int:
         screen = setup.screen
         screen.attacks(answers)
         screen.line("network", setup.about)
-        screen.line("question", f"norm {arguments.norm}, {arguments.method}, target {arguments.target}, {setup.valid}")
+        screen.line(
+            "question",
+            f"norm {arguments.norm}, {arguments.method}, target {arguments.target}, {setup.valid}"
+            f"{runs.inference_text(arguments)}",
+        )
         _summarise(answers, screen)
+        runs.tell_runtime(screen, answers)
         if album is not None:
             screen.line("pictures", f"{album.count} in {arguments.save}")
         examples.save(example_file, setup, answers)

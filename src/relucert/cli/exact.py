@@ -71,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     def ask(place: runs.Place, bar: Bar) -> Iterator[Exact]:
         return relucert.exact_each(
-            setup.network,
+            setup.loaded,
             images.images,
             images.labels,
             **options,
@@ -93,6 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
             f"norm {arguments.norm}, target {arguments.target}, {setup.valid}{runs.inference_text(arguments)}",
         )
         _summarise(answers, screen)
+        runs.tell_runtime(screen, answers)
         if _version(arguments.proof) != before:
             screen.line("proof", f"{arguments.proof}: verify it with `relucert check`")
         examples.save(example_file, setup, answers)

@@ -25,7 +25,7 @@ def run(arguments: argparse.Namespace) -> int:
     screen = Screen(quiet=arguments.quiet)
     rows: list[dict[str, Any]] = []
     with screen.progress("verifying", len(instances)) as bar:
-        for row in verdicts(instances, table, arguments.time_limit, arguments.seed):
+        for row in verdicts(instances, table, arguments.time_limit, arguments.seed, arguments.inference):
             rows.append(row)
             bar.advance(len(rows), len(instances))
     if not arguments.quiet:

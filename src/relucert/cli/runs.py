@@ -19,10 +19,11 @@ from relucert.errors import ContradictionError, InputError, RelucertError
 from relucert.query.valid import valid_inputs
 
 if TYPE_CHECKING:
-    from relucert import Network
+    from relucert import Exact, Network, UpperBound
     from relucert.cli.show import Bar, Screen
     from relucert.data import Dataset
     from relucert.execution.execution import Execution
+    from relucert.loading.runtime import Loaded
     from relucert.report.runfile import RunFile
 
 NETWORK = "mnist-2x20"
@@ -101,7 +102,7 @@ def add_seed(group: argparse._ArgumentGroup, of: str) -> None:
     group.add_argument("--seed", type=options.seed, default=0, metavar="N", help=f"{of} (default: %(default)s)")
 
 
-def add_inference(group: argparse._ArgumentGroup) -> None:
+def add_inference(group: argparse._ArgumentGroup | argparse.ArgumentParser) -> None:
     group.add_argument(
         "--inference",
         default="real",
@@ -162,12 +163,19 @@ def add_quiet(group: argparse._ArgumentGroup) -> None:
 
 @dataclass(frozen=True)
 class Setup:
-    """What a command is about, and `chosen`, the options of the library's call that it was given."""
+    """What a command is about, and `chosen`, the options of the library's call that it was given.
 
-    network: Network
+    loaded: the network with what it was loaded from, which re-checks witnesses.
+    """
+
+    loaded: Loaded
     screen: Screen
     images: Dataset
     chosen: dict[str, Any]
+
+    @property
+    def network(self) -> Network:
+        return self.loaded.network
 
     @property
     def valid(self) -> str:
@@ -186,6 +194,7 @@ def set_up(arguments: argparse.Namespace, names: Sequence[str]) -> Setup:
     import torch
 
     from relucert.cli.show import Screen
+    from relucert.loading.runtime import Loaded
 
     if arguments.threads is not None:
         torch.set_num_threads(arguments.threads)
@@ -205,7 +214,7 @@ def set_up(arguments: argparse.Namespace, names: Sequence[str]) -> Setup:
             raise InputError(f"can't read --scale {chosen['scale']}: there is no such file")
 
         chosen["scale"] = numpy_arrays(chosen["scale"])[0].flatten().tolist()
-    return Setup(network, screen, images, chosen)
+    return Setup(Loaded(network, arguments.network), screen, images, chosen)
 
 
 def outputs(arguments: argparse.Namespace, names: Sequence[str]) -> dict[str, Path]:
@@ -296,6 +305,12 @@ def tell_failures(screen: Screen, answers: Sequence[Reply]) -> None:
         screen.line("failed", f"{count} of {len(answers)} answers: {reason}")
     if more := reasons.total() - sum(count for _, count in reasons.most_common(MOST_REASONS)):
         screen.line("failed", f"{more} of {len(answers)} answers, for other reasons")
+
+
+def tell_runtime(screen: Screen, answers: Sequence[UpperBound] | Sequence[Exact]) -> None:
+    """Says what evaluated the witnesses of a network that is evaluated in floating point."""
+    for shown_by in dict.fromkeys(answer.shown_by for answer in answers if answer.shown_by is not None):
+        screen.line("witnesses", f"shown by {shown_by}")
 
 
 def end(work: Work[AnswerType], kept: Path | None, screen: Screen, done: str) -> int:

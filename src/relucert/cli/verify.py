@@ -23,7 +23,7 @@ DESCRIPTION = (
     "property is a VNN-LIB file beside the network, robustness of images at a radius (--radius), or a whole list of "
     "such files (--instances). The exit code is 0 whatever the verdict."
 )
-LIBRARY_OPTIONS = ("norm", "target", "box", "scale", "radius", "time_limit", "seed", "proof")
+LIBRARY_OPTIONS = ("norm", "target", "box", "scale", "radius", "time_limit", "inference", "seed", "proof")
 TIME_LIMIT = 60.0
 RESERVE = 0.3  # seconds of a command's time that are left for writing
 
@@ -45,6 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="many at once: a CSV file with network,property,seconds in every line, files counted from its own folder",
     )
+    runs.add_inference(parser)
     robust = parser.add_argument_group("robustness of images, in the place of a file")
     robust.add_argument("--radius", type=options.radius, metavar="R", help="how far an input may be from the image")
     runs.add_question(robust)
@@ -129,7 +130,7 @@ def _property(arguments: argparse.Namespace) -> int:
     with screen.progress("verifying", 1) as bar:
         left = max(0.0, begun + limit - RESERVE - time.monotonic())
         verdict = relucert.verify(
-            _networks(arguments, query), query, time_limit=left, seed=arguments.seed,
+            _networks(arguments, query), query, time_limit=left, inference=arguments.inference, seed=arguments.seed,
             progress=lambda nodes: bar.describe(f"{nodes:,} nodes"), proof=arguments.proof,
             overwrite=arguments.overwrite,
         )  # fmt: skip
@@ -156,7 +157,7 @@ def _head(arguments: argparse.Namespace, query: Query) -> dict[str, Any]:
 
     text = hashlib.sha256(query.vnnlib().encode()).hexdigest()
     network = hashlib.sha256(Path(arguments.network).read_bytes()).hexdigest() if _is_file(arguments.network) else None
-    chosen = {"time_limit": arguments.time_limit, "seed": arguments.seed}
+    chosen = {"time_limit": arguments.time_limit, "inference": arguments.inference, "seed": arguments.seed}
     return {
         **record.circumstances(arguments),
         "question": record.question(NAME, chosen, str(arguments.network), network, text),
@@ -178,7 +179,7 @@ def _show(screen: Screen, arguments: argparse.Namespace, query: Query, verdict: 
     screen.line("property", f"{arguments.property} ({len(query.violations)} violations on {query.inputs} inputs)")
     for remark in verdict.remarks:
         screen.line("", remark)
-    screen.line("network", str(arguments.network))
+    screen.line("network", f"{arguments.network}{runs.inference_text(arguments)}")
     screen.line("nodes", str(verdict.nodes))
     if arguments.proof is not None and verdict.holds:
         screen.line("proof", f"{arguments.proof}: verify it with `relucert check`")
@@ -197,7 +198,7 @@ def _robust(arguments: argparse.Namespace) -> int:
 
     def ask(place: runs.Place, bar: Bar) -> Iterator[RobustnessVerdict]:
         return relucert.robust_at_each(
-            arguments.network if _is_file(arguments.network) else setup.network,
+            setup.loaded,
             images.images,
             images.labels,
             **chosen,
@@ -212,7 +213,7 @@ def _robust(arguments: argparse.Namespace) -> int:
             screen.columns(["image", "label", "rival", "verdict", "remark"], [_cells(one) for one in verdicts], right=3)
         screen.line("network", setup.about)
         asked = f"radius {arguments.radius!r}, norm {arguments.norm}, target {arguments.target}, {setup.valid}"
-        screen.line("question", asked)
+        screen.line("question", f"{asked}{runs.inference_text(arguments)}")
         screen.line("verdicts", str(Verdicts(verdicts).summary()))
 
     code = runs.answer(arguments, setup, files, "verifying", ask, show)

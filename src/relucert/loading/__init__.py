@@ -15,6 +15,7 @@ from relucert.checks import checked_shape, shown
 from relucert.errors import InputError, LoadError, RemarkWarning, warn
 from relucert.loading import safetensors_file, zoo
 from relucert.loading.paths import check_file
+from relucert.loading.runtime import Loaded
 from relucert.network import Network, Shape
 
 if TYPE_CHECKING:
@@ -26,7 +27,9 @@ __all__ = ["load", "save"]
 
 
 def load(
-    source: Network | nn.Module | ExportedProgram | str | os.PathLike[str], *, input_shape: Shape | None = None
+    source: Network | Loaded | nn.Module | ExportedProgram | str | os.PathLike[str],
+    *,
+    input_shape: Shape | None = None,
 ) -> Network:
     """Loads a network from a module, a path ending in .onnx or .safetensors, or the name of a bundled or built network.
 
@@ -43,7 +46,7 @@ def load(
     network = _load(source, shape)
     if shape is not None and network.input_shape != shape:
         raise InputError(f"{network.name} takes inputs of shape {network.input_shape}, not {shape}")
-    if network is not source:
+    if network is not source and not isinstance(source, Loaded):
         for remark in network.remarks:
             warn(f"{network.name}: {remark}", RemarkWarning)
     return network
@@ -76,6 +79,8 @@ def _check_network(given: object) -> None:
 def _load(source: Any, shape: Shape | None) -> Network:
     if isinstance(source, Network):
         return source
+    if isinstance(source, Loaded):
+        return source.network
     if isinstance(source, torch.jit.ScriptModule):
         raise LoadError(
             "a script module can't be traced: pass the torch.nn.Module that it was scripted from, as in "

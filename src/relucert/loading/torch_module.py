@@ -206,6 +206,18 @@ def run_module(module: nn.Module, images: Tensor, name: str) -> Tensor:
     return output
 
 
+def runner(module: nn.Module, shape: Shape, precision: torch.dtype) -> Callable[[Tensor], Tensor]:
+    """What a copy of a module computes in a precision at one input (size,), of this shape: its outputs, flat."""
+    source = Source(module, type(module).__name__)
+    copied = source.copy().to(precision)
+
+    def run(point: Tensor) -> Tensor:
+        with torch.no_grad(), _quiet():
+            return run_module(copied, point.to(precision).reshape(1, *shape), source.name).flatten()
+
+    return run
+
+
 class _Recorder(TorchDispatchMode):
     """Keeps the inputs of every operator that may be left out, in the order of the calls."""
 

@@ -24,7 +24,7 @@ class Node:
     """An operation and the values it takes: value 0 is the network's input, value i the result of node i - 1.
 
     exact: whether nothing rounds here when the network is evaluated in floating point, as it is part of a layer that
-    only selects numbers, such as a maximum.
+    only selects numbers, such as a maximum, or of a question about the network.
     """
 
     operation: Operation
@@ -172,6 +172,9 @@ class Network:
                 )
         twin = copy(self)
         object.__setattr__(twin, "inference", inference)
+        if inference.rounds:  # a number that the precision does not represent is rounded where it is used
+            nodes = tuple(replace(node, exact=node.exact and _represented(node, inference)) for node in self.nodes)
+            object.__setattr__(twin, "nodes", nodes)
         return twin
 
     def values(self, images: Tensor) -> list[Tensor]:
@@ -198,6 +201,10 @@ class Network:
         shapes = [self.shapes[value] for value in (0, *self.rectified, self.output)]
         between = " - " if any(len(shape) > 1 for shape in shapes) else "-"
         return between.join("x".join(map(str, shape)) for shape in shapes)
+
+
+def _represented(node: Node, inference: Inference) -> bool:
+    return all(inference.represents(tensor) for tensor in node.operation.tensors().values())
 
 
 def _is_shape(given: object) -> bool:

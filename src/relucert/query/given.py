@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from relucert.data import Dataset
+from relucert.loading.runtime import Loaded
 from relucert.network import Network
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 else:
     ExportedProgram = object  # its module takes a second to import
 
-NetworkLike = Network | torch.nn.Module | ExportedProgram | str | os.PathLike[str]
+NetworkLike = Network | Loaded | torch.nn.Module | ExportedProgram | str | os.PathLike[str]
 """A network, a module, a program of torch.export, an .onnx or a .safetensors file, or the name of a zoo network."""
 
 ImagesLike = ArrayLike | Tensor | Dataset | torch.utils.data.Dataset[Any] | torch.utils.data.DataLoader[Any]

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from relucert.answers import OWN_LABEL
 from relucert.errors import InputError
+from relucert.loading.runtime import Loaded
 from relucert.network import Network, Shape
 from relucert.query.fitting import load_fitting
 from relucert.query.given import ImagesLike, LabelsLike, NetworkLike, TargetLike
@@ -55,11 +56,13 @@ class Inquiry:
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """A loaded network, images (batch, size) in the order of its input, and what there is of labels."""
+    """A loaded network and what it was loaded from, images (batch, size) in the order of its input, and what there is
+    of labels."""
 
     network: Network
     images: Tensor
     labels: Any
+    source: NetworkLike
 
 
 def prepare(
@@ -69,7 +72,8 @@ def prepare(
     samples = read_samples(images, labels)
     check_any(samples.images)
     known = load_fitting(network, tuple(samples.images.shape[1:]), input_shape)
-    return Prepared(known, check_images(samples.images, known, samples.layout), samples.labels)
+    source = network.source if isinstance(network, Loaded) else network
+    return Prepared(known, check_images(samples.images, known, samples.layout), samples.labels, source)
 
 
 def pose(network: Network, images: Tensor, labels: LabelsLike | None, target: TargetLike, seed: int) -> Inquiry:

@@ -86,8 +86,7 @@ class _Translation:
         types = sorted({tensor.type for tensor in self.declared} - {"real"})
         if not types:
             return ()
-        said = f"the property declares {' and '.join(types)}"
-        return (f"{said}; the verdict is about real arithmetic with the stored weights",)
+        return (f"the property declares {' and '.join(types)}; the verdict is about what `inference` names",)
 
     def _formula(self, expression: Any) -> Formula:
         package = self.package

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from relucert.attacks.pursuit import annealed
-from relucert.attacks.witness import own_precision
+from relucert.loading.runtime import own_precision
 from relucert.network import Network
 from relucert.verification.referee import StatedBox
 

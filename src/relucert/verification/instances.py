@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from relucert.errors import InputError, RelucertError
+from relucert.network import find_inference
 from relucert.storage import files
 from relucert.verification.results import word
 from relucert.verification.verify import verify
 
-COLUMNS = ("onnx", "vnnlib", "limit", "result", "seconds", "nodes", "method", "reason", "sha256")
+OLDER = ("onnx", "vnnlib", "limit", "result", "seconds", "nodes", "method", "reason", "sha256")
+COLUMNS = (*OLDER, "inference")
 ERROR = "error"
 OTHER_TABLE = "something else than a table of verdicts"
 
@@ -90,20 +92,21 @@ class Table:
         files.check_writable(path)
         known = files.check_replaceable(path, lambda there: _is_table(there), overwrite, OTHER_TABLE)
         there = files.content(path).decode("utf-8", "replace") if known else ""
-        self.rows: list[dict[str, Any]] = list(csv.DictReader(io.StringIO(there))) if _is_table(there.encode()) else []
+        rows = list(csv.DictReader(io.StringIO(there))) if _is_table(there.encode()) else []
+        self.rows: list[dict[str, Any]] = [{"inference": "real", **row} for row in rows]
 
-    def find(self, instance: Instance) -> dict[str, Any] | None:
+    def find(self, instance: Instance, inference: str) -> dict[str, Any] | None:
         """The row of an instance that has a verdict already."""
         digest = instance.digest()
         for row in self.rows:
-            same = row["sha256"] == digest and row["limit"] == repr(instance.limit)
+            same = row["sha256"] == digest and row["limit"] == repr(instance.limit) and row["inference"] == inference
             if same and (row["onnx"], row["vnnlib"]) == (instance.onnx, instance.vnnlib) and row["result"] != ERROR:
                 return row
         return None
 
     def add(self, row: dict[str, Any]) -> None:
         """Takes the place of an earlier row about the same instance."""
-        same = ("onnx", "vnnlib", "limit")
+        same = ("onnx", "vnnlib", "limit", "inference")
         self.rows = [other for other in self.rows if any(other[name] != row[name] for name in same)]
         self.rows.append(row)
         text = io.StringIO()
@@ -114,27 +117,31 @@ class Table:
 
 
 def _is_table(content: bytes) -> bool:
-    return content.splitlines()[:1] == [",".join(COLUMNS).encode()]
+    return content.splitlines()[:1] in ([",".join(columns).encode()] for columns in (COLUMNS, OLDER))
 
 
-def run(instances: list[Instance], table: Table, time_limit: float | None, seed: int) -> Iterator[dict[str, Any]]:
+def run(
+    instances: list[Instance], table: Table, time_limit: float | None, seed: int, inference: str = "real"
+) -> Iterator[dict[str, Any]]:
     """The row of every instance, from the table or found now, in order; time_limit: at most so many seconds each."""
+    find_inference(inference)
     for instance in instances:
-        row = table.find(instance)
+        row = table.find(instance, inference)
         if row is None:
-            row = _row(instance, time_limit, seed)
+            row = _row(instance, time_limit, seed, inference)
             table.add(row)
         yield row
 
 
-def _row(instance: Instance, time_limit: float | None, seed: int) -> dict[str, Any]:
+def _row(instance: Instance, time_limit: float | None, seed: int, inference: str) -> dict[str, Any]:
     started = time.monotonic()
     row = dict.fromkeys(COLUMNS, "") | {
         "onnx": instance.onnx, "vnnlib": instance.vnnlib, "limit": repr(instance.limit), "sha256": instance.digest(),
+        "inference": inference,
     }  # fmt: skip
     limit = instance.limit if time_limit is None else min(instance.limit, time_limit)
     try:
-        verdict = verify(instance.network, instance.query, time_limit=limit, seed=seed)
+        verdict = verify(instance.network, instance.query, time_limit=limit, inference=inference, seed=seed)
     except RelucertError as error:
         return row | {"result": ERROR, "reason": str(error), "seconds": f"{time.monotonic() - started:.3f}"}
     return row | {

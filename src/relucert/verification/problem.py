@@ -8,7 +8,7 @@ margins are positive, no violation is possible.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import groupby
 from math import inf, isfinite, prod
@@ -90,13 +90,13 @@ def outer_box(violation: Violation) -> Box:
 
 
 class _Extension:
-    """A network under extension: its nodes so far."""
+    """A network under extension: its nodes so far. What is added is part of the question: nobody evaluates it."""
 
     def __init__(self, network: Network) -> None:
         self.network, self.nodes = network, list(network.nodes)
 
     def append(self, operation: Operation, *inputs: int) -> int:
-        self.nodes.append(Node(operation, inputs))
+        self.nodes.append(Node(operation, inputs, exact=True))
         return len(self.nodes)
 
     def linear(self, value: int, weight: Tensor, bias: Tensor | None = None) -> int:
@@ -111,7 +111,8 @@ class _Extension:
         return INPUT if len(shape) == 1 else self.append(Reshape(shape, (prod(shape),)), INPUT)
 
     def finish(self) -> Network:
-        return Network(self.network.input_shape, tuple(self.nodes), self.network.name)
+        network = Network(self.network.input_shape, tuple(self.nodes), self.network.name)
+        return replace(network, inference=self.network.inference)
 
 
 def _with_margins(

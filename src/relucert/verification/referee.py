@@ -1,22 +1,23 @@
 """The re-check of violations, outside any search: what does not pass it was never found.
 
 A point passes if it lies in the stated box exactly, if the network that was asked about violates the property there in
-rigorous or rational arithmetic, and if it also does when its own runtime evaluates it in its own precision.
+rigorous or rational arithmetic, and if it also does when its own runtime evaluates it in its own precision. For a
+network that is evaluated in floating point the last one alone counts, in that precision.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from relucert.bounding.point import scores_at
+from relucert.loading.runtime import Evaluation, Runtime
 from relucert.network import Network
 from relucert.region import Box
 from relucert.rigor import RIGOROUS
@@ -25,18 +26,10 @@ from relucert.specification.query import Constraint, Violation
 from relucert.verification.rational import outputs_at
 
 DTYPES: dict[torch.dtype, type[Float]] = {
-    torch.float16: np.float16, torch.float32: np.float32, torch.float64: np.float64,
+    torch.float16: np.float16, torch.bfloat16: np.float32, torch.float32: np.float32, torch.float64: np.float64,
 }  # fmt: skip
 NEAR = 1e-5  # share of a constraint's size by which float64 may miss it where exact arithmetic is asked
 MOST_EXACT = 200  # evaluations in rational arithmetic
-
-
-class Replay(NamedTuple):
-    """How else the network is evaluated: its outputs at one point (size,), by whom, and the precision of points."""
-
-    run: Callable[[Tensor], Tensor]
-    by: str
-    precision: torch.dtype
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,19 +39,22 @@ class Witness:
     Attributes:
         point: Its coordinates, exactly.
         outputs: What the runtime gives there.
-        arithmetic: How the violation was proven: "rigorous" or "rational".
+        arithmetic: How the violation was proven: "rigorous" or "rational"; None for a network that is evaluated in
+            floating point, whose runtime shows it.
     """
 
     point: tuple[Fraction, ...]
     outputs: Tensor
-    arithmetic: str
+    arithmetic: str | None
 
 
 class Referee:
     """Judges points for one network."""
 
-    def __init__(self, network: Network, replay: Replay) -> None:
+    def __init__(self, network: Network, replay: Runtime) -> None:
         self.exact = network.cast(torch.float64)
+        self.rounds = network.inference.rounds
+        self.evaluate = Evaluation(network) if self.rounds else self.exact
         self.original, self.replay = network, replay
         self.differing = 0  # violations in real arithmetic that the runtime does not show
         self._rational = 0
@@ -66,7 +62,9 @@ class Referee:
     def examine(self, points: Tensor, stated: StatedBox) -> Witness | None:
         """The first of some points (count, size) that passes, after rounding into the box."""
         inputs = stated.represent(points)
-        for place in stated.promising(inputs, self.exact(inputs.double())).tolist():
+        if self.rounds and not stated.representable:  # no input of that precision is in the box
+            return None
+        for place in stated.promising(inputs, self.evaluate(inputs.double()).double()).tolist():
             witness = self._judge(inputs[place], stated)
             if witness is not None:
                 return witness
@@ -74,15 +72,15 @@ class Referee:
 
     def _judge(self, point: Tensor, stated: StatedBox) -> Witness | None:
         exact_point = stated.coordinates(point)
-        proven = self._proven(point, exact_point, stated)
-        if proven is None:
+        proven = None if self.rounds else self._proven(point, exact_point, stated)
+        if proven is None and not self.rounds:
             return None
         replayed = self.replay.run(point)
         outputs = (
             [Fraction(number) for number in replayed.double().tolist()] if bool(replayed.isfinite().all()) else None
         )
         if outputs is None or not stated.violated(exact_point, outputs):
-            self.differing += 1
+            self.differing += not self.rounds
             return None
         return Witness(exact_point, replayed, proven)
 
@@ -114,15 +112,15 @@ class StatedBox:
         self.violations, self.precision = tuple(violations), precision
         dtype = DTYPES[precision]
         first = violations[0]
-        low = [float_above(end, dtype) for end in first.low]
-        high = [float_below(end, dtype) for end in first.high]
+        low = [_above(float_above(end, dtype), precision) for end in first.low]
+        high = [-_above(-float_below(end, dtype), precision) for end in first.high]
         self.exact = {
             place: (first.low[place] + first.high[place]) / 2
             for place, (least, most) in enumerate(zip(low, high, strict=True))
             if not least <= most
         }
         for place, number in self.exact.items():
-            low[place] = high[place] = float(dtype(float(number)))
+            low[place] = high[place] = float(torch.tensor(float(number), dtype=torch.float64).to(precision))
         self.box = Box(torch.tensor(low, dtype=precision), torch.tensor(high, dtype=precision))
 
     @property
@@ -190,3 +188,11 @@ class StatedBox:
         least = worst.min(1).values
         near = (least <= NEAR).nonzero().flatten()
         return near[least[near].argsort()]
+
+
+def _above(number: float, precision: torch.dtype) -> float:
+    """The smallest number of a precision that is not below a given one."""
+    rounded = torch.tensor(number, dtype=torch.float64).to(precision)
+    if float(rounded) < number:
+        rounded = torch.nextafter(rounded, torch.tensor(torch.inf, dtype=precision))
+    return float(rounded)

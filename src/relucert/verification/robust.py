@@ -25,7 +25,8 @@ from relucert.execution.execution import Execution
 from relucert.execution.identity import identity
 from relucert.execution.job import Job, in_steps
 from relucert.execution.run import start
-from relucert.network import Network
+from relucert.loading.runtime import Origin, Runtime, runtime_of
+from relucert.network import Network, find_inference
 from relucert.norm import Norm
 from relucert.query.given import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
 from relucert.query.questions import Inquiry, Question, pose, prepare
@@ -34,9 +35,7 @@ from relucert.rigor import check_subnormals
 from relucert.storage import files
 from relucert.storage.store import StoreLike
 from relucert.verification.problem import Problem
-from relucert.verification.referee import Replay
 from relucert.verification.search import bounded
-from relucert.verification.sources import replay_of
 from relucert.verification.verdict import HOLDS, UNKNOWN, VIOLATED, RobustnessVerdict, Verdicts
 from relucert.verification.verify import ATTACK, ATTACK_SHARE, DIFFERING, PROVER
 
@@ -56,6 +55,7 @@ def robust_at(
     box: BoxLike | None = None,
     scale: ScaleLike | None = None,
     time_limit: float | None = 60.0,
+    inference: str = "real",
     seed: int = 0,
     proof: str | os.PathLike[str] | None = None,
     overwrite: bool = False,
@@ -79,6 +79,7 @@ def robust_at(
         box: The valid inputs, as for `certify`.
         scale: How far each coordinate may move per unit of radius, as for `certify`.
         time_limit: Seconds for each verdict; None: as long as it takes.
+        inference: What the network is evaluated in, as for `verify`.
         seed: Of random targets and of the attack's random starts.
         proof: A file for the proof that it holds, which `relucert check` verifies; for one question only.
         overwrite: Whether that file may be replaced where it holds anything but a proof of the same claim.
@@ -90,8 +91,8 @@ def robust_at(
     return Verdicts(
         robust_at_each(
             network, images, labels, radius=radius, norm=norm, target=target, box=box, scale=scale,
-            time_limit=time_limit, seed=seed, proof=proof, overwrite=overwrite, input_shape=input_shape,
-            workers=workers, ray=ray, store=store,
+            time_limit=time_limit, inference=inference, seed=seed, proof=proof, overwrite=overwrite,
+            input_shape=input_shape, workers=workers, ray=ray, store=store,
         )
     )  # fmt: skip
 
@@ -107,6 +108,7 @@ def robust_at_each(
     box: BoxLike | None = None,
     scale: ScaleLike | None = None,
     time_limit: float | None = 60.0,
+    inference: str = "real",
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
     proof: str | os.PathLike[str] | None = None,
@@ -120,11 +122,14 @@ def robust_at_each(
 
     Everything is checked at the call; the work is done as verdicts are asked for.
     Its parameters are those of `robust_at`: network, images, labels, radius, norm, target, box, scale, time_limit,
-    seed, proof, overwrite, input_shape, workers, ray and store; and progress, which is called with an image's number
-    and the parts of its region bounded so far.
+    inference, seed, proof, overwrite, input_shape, workers, ray and store; and progress, which is called with an
+    image's number and the parts of its region bounded so far.
     """
+    evaluation = find_inference(inference)
+    if evaluation.rounds and proof is not None:
+        raise InputError(f"proofs are about real arithmetic, not about {inference}; leave out one of the two")
     prepared = prepare(network, images, labels, input_shape)
-    known = prepared.network
+    known = prepared.network.evaluated_in(evaluation)
     shape = RegionShape.parse(norm, box, scale, known.input_shape)
     check_number("radius", radius, 0, 1e300)
     if time_limit is not None:
@@ -143,9 +148,10 @@ def robust_at_each(
         claim = proofs.claimed(known, 0, inquiry.images[0], shape, inquiry.property(inquiry.questions))
         files.check_replaceable(path, lambda there: proofs.is_about(there, claim), overwrite)
     options = _Options(shape, float(radius), time_limit, seed, path)
-    source = network if isinstance(network, (str, os.PathLike)) else known
-    decider = _Deciding(known, options, source, progress)
-    job = Job(decider, inquiry, in_steps(inquiry, 1), options.asked(known, target))
+    decider = _Deciding(known, options, Origin.of(prepared.source, known), progress)
+    job = Job(
+        decider, inquiry, in_steps(inquiry, 1), options.asked(known, target), decider.origin.most_workers(workers, ray)
+    )
     return start(job, workers, ray, store, again=path is not None)
 
 
@@ -164,18 +170,19 @@ class _Options:
 
 
 class _Deciding:
-    """Answers questions about one network, one after the other; source: what its own runtime is made from."""
+    """Answers questions about one network, one after the other; origin: what its own runtime is made from."""
 
     def __init__(
-        self, network: Network, options: _Options, source: Network | str | os.PathLike[str],
+        self, network: Network, options: _Options, origin: Origin,
         progress: Callable[[int, int], None] | None = None,
     ) -> None:  # fmt: skip
-        self.network, self.options, self.source = network, options, source
-        self.replay, self.judge = replay_of(source, network), Judge(network, options.shape)
+        self.network, self.options, self.origin = network, options, origin
+        self.replay = runtime_of(origin.source, network)
+        self.judge = Judge(network, options.shape, self.replay)
         self.progress = progress or (lambda image, nodes: None)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _Deciding, (self.network, self.options, self.source)
+        return _Deciding, (self.network, self.options, self.origin)
 
     def run(self, inquiry: Inquiry) -> Iterator[list[RobustnessVerdict]]:
         """The verdicts, in the order of the questions."""
@@ -196,7 +203,7 @@ class _Answering:
 
     network: Network
     options: _Options
-    replay: Replay
+    replay: Runtime
     judge: Judge
     inquiry: Inquiry
     question: Question
@@ -211,7 +218,7 @@ class _Answering:
         limit = self.options.time_limit
         self.ends = self.started + (math.inf if limit is None else limit)
         question = self.question
-        if overtaken(self.inquiry.scores[question.image], question):
+        if self.judge.rounds or overtaken(self.inquiry.scores[question.image], question):
             witness, reason = at_image(self.judge, self.inquiry, question)
             if witness is not None or question.misclassified:
                 self.witness = witness
@@ -224,7 +231,8 @@ class _Answering:
         except FAULTS as error:
             return self._verdict(UNKNOWN, f"the search broke down: {in_one_line(error)}", None, failed=True)
         if self.witness is not None:
-            return self._verdict(VIOLATED, f"proven in rigorous arithmetic, and shown by {self.replay.by}", method)
+            proven = "" if self.judge.rounds else "proven in rigorous arithmetic, and "
+            return self._verdict(VIOLATED, f"{proven}shown by {self.replay.by}", method)
         if failure is None:
             return self._verdict(HOLDS, None, method)
         return self._verdict(UNKNOWN, self._unsure(failure), None)
@@ -266,7 +274,9 @@ class _Answering:
             return False
         limit = None if math.isinf(left) else left * ATTACK_SHARE
         options = AttackOptions(self.options.shape, steps=STEPS, time_limit=limit, seed=self.options.seed)
-        ((nearest,),) = Attacker(self.network, options).run(replace(self.inquiry, questions=[self.question]))
+        ((nearest,),) = Attacker(self.network, options, self.replay).run(
+            replace(self.inquiry, questions=[self.question])
+        )
         if nearest.witness is None or nearest.distance is None:
             return False
         return self._violates(Witness(nearest.witness.flatten(), nearest.distance))
@@ -304,6 +314,7 @@ class _Answering:
             status, None if point is None else point.double().reshape(self.network.input_shape).clone(), outputs,
             reason, time.monotonic() - self.started, self.nodes, None if status == UNKNOWN else method,
             None if point is None else tuple(map(Fraction, point.double().tolist())), (), failed,
+            self.network.inference.name,
             question.image, question.label, target, options.radius, options.shape.norm.p, options.shape.given_box,
             options.shape.scale, not question.misclassified,
         )  # fmt: skip

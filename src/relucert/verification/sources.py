@@ -8,15 +8,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from relucert.attacks.witness import own_precision
 from relucert.checks import shown
 from relucert.errors import InputError
 from relucert.loading import load
+from relucert.loading.runtime import Loaded, Runtime, runtime_of
 from relucert.loading.walk import keeps_only_order
-from relucert.network import Network, Shape
+from relucert.network import Inference, Network, Shape
 from relucert.query.given import NetworkLike
 from relucert.specification.query import Query
-from relucert.verification.referee import Replay
 
 Sources = NetworkLike | Mapping[str, str | os.PathLike[str]]
 """A network, or for a query about several networks their ONNX files by name."""
@@ -27,20 +26,28 @@ def is_joint(query: Query) -> bool:
     return len(query.declared) > 2
 
 
-def open_sources(given: Sources, query: Query, input_shape: Shape | None) -> tuple[Network, Replay]:
-    """The network of a query, and its own runtime."""
+def open_sources(
+    given: Sources, query: Query, input_shape: Shape | None, inference: Inference
+) -> tuple[Network, Runtime]:
+    """The network of a query, as it is evaluated, and its own runtime."""
     if is_joint(query):
-        return _joined(given, query)
+        return _joined(given, query, inference)
     if isinstance(given, Mapping):
         if len(given) != 1:
             raise InputError(f"the property is about one network, not about {', '.join(map(str, given))}")
         (given,) = given.values()
     network = load(given, input_shape=input_shape)
     check_fit(network, query)
-    return network, replay_of(given, network)
+    if inference.rounds and keeps_only_order(network):
+        raise InputError(
+            f"inference {inference.name!r}: {network.name} was loaded without its last layer, and outputs that differ "
+            "before it may round to the same number after it"
+        )
+    network = network.evaluated_in(inference)
+    return network, runtime_of(given.source if isinstance(given, Loaded) else given, network)
 
 
-def _joined(given: Sources, query: Query) -> tuple[Network, Replay]:
+def _joined(given: Sources, query: Query, inference: Inference) -> tuple[Network, Runtime]:
     from onnx import save
 
     from relucert.loading.joined import Part, joined
@@ -56,7 +63,8 @@ def _joined(given: Sources, query: Query) -> tuple[Network, Replay]:
         path = Path(folder) / "joined.onnx"
         save(joined(parts), path)
         network = replace(load(path), name=" and ".join(dict.fromkeys(part.path.stem for part in parts)))
-        replay = replay_of(path, network)
+        network = network.evaluated_in(inference)
+        replay = runtime_of(path, network)
     if keeps_only_order(network):
         raise InputError("a network whose last layer only keeps the order of its outputs can't be joined with others")
     check_sizes(network, query)
@@ -110,15 +118,3 @@ def check_fit(network: Network, query: Query) -> None:
 
 def _long(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(size for size in shape if size != 1)
-
-
-def replay_of(source: NetworkLike, network: Network) -> Replay:
-    """The network's own runtime: onnxruntime where it comes from an ONNX file, otherwise its own precision."""
-    if isinstance(source, (str, os.PathLike)) and str(source).lower().endswith(".onnx"):
-        from relucert.loading.onnx_file import runtime
-
-        return Replay(*runtime(Path(source), network.input_shape))
-    precision = own_precision(network)
-    plain = network.cast(precision)
-    by = f"an evaluation in {str(precision).removeprefix('torch.')}"
-    return Replay(lambda point: plain(point[None])[0], by, precision)

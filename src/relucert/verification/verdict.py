@@ -22,9 +22,10 @@ HOLDS, VIOLATED, UNKNOWN = "holds", "violated", "unknown"
 class Verdict:
     """Whether a property holds.
 
-    "holds" is proven, in real arithmetic with the stored weights, rounding included. "violated" has a witness, an input
-    that lies in the stated region exactly, and at which the violation is proven and was replayed by the network's
-    runtime. Anything else is "unknown", and the reason says why.
+    "holds" is proven with the stored weights, rounding included, in real arithmetic or in every evaluation that
+    `inference` names. "violated" has a witness, an input that lies in the stated region exactly, and at which the
+    violation was replayed by the network's runtime and, in real arithmetic, is proven. Anything else is "unknown", and
+    the reason says why.
 
     Attributes:
         status: "holds", "violated" or "unknown".
@@ -39,6 +40,7 @@ class Verdict:
             the stated region has no float64 number.
         remarks: What there is to know about the question.
         failed: Whether an error inside the search, which the reason names, kept the verdict from being known.
+        inference: What the network is evaluated in: "real" arithmetic, "float32", "float16" or "bfloat16".
     """
 
     status: str
@@ -51,9 +53,12 @@ class Verdict:
     coordinates: tuple[Fraction, ...] | None = None
     remarks: tuple[str, ...] = ()
     failed: bool = False
+    inference: str = "real"
 
     def __repr__(self) -> str:
         shown = f"{type(self).__name__}({self.status!r}"
+        if self.inference != "real":
+            shown += f" in {self.inference}"
         if self.method is not None:
             shown += f" by {self.method}"
         if self.reason is not None:
@@ -87,8 +92,8 @@ class RobustnessVerdict(Verdict):
     An image that the network itself misclassifies is its own witness.
 
     Attributes:
-        status: As of a `Verdict`, and so are witness, outputs, reason, seconds, nodes, method, coordinates, remarks and
-            failed.
+        status: As of a `Verdict`, and so are witness, outputs, reason, seconds, nodes, method, coordinates, remarks,
+            failed and inference.
         image: The image's number, counted from 0.
         label: Its class.
         target: The rival that was asked about, or that caught up; None where any would do.

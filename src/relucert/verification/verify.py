@@ -13,18 +13,18 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from relucert.attacks.witness import own_precision
 from relucert.branch_and_bound.prove import Outcome, prove
 from relucert.checks import check_callable, check_number, check_whole, checked_path, shown
 from relucert.errors import FAULTS, InputError, in_one_line
-from relucert.network import Network
+from relucert.loading.runtime import Runtime, own_precision
+from relucert.network import Network, find_inference
 from relucert.rigor import check_subnormals
 from relucert.specification.query import EMPTY, Query
 from relucert.storage import files
 from relucert.verification import proof as proofs
 from relucert.verification.attack import BoxAttack
 from relucert.verification.problem import Problem, problems
-from relucert.verification.referee import Referee, Replay, StatedBox, Witness
+from relucert.verification.referee import Referee, StatedBox, Witness
 from relucert.verification.search import bounded
 from relucert.verification.sources import Sources, is_joint, open_sources
 from relucert.verification.verdict import HOLDS, UNKNOWN, VIOLATED, Verdict
@@ -39,6 +39,7 @@ def verify(
     query: Query | str | os.PathLike[str],
     *,
     time_limit: float | None = 60.0,
+    inference: str = "real",
     seed: int = 0,
     progress: Callable[[int], None] | None = None,
     proof: str | os.PathLike[str] | None = None,
@@ -53,6 +54,9 @@ def verify(
             by the names that it declares.
         query: A `Query`, or the path of a .vnnlib or .vnnlib.gz file.
         time_limit: Seconds for everything, loading included; None: as long as it takes.
+        inference: What the network is evaluated in: "real" arithmetic, or "float32", "float16" or "bfloat16", which
+            round every operation. "holds" is then about every such evaluation at the inputs of that precision, and a
+            violation is one that the network's own runtime shows in that precision.
         seed: Of the attack's random starts.
         progress: Called now and then with the parts of the region bounded so far.
         proof: A file for the proof that it holds, which `relucert check` verifies.
@@ -67,7 +71,10 @@ def verify(
     asked = _query(query)
     if proof is not None and is_joint(asked):
         raise InputError("a proof is about one network with one input and one output, and this property about more")
-    known, replay = open_sources(network, asked, input_shape)
+    evaluation = find_inference(inference)
+    if evaluation.rounds and proof is not None:
+        raise InputError(f"proofs are about real arithmetic, not about {inference}; leave out one of the two")
+    known, replay = open_sources(network, asked, input_shape, evaluation)
     check_subnormals()
     ends = started + (math.inf if time_limit is None else time_limit)
     report = progress or (lambda nodes: None)
@@ -104,7 +111,7 @@ class _Inquest:
 
     network: Network
     query: Query
-    replay: Replay
+    replay: Runtime
     started: float
     ends: float
     seed: int
@@ -196,6 +203,8 @@ class _Inquest:
         self.progress(before + nodes)
 
     def _said(self, witness: Witness) -> str:
+        if witness.arithmetic is None:
+            return f"shown by {self.replay.by}"
         said = f"proven in {witness.arithmetic} arithmetic, and shown by {self.replay.by}"
         if self.referee.differing:
             said += f"; {self.referee.differing} other points violate it in real arithmetic only"
@@ -213,5 +222,6 @@ class _Inquest:
         method = None if status == UNKNOWN else self.method
         seconds = time.monotonic() - self.started
         return Verdict(
-            status, point, outputs, reason, seconds, self.nodes, method, coordinates, self.query.remarks, failed
-        )
+            status, point, outputs, reason, seconds, self.nodes, method, coordinates, self.query.remarks, failed,
+            self.network.inference.name,
+        )  # fmt: skip
