@@ -7,7 +7,9 @@ gains g+ z, the multiplier of its sign -z or z.
 
 from __future__ import annotations
 
+import math
 import time
+from copy import copy
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -23,6 +25,7 @@ SLOPE_RATE, MULTIPLIER_RATE, DECAY = 0.3, 1.0, 0.95
 MEANS = (0.9, 0.99)  # Adam's
 INTERCEPT_WEIGHT = 0.2  # in the choice of the neuron to split
 TINY = 1e-12
+STAYING = 0.7  # the share of nodes below which those that are done leave an ascent
 
 
 class Nodes(NamedTuple):
@@ -70,6 +73,9 @@ class Climbed:
     scores: Tensor
     points: Tensor
 
+    def pick(self, chosen: Tensor) -> Climbed:
+        return Climbed(self.lower[chosen], self.nodes.pick(chosen), self.scores[chosen], self.points[chosen])
+
 
 class Climber:
     """Bounds rows, functions of some of the stages, over parts of the region."""
@@ -101,29 +107,35 @@ class Climber:
     def run(
         self, nodes: Nodes, steps: int, ends: float, rate: float = SLOPE_RATE, enough: float = torch.inf
     ) -> Climbed:
-        """At most so many steps: none once time is over or every bound is above what is enough."""
-        ascent = _Ascent(self, nodes)
-        best, highest = nodes.duals, torch.full((len(nodes.rows),), -torch.inf)
-        mean = square = torch.zeros_like(nodes.duals)
+        """At most so many steps: none once time is over or every bound is above what is enough.
+
+        Nodes that are above leave the ascent on the way; their scores are zero, their points the reference.
+        """
+        count = len(nodes.rows)
+        best, highest = nodes.duals.clone(), torch.full((count,), -torch.inf)
+        scores, points = torch.zeros_like(best), self.corners.reference.repeat(count, 1)
+        places, ascent = torch.arange(count), _Ascent(self, nodes, rate)
         for step in range(steps + 1):
-            pulled = ascent.pull()
-            better = pulled.bound > highest
-            best = torch.where(better[:, None], ascent.duals, best)
-            highest = torch.where(better, pulled.bound, highest)
-            if step == steps or bool((highest > enough).all()) or time.monotonic() > ends:
-                break
-            gradient = ascent.gradient(pulled)
-            if step == 0:
-                units = ascent.units(pulled, rate)
-            mean = torch.lerp(gradient, mean, MEANS[0])
-            square = torch.lerp(gradient.square(), square, MEANS[1])
-            way = mean / (square / (1 - MEANS[1] ** (step + 1))).sqrt_().add_(TINY).mul_(1 - MEANS[0] ** (step + 1))
-            ascent.move(way * units * DECAY**step)
-        if not bool(better.all()):
-            ascent.duals = best
-            pulled = ascent.pull()
-        ascent.gradient(pulled)
-        return Climbed(highest, nodes._replace(duals=best), ascent.scores(pulled), self.corners.point(pulled.corner))
+            ascent.pull()
+            better = ascent.bound > highest[places]
+            highest[places[better]] = ascent.bound[better]
+            best[places[better]] = ascent.duals()[better]
+            over = step == steps or time.monotonic() > ends
+            still = ~(highest[places] > enough)
+            left = int(still.sum())
+            if over or not left or left < STAYING * len(places):
+                places = places[still]
+                if over or not left:
+                    break
+                ascent = ascent.pick(still)
+                ascent.pull()
+            ascent.climb(step)
+        if len(places):
+            last = _Ascent(self, nodes._replace(duals=best).pick(places), rate)
+            last.pull()
+            last.relax()
+            scores[places], points[places] = last.scores(), self.corners.point(last.corner)
+        return Climbed(highest, nodes._replace(duals=best), scores, points)
 
     def margins(self, points: Tensor) -> Tensor:
         """What all rows are at points of the region, (count, inputs), as computed: (count, rows)."""
@@ -143,118 +155,150 @@ class Climber:
         return value(self.rows)
 
 
-class _Pulled(NamedTuple):
-    bound: Tensor
-    positive: list[Tensor]
-    negative: list[Tensor]
-    corner: Tensor
+class _Layer:
+    """The numbers of a batch of nodes at one stage.
+
+    With the coefficient c of a neuron's activation the line that stands for it is `tilt z + height`: that of a known
+    sign, the chord where c is negative, else the lower line with the node's own slope.
+    """
+
+    def __init__(self, stage: Stage, chord: tuple[Tensor, Tensor], signs: Tensor, duals: Tensor) -> None:
+        self.stage, self.duals = stage, duals.clone()
+        self.signs, self.plus = signs, (signs > 0).float()
+        self.free = (signs == 0).float()
+        self.chord, self.rise = chord[0] * self.free + self.plus, chord[1] * self.free
+        self.most = torch.where(signs == 0, 1.0, torch.inf)
+        self.mean, self.square = torch.zeros_like(self.duals), torch.zeros_like(self.duals)
+        self.unit: Tensor | None = None
+
+    def pick(self, chosen: Tensor) -> _Layer:
+        """Of some of the nodes."""
+        picked = copy(self)
+        for name, numbers in vars(self).items():
+            if isinstance(numbers, Tensor):
+                setattr(picked, name, numbers[chosen])
+        return picked
+
+    def pull(self, forms: Tensor) -> Tensor:
+        """Turns forms on activations, (count, neurons), in place into forms on their pre-activations; what is added."""
+        self.forms = forms[:, : self.stage.undecided].clone()
+        negative = self.forms < 0
+        self.tilt = torch.where(negative, self.chord, torch.addcmul(self.plus, self.duals, self.free))
+        self.height = self.rise * negative
+        pulled = forms[:, : self.stage.undecided]
+        torch.mul(self.forms, self.tilt, out=pulled)
+        pulled.addcmul_(self.duals, self.signs, value=-1)
+        return torch.linalg.vecdot(self.forms, self.height)
+
+    def relax(self, values: Tensor) -> Tensor:
+        """Turns pre-activations, (count, neurons), in place into the relaxed activations."""
+        self.values = values[:, : self.stage.undecided].clone()
+        torch.addcmul(self.height, self.values, self.tilt, out=values[:, : self.stage.undecided])
+        return values
+
+    def gradient(self) -> Tensor:
+        """Of the bound, by the slopes and multipliers."""
+        return self.forms.clamp(min=0).mul_(self.free).sub_(self.signs).mul_(self.values)
+
+    def climb(self, step: int, rate: float) -> None:
+        """One step of Adam along the gradient of the bound."""
+        if self.unit is None:  # multipliers count in units of their stage's coefficients
+            size = self.forms.abs().mean(1, keepdim=True).nan_to_num(0) * MULTIPLIER_RATE
+            self.unit = torch.where(self.signs == 0, rate, size)
+        gradient = self.gradient()
+        self.mean.lerp_(gradient, 1 - MEANS[0])
+        self.square.mul_(MEANS[1]).addcmul_(gradient, gradient, value=1 - MEANS[1])
+        length = math.sqrt(1 - MEANS[1] ** (step + 1)) / (1 - MEANS[0] ** (step + 1)) * DECAY**step
+        self.duals.addcdiv_(self.mean * self.unit, self.square.sqrt().add_(TINY), value=length)
+        torch.minimum(self.duals.clamp_(min=0), self.most, out=self.duals)
+
+    def scores(self) -> Tensor:
+        """By how much a neuron's relaxed activation is off at the point where the bound is least, times its
+        coefficient, and a share of what its upper line loses at most."""
+        relaxed = torch.addcmul(self.height, self.values, self.tilt)
+        off = torch.minimum(relaxed, relaxed - self.values).clamp_(min=0)
+        score = self.forms.clamp(max=0).neg_() * (off + INTERCEPT_WEIGHT * self.rise)
+        missed = self.forms.clamp(min=0) * (self.values.clamp(min=0) - relaxed).clamp_(min=0)
+        return (score + missed + TINY) * self.free
 
 
 class _Ascent:
     """The numbers of one batch of nodes on the way."""
 
-    def __init__(self, climber: Climber, nodes: Nodes) -> None:
-        self.climber, self.duals = climber, nodes.duals
-        rows = climber.rows
+    def __init__(self, climber: Climber, nodes: Nodes, rate: float) -> None:
+        self.climber, self.rate, rows = climber, rate, climber.rows
         self.forms = {place: weight[nodes.rows] for place, weight in rows.weights.items()}
         self.entrance = None if climber.row_matrix is None else climber.row_matrix[nodes.rows]
         self.bias = rows.bias[nodes.rows]
         signs = nodes.signs.float()
-        self.signs, self.free, self.plus = signs, (signs == 0).float(), (signs > 0).float()
-        self.slopes = [chord[0] * self.free[:, stage.columns] for stage, chord in self._each()]
-        self.heights = [chord[1] * self.free[:, stage.columns] for stage, chord in self._each()]
-        self.values: list[Tensor] = []
-        self.activations: list[Tensor] = []
+        self.layers = [
+            _Layer(stage, chord, signs[:, stage.columns].contiguous(), nodes.duals[:, stage.columns])
+            for stage, chord in zip(climber.stages, climber.chords, strict=True)
+        ]
+        self.bound = self.corner = self.bias
 
-    def _each(self) -> list[tuple[Stage, tuple[Tensor, Tensor]]]:
-        return list(zip(self.climber.stages, self.climber.chords, strict=True))
+    def pick(self, chosen: Tensor) -> _Ascent:
+        """Of some of the nodes."""
+        picked = copy(self)
+        picked.forms = {place: form[chosen] for place, form in self.forms.items()}
+        picked.entrance = None if self.entrance is None else self.entrance[chosen]
+        picked.bias, picked.layers = self.bias[chosen], [layer.pick(chosen) for layer in self.layers]
+        return picked
 
-    def pull(self) -> _Pulled:
-        forms, bound = dict(self.forms), self.bias
-        at_input = self.entrance
-        lower, multipliers = self.duals * self.free, self.duals * self.signs
-        positive: list[Tensor] = [self.bias] * len(self.climber.stages)
-        negative = list(positive)
-        for place in range(len(self.climber.stages) - 1, -1, -1):
-            stage = self.climber.stages[place]
-            if place not in forms:
-                positive[place] = negative[place] = torch.zeros(len(self.bias), stage.undecided)
-                coefficients = torch.zeros(len(self.bias), len(stage.neurons))
-            else:
-                coefficients = forms.pop(place)
-            undecided, on = coefficients[:, : stage.undecided], coefficients[:, stage.undecided :]
-            above = undecided.clamp(min=0)
-            below = undecided - above
-            positive[place], negative[place] = above, below
-            columns = stage.columns
-            pulled = above * lower[:, columns] + below * self.slopes[place] + undecided * self.plus[:, columns]
-            pulled -= multipliers[:, columns]
-            bound = bound + (below * self.heights[place]).sum(1)
-            moved = torch.cat([pulled, on], 1)
-            bound = bound + moved @ stage.maps.bias
-            for earlier, weight in stage.maps.weights.items():
-                part = moved @ weight
-                forms[earlier] = forms[earlier] + part if earlier in forms else part
-            matrix = self.climber.matrices[place]
+    def duals(self) -> Tensor:
+        return self._joined([layer.duals for layer in self.layers])
+
+    def gradient(self) -> Tensor:
+        return self._joined([layer.gradient() for layer in self.layers])
+
+    def scores(self) -> Tensor:
+        return self._joined([layer.scores() for layer in self.layers])
+
+    def _joined(self, parts: list[Tensor]) -> Tensor:
+        return torch.cat(parts, 1) if parts else torch.zeros(len(self.bias), 0)
+
+    def pull(self) -> None:
+        """The bound, and the corner of the region where the pulled-back form is least."""
+        forms = {place: form.clone() for place, form in self.forms.items()}
+        bound = self.bias.clone()
+        at_input = None if self.entrance is None else self.entrance.clone()
+        for place, layer in reversed(list(enumerate(self.layers))):
+            maps, matrix = layer.stage.maps, self.climber.matrices[place]
+            form = forms.pop(place, None)
+            if form is None:
+                form = torch.zeros(len(bound), len(layer.stage.neurons))
+            bound += layer.pull(form)
+            bound.addmv_(form, maps.bias)
+            for earlier, weight in maps.weights.items():
+                forms[earlier] = _added(forms.get(earlier), form, weight)
             if matrix is not None:
-                part = moved @ matrix
-                at_input = part if at_input is None else at_input + part
+                at_input = _added(at_input, form, matrix)
         if at_input is None:
             at_input = torch.zeros(len(bound), len(self.climber.corners.scale))
-        fall, corner = self.climber.corners.least(at_input)
-        return _Pulled(bound - fall, positive, negative, corner)
+        fall, self.corner = self.climber.corners.least(at_input)
+        self.bound = bound - fall
 
-    def gradient(self, pulled: _Pulled) -> Tensor:
-        """Of the bound, by the slopes and multipliers; leaves the relaxed values behind."""
-        self.values, self.activations = [], []
-        lower = self.duals * self.free
-        parts = []
-        for place, stage in enumerate(self.climber.stages):
-            maps, matrix = stage.maps, self.climber.matrices[place]
-            value = maps.bias.expand(len(self.bias), -1)
+    def relax(self) -> None:
+        """The relaxed values where the form is least, in the layers."""
+        activations: list[Tensor] = []
+        for place, layer in enumerate(self.layers):
+            maps, matrix = layer.stage.maps, self.climber.matrices[place]
+            values = maps.bias.repeat(len(self.bias), 1)
             if matrix is not None:
-                value = value + pulled.corner @ matrix.T
+                values.addmm_(self.corner, matrix.T)
             for earlier, weight in maps.weights.items():
-                value = value + self.activations[earlier] @ weight.T
-            columns = stage.columns
-            undecided = value[:, : stage.undecided]
-            line = torch.where(
-                pulled.negative[place] < 0,
-                self.slopes[place] * undecided + self.heights[place],
-                lower[:, columns] * undecided,
-            )
-            line = line + self.plus[:, columns] * undecided
-            self.values.append(undecided)
-            self.activations.append(torch.cat([line, value[:, stage.undecided :]], 1))
-            gain = pulled.positive[place] * self.free[:, columns] - self.signs[:, columns]
-            parts.append(gain * undecided)
-        return torch.cat(parts, 1) if parts else torch.zeros_like(self.duals)
+                values.addmm_(activations[earlier], weight.T)
+            activations.append(layer.relax(values))
 
-    def units(self, pulled: _Pulled, rate: float) -> Tensor:
-        """The length of the first step of every variable: multipliers count in units of their stage's coefficients."""
-        parts = []
-        for place, stage in enumerate(self.climber.stages):
-            size = (pulled.positive[place] - pulled.negative[place]).mean(1, keepdim=True).nan_to_num(0)
-            split = self.signs[:, stage.columns].abs()
-            parts.append(self.free[:, stage.columns] * rate + split * size * MULTIPLIER_RATE)
-        return torch.cat(parts, 1) if parts else torch.zeros_like(self.duals)
+    def climb(self, step: int) -> None:
+        """One step of all slopes and multipliers, from where they were pulled."""
+        self.relax()
+        for layer in self.layers:
+            layer.climb(step, self.rate)
 
-    def move(self, way: Tensor) -> None:
-        moved = self.duals + way
-        self.duals = torch.where(self.free > 0, moved.clamp(0, 1), moved.clamp(min=0)).nan_to_num(0)
 
-    def scores(self, pulled: _Pulled) -> Tensor:
-        """By how much a neuron's relaxed activation is off at the point where the bound is least, times its
-        coefficient, and a share of what its upper line loses at most."""
-        parts = []
-        for place, stage in enumerate(self.climber.stages):
-            values = self.values[place]
-            relaxed = self.activations[place][:, : stage.undecided]
-            off = torch.minimum(relaxed, relaxed - values).clamp(min=0)
-            score = -pulled.negative[place] * (off + INTERCEPT_WEIGHT * self.heights[place])
-            missed = pulled.positive[place] * (values.clamp(min=0) - relaxed).clamp(min=0)
-            parts.append((score + missed + TINY) * self.free[:, stage.columns])
-        return torch.cat(parts, 1) if parts else torch.zeros_like(self.duals)
+def _added(total: Tensor | None, forms: Tensor, weight: Tensor) -> Tensor:
+    return forms @ weight if total is None else total.addmm_(forms, weight)
 
 
 class _Corners:
@@ -271,7 +315,7 @@ class _Corners:
     def least(self, forms: Tensor) -> tuple[Tensor, Tensor]:
         """How far forms (count, inputs) fall, (count,), and where, (count, inputs)."""
         if self.is_box:
-            return forms.abs().sum(1), -forms.sign()
+            return torch.linalg.vector_norm(forms, 1, dim=1), forms.sign().neg_()
         with torch.inference_mode(False), torch.enable_grad():
             leaf = forms.clone().requires_grad_()
             region = self.region.clone()

@@ -148,14 +148,14 @@ class NeuronProver:
         closed = climbed.lower > 0
         promising = closed.nonzero().flatten()
         if len(promising):
-            least = proven_bounds(stages, self.rows, climbed.nodes.pick(promising))
-            closed[promising] = least > 0
+            closed[promising] = proven_bounds(stages, self.rows, climbed.nodes.pick(promising)) > 0
         rest = (~closed).nonzero().flatten()
         if not len(rest):
             return climbed.nodes.pick(rest)
-        climbed = Climbed(
-            climbed.lower[rest], climbed.nodes.pick(rest), climbed.scores[rest], climbed.points[rest]
-        )  # fmt: skip
+        if bool((climbed.lower[rest] > 0).any()):  # what the proof refused has left the ascent without its scores
+            climbed = self.climber.run(climbed.nodes.pick(rest), 0, self.ends)
+        else:
+            climbed = climbed.pick(rest)
         self._offer(self.climber, climbed)
         splittable = (climbed.scores > 0).any(1)
         self._settle(stages, climbed.nodes.pick((~splittable).nonzero().flatten()))

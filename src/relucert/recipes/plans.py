@@ -40,6 +40,7 @@ _CERTIFIED = Recipe(
 _DIGITS = Recipe(epochs=12, learning_rate=0.05, weight_decay=5e-4)
 _COLOURS = Recipe(epochs=10, learning_rate=0.02, weight_decay=5e-4)
 _NORMALISED = Recipe(epochs=12, learning_rate=0.05, weight_decay=5e-4)
+_SEARCHED = Recipe(epochs=8, learning_rate=0.001, weight_decay=0.0, optimiser="adam")
 _INTERVALS = Recipe(
     epochs=40,
     learning_rate=0.003,
@@ -52,6 +53,9 @@ _INTERVALS = Recipe(
 PLANS: dict[str, Plan] = {
     "mnist-2x20": Plan(FullyConnected("mnist", 2, 20), replace(_SMALL, seed=2)),
     "mnist-3x20": Plan(FullyConnected("mnist", 3, 20), _SMALL),
+    "mnist-3x256": Plan(FullyConnected("mnist", 3, 256), _SEARCHED),
+    "mnist-5x256": Plan(FullyConnected("mnist", 5, 256), _SEARCHED),
+    "mnist-7x256": Plan(FullyConnected("mnist", 7, 256), _SEARCHED),
     "mnist-2x1024": Plan(FullyConnected("mnist", 2, 1024), _LARGE),
     "mnist-3x1024": Plan(FullyConnected("mnist", 3, 1024), _LARGE, half=True),
     "mnist-4x1024": Plan(FullyConnected("mnist", 4, 1024), _LARGE),
