@@ -147,7 +147,7 @@ def test_no_corner_of_the_ball_lies_outside_the_bounds(name: str, norm: float, m
 
 
 @pytest.mark.parametrize("norm", [1.0, math.inf])
-@pytest.mark.parametrize("method", [*METHODS, "any slopes"])
+@pytest.mark.parametrize("method", [*METHODS, "any slopes", "any signs"])
 @pytest.mark.parametrize("name", GRAPHS)
 def test_no_corner_has_less_than_the_proven_margin(name: str, method: str, norm: float) -> None:
     for seed in range(25):
@@ -156,16 +156,38 @@ def test_no_corner_has_less_than_the_proven_margin(name: str, method: str, norm:
         centre, radius = numbers(draw, SIZE), abs(draw.choice(AWKWARD)) * draw.choice((0, 2.0**-20, 1))
         region = Region(centre[None], torch.tensor([radius], dtype=torch.float64), Norm(norm))
         prop = Property.margins(torch.tensor([0]), torch.tensor([[1]]), network.classes)
-        chosen = find_method("fast-lin" if method == "any slopes" else method)
+        chosen = find_method("fast-lin" if method.startswith("any") else method)
         hidden = chosen.hidden(network, region, RIGOROUS)
-        if method == "any slopes":
+        if method.startswith("any"):
             duals = DualVariables({value: numbers(draw, 1, 1, network.sizes[value]) for value, _ in network.steps()})
+            if method == "any signs":
+                duals.multipliers.update(
+                    {value: numbers(draw, 1, 1, network.sizes[value]) for value, _ in network.steps()}
+                )
+                duals.signs.update(signs := _signs(draw, network))
             margin = bound_forms(network, region, prop.rows, network.output, hidden, RIGOROUS, duals=duals).lower
         else:
             margin = chosen.margins(network, region, prop, hidden, RIGOROUS)
         for point in corners(centre, radius, norm):
-            scores = evaluate_graph(network, point)[-1]
-            assert Fraction(float(margin)) <= scores[0] - scores[1]
+            values = evaluate_graph(network, point)
+            if method != "any signs" or _has_signs(network, values, signs):
+                assert Fraction(float(margin)) <= values[-1][0] - values[-1][1]
+
+
+def _signs(draw: random.Random, network: Network) -> dict[int, torch.Tensor]:
+    return {
+        value: torch.tensor([[[draw.choice((-1.0, 0.0, 0.0, 1.0)) for _ in range(network.sizes[value])]]]).double()
+        for value, node in network.steps()
+        if isinstance(node.operation, Relu)
+    }
+
+
+def _has_signs(network: Network, values: list[list[Fraction]], signs: dict[int, torch.Tensor]) -> bool:
+    return all(
+        sign * number >= 0
+        for value, table in signs.items()
+        for sign, number in zip(table.flatten().tolist(), values[network.nodes[value - 1].inputs[0]], strict=True)
+    )
 
 
 def diagonal(*layers: tuple[float, str], size: int = 2) -> list[Operation]:

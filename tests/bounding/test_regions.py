@@ -55,6 +55,16 @@ def test_bounds_hold_where_the_signs_do(name: str, norm: float, box: tuple[float
     duals = DualVariables(slopes, multipliers)
     least = bound_forms(network, region, forms, network.output, bounds, RIGOROUS, duals=duals).lower
     assert ((values[-1][alike] @ forms[0].T).amin(0) >= least[0]).all()
+    whole: Bounds = {}  # the same with bounds of the whole region, and the signs as what the forms rely on
+    for value in network.rectified:
+        whole[value] = enclose(network, region, value, whole, RIGOROUS)
+    relied = {}
+    for value in shapes:
+        low, high = known[network.nodes[value - 1].inputs[0]]
+        relied[value] = ((low == 0).double() - (high == 0).double()).expand(1, 3, -1)
+    duals = DualVariables(slopes, multipliers, relied)
+    looser = bound_forms(network, region, forms, network.output, whole, RIGOROUS, duals=duals).lower
+    assert ((values[-1][alike] @ forms[0].T).amin(0) >= looser[0]).all()
 
 
 @pytest.mark.parametrize("norm", [1.0, 2.0, math.inf])

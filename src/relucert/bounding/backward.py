@@ -35,10 +35,13 @@ class DualVariables:
             laid out like the coefficients of the forms on that value.
         multipliers: By the value of a ReLU, how many times the pre-activations are taken off, (batch, forms, size):
             what is known to be positive can only be missed, never gained.
+        signs: By the value of a ReLU with slopes, signs of pre-activations that each form may rely on, 1, -1 or 0 for
+            none, (batch, forms, size): the bound holds where they do.
     """
 
     slopes: dict[int, Tensor] = field(default_factory=dict)
     multipliers: dict[int, Tensor] = field(default_factory=dict)
+    signs: dict[int, Tensor] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -271,27 +274,31 @@ class _Pull:
     def _with_duals(self, value: int, source: int, lines: Relaxation, form: LinearForms) -> LinearForms:
         """With lower lines, and multiples of known signs, of each form's own.
 
-        The middles lie on the upper lines: what the lower ones are below them is paid by positive coefficients.
+        The middles lie on the upper lines: what others are below them is paid by the coefficients that take those.
         """
-        bounds = self.path.bounds[source]
+        bounds, signs = self.path.bounds[source], self.duals.signs.get(value)
         if value in self.duals.slopes:
             form, slopes = form.aligned(self.duals.slopes[value])
             unstable = bounds.unstable.to(slopes.dtype)
             stable_slopes = form.local(lines.slope_above * (1 - unstable))
             below = torch.addcmul(stable_slopes, slopes.clamp(0, 1), form.local(unstable))
-        positive, negative = form.mapped(_positive), form.mapped(_negative)
-        pulled_positive = (
-            positive.mapped(lambda numbers: numbers * below)
-            if value in self.duals.slopes
-            else positive.times(lines.slope_below)
+        own, others = form.mapped(_positive), form.mapped(_negative)  # those that take the upper lines
+        if signs is not None:
+            _, known = form.aligned(signs)
+            free = (known == 0).to(below.dtype)
+            below = below * free + (known > 0)
+            others = others.mapped(lambda numbers: numbers * free)
+            own = form.plus(others.mapped(torch.neg))
+        pulled_own = (
+            own.mapped(lambda numbers: numbers * below) if value in self.duals.slopes else own.times(lines.slope_below)
         )
         before, after = self.path.middle(source), self.path.middle(value)
-        self.gather(pulled_positive.dot(before) - positive.dot(after))
+        self.gather(pulled_own.dot(before) - own.dot(after))
         if value not in self.duals.slopes and lines.low is not None:
-            self.gather(positive.dot(lines.low))
-        pulled = pulled_positive.plus(negative.times(lines.slope_above))
+            self.gather(own.dot(lines.low))
+        pulled = pulled_own.plus(others.times(lines.slope_above))
         if value in self.duals.multipliers:
-            taken = Rows(allowed(self.duals.multipliers[value], bounds), form.shape)
+            taken = Rows(allowed(self.duals.multipliers[value], bounds, signs), form.shape)
             self.gather(-taken.dot(before))
             pulled = Rows(pulled.rows() - taken.coefficients, form.shape)
         if self.arithmetic.rigorous:
@@ -332,7 +339,9 @@ def _negative(numbers: Tensor) -> Tensor:
     return numbers.clamp(max=0)
 
 
-def allowed(multipliers: Tensor, bounds: Interval) -> Tensor:
+def allowed(multipliers: Tensor, bounds: Interval, signs: Tensor | None = None) -> Tensor:
     """Those that take off nothing negative: positive ones of positive neurons, negative ones of negative neurons."""
     positive, negative = (bounds.lower >= 0)[:, None], (bounds.upper <= 0)[:, None]
+    if signs is not None:
+        positive, negative = positive | (signs > 0), negative | (signs < 0)
     return multipliers.clamp(min=0) * positive + multipliers.clamp(max=0) * (negative & ~positive)

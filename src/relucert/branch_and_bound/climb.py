@@ -188,7 +188,8 @@ class _Layer:
         pulled = forms[:, : self.stage.undecided]
         torch.mul(self.forms, self.tilt, out=pulled)
         pulled.addcmul_(self.duals, self.signs, value=-1)
-        return torch.linalg.vecdot(self.forms, self.height)
+        gained: Tensor = torch.linalg.vecdot(self.forms, self.height)
+        return gained
 
     def relax(self, values: Tensor) -> Tensor:
         """Turns pre-activations, (count, neurons), in place into the relaxed activations."""

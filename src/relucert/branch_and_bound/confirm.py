@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from relucert.bounding.backward import DualVariables, bound_forms
-from relucert.bounding.interval import Bounds, Interval
 from relucert.branch_and_bound.climb import Nodes
 from relucert.branch_and_bound.stages import Stages
 from relucert.rigor import RIGOROUS
@@ -48,26 +47,21 @@ def proven_bounds(stages: Stages, rows: Rows, nodes: Nodes, depth: int | None = 
 
 def _proven(stages: Stages, rows: Rows, nodes: Nodes, depth: int | None) -> Tensor:
     count = len(nodes.rows)
-    slopes: dict[int, Tensor] = {}
-    multipliers: dict[int, Tensor] = {}
-    bounds: Bounds = {}
+    duals = DualVariables()
     for stage in stages.stages[:depth]:
-        signs, duals = nodes.signs[:, stage.columns], nodes.duals[:, stage.columns].double().nan_to_num(0)
-        lower, upper = (side.repeat(count, 1) for side in stages.cut_bounds[stage.value])
-        places = stages.places(stage)
-        lower[:, places] = torch.where(signs > 0, lower[:, places].clamp(min=0), lower[:, places])
-        upper[:, places] = torch.where(signs < 0, upper[:, places].clamp(max=0), upper[:, places])
-        bounds[stage.value] = Interval(lower, upper)
-        table, taken = torch.zeros(2, count, 1, lower.shape[1], dtype=torch.float64).unbind()
-        table[:, 0, places] = torch.where(signs == 0, duals, 0)
-        taken[:, 0, places] = duals * signs
-        for relu in stages.relus[stage.value]:
-            slopes[relu] = table
+        signs, numbers = nodes.signs[:, stage.columns], nodes.duals[:, stage.columns].double().nan_to_num(0)
+        size, places = stages.cut.sizes[stage.value], stages.places(stage)
+        slopes, multipliers, known = torch.zeros(3, 1, count, size, dtype=torch.float64)
+        slopes[0, :, places] = torch.where(signs == 0, numbers, 0)
+        multipliers[0, :, places], known[0, :, places] = numbers * signs, signs.double()
+        for place, relu in enumerate(stages.relus[stage.value]):
+            duals.slopes[relu] = slopes
             if bool(signs.any()):
-                multipliers[relu] = taken
+                duals.signs[relu] = known
+                if place == 0:
+                    duals.multipliers[relu] = multipliers
     chosen = rows.pick(nodes.rows)
-    region = stages.region.select(torch.zeros(count, dtype=torch.long))
     return bound_forms(
-        stages.cut, region, chosen.forms[:, None], rows.value, bounds, RIGOROUS,
-        duals=DualVariables(slopes, multipliers), offsets=chosen.offsets[:, None],
-    ).lower.squeeze(1)  # fmt: skip
+        stages.cut, stages.region, chosen.forms[None], rows.value, stages.cut_bounds, RIGOROUS,
+        duals=duals, offsets=chosen.offsets[None], path=stages.path(),
+    ).lower[0]  # fmt: skip

@@ -14,9 +14,12 @@ import torch
 from torch import Tensor
 
 from relucert.bounding.interval import Bounds, Interval
+from relucert.bounding.reference import ReferencePath
+from relucert.bounding.relaxers import FAST_LIN
 from relucert.network import INPUT, Affine, Network, Relu, pull_back, transposed
 from relucert.network.cut import can_be_cut, without_neurons
 from relucert.region import Region
+from relucert.rigor import RIGOROUS
 
 MOST_NUMBERS = 2**26  # of all matrices together
 CHUNK_NUMBERS = 2**24  # of forms that are pulled back at once
@@ -110,6 +113,7 @@ class Stages:
             if isinstance(node.operation, Relu):
                 self.relus.setdefault(node.inputs[0], []).append(value)
         self._numbers = 0
+        self._path: ReferencePath | None = None
 
     @property
     def undecided(self) -> int:
@@ -117,7 +121,7 @@ class Stages:
 
     def add(self, value: int, interval: Interval) -> None:
         """Makes a stage of a pre-activation with its proven bounds, (1, size)."""
-        self.bounds[value] = interval
+        self.bounds[value], self._path = interval, None
         unstable = interval.unstable[0]
         undecided = unstable.nonzero().flatten()
         neurons = torch.cat([undecided, (interval.active[0] & ~unstable).nonzero().flatten()])
@@ -132,6 +136,12 @@ class Stages:
             self.cut = without_neurons(self.cut, value, neurons)
             self.kept[value] = neurons
             self.cut_bounds[value] = Interval(interval.lower[:, neurons], interval.upper[:, neurons])
+
+    def path(self) -> ReferencePath:
+        """That of proofs with slopes of their own."""
+        if self._path is None:
+            self._path = ReferencePath(self.cut, self.region, self.cut_bounds, FAST_LIN, RIGOROUS, upper=True)
+        return self._path
 
     def places(self, stage: Stage) -> Tensor:
         """Where a stage's undecided neurons are in the pre-activation of the cut network, (undecided,)."""
