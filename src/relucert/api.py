@@ -100,7 +100,7 @@ def certify(
         time_limit: For "lp" and "lp-full" alone, how many seconds each program may take (60).
         budget: For "best" alone, how many seconds each answer may take (10).
         proofs: A folder for proofs, one file per certified answer, which `relucert check` verifies: for "interval",
-            "fast-lin" and "crown" on networks of linear layers and ReLUs.
+            "fast-lin", "crown" and "sdp" on networks of linear layers and ReLUs.
         input_shape: Of one image, where neither the network nor the images tell it.
         workers: How many processes of one thread each; by default this one, and one per core for what would take long.
         ray: The address of a Ray cluster to work on, or "auto", in the place of `workers`.
@@ -345,7 +345,7 @@ class Certifier:
                 reason = failure if end is None else self.searcher.method.remark(point, rows)
                 answers.append(_certificate(self.options, question, end, reason, seconds, failed=end is None))
                 if self.writer is not None:
-                    self.writer.write(inquiry, question, answers[-1].radius)
+                    self.writer.write(inquiry, question, answers[-1].radius, answers[-1].due_to)
         return answers
 
     def _search(self, inquiry: Inquiry, asked: list[Question], step: int) -> tuple[dict[int, SearchEnd], str | None]:

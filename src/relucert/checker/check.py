@@ -16,8 +16,10 @@ import torch
 from flint import arb
 
 from relucert.checker.ball_arithmetic import BallRegion, Bounder
-from relucert.checker.document import BoundProof, Leaf, Proof, QueryProof, Rejected, image_digest, read
+from relucert.checker.document import BoundProof, Certified, Leaf, Proof, QueryProof, Rejected, image_digest, read
 from relucert.checker.integers import least_margins
+from relucert.checker.quadratic import check_quadratic
+from relucert.checker.quadratic_document import QuadraticProof
 from relucert.checker.query_check import QueryClaim, check_query
 from relucert.checker.walk import Walk, precision
 from relucert.loading import load
@@ -107,7 +109,11 @@ def check(
     if isinstance(proof, BoundProof):
         _check_bounds(proof, known)
         nodes = leaves = len(proof.rows)
+    elif isinstance(proof, QuadraticProof):
+        check_quadratic(known, proof)
+        nodes = leaves = len(proof.rows)
     else:
+        assert isinstance(proof, Proof)
         with precision():
             nodes, leaves = len(proof.nodes), _walk(proof, known, progress)
     return Claim(
@@ -134,7 +140,7 @@ def check_property(
     return check_query(proof, _load(proof, network), progress)
 
 
-def _load(proof: Proof | QueryProof | BoundProof, network: Network | torch.nn.Module | str | None) -> Network:
+def _load(proof: Certified | QueryProof, network: Network | torch.nn.Module | str | None) -> Network:
     """The network that a proof is about."""
     known = load(proof.name if network is None else network)
     if fingerprint(known) != proof.sha256:
@@ -158,14 +164,14 @@ def _walk(proof: Proof, network: Network, progress: Callable[[int, int], None] |
     return Walk(network, proof.nodes, forms, offsets, bounder_of, progress).run()
 
 
-def _check_image(proof: Proof | BoundProof, images: torch.Tensor) -> None:
+def _check_image(proof: Certified, images: torch.Tensor) -> None:
     if proof.index >= len(images):
         raise Rejected(f"it is about image {proof.index}, and there are {len(images)} images")
     if images[proof.index].flatten().double().tolist() != proof.image:
         raise Rejected(f"image {proof.index} of these is another one than it is about")
 
 
-def _check_question(proof: Proof | BoundProof, network: Network) -> None:
+def _check_question(proof: Certified, network: Network) -> None:
     if len(proof.image) != network.sizes[0]:
         raise Rejected(f"its image has {len(proof.image)} numbers, the network takes {network.sizes[0]}")
     if proof.box is not None:

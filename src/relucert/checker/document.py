@@ -134,7 +134,10 @@ class BoundProof(Certified):
     by_intervals: bool
 
 
-def read(path: Path) -> Proof | QueryProof | BoundProof:
+Reader = Callable[[dict[str, Any]], Certified]
+
+
+def read(path: Path) -> Certified | QueryProof:
     """A proof whose every entry is of the right kind; raises LoadError where there is no file to read."""
     try:
         content = path.read_bytes()
@@ -150,9 +153,16 @@ def read(path: Path) -> Proof | QueryProof | BoundProof:
         _require(isinstance(document.get("format"), str), "it does not say of which format it is")
         if document["format"] == QUERY_FORMAT:
             return _query_proof(document)
-        return _bound_proof(document) if document["format"] == BOUND_FORMAT else _proof(document)
+        return _readers().get(document["format"], _proof)(document)
     except (KeyError, TypeError, AttributeError, ValueError, IndexError, ArithmeticError):
         raise Rejected("it is no proof file: an entry is missing or of the wrong kind") from None
+
+
+def _readers() -> dict[str, Reader]:
+    """By format, who reads a proof about an image."""
+    from relucert.checker.quadratic_document import QUADRATIC_FORMAT, quadratic_proof
+
+    return {BOUND_FORMAT: _bound_proof, QUADRATIC_FORMAT: quadratic_proof}
 
 
 def _query_proof(document: dict[str, Any]) -> QueryProof:
@@ -217,24 +227,24 @@ def image_digest(values: list[float]) -> str:
 def _proof(document: dict[str, Any]) -> Proof:
     _require(document["format"] == FORMAT, f"its format is {document['format']!r}, not {FORMAT!r}: write it anew")
     _require(set(document) == KEYS | {"nodes"}, "its entries are not those of a proof")
-    return Proof(**_claim(document), nodes=[_node(node) for node in _list(document["nodes"])])
+    return Proof(**claim_of(document), nodes=[_node(node) for node in _list(document["nodes"])])
 
 
 def _bound_proof(document: dict[str, Any]) -> BoundProof:
     _require(set(document) == KEYS | {"rule", "by_intervals"}, "its entries are not those of a proof")
     _require(document["rule"] in BOUND_RULES, "its rule is none that is known")
     _require(type(document["by_intervals"]) is bool, "by_intervals is neither true nor false")
-    return BoundProof(**_claim(document), rule=document["rule"], by_intervals=document["by_intervals"])
+    return BoundProof(**claim_of(document), rule=document["rule"], by_intervals=document["by_intervals"])
 
 
-def _claim(document: dict[str, Any]) -> dict[str, Any]:
+def claim_of(document: dict[str, Any]) -> dict[str, Any]:
     """What is claimed, by the names of a proof's fields."""
     index, image = _image(document["image"])
-    rows = [_numbers(row) for row in _list(document["rows"])]
-    offsets = _numbers(document["offsets"])
+    rows = [numbers_of(row) for row in _list(document["rows"])]
+    offsets = numbers_of(document["offsets"])
     _require(bool(rows) and len(rows) == len(offsets), "it has no rows, or not one offset for each")
     _require(document["norm"] in NORMS and document["norm"] is not True, "its norm is not 1, 2 or inf")
-    scale = None if document["scale"] is None else _numbers(document["scale"])
+    scale = None if document["scale"] is None else numbers_of(document["scale"])
     _require(scale is None or (len(scale) == len(image) and min(scale) >= 0), "its scale is not one number >= 0 each")
     radius = _number(document["radius"])
     _require(radius > 0, "its radius is not positive")
@@ -249,7 +259,7 @@ def _claim(document: dict[str, Any]) -> dict[str, Any]:
 def _image(entry: Any) -> tuple[int, list[float]]:
     """The image's number and its values, which have the SHA-256 that stands beside them."""
     _require(set(entry) == {"index", "sha256", "values"}, "its image has no index, SHA-256 and values")
-    index, values = _whole(entry["index"]), _numbers(entry["values"])
+    index, values = _whole(entry["index"]), numbers_of(entry["values"])
     _require(index >= 0, "its image has no number")
     _require(image_digest(values) == _text(entry["sha256"]), "its image is not that of the SHA-256 it names")
     return index, values
@@ -269,7 +279,7 @@ def _box(entry: Any, size: int) -> tuple[list[float], list[float]] | None:
     return low, high
 
 
-def _numbers(entry: Any) -> list[float]:
+def numbers_of(entry: Any) -> list[float]:
     return [_number(number) for number in _list(entry)]
 
 
@@ -286,7 +296,7 @@ def _node(entry: dict[str, Any]) -> Split | Leaf:
 
 
 def _table(entry: dict[str, Any]) -> dict[int, list[float]]:
-    return {int(value): _numbers(numbers) for value, numbers in entry.items()}
+    return {int(value): numbers_of(numbers) for value, numbers in entry.items()}
 
 
 def _require(condition: bool, otherwise: str) -> None:

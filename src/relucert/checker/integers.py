@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 
 import torch
 from flint import fmpz, fmpz_mat
@@ -33,7 +34,7 @@ class Scaled:
     rows: list[list[fmpz]]
     bits: int
 
-    @property
+    @cached_property
     def matrix(self) -> fmpz_mat:
         return fmpz_mat(self.rows)
 
@@ -64,30 +65,37 @@ def is_chain(network: Network) -> bool:
 
 def least_margins(network: Network, proof: BoundProof) -> list[Fraction]:
     """Exact lower bounds of the proof's rows, plus their offsets, over its region."""
+    return enclosed(network, proof).margins()
+
+
+def enclosed(network: Network, proof: BoundProof) -> EnclosedChain:
+    """The bounds of every hidden layer over a proof's region, by its rule."""
     if not is_chain(network):
         raise Rejected("the network is no chain of linear layers and ReLUs")
     if proof.box is not None and proof.norm != math.inf:
         raise Rejected("a box with another norm than inf can't be checked")
-    return _Chain(network, proof).margins()
+    return EnclosedChain(network, proof)
 
 
-class _Chain:
+class EnclosedChain:
+    """A network's exact numbers, and the bounds of its hidden layers, integers over 2**BOUND_BITS."""
+
     def __init__(self, network: Network, proof: BoundProof) -> None:
         self.proof, self.rule = proof, RULES[proof.rule]
         layers = [node.operation.tensors() for node in network.nodes if node.operation.name == "linear"]
-        self.weights = [_scaled(layer["weight"].double()) for layer in layers]
-        self.matrices = [weight.matrix for weight in self.weights]
-        self.biases = [_scaled(layer["bias"].double()[:, None]) for layer in layers]
+        self.weights = [scaled(layer["weight"].double()) for layer in layers]
+        self.biases = [scaled(layer["bias"].double()[:, None]) for layer in layers]
         self.region = _Region(proof)
         self.bounds: list[tuple[list[int], list[int]]] = []
         self.lines: list[Lines] = []
-
-    def margins(self) -> list[Fraction]:
         for layer in range(len(self.weights) - 1):
             bounds = self._hidden(layer)
             self.bounds.append(bounds)
             self.lines.append(self.rule(*bounds))
-        rows = _scaled(torch.tensor(self.proof.rows, dtype=torch.float64))
+
+    def margins(self) -> list[Fraction]:
+        """Lower bounds of the proof's rows, plus their offsets."""
+        rows = scaled(torch.tensor(self.proof.rows, dtype=torch.float64))
         lower, _ = self._pull(rows, len(self.weights) - 1, both=False)
         return [one + Fraction(offset) for one, offset in zip(lower, self.proof.offsets, strict=True)]
 
@@ -130,7 +138,7 @@ class _Chain:
         """Bounds of forms on a layer's pre-activations."""
         constants = (rows.matrix * self.biases[layer].matrix).entries()
         unit = 1 << (rows.bits + self.biases[layer].bits)
-        pulled = _as_rows(rows.matrix * self.matrices[layer], rows.bits + self.weights[layer].bits)
+        pulled = _as_rows(rows.matrix * self.weights[layer].matrix, rows.bits + self.weights[layer].bits)
         lower, upper = self._pull_activations(pulled, layer, both)
         shifts = [Fraction(int(number), unit) for number in constants]
         least = [one + two for one, two in zip(lower, shifts, strict=True)]
@@ -260,7 +268,7 @@ def _bits(numbers: Tensor) -> int:
     return max(0, int((53 - exponents - spare).max()))
 
 
-def _scaled(numbers: Tensor) -> Scaled:
+def scaled(numbers: Tensor) -> Scaled:
     """A matrix of float64 numbers, exactly."""
     bits = _bits(numbers)
     if bits > 900:

@@ -117,8 +117,8 @@ def _add_outputs(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--proofs",
         metavar="FOLDER",
-        help="write one proof per certified answer there, which `relucert check` verifies: for interval, fast-lin and "
-        "crown on networks of linear layers and ReLUs",
+        help="write one proof per certified answer there, which `relucert check` verifies: for interval, fast-lin, "
+        "crown and sdp on networks of linear layers and ReLUs",
     )
     runs.add_overwrite(group)
     runs.add_quiet(group)

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from relucert.bounding.interval import Bounds, select
+from relucert.bounding.interval import Bounds, Interval, select
 from relucert.errors import BudgetError, UnsupportedError
 from relucert.methods.linear import LinearMethod
 from relucert.methods.method import Method
@@ -22,6 +22,7 @@ from relucert.network import Network
 from relucert.quadratic.certificate import Certificate
 from relucert.quadratic.chain import Chain
 from relucert.quadratic.dual import Target
+from relucert.quadratic.evidence import Evidence, RowEvidence
 from relucert.quadratic.maps import DTYPE
 from relucert.quadratic.problem import Problem
 from relucert.quadratic.proof import prove_certificate, prove_margin
@@ -32,7 +33,9 @@ from relucert.rigor import Arithmetic
 
 MOST_ROWS = 5000  # of a certificate's matrix
 INFLATIONS = (1.0, 1.001, 1.01)  # of the multipliers, where the matrix is not proven to be semidefinite
-REMEMBERED = 64  # questions whose multipliers are kept
+ROOM = 2.0**-16  # by which the bounds of neurons are widened, relatively: whoever checks a proof has bounds of his own
+REMEMBERED = 2**30  # bytes of multipliers that are kept, about
+BYTES_EACH = 100  # of them per input and neuron
 Key = tuple[bytes, bytes]
 
 
@@ -56,7 +59,7 @@ class QuadraticMethod:
 
     def remark(self, point: Tensor, rows: Tensor) -> str | None:
         notes = self._notes.get(_key(point, rows))
-        if notes is None or notes.proven:
+        if notes is None or notes.proven or notes.evidence is not None:
             return None
         return (
             f"the radius is that of {self.weaker.name}: {notes.reason or 'quadratic certificates proved no larger one'}"
@@ -75,7 +78,7 @@ class QuadraticMethod:
         margins = self.weaker.margins(network, region, prop, hidden, arithmetic).clone()
         scores, wide = prop.values(network(region.centre)), region.cast(torch.float64)
         for member in range(len(margins)):
-            chosen, notes = torch.tensor([member]), self._note(_key(region.centre[member], prop.rows[member]))
+            chosen, notes = torch.tensor([member]), self._note(network, _key(region.centre[member], prop.rows[member]))
             try:
                 chain = self._chain(network)
                 problem = _problem(chain, wide.select(chosen), select(hidden, chosen))
@@ -89,10 +92,16 @@ class QuadraticMethod:
             margins[member] = question.bound(margins[member], scores[member])
         return margins
 
-    def _note(self, key: Key) -> _Notes:
+    def evidence(self, point: Tensor, rows: Tensor) -> Evidence | None:
+        """What proves the largest radius that certificates proved of a question; None: they proved none."""
+        notes = self._notes.get(_key(point, rows))
+        return None if notes is None else notes.evidence
+
+    def _note(self, network: Network, key: Key) -> _Notes:
         notes = self._notes.pop(key, None) or _Notes({})
         self._notes[key] = notes  # the latest last
-        while len(self._notes) > REMEMBERED:
+        most = max(1, REMEMBERED // (BYTES_EACH * sum(network.sizes)))
+        while len(self._notes) > most:
             del self._notes[next(iter(self._notes))]
         return notes
 
@@ -114,13 +123,14 @@ class QuadraticMethod:
 class _Notes:
     """What is remembered of a question from radius to radius.
 
-    memories: by row, what its last solution left; reason: why there are no certificates; proven: whether they proved
-    all margins at some radius.
+    memories: by row, what its last solution left; reason: why there are no certificates; proven: whether nothing could
+    prove more; evidence: of the largest radius at which certificates proved all margins.
     """
 
     memories: dict[int, Memory]
     reason: str | None = None
     proven: bool = False
+    evidence: Evidence | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,48 +147,64 @@ class _Question:
 
     def bound(self, margins: Tensor, scores: Tensor) -> Tensor:
         """Margins (rows,) that are at least these; scores: the margins at the centre."""
-        margins, least, used = margins.clone(), torch.inf, False
+        margins, least = margins.clone(), torch.inf
+        used: dict[int, RowEvidence] = {}
         for row in scores.argsort().tolist():
             if float(margins[row]) >= least:
                 continue
-            proven = self._row(row, least)
-            used |= proven > float(margins[row])
-            margins[row] = max(float(margins[row]), proven)
+            proven, evidence = self._row(row, least)
+            if proven > float(margins[row]):
+                margins[row] = proven
+                if evidence is not None:
+                    used[row] = evidence
             least = min(least, float(margins[row]))
         if used and least > 0 and self.arithmetic.rigorous:
-            self.notes.proven = True
+            self._keep(Evidence.of(self.problem, [used.get(row) for row in range(len(margins))]))
         return margins
 
-    def _row(self, row: int, enough: float) -> float:
-        """A lower bound of one margin: the best there is, or one that is enough."""
+    def _keep(self, evidence: Evidence) -> None:
+        known = self.notes.evidence
+        if known is None or evidence.radius > known.radius:
+            self.notes.evidence = evidence
+
+    def _row(self, row: int, enough: float) -> tuple[float, RowEvidence | None]:
+        """A lower bound of one margin: the best there is, or one that is enough, and with a rigorous arithmetic what
+        proves it."""
         last, rows = self.chain.layers[-1], self.prop.rows[self.member, row].double()
         offset = self.prop.offsets[self.member, row].double()
         target = Target((rows @ last.weight).to(DTYPE), float(rows @ last.bias + offset))
         solution = solve(self.problem, target, self.notes.memories.get(row), enough, self.ends)
         if solution is None:
-            return -torch.inf
+            return -torch.inf, None
         self.notes.memories[row] = solution.memory
         if not self.arithmetic.rigorous:
-            return solution.value
+            return solution.value, None
         return self._prove(solution, rows, offset)
 
-    def _prove(self, solution: Solution, row: Tensor, offset: Tensor) -> float:
+    def _prove(self, solution: Solution, row: Tensor, offset: Tensor) -> tuple[float, RowEvidence | None]:
         for inflation in INFLATIONS:
-            proven = prove_certificate(self.problem, _inflated(solution.certificate, inflation))
+            certificate = _inflated(solution.certificate, inflation)
+            proven = prove_certificate(self.problem, certificate)
             if proven is not None:
-                return prove_margin(self.problem, proven, solution.dual, self.chain.layers[-1], row, offset)
-        return -torch.inf
+                margin = prove_margin(self.problem, proven, solution.dual, self.chain.layers[-1], row, offset)
+                return margin, RowEvidence(certificate, solution.dual)
+        return -torch.inf, None
 
 
 def _problem(chain: Chain, region: Region, bounds: Bounds) -> Problem:
     """Raises BudgetError where the certificate's matrix would be too large."""
-    problem = Problem.of(chain, region, bounds)
+    problem = Problem.of(chain, region, {value: _widened(interval) for value, interval in bounds.items()})
     if problem.rows > MOST_ROWS:
         raise BudgetError(
             f"a certificate's matrix would have {problem.rows:,} rows, {8 * problem.rows**2 / 2**30:.1f} GiB; "
             f"the most is {MOST_ROWS:,} rows"
         )
     return problem
+
+
+def _widened(interval: Interval) -> Interval:
+    room = ROOM * (interval.upper - interval.lower)
+    return Interval(interval.lower - room, interval.upper + room)
 
 
 def _inflated(certificate: Certificate, factor: float) -> Certificate:

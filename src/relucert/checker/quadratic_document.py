@@ -1,0 +1,88 @@
+"""The part of a proof file that holds quadratic certificates, read with suspicion."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from relucert.checker.document import KEYS, Certified, Rejected, claim_of, numbers_of
+
+QUADRATIC_FORMAT = "relucert quadratic proof 1"
+Part = TypeVar("Part")
+ENTRIES = ("ball", "sectors", "weights", "rate", "links", "tangent")
+
+
+@dataclass(frozen=True)
+class SectorEntry:
+    """Of the ReLUs of one hidden layer: `|relu(z) - relu(zc) - slope (z - zc)| <= width |z - zc|`, one number each."""
+
+    slope: list[float]
+    width: list[float]
+
+
+@dataclass(frozen=True)
+class CertificateEntry:
+    """The multipliers for one row; every list has one number per input or neuron of its layer.
+
+    ball: of the ball (kappa); sectors: of the sectors, for every hidden layer but the last (tau); weights: of squared
+    deviations, for every hidden layer (pi); rate: of the inequality (rho); links: of the layers' equations, for every
+    hidden layer (lambda); tangent: at the inputs and at the sector errors of every hidden layer but the last.
+    """
+
+    ball: list[float]
+    sectors: list[list[float]]
+    weights: list[list[float]]
+    rate: float
+    links: list[list[float]]
+    tangent: list[list[float]]
+
+
+@dataclass(frozen=True)
+class QuadraticProof(Certified):
+    """Quadratic certificates that prove it, one per row; None: CROWN's lines prove the row.
+
+    by_intervals: as of a `BoundProof`, for the bounds of hidden neurons, which follow by CROWN's rule.
+    """
+
+    by_intervals: bool
+    sectors: list[SectorEntry]
+    certificates: list[CertificateEntry | None]
+
+
+def quadratic_proof(document: dict[str, Any]) -> QuadraticProof:
+    """A proof whose every entry is of the right kind."""
+    if set(document) != KEYS | {"by_intervals", "sectors", "certificates"}:
+        raise Rejected("its entries are not those of a proof")
+    if type(document["by_intervals"]) is not bool:
+        raise Rejected("by_intervals is neither true nor false")
+    claim = claim_of(document)
+    sectors = _each(document["sectors"], _sector)
+    certificates = _each(document["certificates"], _certificate)
+    if len(certificates) != len(claim["rows"]):
+        raise Rejected("it has not one certificate for each row")
+    return QuadraticProof(**claim, by_intervals=document["by_intervals"], sectors=sectors, certificates=certificates)
+
+
+def _sector(entry: Any) -> SectorEntry:
+    if set(entry) != {"slope", "width"}:
+        raise Rejected("a sector has no slope and width")
+    return SectorEntry(numbers_of(entry["slope"]), numbers_of(entry["width"]))
+
+
+def _certificate(entry: Any) -> CertificateEntry | None:
+    if entry is None:
+        return None
+    if set(entry) != set(ENTRIES):
+        raise Rejected(f"a certificate does not have the entries {', '.join(ENTRIES)}")
+    (rate,) = numbers_of([entry["rate"]])
+    sectors, weights, links, tangent = (
+        _each(entry[name], numbers_of) for name in ("sectors", "weights", "links", "tangent")
+    )
+    return CertificateEntry(numbers_of(entry["ball"]), sectors, weights, rate, links, tangent)
+
+
+def _each(entry: Any, part: Callable[[Any], Part]) -> list[Part]:
+    if not isinstance(entry, list):
+        raise TypeError
+    return [part(one) for one in entry]

@@ -1,0 +1,101 @@
+"""The margin that a quadratic inequality proves: the sum of the least values of functions of one neuron each.
+
+Any multipliers of the layers' equations and any tangent are sound, so those of the file are rounded first.
+"""
+
+from __future__ import annotations
+
+from flint import fmpq, fmpz_mat
+
+from relucert.checker.integers import Scaled
+from relucert.checker.quadratic_document import CertificateEntry
+from relucert.checker.quadratic_matrix import FORM_BITS, Inequality
+from relucert.checker.quadratic_scene import HiddenScene, Numbers, Scene, common, fraction
+
+DUAL_BITS = 80  # behind the point, of the multipliers of equations and of the tangent
+SUM_BITS = 128  # the same of the least values
+ZERO = fmpq(0)
+
+
+def least_margin(scene: Scene, entry: CertificateEntry, proven: Inequality, row: list[float], offset: float) -> fmpq:
+    """A lower bound of a row of the outputs, plus its offset, in the region."""
+    rate, height, image = fraction(entry.rate), *_tangent(scene, entry, proven)
+    links = [[_grid(number) for number in part] for part in entry.links]
+    rows = [fraction(number) for number in row]
+    total = fraction(offset) + _product(rows, scene.bias) - rate * proven.right - height / rate
+    moving = scene.moving
+    entrance = _pulled(links[0], scene.layers[0].weight)
+    total += _product(entrance, scene.region.centre)
+    form = [number * reach for number, reach in zip(entrance, scene.region.reach, strict=True)]
+    for place, share in zip(moving, image, strict=False):
+        form[place] += 2 * share
+    total -= scene.region.fall(form)
+    used = len(moving)
+    for number, (layer, link) in enumerate(zip(scene.layers, links, strict=True)):
+        last = number + 1 == len(scene.layers)
+        cost = _pulled(rows, scene.weight) if last else _pulled(links[number + 1], scene.layers[number + 1].weight)
+        pull = [ZERO] * len(link)
+        for place, share in zip(layer.loose, image[used:], strict=False):
+            pull[place] = 2 * share
+        used += len(layer.loose)
+        total += _product(link, layer.bias) + _neurons(layer, cost, pull, link, entry.weights[number], rate)
+    return total
+
+
+def _tangent(scene: Scene, entry: CertificateEntry, proven: Inequality) -> tuple[fmpq, Numbers]:
+    """`t' S t` and `S t`, in units of v, for the file's tangent rounded in units of u."""
+    inputs, *errors = entry.tangent
+    numbers = [inputs[place] for place in scene.moving]
+    numbers += [part[place] for layer, part in zip(scene.layers, errors, strict=False) for place in layer.loose]
+    whole = [
+        int(_times_power(fraction(number), DUAL_BITS - power).floor())
+        for number, power in zip(numbers, proven.powers, strict=True)
+    ]
+    image = (proven.matrix * fmpz_mat([[one] for one in whole])).entries()
+    height = sum((one * two for one, two in zip(whole, image, strict=True)), 0)
+    unit = 2 * FORM_BITS + DUAL_BITS
+    shares = [_times_power(fmpq(one, 1 << unit), -power) for one, power in zip(image, proven.powers, strict=True)]
+    return fmpq(height, 1 << (unit + DUAL_BITS)), shares
+
+
+def _neurons(layer: HiddenScene, cost: Numbers, pull: Numbers, link: Numbers, weights: list[float], rate: fmpq) -> fmpq:
+    """The sum of the least values on [l, u] of `cost relu(z) + rate weight (z - zc)^2 - link z + pull e`, where e is
+    `relu(z) - relu(zc) - slope (z - zc)`."""
+    slopes, total = layer.slope or [ZERO] * len(link), ZERO
+    for place, centre in enumerate(layer.centre):
+        tug, slope, curvature = pull[place], slopes[place], rate * fraction(weights[place])
+        constant = tug * (slope * centre - max(centre, ZERO))
+        down = -link[place] - tug * slope
+        low, high = layer.lower[place], layer.upper[place]
+        pieces = []
+        if low <= 0:
+            pieces.append(_parabola(low, min(high, ZERO), down, centre, curvature))
+        if high >= 0:
+            pieces.append(_parabola(max(low, ZERO), high, down + cost[place] + tug, centre, curvature))
+        total += constant + fmpq((min(pieces) * (1 << SUM_BITS)).floor(), 1 << SUM_BITS)
+    return total
+
+
+def _parabola(low: fmpq, high: fmpq, rise: fmpq, centre: fmpq, curvature: fmpq) -> fmpq:
+    """The least `rise z + curvature (z - centre)^2` on [low, high], exactly."""
+    flat = low if rise > 0 else high
+    point = flat if curvature == 0 else min(max(centre - rise / (2 * curvature), low), high)
+    return rise * point + curvature * (point - centre) ** 2
+
+
+def _pulled(form: Numbers, weight: Scaled) -> Numbers:
+    """`form @ weight`, exactly; the form's numbers are fractions of powers of two."""
+    whole, bits = common(form)
+    return [fmpq(one, 1 << (bits + weight.bits)) for one in (fmpz_mat([whole]) * weight.matrix).entries()]
+
+
+def _product(one: Numbers, other: Numbers) -> fmpq:
+    return sum((first * second for first, second in zip(one, other, strict=True)), ZERO)
+
+
+def _grid(number: float) -> fmpq:
+    return fmpq((fraction(number) * (1 << DUAL_BITS)).floor(), 1 << DUAL_BITS)
+
+
+def _times_power(number: fmpq, power: int) -> fmpq:
+    return number * (1 << power) if power >= 0 else number / (1 << -power)

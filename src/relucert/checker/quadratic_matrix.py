@@ -1,0 +1,171 @@
+"""A quadratic certificate's inequality, from its multipliers, in integers: every rounding is charged.
+
+With v the inputs y and the sector errors e, `sum pi dz^2 + v' S v <= B` holds in the region for
+`S = kappa y^2 + tau (e^2 - w^2 dz^2) - pi dz^2`. The deviations dz are linear in v. They are rounded to matrices of
+integers, by which dz is off by little, as v is bounded; what that changes the inequality by is added to B. The matrix
+that remains is exact, and has to be positive semidefinite.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from flint import fmpq, fmpz_mat
+
+from relucert.checker.definite import is_semidefinite
+from relucert.checker.document import Rejected
+from relucert.checker.quadratic_document import CertificateEntry
+from relucert.checker.quadratic_scene import HiddenScene, Numbers, Scene, common, fraction
+
+MAP_BITS = 64  # behind the point, of the maps from v to deviations
+FORM_BITS = 50  # the same of the rows whose squares make the form
+
+
+@dataclass(frozen=True)
+class Inequality:
+    """`sum pi dz^2 + u' matrix u <= right` in the region, with a semidefinite matrix of integers over
+    2**(2 * FORM_BITS), and `v = u * 2**power`, power by power: the moving inputs, then loose neurons layer by layer."""
+
+    matrix: fmpz_mat
+    powers: list[int]
+    right: fmpq
+
+
+def inequality(scene: Scene, entry: CertificateEntry) -> Inequality:
+    """The inequality of one certificate; raises Rejected where its matrix is not proven to be semidefinite."""
+    check_sizes(scene, entry)
+    ball = [fraction(entry.ball[place]) for place in scene.moving]
+    diagonal = ball + [
+        fraction(numbers[place])
+        for layer, numbers in zip(scene.layers, entry.sectors, strict=False)
+        for place in layer.loose
+    ]
+    if not all(number > 0 for number in diagonal):
+        raise Rejected("a multiplier is not positive")
+    powers = [-(math.frexp(float(number))[1] // 2) for number in diagonal]
+    rows, doubt = _Rows(scene, entry, powers).run()
+    form = fmpz_mat(rows) if rows else fmpz_mat(0, len(powers))
+    matrix = -(form.transpose() * form)
+    for place, (number, power) in enumerate(zip(diagonal, powers, strict=True)):
+        matrix[place, place] += _floor(number, 2 * power + 2 * FORM_BITS)
+    if not is_semidefinite(matrix, FORM_BITS):
+        raise Rejected("a certificate's matrix is not proven to be positive semidefinite")
+    return Inequality(matrix, powers, scene.region.most_squares(ball) + doubt)
+
+
+def check_sizes(scene: Scene, entry: CertificateEntry) -> None:
+    """Whether every list has one number per input or neuron, and no multiplier is negative."""
+    inputs, hidden = len(scene.region.centre), [len(layer.bias) for layer in scene.layers]
+    sizes = {
+        "ball": [len(entry.ball)] == [inputs],
+        "sectors": [len(part) for part in entry.sectors] == hidden[:-1],
+        "weights": [len(part) for part in entry.weights] == hidden,
+        "links": [len(part) for part in entry.links] == hidden,
+        "tangent": [len(part) for part in entry.tangent] == [inputs, *hidden[:-1]],
+    }
+    if wrong := [name for name, fits in sizes.items() if not fits]:
+        raise Rejected(f"a certificate has not one number for each input or neuron: {', '.join(wrong)}")
+    if any(number < 0 for part in (entry.ball, *entry.sectors, *entry.weights) for number in part):
+        raise Rejected("a multiplier is negative")
+    if not entry.rate > 0:
+        raise Rejected("the rate of a certificate is not positive")
+
+
+class _Rows:
+    """The rows whose squares make the form `sum (pi + tau w^2) dz^2`, integers over 2**FORM_BITS, and what is lost."""
+
+    def __init__(self, scene: Scene, entry: CertificateEntry, powers: list[int]) -> None:
+        self.scene, self.entry, self.powers = scene, entry, powers
+        self.sizes = [_shifted(fmpq(1), -power) for power in powers[: len(scene.moving)]]  # of u, at most
+        self.rows: list[list[int]] = []
+        self.doubt = fmpq(0)
+
+    def run(self) -> tuple[list[list[int]], fmpq]:
+        """In units of u: the rows, and by how much the sum of their squares may fall short of the form."""
+        matrix, errors = self._first()
+        for number, layer in enumerate(self.scene.layers):
+            if number:
+                matrix, errors = self._next(self.scene.layers[number - 1], layer, matrix, errors)
+            self._add(number, layer, matrix, errors)
+        return self.rows, self.doubt
+
+    def _first(self) -> tuple[list[list[int]], Numbers]:
+        """The deviations of the first layer as a map, over 2**MAP_BITS, and how far it may be off."""
+        layer, moving = self.scene.layers[0], self.scene.moving
+        factors, bits = common([
+            _shifted(self.scene.region.reach[place], power) for place, power in zip(moving, self.powers, strict=False)
+        ])  # fmt: skip
+        shift = layer.weight.bits + bits - MAP_BITS
+        matrix = [
+            [_down(int(row[place]) * factor, shift) for place, factor in zip(moving, factors, strict=True)]
+            for row in layer.weight.rows
+        ]
+        return matrix, [_shifted(sum(self.sizes, fmpq(0)), -MAP_BITS)] * len(matrix)
+
+    def _next(
+        self, before: HiddenScene, layer: HiddenScene, matrix: list[list[int]], errors: Numbers
+    ) -> tuple[list[list[int]], Numbers]:
+        """`W (s dz + e)` of the layer before as a map, and how far it may be off."""
+        assert before.slope is not None
+        assert before.width is not None
+        weight, loose, reach = layer.weight, before.loose, before.reach
+        slopes, bits = common(before.slope)
+        shift = weight.bits + bits - MAP_BITS
+        sloped = [
+            [_down(int(one) * slope, shift) for one, slope in zip(row, slopes, strict=True)] for row in weight.rows
+        ]
+        carried = (fmpz_mat(sloped) * fmpz_mat(matrix)).tolist()
+        powers = self.powers[len(self.sizes) : len(self.sizes) + len(loose)]
+        columns = [(place, power - weight.bits + MAP_BITS) for place, power in zip(loose, powers, strict=True)]
+        joined = [
+            [int(number) >> MAP_BITS for number in row] + [_down(int(given[place]), -up) for place, up in columns]
+            for row, given in zip(carried, weight.rows, strict=True)
+        ]
+        self.sizes += [
+            _shifted(before.width[place] * reach[place], -power) for place, power in zip(loose, powers, strict=True)
+        ]
+        rounded = sum(self.sizes, fmpq(0)) + sum((one + two for one, two in zip(reach, errors, strict=True)), fmpq(0))
+        spread, unit = common([slope * error for slope, error in zip(before.slope, errors, strict=True)])
+        moved = (
+            fmpz_mat([[abs(one) for one in row] for row in weight.rows]) * fmpz_mat([[one] for one in spread])
+        ).entries()
+        return joined, [fmpq(one, 1 << (weight.bits + unit)) + _shifted(rounded, -MAP_BITS) for one in moved]
+
+    def _add(self, number: int, layer: HiddenScene, matrix: list[list[int]], errors: Numbers) -> None:
+        rounded = _shifted(sum(self.sizes, fmpq(0)), -FORM_BITS)
+        factors = [fraction(weight) for weight in self.entry.weights[number]]
+        if layer.width is not None:
+            for place in layer.loose:
+                factors[place] += fraction(self.entry.sectors[number][place]) * layer.width[place] ** 2
+        missing = [0] * (len(self.powers) - len(self.sizes))
+        for factor, row, error, reach in zip(factors, matrix, errors, layer.reach, strict=True):
+            if factor == 0:
+                continue
+            root = _root(factor)
+            mantissa, bits = root.p, int(root.q).bit_length() - 1
+            shift = MAP_BITS + bits - FORM_BITS
+            self.rows.append([_down(one * int(mantissa), shift) for one in row] + missing)
+            off = root * error + rounded
+            self.doubt += off * (2 * root * reach + off)
+
+
+def _root(number: fmpq) -> fmpq:
+    """A float64 number that is at least the root, by little."""
+    root = math.sqrt(float(number))
+    while fraction(root) ** 2 < number:
+        root = math.nextafter(root, math.inf)
+    return fraction(root)
+
+
+def _shifted(number: fmpq, power: int) -> fmpq:
+    return number * (1 << power) if power >= 0 else number / (1 << -power)
+
+
+def _down(number: int, shift: int) -> int:
+    """Times 2**-shift, rounded down."""
+    return number >> shift if shift >= 0 else number << -shift
+
+
+def _floor(number: fmpq, power: int) -> int:
+    return int(_shifted(number, power).floor())

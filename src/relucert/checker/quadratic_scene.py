@@ -1,0 +1,158 @@
+"""What a quadratic certificate is about, in exact numbers: the region, and bounds and sectors of every hidden layer."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from fractions import Fraction
+
+from flint import fmpq, fmpz_mat
+
+from relucert.checker.document import BoundProof, Certified, Rejected
+from relucert.checker.integers import BOUND_BITS, Scaled, enclosed
+from relucert.checker.quadratic_document import QuadraticProof, SectorEntry
+from relucert.network import Network
+
+ROOT_BITS = 96  # behind the point, of square roots that are rounded up
+Numbers = list[fmpq]
+
+
+@dataclass(frozen=True)
+class BallScene:
+    """The region as `x = centre + reach y` with y in the unit ball of the norm; reach 0: the coordinate stays."""
+
+    norm: float
+    centre: Numbers
+    reach: Numbers
+
+    @classmethod
+    def of(cls, proof: QuadraticProof) -> BallScene:
+        centre = [fraction(number) for number in proof.image]
+        scale = proof.scale or [1.0] * len(centre)
+        reach = [fraction(proof.radius) * fraction(unit) for unit in scale]
+        if proof.box is None:
+            return cls(proof.norm, centre, reach)
+        if proof.norm != math.inf:
+            raise Rejected("a box with another norm than inf can't be checked")
+        ends = []
+        for point, step, low, high in zip(centre, reach, *proof.box, strict=True):
+            lowest = point - step if low == -math.inf else max(point - step, fraction(low))
+            highest = point + step if high == math.inf else min(point + step, fraction(high))
+            ends.append((lowest, highest))
+        return cls(proof.norm, [(low + high) / 2 for low, high in ends], [(high - low) / 2 for low, high in ends])
+
+    def most_squares(self, weights: Numbers) -> fmpq:
+        """At least the largest sum of squared coordinates of the unit ball with weights >= 0."""
+        return sum(weights, fmpq(0)) if self.norm == math.inf else max(weights, default=fmpq(0))
+
+    def fall(self, form: Numbers) -> fmpq:
+        """At least how far a form falls below 0 in the unit ball."""
+        sizes = [abs(number) for number in form]
+        if self.norm == math.inf:
+            return sum(sizes, fmpq(0))
+        if self.norm == 1:
+            return max(sizes, default=fmpq(0))
+        squares = sum((size * size for size in sizes), fmpq(0))
+        whole = int((squares * (1 << 2 * ROOT_BITS)).ceil())
+        return fmpq(math.isqrt(whole) + 1, 1 << ROOT_BITS)
+
+
+@dataclass(frozen=True)
+class HiddenScene:
+    """A hidden layer: its exact numbers, the bounds of its pre-activations, and those at the region's centre.
+
+    slope, width: of its sectors; None for the last hidden layer.
+    """
+
+    weight: Scaled
+    bias: Numbers
+    lower: Numbers
+    upper: Numbers
+    centre: Numbers
+    slope: Numbers | None
+    width: Numbers | None
+
+    @property
+    def reach(self) -> Numbers:
+        """How far pre-activations may be from those at the centre."""
+        ends = zip(self.lower, self.upper, self.centre, strict=True)
+        return [max(high - middle, middle - low) for low, high, middle in ends]
+
+    @property
+    def loose(self) -> list[int]:
+        """The neurons whose sectors have a width."""
+        return [place for place, width in enumerate(self.width or []) if width > 0]
+
+
+@dataclass(frozen=True)
+class Scene:
+    """The region, the hidden layers within it, and the layer of the outputs."""
+
+    region: BallScene
+    layers: list[HiddenScene]
+    weight: Scaled
+    bias: Numbers
+
+    @property
+    def moving(self) -> list[int]:
+        return [place for place, reach in enumerate(self.region.reach) if reach > 0]
+
+
+def scene_of(network: Network, proof: QuadraticProof) -> tuple[Scene, list[Fraction]]:
+    """The scene of a proof, whose sectors are checked, and what CROWN's lines prove of its rows."""
+    claim = {field.name: getattr(proof, field.name) for field in fields(Certified)}
+    chain = enclosed(network, BoundProof(**claim, rule="crown", by_intervals=proof.by_intervals))
+    region, layers = BallScene.of(proof), []
+    if len(proof.sectors) != max(0, len(chain.bounds) - 1):
+        raise Rejected("it has not the sectors of every hidden layer but the last")
+    point = region.centre
+    biases = [[fmpq(row[0], 1 << bias.bits) for row in bias.rows] for bias in chain.biases]
+    for number, (ends, weight, bias) in enumerate(zip(chain.bounds, chain.weights, biases, strict=False)):
+        lower, upper = ([fmpq(end, 1 << BOUND_BITS) for end in side] for side in ends)
+        centre = [one + two for one, two in zip(times(weight, point), bias, strict=True)]
+        slope = width = None
+        if number < len(proof.sectors):
+            slope, width = _sectors(proof.sectors[number], lower, upper, centre, number)
+        layers.append(HiddenScene(weight, bias, lower, upper, centre, slope, width))
+        point = [max(number, fmpq(0)) for number in centre]
+    return Scene(region, layers, chain.weights[-1], biases[-1]), chain.margins()
+
+
+def _sectors(
+    entry: SectorEntry, lower: Numbers, upper: Numbers, centre: Numbers, number: int
+) -> tuple[Numbers, Numbers]:
+    """The slopes and widths, which contain the slopes of all chords from the centre."""
+    if not len(entry.slope) == len(entry.width) == len(centre):
+        raise Rejected(f"the sectors of hidden layer {number} are not one for each neuron")
+    slopes, widths = [fraction(one) for one in entry.slope], [fraction(one) for one in entry.width]
+    for place, (slope, width, low, high, middle) in enumerate(zip(slopes, widths, lower, upper, centre, strict=True)):
+        # Slopes of chords do not fall when an end moves up: those to both ends bound all of them.
+        least, most = _chord(low, middle), _chord(high, middle)
+        if not (low <= middle <= high and slope - width <= least and most <= slope + width):
+            raise Rejected(f"the sector of neuron {place} of hidden layer {number} is too narrow")
+    return slopes, widths
+
+
+def _chord(end: fmpq, centre: fmpq) -> fmpq:
+    """The slope of ReLU's chord between two points; where they meet, or have one sign, that of their side."""
+    if (end > 0) == (centre > 0):
+        return fmpq(1) if end > 0 else fmpq(0)
+    return (max(end, fmpq(0)) - max(centre, fmpq(0))) / (end - centre)
+
+
+def fraction(number: float) -> fmpq:
+    """Exactly a float64 number."""
+    return fmpq(*number.as_integer_ratio())
+
+
+def times(weight: Scaled, vector: Numbers) -> Numbers:
+    """The exact product of a matrix and a vector of fractions of powers of two."""
+    column, bits = common(vector)
+    products = (weight.matrix * fmpz_mat([[number] for number in column])).entries()
+    return [fmpq(number, 1 << (weight.bits + bits)) for number in products]
+
+
+def common(numbers: Numbers) -> tuple[list[int], int]:
+    """Fractions of powers of two as integers over one power."""
+    bits = max((int(number.q).bit_length() - 1 for number in numbers), default=0)
+    return [int(number.p) << (bits - int(number.q).bit_length() + 1) for number in numbers], bits

@@ -1,0 +1,270 @@
+"""Proofs by quadratic certificates: all of them hold in exact numbers, and changed ones prove nothing."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import random
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from flint import fmpq
+from torch import Tensor
+
+import relucert
+from relucert.checker.check import check
+from relucert.checker.document import Rejected, read
+from relucert.checker.quadratic_document import CertificateEntry, QuadraticProof
+from relucert.checker.quadratic_margin import least_margin
+from relucert.checker.quadratic_matrix import FORM_BITS, Inequality, inequality
+from relucert.checker.quadratic_scene import Scene, scene_of
+from relucert.methods.sdp import QuadraticMethod
+from relucert.network import Network
+from relucert.norm import Norm
+from relucert.quadratic import solve
+from tests.checker.test_bound_proofs import REGIONS, certified, stored
+from tests.nets import centres, mlp
+
+Change = Callable[[dict[str, Any]], None]
+SIZES = ((6, 10, 8, 4), (6, 8, 8, 8, 8, 4), (6, 12, 3))
+
+
+def quadratic(network: Network, folder: Path, **options: Any) -> tuple[Path, QuadraticProof]:
+    """A proof by certificates alone, found with some effort."""
+    images = centres(network, 4).float().double().clamp(-1.5, 1.25)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(solve, "EFFORT", solve.Effort(repeats=3, power_rounds=30, steps=60))
+        patch.setattr(QuadraticMethod, "resolution", 0.03)
+        for number, image in enumerate(images):
+            kept = folder / str(number)
+            relucert.certify(network, image[None], method="sdp", target="runner-up", proofs=kept, **options)
+            for path in kept.iterdir() if kept.exists() else ():
+                proof = read(path)
+                if isinstance(proof, QuadraticProof) and None not in proof.certificates:
+                    return path, proof
+    raise AssertionError("no image is proven by certificates alone")
+
+
+@pytest.mark.parametrize("region", REGIONS)
+def test_every_certificate_passes(region: str, tmp_path: Path) -> None:
+    by_certificates = 0
+    for number, sizes in enumerate(SIZES):
+        network = mlp(*sizes, seed=number + 1)
+        answers, paths = certified(network, tmp_path / str(number), method="sdp", **REGIONS[region])
+        assert len(paths) == len([answer for answer in answers if answer.radius is not None]) > 0
+        for path in paths:
+            claim, proof = check(path, network), read(path)
+            answer = answers[claim.index]
+            assert claim.radius == answer.radius
+            assert isinstance(proof, QuadraticProof) == (answer.due_to == "sdp")
+            by_certificates += isinstance(proof, QuadraticProof)
+    assert by_certificates >= 1
+
+
+def points_in(proof: QuadraticProof, count: int) -> Tensor:
+    """Spread in the region of a proof without box and scale, corners among them."""
+    generator, norm = torch.Generator().manual_seed(0), Norm(proof.norm)
+    centre = torch.tensor(proof.image, dtype=torch.float64)
+    inside = norm.sample(centre, proof.radius, count, generator)
+    far = norm.project(9 * torch.randn(count, len(centre), generator=generator).double(), torch.tensor([proof.radius]))
+    return torch.cat([inside, centre + far, centre[None]])
+
+
+def parts(network: Network, proof: QuadraticProof) -> tuple[Scene, CertificateEntry, Inequality]:
+    scene, _ = scene_of(network, proof)
+    (entry,) = proof.certificates
+    assert entry is not None
+    return scene, entry, inequality(scene, entry)
+
+
+@pytest.mark.parametrize("region", ["inf", "2", "1"])
+@pytest.mark.parametrize("sizes", [SIZES[0], pytest.param(SIZES[1], marks=pytest.mark.slow), SIZES[2]])
+def test_no_point_violates_the_inequality(sizes: tuple[int, ...], region: str, tmp_path: Path) -> None:
+    network = mlp(*sizes, seed=1)
+    _, proof = quadratic(network, tmp_path, **REGIONS[region])
+    scene, entry, proven = parts(network, proof)
+    points = points_in(proof, 300)
+    left, columns = torch.zeros(len(points), dtype=torch.float64), [_numbers_over(points, scene)]
+    outputs, linear = points, [node.operation.tensors() for node in network.nodes if node.operation.name == "linear"]
+    for layer, tensors, weights in zip(scene.layers, linear, entry.weights, strict=False):
+        before = outputs @ tensors["weight"].double().T + tensors["bias"].double()
+        away = before - _floats(layer.centre)
+        left += away.square() @ torch.tensor(weights, dtype=torch.float64)
+        outputs = before.clamp(min=0)
+        if layer.slope is not None:
+            errors = outputs - _floats(layer.centre).clamp(min=0) - _floats(layer.slope) * away
+            columns.append(errors[:, layer.loose])
+    vectors = torch.cat(columns, 1) * 2.0 ** -torch.tensor(proven.powers, dtype=torch.float64)
+    matrix = torch.tensor([[float(fmpq(one, 1 << 2 * FORM_BITS)) for one in row] for row in proven.matrix.tolist()])
+    left += ((vectors @ matrix.double()) * vectors).sum(1)
+    assert float(left.max()) <= float(proven.right) + 1e-6
+    assert float(left.max()) > 0.05 * float(proven.right)  # it says something
+
+
+def _floats(numbers: list[fmpq]) -> Tensor:
+    return torch.tensor([float(number) for number in numbers], dtype=torch.float64)
+
+
+def _numbers_over(points: Tensor, scene: Scene) -> Tensor:
+    """The points in units of the ball."""
+    moving = scene.moving
+    return ((points - _floats(scene.region.centre)) / _floats(scene.region.reach))[:, moving]
+
+
+@pytest.mark.parametrize("region", ["inf", "2", "1"])
+def test_margins_hold_whatever_the_dual_variables_are(region: str, tmp_path: Path) -> None:
+    network = mlp(6, 10, 8, 4, seed=1)
+    _, proof = quadratic(network, tmp_path, **REGIONS[region])
+    scene, entry, proven = parts(network, proof)
+    row, offset = proof.rows[0], proof.offsets[0]
+    values = network.cast(torch.float64)(points_in(proof, 500)) @ torch.tensor(row, dtype=torch.float64)
+    draw = random.Random(0)
+    assert 0 < float(least_margin(scene, entry, proven, row, offset)) <= float(values.min())
+    for size in (0.0, 1e-3, 0.1, 1.0, 1e3):
+
+        def spoilt(lists: list[list[float]], size: float = size) -> list[list[float]]:
+            return [[number + size * draw.gauss(0, 1) for number in part] for part in lists]
+
+        changed = CertificateEntry(
+            entry.ball, entry.sectors, entry.weights, entry.rate * draw.uniform(0.1, 10), spoilt(entry.links),
+            spoilt(entry.tangent),
+        )  # fmt: skip
+        assert float(least_margin(scene, changed, proven, row, offset)) <= float(values.min())
+
+
+def _scaled(name: str, factor: float) -> Change:
+    def change(document: dict[str, Any]) -> None:
+        entry = document["certificates"][0]
+        entry[name] = _times(entry[name], factor)
+
+    return change
+
+
+def _times(numbers: Any, factor: float) -> Any:
+    return [_times(part, factor) for part in numbers] if isinstance(numbers, list) else numbers * factor
+
+
+def _set(name: str, number: object) -> Change:
+    """One number of a list of a certificate: the largest, so that it counts."""
+
+    def change(document: dict[str, Any]) -> None:
+        part = document["certificates"][0][name]
+        while isinstance(part[0], list):
+            part = part[0]
+        part[part.index(max(part))] = number
+
+    return change
+
+
+def _raised(document: dict[str, Any]) -> None:
+    document["radius"] *= 1.01
+
+
+def _narrow(document: dict[str, Any]) -> None:
+    for sector in document["sectors"]:
+        sector["width"] = [0.999 * width for width in sector["width"]]
+
+
+def _moved(document: dict[str, Any]) -> None:
+    for sector in document["sectors"]:
+        sector["slope"] = [slope + 1e-3 for slope in sector["slope"]]
+
+
+def _no_sectors(document: dict[str, Any]) -> None:
+    document["sectors"] = []
+
+
+def _no_certificate(document: dict[str, Any]) -> None:
+    document["certificates"] = [None]
+
+
+def _two_certificates(document: dict[str, Any]) -> None:
+    document["certificates"] *= 2
+
+
+def _turned(document: dict[str, Any]) -> None:
+    document["rows"] = [[-number for number in row] for row in document["rows"]]
+
+
+def _without(name: str) -> Change:
+    def change(document: dict[str, Any]) -> None:
+        del (document if name in document else document["certificates"][0])[name]
+
+    return change
+
+
+def _shorter(name: str) -> Change:
+    def change(document: dict[str, Any]) -> None:
+        part = document["certificates"][0][name]
+        (part[0] if isinstance(part[0], list) else part).pop()
+
+    return change
+
+
+def _rate(number: float) -> Change:
+    def change(document: dict[str, Any]) -> None:
+        document["certificates"][0]["rate"] = number
+
+    return change
+
+
+CHANGES: dict[str, tuple[Change, str]] = {
+    "radius": (_raised, "too narrow|does not prove"),
+    "ball a little smaller": (_scaled("ball", 0.97), "semidefinite"),
+    "weights a little larger": (_scaled("weights", 1.03), "semidefinite"),
+    "weights far smaller": (_scaled("weights", 0.2), "does not prove"),
+    "ball of the wrong sign": (_set("ball", -1.0), "negative"),
+    "sector multiplier of the wrong sign": (_set("sectors", -1e-9), "negative"),
+    "weight of the wrong sign": (_set("weights", -1e-9), "negative"),
+    "no ball": (_scaled("ball", 0.0), "not positive"),
+    "no number": (_set("links", math.nan), "no number"),
+    "infinite": (_set("tangent", math.inf), "no number"),
+    "text": (_set("tangent", "1.0"), "wrong kind"),
+    "true": (_set("weights", True), "wrong kind"),
+    "rate 0": (_rate(0.0), "rate"),
+    "rate below 0": (_rate(-1.0), "rate"),
+    "rate too large": (_rate(1e6), "does not prove"),
+    "links turned": (_scaled("links", -1.0), "does not prove"),
+    "sector too narrow": (_narrow, "too narrow"),
+    "sector elsewhere": (_moved, "too narrow"),
+    "no sectors": (_no_sectors, "every hidden layer but the last"),
+    "no certificate": (_no_certificate, "CROWN"),
+    "two certificates": (_two_certificates, "one certificate for each row"),
+    "label": (_turned, "does not prove"),
+    **{f"without {field.name}": (_without(field.name), "entries") for field in fields(CertificateEntry)},
+    "without by_intervals": (_without("by_intervals"), "entries"),
+    **{f"{name} too short": (_shorter(name), name) for name in ("ball", "sectors", "weights", "links", "tangent")},
+}
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> tuple[Network, dict[str, Any]]:
+    network = mlp(6, 10, 8, 4, seed=1)
+    path, _ = quadratic(network, tmp_path_factory.mktemp("proofs"))
+    return network, stored(path)
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_changed_proofs_are_refused(name: str, original: tuple[Network, dict[str, Any]], tmp_path: Path) -> None:
+    network, document = original
+    change, reason = CHANGES[name]
+    changed, path = json.loads(json.dumps(document)), tmp_path / "changed.json.gz"
+    path.write_bytes(gzip.compress(json.dumps(changed).encode()))
+    assert check(path, network).radius == document["radius"]
+    change(changed)
+    path.write_bytes(gzip.compress(json.dumps(changed).encode()))
+    with pytest.raises(Rejected, match=reason):
+        check(path, network)
+
+
+def test_a_wide_network_s_proof_passes(tmp_path: Path) -> None:
+    """Of the bundled network, with every rival at once."""
+    images = relucert.data.bundled().first(1)
+    answers = relucert.certify("mnist-2x20", images.images, images.labels, method="sdp", proofs=tmp_path)
+    (path,) = tmp_path.iterdir()
+    assert check(path).radius == answers[0].radius
