@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from dataclasses import dataclass
 
 import torch
@@ -33,16 +35,19 @@ def neuron_rows(stages: Stages, value: int, neurons: Tensor, signs: Tensor) -> R
     return Rows(value, forms, torch.zeros(len(neurons), dtype=torch.float64))
 
 
-def proven_bounds(stages: Stages, rows: Rows, nodes: Nodes, depth: int | None = None) -> Tensor:
+def proven_bounds(stages: Stages, rows: Rows, nodes: Nodes, depth: int | None = None, ends: float = math.inf) -> Tensor:
     """Lower bounds of the nodes' rows, rounding included, (count,): they hold where the nodes' signs do.
 
     depth: the number of stages that the nodes' signs and duals are about.
+    ends: when nothing more is bounded, on the monotonic clock: the rest is -inf.
     """
-    parts = [
-        _proven(stages, rows, nodes.pick(slice(first, first + CROWD)), depth)
-        for first in range(0, len(nodes.rows), CROWD)
-    ]
-    return torch.cat(parts) if parts else torch.zeros(0, dtype=torch.float64)
+    least = torch.full((len(nodes.rows),), -torch.inf, dtype=torch.float64)
+    for first in range(0, len(nodes.rows), CROWD):
+        some = slice(first, first + CROWD)
+        if time.monotonic() > ends:
+            break
+        least[some] = _proven(stages, rows, nodes.pick(some), depth)
+    return least
 
 
 def _proven(stages: Stages, rows: Rows, nodes: Nodes, depth: int | None) -> Tensor:

@@ -18,7 +18,8 @@ from relucert.branch_and_bound import leaf
 from relucert.branch_and_bound import nodes as full
 from relucert.branch_and_bound.climb import Climbed, Climber, Nodes, join
 from relucert.branch_and_bound.confirm import Rows, proven_bounds
-from relucert.branch_and_bound.root import Refining, cheap_bounds, rooted
+from relucert.branch_and_bound.refine import Refining
+from relucert.branch_and_bound.root import cheap_bounds, rooted
 from relucert.branch_and_bound.stages import Stages
 from relucert.network import Network
 from relucert.query.property import Property
@@ -30,7 +31,7 @@ ROOT_STEPS = 40
 LAST_STEPS = 200  # where no neuron is left to split
 BEFORE_REFINING = 2.0  # seconds of the first tree
 LAYER_SECONDS = 5.0  # of the refinement of one layer, the first time
-LONGER = 3.0  # times as long, every time
+LONGER = 6.0  # times as long are the next tree and the next refinement
 LEAF_SECONDS = 10.0
 SET_BACK = 1 - 2.0**-20
 LATE = "the time limit ended the search"
@@ -81,24 +82,22 @@ class NeuronProver:
         self.left = torch.arange(self.prop.rows.shape[1])
         known = cheap_bounds(self.network, self.region)
         stages = rooted(self.network, self.region, known, self.ends)
-        seconds, layer_seconds = BEFORE_REFINING, LAYER_SECONDS
+        seconds, refining = BEFORE_REFINING, Refining(self.ends, LAYER_SECONDS)
         while True:
             waiting = self._roots(stages)
             if waiting is None:
                 return
             self.stage = "tree"
-            refinable = sum(bool(stage.undecided) for stage in stages.stages) > 1
-            until = min(self.ends, time.monotonic() + seconds) if refinable else self.ends
+            layers = sum(bool(stage.undecided) for stage in stages.stages[1:])
+            worth = layers and refining.fits(layers)
+            until = min(self.ends, time.monotonic() + seconds) if worth else self.ends
             if self._tree(stages, waiting, until):
                 return
             self._check_time()
             self.stage = "refinement"
-            refining = Refining(self.ends, layer_seconds)
-            refined = rooted(self.network, self.region, stages.bounds, self.ends, refining)
+            stages = rooted(self.network, self.region, stages.bounds, self.ends, refining)
             self._check_time()
-            better = refined.undecided < stages.undecided
-            stages, layer_seconds = refined, layer_seconds * LONGER
-            seconds = seconds * LONGER if better else torch.inf
+            seconds, refining = seconds * LONGER, refining.longer(LONGER)
 
     def _check_time(self) -> None:
         if time.monotonic() > self.ends:

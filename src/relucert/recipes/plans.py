@@ -40,7 +40,7 @@ _CERTIFIED = Recipe(
 _DIGITS = Recipe(epochs=12, learning_rate=0.05, weight_decay=5e-4)
 _COLOURS = Recipe(epochs=10, learning_rate=0.02, weight_decay=5e-4)
 _NORMALISED = Recipe(epochs=12, learning_rate=0.05, weight_decay=5e-4)
-_SEARCHED = Recipe(epochs=8, learning_rate=0.001, weight_decay=0.0, optimiser="adam")
+_SEARCHED = Recipe(epochs=8, learning_rate=0.001, weight_decay=5e-4, optimiser="adam")
 _INTERVALS = Recipe(
     epochs=40,
     learning_rate=0.003,

@@ -1,0 +1,187 @@
+"""Trees for hidden neurons: bounds of the root that a search of their own makes tighter."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from relucert.bounding.interval import Interval
+from relucert.branch_and_bound.climb import Climbed, Climber, Nodes, join
+from relucert.branch_and_bound.confirm import neuron_rows, proven_bounds
+from relucert.branch_and_bound.stages import Stages
+
+HIDDEN_STEPS, HIDDEN_RATE = 20, 0.25
+ROWS = 256  # bounded at once
+REFINING_STEPS = 3
+PATIENCE, LEAST_GAIN = 12, 0.001  # rounds that have to gain this share of all that is missing
+LEAVES, MOST_LEAVES = 2**15, 2**18  # of one layer's trees: the first time, and ever
+REFINING_SHARE = 0.6  # of the time that is left
+
+
+@dataclass(frozen=True)
+class Refining:
+    """The effort for each layer: by shares of a part of the time that is left, on the monotonic clock, at most so many
+    seconds each, and so many leaves."""
+
+    ends: float
+    most: float
+    leaves: int = LEAVES
+
+    def longer(self, times: float) -> Refining:
+        """So many times the effort."""
+        return Refining(self.ends, self.most * times, min(MOST_LEAVES, int(self.leaves * times)))
+
+    def fits(self, layers: int) -> bool:
+        """Whether there is time for so many layers, or this is the first time."""
+        return self.leaves == LEAVES or time.monotonic() + layers * self.most < self.ends
+
+    def layer_ends(self, layers_left: int) -> float:
+        now = time.monotonic()
+        return now + min(self.most, REFINING_SHARE * max(0.0, self.ends - now) / max(1, layers_left))
+
+
+class Refinement:
+    """One small tree for either bound of every undecided neuron of a value, grown side by side.
+
+    In every round each row's worst leaf is split in two. A row's bound is the least over its leaves.
+    """
+
+    def __init__(self, stages: Stages, value: int, interval: Interval, ends: float, most: int) -> None:
+        self.stages, self.value, self.interval, self.ends, self.most = stages, value, interval, ends, most
+        self.neurons, self.signs = sides(interval)
+        maps = stages.maps(value, self.neurons[: len(self.neurons) // 2])
+        both = torch.arange(len(self.neurons)) % (len(self.neurons) // 2)
+        self.climber = Climber(stages, maps.pick(both, self.signs))
+        self.first = torch.where(self.signs > 0, interval.lower[0, self.neurons], -interval.upper[0, self.neurons])
+
+    def run(self, ends: float) -> Interval:
+        """The interval with what the trees prove; ends: when no more can be proven."""
+        roots = self.climber.roots()
+        parts = [
+            self.climber.run(roots.pick(some), HIDDEN_STEPS, self.ends, HIDDEN_RATE)
+            for some in torch.arange(len(self.neurons)).split(ROWS)
+        ]
+        self.leaves = _Leaves(parts)
+        history = [self._missing()]
+        while time.monotonic() < self.ends and self.leaves.count < self.most:
+            if not self._round():
+                break
+            history.append(self._missing())
+            recent = history[max(0, len(history) - 1 - PATIENCE)] - history[-1]
+            if len(history) > PATIENCE and recent <= LEAST_GAIN * history[0]:
+                break
+        rows, leaves = neuron_rows(self.stages, self.value, self.neurons, self.signs), self.leaves.nodes()
+        least = proven_bounds(self.stages, rows, leaves, ends=ends)
+        bounds = torch.full((len(self.neurons),), torch.inf, dtype=torch.float64)
+        bounds = bounds.scatter_reduce(0, leaves.rows, torch.where(least.isnan(), -torch.inf, least), "amin")
+        return improved(self.interval, self.neurons, self.signs, bounds)
+
+    def _least(self) -> Tensor:
+        """The least bound of every row, as computed."""
+        start = torch.full((len(self.neurons),), torch.inf)
+        return start.scatter_reduce(0, self.leaves.nodes().rows, self.leaves.lower, "amin")
+
+    def _missing(self) -> float:
+        """By how much all rows together are below zero."""
+        return -float(self._least().clamp(max=0).sum())
+
+    def _round(self) -> bool:
+        """Splits the worst leaf of every row whose neuron's sign is not proven by either side; False: none is left."""
+        least, leaves = self._least(), self.leaves
+        count = len(self.neurons) // 2
+        decided = (least[:count] > 0) | (least[count:] > 0)
+        order = leaves.lower.argsort(descending=True)
+        worst = torch.zeros(len(self.neurons), dtype=torch.long)
+        worst[leaves.nodes().rows[order]] = order
+        rows = (~decided).repeat(2).nonzero().flatten()
+        chosen = worst[rows]
+        chosen = chosen[leaves.score[chosen] > 0] if self.climber.undecided else chosen[:0]
+        if not len(chosen):
+            return False
+        for some in chosen.split(ROWS // 2):
+            if time.monotonic() > self.ends:
+                break
+            halves = leaves.nodes().pick(some).split(leaves.best[some])
+            leaves.replace(some, self.climber.run(halves, REFINING_STEPS, self.ends))
+        return True
+
+
+class _Leaves:
+    """The leaves of all trees, in tables that grow.
+
+    Attributes:
+        lower: Bounds as computed, (count,).
+        best, score: The neuron to split, and how much it matters, (count,).
+    """
+
+    def __init__(self, parts: list[Climbed]) -> None:
+        self._nodes = join([part.nodes for part in parts])
+        self._lower = torch.cat([part.lower for part in parts])
+        self._score, self._best = self._choice(torch.cat([part.scores for part in parts]))
+        self.count = len(self._lower)
+
+    def nodes(self) -> Nodes:
+        return self._nodes.pick(slice(None, self.count))
+
+    @property
+    def lower(self) -> Tensor:
+        return self._lower[: self.count]
+
+    @property
+    def best(self) -> Tensor:
+        return self._best[: self.count]
+
+    @property
+    def score(self) -> Tensor:
+        return self._score[: self.count]
+
+    def replace(self, chosen: Tensor, halves: Climbed) -> None:
+        """Puts two halves, first all with one sign, then all with the other, in the place of leaves."""
+        lower = torch.maximum(halves.lower, self._lower[chosen].repeat(2))
+        self._reserve(len(chosen))
+        new = torch.arange(self.count, self.count + len(chosen))
+        places = torch.cat([chosen, new])
+        for table, numbers in zip(self._nodes, halves.nodes, strict=True):
+            table[places] = numbers
+        self._lower[places] = lower
+        self._score[places], self._best[places] = self._choice(halves.scores)
+        self.count += len(chosen)
+
+    def _reserve(self, more: int) -> None:
+        if self.count + more > len(self._lower):
+            size = 2 * (self.count + more)
+            self._nodes = Nodes(*(_grown(table, size) for table in self._nodes))
+            self._lower, self._score, self._best = (
+                _grown(table, size) for table in (self._lower, self._score, self._best)
+            )
+
+    @staticmethod
+    def _choice(scores: Tensor) -> tuple[Tensor, Tensor]:
+        if not scores.shape[1]:
+            return scores.new_zeros(len(scores)), torch.zeros(len(scores), dtype=torch.long)
+        score, best = scores.max(1)
+        return score, best
+
+
+def _grown(table: Tensor, size: int) -> Tensor:
+    larger = table.new_zeros(size, *table.shape[1:])
+    larger[: len(table)] = table
+    return larger
+
+
+def sides(interval: Interval) -> tuple[Tensor, Tensor]:
+    """Undecided neurons, each twice, and signs: lower bounds of neurons and of their negatives."""
+    undecided = interval.unstable[0].nonzero().flatten()
+    return undecided.repeat(2), torch.cat([torch.ones(len(undecided)), -torch.ones(len(undecided))])
+
+
+def improved(interval: Interval, neurons: Tensor, signs: Tensor, least: Tensor) -> Interval:
+    """Bounds, (1, size), met with lower bounds of neurons times signs, (count,)."""
+    lower, upper = (side.clone() for side in interval)
+    rising, falling = signs > 0, signs < 0
+    lower[0, neurons[rising]] = torch.fmax(lower[0, neurons[rising]], least[rising])
+    upper[0, neurons[falling]] = torch.fmin(upper[0, neurons[falling]], -least[falling])
+    return Interval(lower, upper)
