@@ -242,3 +242,20 @@ def test_refusals(tmp_path: Path) -> None:
     assert relucert.verify(ranked, query).status != "unknown"
     with pytest.raises(InputError, match="round to the same number"):
         relucert.verify(ranked, query, inference="float32")
+
+
+@pytest.mark.parametrize("name", ["two layers", pytest.param("residual", marks=SLOW)])
+def test_methods_side_by_side(name: str) -> None:
+    """The provable order holds among answers about float32; what says nothing about it is left out by name."""
+    network = NETWORKS[name]()
+    compared = relucert.compare(network, centres(network, 2).float(), inference="float32", steps=20, budget=10)
+    answered = {name for question in compared.questions for name in question.answers}
+    assert answered == {"interval", "fast-lin", "crown", "alpha", "lp", "lp-full", "exact", "attack"}
+    for method in ("fast-lip", "lipschitz-norm", "op-norm", "sdp", "clever"):
+        assert "float32" in compared.skipped[method]
+        assert method in compared.skipped[method]
+    assert {row["inference"] for row in compared.rows()} == {"float32"}
+    assert "fast-lin in float32" in str(compared.summary())
+    for question in compared.questions:
+        real = relucert.certify(network, centres(network, 2).float())[question.image]
+        assert question.answers["fast-lin"].radius <= (real.radius or 0) * (1 + 2e-4)

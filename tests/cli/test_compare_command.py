@@ -22,7 +22,7 @@ from relucert.cli.main import build_parser
 from relucert.comparison import methods
 from relucert.comparison.methods import Contender, Kind, Setting
 from relucert.methods.table import METHODS
-from relucert.network import Network
+from relucert.query.given import NetworkLike
 from tests.cli.conftest import Command, single_line
 from tests.comparison.answers import certified
 from tests.nets import mlp
@@ -94,7 +94,7 @@ def test_inputs_that_are_no_pictures_or_coloured_ones(command: Command, tmp_path
 
 
 def _stand_in(monkeypatch: pytest.MonkeyPatch, fault: BaseException | None, radius: float) -> None:
-    def ask(network: Network, images: Tensor, labels: Tensor, setting: Setting) -> Iterator[Answer]:
+    def ask(network: NetworkLike, images: Tensor, labels: Tensor, setting: Setting) -> Iterator[Answer]:
         yield certified("op-norm", radius, 0).answer
         if fault is not None and len(images) > 1:
             raise fault
@@ -153,3 +153,17 @@ def test_a_slow_method_is_said_to_be_skipped(command: Command, tmp_path: Path) -
 )
 def test_bad_options_are_one_line(command: Command, arguments: tuple[str, ...], message: str) -> None:
     single_line(command("compare", "--images", "1", *arguments), [message])
+
+
+def test_evaluated_in_float32(command: Command, tmp_path: Path) -> None:
+    ended = command(
+        "compare", "--images", "1", "--methods", "fast-lin,op-norm,attack", "--steps", "5", "--inference", "float32",
+        "--json", str(tmp_path / "c.json"),
+    )  # fmt: skip
+    assert ended.code == 0, ended
+    assert "evaluated in float32" in ended.out
+    assert "op-norm" in ended.out
+    content = json.loads((tmp_path / "c.json").read_text())
+    assert {row["inference"] for row in content["results"]} == {"float32"}
+    assert content["options"]["inference"] == "float32"
+    assert "float32" in content["skipped"]["op-norm"]

@@ -23,8 +23,8 @@ from relucert import data
 from relucert.answers import Answer
 from relucert.comparison import methods
 from relucert.comparison.methods import Setting
-from relucert.network import Network
 from relucert.paper.store import _checksum
+from relucert.query.given import NetworkLike
 from tests.cli.conftest import Command, single_line
 
 TOY = ("paper", "toy", "--networks", "mnist-2x20", "--norms", "inf", "--targets", "random")
@@ -44,7 +44,11 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
         contender = methods.CONTENDERS[name]
 
         def ask(
-            network: Network, images: Tensor, labels: Tensor, setting: Setting, contender: methods.Contender = contender
+            network: NetworkLike,
+            images: Tensor,
+            labels: Tensor,
+            setting: Setting,
+            contender: methods.Contender = contender,
         ) -> Iterator[Answer]:
             questions.append((contender.name, len(images)))
             return contender.ask(network, images, labels, setting)
@@ -117,7 +121,7 @@ def test_kill_loses_at_most_the_image_in_work(command: Command, tmp_path: Path, 
 def test_an_interruption_shows_what_is_done(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = iter([False, False, True])
 
-    def ask(network: Network, images: Tensor, labels: Tensor, setting: Setting) -> Iterator[Answer]:
+    def ask(network: NetworkLike, images: Tensor, labels: Tensor, setting: Setting) -> Iterator[Answer]:
         if next(calls):
             raise KeyboardInterrupt
         return contender.ask(network, images, labels, setting)
@@ -194,7 +198,7 @@ def test_a_slow_method_is_not_tried_again(command: Command, tmp_path: Path, monk
     """Unless it is given more time than it was."""
     calls = []
 
-    def slow(network: Network, images: Tensor, labels: Tensor, setting: Setting) -> Iterator[Answer]:
+    def slow(network: NetworkLike, images: Tensor, labels: Tensor, setting: Setting) -> Iterator[Answer]:
         calls.append(setting.budget)
         while True:
             time.sleep(0.01)
@@ -237,3 +241,28 @@ def test_a_network_of_another_size_is_refused(command: Command, tmp_path: Path) 
     path = tmp_path / "odd.safetensors"
     relucert.save(mlp(784, 7, 10), str(path))
     single_line(command("paper", "toy", "--network-file", str(path)), ["mnist-2x7", "mnist-2x20, mnist-3x20"])
+
+
+def test_evaluated_in_float32(command: Command, tmp_path: Path) -> None:
+    """Answers of their own, and every table says what they are about."""
+    real = command(*QUICK, "--images", "2", "--json", str(tmp_path / "real.json"))
+    files = (
+        "--json",
+        str(tmp_path / "t.json"),
+        "--markdown",
+        str(tmp_path / "t.md"),
+        "--latex",
+        str(tmp_path / "t.tex"),
+    )
+    outcome = command(*QUICK, "--images", "2", "--inference", "float32", *files)
+    assert (outcome.code, outcome.err) == (0, "")
+    assert "in float32" in outcome.out
+    assert "in float32" not in real.out
+    for name in ("t.md", "t.tex"):
+        text = (tmp_path / name).read_text()
+        assert "Fast-Lin in float32" in text
+        assert "the published numbers about real arithmetic" in text
+    cells, others = _cells(tmp_path / "t.json"), _cells(tmp_path / "real.json")
+    assert {cell["inference"] for cell in cells.values()} == {"float32"}
+    assert {cell["inference"] for cell in others.values()} == {"real"}
+    assert 0.99 * others["fast-lin"]["mean"] < cells["fast-lin"]["mean"] < others["fast-lin"]["mean"]

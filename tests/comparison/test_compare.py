@@ -21,9 +21,10 @@ from relucert.comparison.compare import Contest
 from relucert.comparison.methods import Contender, Entry, Kind, Setting, find_contenders
 from relucert.comparison.rows import neurons
 from relucert.errors import InputError
+from relucert.loading.runtime import Loaded
 from relucert.methods.table import METHODS
-from relucert.network import Network
 from relucert.norm import Norm
+from relucert.query.given import NetworkLike
 from relucert.query.targets import TARGETS
 from tests.comparison.answers import certified, exact
 from tests.methods import PROGRAMS
@@ -86,7 +87,7 @@ def test_methods_that_do_not_suit_are_told() -> None:
 def _slow(before: float, after: float) -> Contender:
     """Answers the first image after one time, all others after another."""
 
-    def ask(network: Network, images: Tensor, labels: Tensor, setting: Setting) -> Iterator[Answer]:
+    def ask(network: NetworkLike, images: Tensor, labels: Tensor, setting: Setting) -> Iterator[Answer]:
         for image in range(len(images)):
             ends = time.monotonic() + (after if image else before)
             while time.monotonic() < ends:
@@ -100,7 +101,9 @@ def _slow(before: float, after: float) -> Contender:
 def _contest(contender: Contender, budget: float) -> tuple[Contest, list[Entry]]:
     network = mlp(6, 10, 4)
     setting = Setting(Norm(2.0), box=None, budget=budget)
-    contest = Contest(network, centres(network, 4), None, [contender, *find_contenders(["op-norm"])], setting)
+    contest = Contest(
+        Loaded(network, network), centres(network, 4), None, [contender, *find_contenders(["op-norm"])], setting
+    )
     return contest, [entry for entry in contest.run() if entry.method == "slow"]
 
 
@@ -126,13 +129,15 @@ def test_a_method_that_becomes_slow_keeps_what_it_has() -> None:
     ],
 )
 def test_exact_goes_on_only_where_it_closes(ends: list[tuple[float, float | None, bool]], expected: int) -> None:
-    def ask(network: Network, images: Tensor, labels: Tensor, setting: Setting) -> Iterator[Answer]:
+    def ask(network: NetworkLike, images: Tensor, labels: Tensor, setting: Setting) -> Iterator[Answer]:
         for image, interval in enumerate(ends):
             yield exact(*interval, image=image).answer
 
     network = mlp(6, 10, 4)
     contender = Contender("exact", Kind.EXACT, ask, patient=True)
-    contest = Contest(network, centres(network, len(ends)), None, [contender], Setting(Norm(2.0), box=None))
+    contest = Contest(
+        Loaded(network, network), centres(network, len(ends)), None, [contender], Setting(Norm(2.0), box=None)
+    )
     assert len(list(contest.run())) == expected
     assert ("exact" in contest.skipped) == (expected < len(ends))
 
@@ -147,7 +152,7 @@ def test_a_slow_method_is_skipped_in_any_thread() -> None:
 def _failing(spoilt: bool) -> Contender:
     """Marks its first answer as failed, and then goes on, or breaks down outside of any answer."""
 
-    def ask(network: Network, images: Tensor, labels: Tensor, setting: Setting) -> Iterator[Answer]:
+    def ask(network: NetworkLike, images: Tensor, labels: Tensor, setting: Setting) -> Iterator[Answer]:
         if not spoilt:
             raise IndexError("nowhere\nat all")
         for image in range(len(images)):
@@ -192,7 +197,7 @@ def test_neurons_are_counted_as_samples_show_them() -> None:
     for network in (mlp(6, 10, 8, 4, seed=1), rectified_input()):
         image = centres(network, 1)[0]
         radius = 0.3
-        question = SimpleNamespace(norm=2.0, box=None, input_scale=None)
+        question = SimpleNamespace(norm=2.0, box=None, input_scale=None, inference="real")
         counted = neurons(network, image, radius, question)
         assert [sum(layer.values()) for layer in counted] == [network.sizes[value] for value in network.rectified]
         samples = Norm(2.0).sample(image, radius, 500, torch.Generator().manual_seed(0))

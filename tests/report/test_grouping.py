@@ -93,3 +93,34 @@ def test_one_method_in_two_files_is_told_apart(names: tuple[str, str]) -> None:
 def test_an_unfinished_run_is_told() -> None:
     (group,) = grouped([_run(PROVEN, "a.json"), _run(ATTACKED, "b.json", complete=False)])
     assert not group.complete
+
+
+def _in_float32(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{**row, "inference": "float32"} for row in rows]
+
+
+def test_real_arithmetic_and_evaluations_are_kept_apart() -> None:
+    """Neither a column nor a ratio has both, whether they come from two files or from one."""
+    real, rounded = _run(PROVEN, "a.json"), _run(_in_float32([*PROVEN, *ATTACKED]), "b.json")
+    mixed = _run([*PROVEN, *_in_float32([*PROVEN, *ATTACKED])], "c.json")
+    for recorded in ([real, rounded], [mixed]):
+        groups = grouped(recorded)
+        assert [group.inference for group in groups] == ["real", "float32"]
+        assert {answer.name for answer in groups[0].results} == {"fast-lin"}
+        assert {answer.name for answer in groups[1].results} == {"fast-lin in float32", "attack (best) in float32"}
+        text = page(*recorded)
+        Outline(text)
+        assert "mnist-2x20 evaluated in float32: perturbations" in text
+        assert text.count("50.0%") == 1  # the tightness beside the attacks, which are about float32
+    alone = page(rounded)
+    assert " \N{MIDDLE DOT} evaluated in float32 \N{MIDDLE DOT} " in alone
+
+
+def test_a_proof_about_evaluations_covers_real_arithmetic_and_not_the_reverse() -> None:
+    proven, attacked = PROVEN[0], ATTACKED[0]
+    for first, second, covers in (("real", "float32", False), ("float32", "real", True), ("float16", "float32", False)):
+        below, above = result({**proven, "inference": first}), result({**attacked, "inference": second})
+        assert below.covers(above) is covers
+        assert not below.is_comparable(above)
+    with pytest.raises(ValueError, match="float8"):
+        result({**proven, "inference": "float8"})

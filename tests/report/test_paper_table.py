@@ -96,3 +96,13 @@ def test_runs_and_tables_share_a_page(tmp_path: Path) -> None:
     assert "How robust is mnist-2x20?" in text
     assert "<h2>The paper&#x27;s table \N{LEFT DOUBLE QUOTATION MARK}toy" in text
     assert "<h3>run.json</h3>" in text
+
+
+def test_what_is_evaluated_in_float32_is_told_apart(tmp_path: Path) -> None:
+    cells = [_cell("fast-lin", "certified", inference="float32"), _cell("fast-lin", "certified", mean=0.2)]
+    text = page(read_any(_write(tmp_path / "t.json", cells=cells)))
+    assert "Ours are about every evaluation in float32, the published numbers about real arithmetic." in text
+    assert "fast-lin in float32" in text
+    assert "0.2" in text
+    assert "0.1234" in text
+    assert "every evaluation in" not in page(read_any(_write(tmp_path / "u.json")))

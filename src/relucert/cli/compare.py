@@ -22,13 +22,14 @@ DESCRIPTION = (
     "arguments: the bundled network on the bundled images."
 )
 EFFORT = {"steps": 100, "batches": 50, "samples": 256, "budget": 60.0}
-SETTING_OPTIONS = ("target", "box", "scale", "memory", "seed", *EFFORT)
+SETTING_OPTIONS = ("target", "box", "scale", "memory", "inference", "seed", *EFFORT)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     runs.add_network(parser)
     question = parser.add_argument_group("the question")
     runs.add_question(question)
+    runs.add_inference(question)
     question.add_argument(
         "--methods",
         type=options.names,
@@ -61,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
     setup = runs.set_up(arguments, SETTING_OPTIONS)
     network, screen, images, chosen = setup.network, setup.screen, setup.images, setup.chosen
     setting = Setting(Norm.parse(arguments.norm), **chosen)
-    contest = Contest(network, images.images, images.labels, contenders, setting)
+    contest = Contest(setup.loaded, images.images, images.labels, contenders, setting)
     given = {"norm": arguments.norm, "methods": [contender.name for contender in contenders], **chosen}
     head = {**record.head(arguments, network, images, given), "skipped": contest.skipped}
     kept = runs.store_path(arguments, outputs)
@@ -86,7 +87,10 @@ def run(arguments: argparse.Namespace) -> int:
         runs.tell_failures(screen, work.answers)
         screen.line("network", setup.about)
         screen.line("images", f"{len(images)} of {images.name}")
-        screen.line("question", f"norm {arguments.norm}, target {arguments.target}, {setup.valid}")
+        screen.line(
+            "question",
+            f"norm {arguments.norm}, target {arguments.target}, {setup.valid}{runs.inference_text(arguments)}",
+        )
         screen.line("time", f"{time.perf_counter() - started:.2f} s")
     code = runs.end(work, kept, screen, f"{len(work.answers)} answers")
     return runs.FAILED if contest.failed and not code else code

@@ -52,6 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     runs.add_box(
         part, PROTOCOL, "the paper's protocol: every input for certificates, pixels from -0.5 to 0.5 for the rest"
     )
+    runs.add_inference(part)
     runs.add_seed(part, "for random targets, starts and samples")
     effort = parser.add_argument_group("the effort")
     runs.add_contest(effort, EFFORT)
@@ -86,7 +87,9 @@ def run(arguments: argparse.Namespace) -> int:
     effort = {name: getattr(arguments, name) for name in (*EFFORT, "seed")}
     protocol = arguments.box == PROTOCOL
     box = None if protocol or arguments.box is None else tuple(arguments.box)
-    setting = Setting(Norm.parse("inf"), box=box, **effort, memory=arguments.memory)
+    setting = Setting(
+        Norm.parse("inf"), box=box, **effort, memory=arguments.memory, inference=arguments.inference
+    )  # fmt: skip
     subjects, missing = _subjects(arguments.network_file, asked)
     images = _images(arguments, subjects, missing, screen)
     for name, reason in missing.items():
@@ -96,6 +99,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise InputError(f"there is no network of the table {arguments.table!r}: {'; '.join(missing.values())}")
     settings = {**{name: effort[name] for name in STORED}, "threads": arguments.threads}
     settings["box"] = "paper" if protocol else box
+    if arguments.inference != "real":
+        settings["inference"] = arguments.inference
     with closing(Store(arguments.table, settings, screen.complain)) as store:
         rerun = Rerun(subjects, images, contenders, setting, store, protocol)
         return _find(arguments, outputs, rerun, present, missing, screen)
@@ -194,13 +199,14 @@ def _show(rerun: Rerun, screen: Screen) -> None:
     from relucert.paper import export
 
     methods, results, setting = rerun.methods, rerun.results(), rerun.setting
-    for titles, rows in (export.radii(results, methods), export.seconds(results, methods)):
+    inference = setting.inference
+    for titles, rows in (export.radii(results, methods, inference), export.seconds(results, methods, inference)):
         screen.columns(titles, rows)
     for what, reason in rerun.skipped.items():
         screen.complain(f"{what} is left out: {reason}")
     for what, reasons in rerun.failed.items():
         screen.line("failed", f"{len(reasons)} answers of {what}: {reasons[0]}")
-    screen.line("cells", export.LEGEND)
+    screen.line("cells", export.legend(inference))
     screen.line(
         "effort", f"{setting.steps} attack steps, CLEVER {setting.batches} x {setting.samples}, seed {setting.seed}"
     )
@@ -219,7 +225,19 @@ def _valid(rerun: Rerun) -> str:
 
 def _head(arguments: argparse.Namespace, rerun: Rerun) -> dict[str, Any]:
     """What a record says before its numbers."""
-    names = ("table", "images", "methods", "norms", "targets", "networks", "threads", "memory", "seed", *EFFORT)
+    names = (
+        "table",
+        "images",
+        "methods",
+        "norms",
+        "targets",
+        "networks",
+        "threads",
+        "memory",
+        "inference",
+        "seed",
+        *EFFORT,
+    )
     given = {name: getattr(arguments, name) for name in names}
     given["box"] = "paper" if rerun.protocol else rerun.setting.box
     networks = {name: subject.digest for name, subject in rerun.subjects.items()}
@@ -255,14 +273,15 @@ def _export(head: dict[str, Any], outputs: dict[str, Path], rerun: Rerun) -> Non
 
     methods, results = rerun.methods, rerun.results()
     valid = {contender.name: valid_inputs(rerun.box(contender)) for contender in rerun.contenders}
-    cells = export.cells(results, methods, valid)
+    inference = rerun.setting.inference
+    cells = export.cells(results, methods, valid, inference)
     mark = head["question"][:MARK]
     about = f"{_valid(rerun)}; question {mark}"
     texts = {
         "json": lambda: json.dumps({**head, "failed": rerun.failed, "cells": cells}, indent=2, allow_nan=False) + "\n",
         "csv": lambda: table([{**cell, "question": mark} for cell in cells]),
-        "markdown": lambda: export.markdown(results, methods, about),
-        "latex": lambda: export.latex(results, methods, about),
+        "markdown": lambda: export.markdown(results, methods, about, inference),
+        "latex": lambda: export.latex(results, methods, about, inference),
     }
     for name, path in outputs.items():
         files.write(path, texts[name]().encode())

@@ -21,7 +21,8 @@ from relucert.comparison.order import Ledger
 from relucert.errors import FAULTS, InputError, RelucertError, StoreError, in_one_line
 from relucert.execution.execution import Execution
 from relucert.execution.identity import identity
-from relucert.network import Network
+from relucert.loading.runtime import Loaded
+from relucert.network import find_inference
 from relucert.norm import Norm
 from relucert.query.given import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
 from relucert.query.plausible import unwarned
@@ -108,6 +109,7 @@ def compare(
     samples: int = 256,
     budget: float = 60.0,
     memory: int = 2**30,
+    inference: str = "real",
     seed: int = 0,
     input_shape: tuple[int, ...] | None = None,
     workers: int | Execution | None = None,
@@ -132,6 +134,7 @@ def compare(
         samples: How many samples each of its batches has.
         budget: Seconds that a method may take per image; one too slow is left out, and `skipped` says so.
         memory: How many bytes a batch of the work may take.
+        inference: What the network is evaluated in, as for `certify`; methods that say nothing about it are left out.
         seed: Of random targets, starts and samples.
         input_shape: Of one image, where neither the network nor the images tell it.
         workers: As for `certify`; a method's first image is tried in one of them alone.
@@ -141,9 +144,10 @@ def compare(
     Raises:
         ContradictionError: Where two answers can't both be true.
     """
-    setting = Setting(Norm.parse(norm), target, box, scale, steps, batches, samples, budget, memory, seed)
+    setting = Setting(Norm.parse(norm), target, box, scale, steps, batches, samples, budget, memory, inference, seed)
     prepared = prepare(network, images, labels, input_shape)
-    contest = Contest(prepared.network, prepared.images, prepared.labels, find_contenders(methods), setting)
+    loaded = Loaded(prepared.network, prepared.source)
+    contest = Contest(loaded, prepared.images, prepared.labels, find_contenders(methods), setting)
     with running(contest, workers, ray, None if store is None else checked_path(store, "a store of answers")):
         for _ in contest.run():
             pass
@@ -177,17 +181,19 @@ class Contest:
 
     def __init__(
         self,
-        network: Network,
+        loaded: Loaded,
         images: Tensor,
         labels: LabelsLike | None,
         contenders: Sequence[Contender],
         setting: Setting,
     ) -> None:
+        network = loaded.network.evaluated_in(find_inference(setting.inference))
         target = parse_target(setting.target, network.classes)
         inquiry = pose(network, images, labels, target, setting.seed)
         self.shape = RegionShape.parse(setting.norm, setting.box, setting.scale, network.input_shape)
         check_inside(inquiry.images, self.shape.box)
         self.network, self.images, self.contenders, self.setting = network, inquiry.images, contenders, setting
+        self.loaded = loaded
         self.labels = torch.tensor(list({question.image: question.label for question in inquiry.questions}.values()))
         self.target = target
         self.ledger = Ledger(each_rival=target == "all")
@@ -277,5 +283,5 @@ class Contest:
         section = None if self.store is None else Section(self.store, contender.name)
         setting = replace(self.setting, target=target, workers=self.execution, store=section)
         with unwarned():
-            answers = contender.ask(self.network, self.images[:count], self.labels[:count], setting)
+            answers = contender.ask(self.loaded, self.images[:count], self.labels[:count], setting)
         yield from answers

@@ -21,9 +21,9 @@ from relucert.errors import InputError
 from relucert.execution.execution import Execution
 from relucert.methods.programs import ProgramMethod
 from relucert.methods.table import METHODS, find_method
-from relucert.network import Network
+from relucert.network import find_inference
 from relucert.norm import Norm
-from relucert.query.given import BoxLike, ScaleLike, TargetLike
+from relucert.query.given import BoxLike, NetworkLike, ScaleLike, TargetLike
 from relucert.storage.store import Section
 
 SOFT = 0.9  # the share of a budget after which methods that mind the time are to end by themselves
@@ -43,7 +43,8 @@ class Setting:
     """The question put to every method, and the effort; checked when built.
 
     box, scale: as for `certify`; steps: of each attack; batches, samples: of CLEVER; budget: seconds for each
-    method and image; workers, store: where answers come from and where they are kept, as for `certify`.
+    method and image; inference, workers, store: what the network is evaluated in, where answers come from and where
+    they are kept, as for `certify`.
     """
 
     norm: Norm
@@ -55,6 +56,7 @@ class Setting:
     samples: int = 256
     budget: float = 60.0
     memory: int = 2**30
+    inference: str = "real"
     seed: int = 0
     workers: int | Execution | None = None
     store: Section | None = None
@@ -63,12 +65,13 @@ class Setting:
         for name in ("steps", "batches", "samples"):
             check_whole(f"number of {name}", getattr(self, name), 1, 10**6)
         check_positive("budget", self.budget)
+        find_inference(self.inference)
         check_whole("seed", self.seed, 0, 2**63 - 1)
 
     @property
     def question(self) -> dict[str, Any]:
         """What every method is asked."""
-        return {name: getattr(self, name) for name in ("norm", "target", "box", "scale", "seed")}
+        return {name: getattr(self, name) for name in ("norm", "target", "box", "scale", "inference", "seed")}
 
     @property
     def place(self) -> dict[str, Any]:
@@ -76,7 +79,7 @@ class Setting:
         return {"workers": self.workers, "store": self.store}
 
 
-Ask = Callable[[Network, Tensor, Tensor, Setting], Iterator[Answer]]
+Ask = Callable[[NetworkLike, Tensor, Tensor, Setting], Iterator[Answer]]
 
 
 @dataclass(frozen=True)
@@ -136,14 +139,14 @@ class Entry:
         return {**self.answer.to_json(), "kind": self.kind.value}
 
 
-def _certified(method: str, network: Network, images: Tensor, labels: Tensor, setting: Setting) -> Iterator[Answer]:
+def _certified(method: str, network: NetworkLike, images: Tensor, labels: Tensor, setting: Setting) -> Iterator[Answer]:
     return certify_each(
         network, images, labels, method=method, **setting.question, **setting.place, memory=setting.memory,
         time_limit=setting.budget if _has_programs(method) else None,
     )  # fmt: skip
 
 
-def _best(network: Network, images: Tensor, labels: Tensor, setting: Setting) -> Iterator[Answer]:
+def _best(network: NetworkLike, images: Tensor, labels: Tensor, setting: Setting) -> Iterator[Answer]:
     return certify_each(
         network, images, labels, method=BEST, **setting.question, **setting.place, memory=setting.memory,
         budget=SOFT * setting.budget,
@@ -154,19 +157,22 @@ def _has_programs(method: str) -> bool:
     return isinstance(find_method(method), ProgramMethod)
 
 
-def _exact(network: Network, images: Tensor, labels: Tensor, setting: Setting) -> Iterator[Answer]:
+def _exact(network: NetworkLike, images: Tensor, labels: Tensor, setting: Setting) -> Iterator[Answer]:
     return exact_each(
         network, images, labels, **setting.question, **setting.place, time_limit=SOFT * setting.budget,
     )  # fmt: skip
 
 
-def _clever(network: Network, images: Tensor, labels: Tensor, setting: Setting) -> Iterator[Answer]:
+def _clever(network: NetworkLike, images: Tensor, labels: Tensor, setting: Setting) -> Iterator[Answer]:
+    question = setting.question
+    if question.pop("inference") != "real":
+        raise InputError(f"clever estimates the function in real arithmetic, not its evaluation in {setting.inference}")
     return estimate_each(
-        network, images, labels, **setting.question, **setting.place, batches=setting.batches, samples=setting.samples,
+        network, images, labels, **question, **setting.place, batches=setting.batches, samples=setting.samples,
     )  # fmt: skip
 
 
-def _attack(network: Network, images: Tensor, labels: Tensor, setting: Setting) -> Iterator[Answer]:
+def _attack(network: NetworkLike, images: Tensor, labels: Tensor, setting: Setting) -> Iterator[Answer]:
     return attack_each(
         network, images, labels, **setting.question, **setting.place, memory=setting.memory, steps=setting.steps,
         time_limit=SOFT * setting.budget * len(images),

@@ -29,7 +29,7 @@ def row(entry: Entry, network: Network, images: Tensor) -> dict[str, Any]:
 def neurons(network: Network, image: Tensor, radius: float, answer: Any) -> list[dict[str, int]]:
     """How many neurons of each ReLU layer Fast-Lin finds dead, undecided and active within the radius."""
     region = Region.around(image[None], min(radius, FAR), answer.norm, answer.box, answer.input_scale)
-    intervals = bounds(network, region, arithmetic="float")
+    intervals = bounds(network, region, arithmetic="float", inference=answer.inference)
     states = []
     for interval in intervals[: len(network.rectified)]:
         dead = int((interval.upper <= 0).sum())

@@ -27,7 +27,7 @@ __all__ = ["load", "save"]
 
 
 def load(
-    source: Network | Loaded | nn.Module | ExportedProgram | str | os.PathLike[str],
+    source: Network | nn.Module | ExportedProgram | str | os.PathLike[str] | Loaded,
     *,
     input_shape: Shape | None = None,
 ) -> Network:

@@ -21,6 +21,10 @@ else:
     ExportedProgram = object  # its module takes a second to import
 
 
+Source = Network | nn.Module | ExportedProgram | str | os.PathLike[str]
+"""What networks are loaded from."""
+
+
 class Runtime(NamedTuple):
     """How the network is evaluated: its outputs at one point (size,), by whom, and the precision of points."""
 
@@ -33,7 +37,7 @@ class Loaded(NamedTuple):
     """A network that is loaded already, and what it was loaded from."""
 
     network: Network
-    source: Network | nn.Module | ExportedProgram | str | os.PathLike[str]
+    source: Source
 
 
 def runtime_of(source: Any, network: Network) -> Runtime:

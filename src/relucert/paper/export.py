@@ -26,17 +26,24 @@ NORMS = {"inf": r"$\infty$", "2": "$2$", "1": "$1$"}
 Table = tuple[list[str], list[list[str]]]
 
 
-def radii(results: Sequence[Result], methods: Sequence[str]) -> Table:
+def legend(inference: str) -> str:
+    """What the cells of a table are about that was computed with an inference."""
+    if inference == "real":
+        return LEGEND
+    return f"{LEGEND} Ours are about evaluations in {inference}, the published numbers about real arithmetic."
+
+
+def radii(results: Sequence[Result], methods: Sequence[str], inference: str) -> Table:
     """Titles and rows of mean radii: the question, then one column per method."""
-    return _table(results, methods, _radius)
+    return _table(results, methods, _radius, inference)
 
 
-def seconds(results: Sequence[Result], methods: Sequence[str]) -> Table:
+def seconds(results: Sequence[Result], methods: Sequence[str], inference: str) -> Table:
     """Titles and rows of mean times per image: the question, then one column per method."""
-    return _table(results, methods, _time)
+    return _table(results, methods, _time, inference)
 
 
-def _table(results: Sequence[Result], methods: Sequence[str], cell: Any) -> Table:
+def _table(results: Sequence[Result], methods: Sequence[str], cell: Any, inference: str) -> Table:
     rows = []
     for result in results:
         line = result.line
@@ -49,7 +56,8 @@ def _table(results: Sequence[Result], methods: Sequence[str], cell: Any) -> Tabl
                 fewer += f", lower ends, {ranking.closed} closed"
             cells.append(cell(line, name, ranking, result.authors) + fewer)
         rows.append([result.label, line.norm, line.target, str(count), *cells])
-    return ["network", "p", "target", "images", *(TITLES.get(name, name) for name in methods)], rows
+    about = "" if inference == "real" else f" in {inference}"
+    return ["network", "p", "target", "images", *(f"{TITLES.get(name, name)}{about}" for name in methods)], rows
 
 
 def _bounds(line: Line, method: str) -> bool | None:
@@ -81,17 +89,17 @@ def _beside(ours: str, published: str | None, authors: bool) -> str:
     return f"{ours} [{published}]" if authors else f"{ours} ({published})"
 
 
-def markdown(results: Sequence[Result], methods: Sequence[str], valid: str) -> str:
+def markdown(results: Sequence[Result], methods: Sequence[str], valid: str, inference: str) -> str:
     parts = []
-    for title, (titles, rows) in _both(results, methods):
+    for title, (titles, rows) in _both(results, methods, inference):
         lines = [titles, ["---"] * len(titles), *rows]
         parts.append(f"{title}:\n\n" + "\n".join(f"| {' | '.join(cells)} |" for cells in lines))
-    return "\n\n".join([*parts, LEGEND, f"Valid inputs: {valid}."]) + "\n"
+    return "\n\n".join([*parts, legend(inference), f"Valid inputs: {valid}."]) + "\n"
 
 
-def latex(results: Sequence[Result], methods: Sequence[str], valid: str) -> str:
+def latex(results: Sequence[Result], methods: Sequence[str], valid: str, inference: str) -> str:
     parts = []
-    for title, (titles, rows) in _both(results, methods):
+    for title, (titles, rows) in _both(results, methods, inference):
         head = " & ".join(titles)
         body = "\n".join(
             " & ".join([row[0], NORMS[row[1]], *(cell.replace("†", r"$^\dagger$") for cell in row[2:])]) + r" \\"
@@ -99,14 +107,19 @@ def latex(results: Sequence[Result], methods: Sequence[str], valid: str) -> str:
         )
         begin, end = rf"\begin{{tabular}}{{lll{'r' * (len(titles) - 3)}}}", r"\end{tabular}"
         parts.append("\n".join([f"% {title}", begin, r"\hline", rf"{head} \\ \hline", body, r"\hline", end]))
-    return "\n\n".join([*parts, f"% {LEGEND}\n% Valid inputs: {valid}."]) + "\n"
+    return "\n\n".join([*parts, f"% {legend(inference)}\n% Valid inputs: {valid}."]) + "\n"
 
 
-def _both(results: Sequence[Result], methods: Sequence[str]) -> list[tuple[str, Table]]:
-    return [("mean radius", radii(results, methods)), ("mean seconds an image", seconds(results, methods))]
+def _both(results: Sequence[Result], methods: Sequence[str], inference: str) -> list[tuple[str, Table]]:
+    return [
+        ("mean radius", radii(results, methods, inference)),
+        ("mean seconds an image", seconds(results, methods, inference)),
+    ]
 
 
-def cells(results: Sequence[Result], methods: Sequence[str], valid: Mapping[str, str]) -> list[dict[str, Any]]:
+def cells(
+    results: Sequence[Result], methods: Sequence[str], valid: Mapping[str, str], inference: str
+) -> list[dict[str, Any]]:
     """One cell per line and method, with every number in full; absence is None. valid: the valid inputs of each."""
     table_cells = []
     for result in results:
@@ -117,6 +130,7 @@ def cells(results: Sequence[Result], methods: Sequence[str], valid: Mapping[str,
                 {
                     "network": line.network, "same_network": result.authors, "norm": line.norm, "target": line.target,
                     "valid_inputs": valid.get(name), "method": name, "kind": CONTENDERS[name].kind.value,
+                    "inference": inference,
                     "images": ranking.count if ranking else 0,
                     "mean": ranking and ranking.mean, "seconds": ranking and ranking.seconds,
                     "closed": ranking and ranking.closed,

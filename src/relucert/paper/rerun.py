@@ -15,7 +15,7 @@ from relucert.comparison.order import Ledger
 from relucert.comparison.ranking import Ranking, rankings
 from relucert.data import Dataset
 from relucert.errors import FAULTS, ContradictionError, RelucertError, in_one_line
-from relucert.network import Network
+from relucert.network import Network, find_inference
 from relucert.norm import Norm
 from relucert.paper.networks import Subject
 from relucert.paper.published import Line
@@ -70,7 +70,8 @@ class Rerun:
             self._ledgers.append((line, ledger))
             subject, images = self.subjects[line.network], self.images[line.network]
             setting = replace(self.setting, norm=Norm.parse(line.norm), target=line.target)
-            asked = pose(subject.network, images.images, images.labels, line.target, setting.seed)
+            evaluated = subject.network.evaluated_in(find_inference(setting.inference))
+            asked = pose(evaluated, images.images, images.labels, line.target, setting.seed)
             for question in asked.questions:
                 if not question.misclassified:
                     try:

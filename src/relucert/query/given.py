@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.utils.data
@@ -12,15 +11,9 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from relucert.data import Dataset
-from relucert.loading.runtime import Loaded
-from relucert.network import Network
+from relucert.loading.runtime import Loaded, Source
 
-if TYPE_CHECKING:
-    from torch.export import ExportedProgram
-else:
-    ExportedProgram = object  # its module takes a second to import
-
-NetworkLike = Network | Loaded | torch.nn.Module | ExportedProgram | str | os.PathLike[str]
+NetworkLike = Source | Loaded
 """A network, a module, a program of torch.export, an .onnx or a .safetensors file, or the name of a zoo network."""
 
 ImagesLike = ArrayLike | Tensor | Dataset | torch.utils.data.Dataset[Any] | torch.utils.data.DataLoader[Any]

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from relucert.answers import OWN_LABEL
 from relucert.errors import InputError
-from relucert.loading.runtime import Loaded
+from relucert.loading.runtime import Loaded, Source
 from relucert.network import Network, Shape
 from relucert.query.fitting import load_fitting
 from relucert.query.given import ImagesLike, LabelsLike, NetworkLike, TargetLike
@@ -62,7 +62,7 @@ class Prepared:
     network: Network
     images: Tensor
     labels: Any
-    source: NetworkLike
+    source: Source
 
 
 def prepare(

@@ -13,9 +13,14 @@ from relucert.report.reading import Result, Run
 
 @dataclass(frozen=True)
 class Group:
-    """Runs about the same network, images, rivals and scale."""
+    """Runs about the same network, images, rivals, scale and inference."""
 
     runs: tuple[Run, ...]
+
+    @property
+    def inference(self) -> str:
+        """What the network is evaluated in."""
+        return self.runs[0].results[0].inference
 
     @cached_property
     def results(self) -> tuple[Result, ...]:
@@ -73,7 +78,7 @@ class Group:
 def grouped(runs: Sequence[Run]) -> list[Group]:
     """The runs in groups, in the order of each group's first file."""
     groups: list[list[Run]] = []
-    for run in runs:
+    for run in (part for whole in runs for part in _by_inference(whole)):
         group = next((group for group in groups if all(_is_alike(run, other) for other in group)), None)
         if group is None:
             groups.append([run])
@@ -82,8 +87,19 @@ def grouped(runs: Sequence[Run]) -> list[Group]:
     return [Group(tuple(group)) for group in groups]
 
 
+def _by_inference(run: Run) -> list[Run]:
+    """A run in parts that are about real arithmetic alone, or about evaluations in one precision."""
+    inferences = dict.fromkeys(answer.inference for answer in run.results)
+    return [
+        replace(run, results=tuple(answer for answer in run.results if answer.inference == inference))
+        for inference in inferences
+    ]
+
+
 def _is_alike(first: Run, second: Run) -> bool:
-    """Whether both are about the same network, images, rivals and scale, as far as the files tell."""
+    """Whether both are about the same network, images, rivals, scale and inference, as far as the files tell."""
+    if first.results[0].inference != second.results[0].inference:
+        return False
     if not _agree(_network(first), _network(second), ("name", "layers", "parameters", "classes", "sha256")):
         return False
     names = ["data", "data_dir", "layout", "target", "target_file", "scale"]

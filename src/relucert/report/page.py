@@ -14,7 +14,7 @@ from relucert.report.grouping import Group, grouped
 from relucert.report.markup import Markup, raw, tag
 from relucert.report.paper_table import Table
 from relucert.report.published import table_section
-from relucert.report.reading import Run
+from relucert.report.reading import REAL, Run
 from relucert.report.sections import norm_section
 
 MOST_REASONS = 3  # for failures, that a warning names
@@ -64,15 +64,15 @@ def _title(groups: Sequence[Group], paper: Sequence[Table]) -> str:
 
 def _names(groups: Sequence[Group]) -> list[str]:
     """What each group is called: by its network, by the target where that is not enough, else by its files."""
-    for describe in (
-        lambda group: group.name,
-        lambda group: f"{group.name}, target {group.target}",
-        lambda group: f"{group.name}, {', '.join(run.source for run in group.runs)}",
-    ):
-        names = [describe(group) for group in groups]
-        if len(set(names)) == len(names):
-            break
-    return names
+    names = [f"{group.name}{_evaluated(group)}" for group in groups]
+    named = list(zip(names, groups, strict=True))
+    targets = [f"{name}, target {group.target}" for name, group in named]
+    files = [f"{name}, {', '.join(run.source for run in group.runs)}" for name, group in named]
+    return next((each for each in (names, targets) if len(set(each)) == len(each)), files)
+
+
+def _evaluated(group: Group) -> str:
+    return "" if group.inference == REAL else f" evaluated in {group.inference}"
 
 
 def _group(group: Group, name: str, alone: bool) -> list[Markup]:
@@ -92,6 +92,7 @@ def _facts(group: Group) -> list[Markup | None]:
         None if group.target is None else f"target {group.target}",
         in_words(answer.domain for answer in group.results),
         "perturbations scaled per coordinate" if group.scaled else None,
+        _evaluated(group).strip() or None,
         f"relucert {', '.join(map(str, versions))}",
     ]
     unfinished = tag("p", "This run was not finished: the page tells of the answers so far.", class_="warning")

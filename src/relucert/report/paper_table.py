@@ -9,7 +9,7 @@ from typing import Any
 
 from relucert.errors import LoadError
 from relucert.report.fields import number, text, whole
-from relucert.report.reading import Kind, Run, read_record, run_of
+from relucert.report.reading import REAL, Kind, Run, inference_of, read_record, run_of
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,7 @@ class TableCell:
         images: Over how many images the mean is.
         closed: Of exact answers, how many are closed.
         sound: Whether the published number is a bound, as the paper says it is; None where there is none.
+        inference: What the network is evaluated in for our numbers; the published ones are about real arithmetic.
     """
 
     network: str
@@ -37,6 +38,12 @@ class TableCell:
     published: str | None
     published_seconds: float | None
     sound: bool | None
+    inference: str = REAL
+
+    @property
+    def name(self) -> str:
+        """The method, and what it is about where that is not real arithmetic."""
+        return self.method if self.inference == REAL else f"{self.method} in {self.inference}"
 
 
 @dataclass(frozen=True)
@@ -101,4 +108,5 @@ def _cell(row: Any) -> TableCell:
         published=None if published is None else text(row, "published"),
         published_seconds=number(row, "published_seconds"),
         sound=sound if isinstance(sound, bool) else None,
+        inference=inference_of(row),
     )

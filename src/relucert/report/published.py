@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from relucert.report import tables
 from relucert.report.markup import Markup, tag
 from relucert.report.paper_table import Table, TableCell
-from relucert.report.reading import Kind
+from relucert.report.reading import REAL, Kind
 from relucert.report.sections import NORMS
 from relucert.report.tables import NONE, Cell
 
@@ -24,7 +24,7 @@ def table_section(table: Table) -> Markup:
     networks: dict[str, list[TableCell]] = {}
     for cell in table.cells:
         networks.setdefault(cell.network, []).append(cell)
-    valid = list(dict.fromkeys(f"{cell.method}: {cell.valid_inputs}" for cell in table.cells if cell.valid_inputs))
+    valid = list(dict.fromkeys(f"{cell.name}: {cell.valid_inputs}" for cell in table.cells if cell.valid_inputs))
     skipped = table.head.get("skipped")
     left_out = [f"{name}: {reason}" for name, reason in skipped.items()] if isinstance(skipped, dict) else []
     unfinished = tag("p", "This run was not finished: the page tells of the answers so far.", class_="warning")
@@ -33,6 +33,10 @@ def table_section(table: Table) -> Markup:
         tag("h2", f"The paper's table \N{LEFT DOUBLE QUOTATION MARK}{table.name}\N{RIGHT DOUBLE QUOTATION MARK}"),
         None if table.complete else unfinished,
         tag("p", LEGEND),
+        *(
+            tag("p", f"Ours are about every evaluation in {inference}, the published numbers about real arithmetic.")
+            for inference in dict.fromkeys(cell.inference for cell in table.cells if cell.inference != REAL)
+        ),
         tag("p", f"Valid inputs. {'; '.join(valid)}.") if valid else None,
         tag("p", f"Left out: {'; '.join(left_out)}") if left_out else None,
         *(part for network, cells in networks.items() for part in _network(network, cells)),
@@ -52,10 +56,10 @@ def _network(network: str, cells: Sequence[TableCell]) -> list[Markup]:
 
 def _table(caption: str, cells: Sequence[TableCell], shown: Callable[[TableCell], Cell]) -> Markup:
     """One row per norm and target, one column per method."""
-    methods = dict.fromkeys((cell.method, cell.kind) for cell in cells)
+    methods = dict.fromkeys((cell.name, cell.kind) for cell in cells)
     lines: dict[tuple[str, str], dict[str, TableCell]] = {}
     for cell in cells:
-        lines.setdefault((cell.norm, cell.target), {})[cell.method] = cell
+        lines.setdefault((cell.norm, cell.target), {})[cell.name] = cell
     rows = []
     for (norm, target), by_method in lines.items():
         count = max(cell.images for cell in by_method.values())

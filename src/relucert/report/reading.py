@@ -20,6 +20,8 @@ from relucert.report.fields import norm, number, text, whole
 from relucert.report.older import upgraded
 
 PARTS = ("dead", "undecided", "active")
+REAL = "real"
+PRECISIONS = (REAL, "float32", "float16", "bfloat16")  # of evaluations
 COLOURS = 3
 
 
@@ -54,6 +56,7 @@ class Result:
         neurons: For each layer of ReLUs, how many are dead, undecided and active.
         domain: The valid inputs that the answer is about; None where an older file does not say.
         failed: Whether an error inside the method spoilt it.
+        inference: What the network is evaluated in.
         source: The file it comes from, where another one has answers of the same method, too.
     """
 
@@ -75,19 +78,22 @@ class Result:
     picture: Picture | None
     domain: Domain | None
     failed: bool
+    inference: str = REAL
     source: str | None = None
 
     def is_comparable(self, other: Result) -> bool:
-        """Whether both answers are about the same valid inputs."""
-        return assumed(self.domain) == assumed(other.domain)
+        """Whether both answers are about the same valid inputs, and evaluations of the same kind."""
+        return assumed(self.domain) == assumed(other.domain) and self.inference == other.inference
 
     def covers(self, other: Result) -> bool:
-        """Whether this answer is about every input that is valid for the other."""
-        return assumed(self.domain).box is None or self.is_comparable(other)
+        """Whether this answer is about every input that is valid for the other, and about its evaluations: what holds
+        for all that round holds in real arithmetic, too."""
+        inputs = assumed(self.domain).box is None or assumed(self.domain) == assumed(other.domain)
+        return inputs and other.inference in (self.inference, REAL)
 
     @property
     def name(self) -> str:
-        """The method's name on pages and plots: whatever is not proven says so."""
+        """The method's name on pages and plots: whatever is not proven, or not about real arithmetic, says so."""
         name = {
             Kind.CERTIFIED: self.method,
             Kind.EXACT: "exact",
@@ -95,6 +101,7 @@ class Result:
             Kind.ESTIMATE: f"{self.method} (estimate)",
             Kind.UPPER: f"attack ({self.method})",
         }[self.kind]
+        name = name if self.inference == REAL else f"{name} in {self.inference}"
         return name if self.source is None else f"{name}, {self.source}"
 
 
@@ -194,7 +201,16 @@ def result(row: Any) -> Result:
         picture=_picture(row),
         domain=read_domain(row),
         failed=row.get("failed") is True,
+        inference=inference_of(row),
     )
+
+
+def inference_of(row: Mapping[str, Any]) -> str:
+    """Real arithmetic in an older file, which does not say."""
+    inference = row.get("inference", REAL)
+    if inference not in PRECISIONS:
+        raise ValueError(f"inference is {inference!r}, none of {', '.join(PRECISIONS)}")
+    return str(inference)
 
 
 def _bounds(row: Mapping[str, Any]) -> tuple[Kind, float | None, float | None]:
