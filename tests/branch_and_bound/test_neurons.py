@@ -10,6 +10,7 @@ from torch import Tensor
 import relucert
 from relucert.attacks.witness import Judge
 from relucert.bounding.interval import Bounds
+from relucert.branch_and_bound import root
 from relucert.branch_and_bound.climb import Climbed, Climber, Nodes
 from relucert.branch_and_bound.confirm import Rows, proven_bounds
 from relucert.branch_and_bound.nodes import NodeBounder
@@ -151,9 +152,13 @@ def test_the_root_encloses_and_gets_tighter(name: str) -> None:
             assert bool((later.upper <= earlier.upper).all())
 
 
+@pytest.mark.parametrize("folded", [False, True])
 @pytest.mark.parametrize("norm", [math.inf, 2.0, 1.0])
 @pytest.mark.parametrize("name", SMALL)
-def test_stages_compute_the_network_and_bound_what_the_proof_bounds(name: str, norm: float) -> None:
+def test_stages_compute_the_network_and_bound_what_the_proof_bounds(
+    name: str, norm: float, folded: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(root, "folds", lambda network, bounds: folded)
     network = SMALL[name].cast(torch.float64)
     region = region_of(network, 0.3, norm)
     prop = runner_up(network, region.points[0])

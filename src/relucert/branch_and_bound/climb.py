@@ -80,9 +80,8 @@ class Climbed:
 class Climber:
     """Bounds rows, functions of some of the stages, over parts of the region."""
 
-    def __init__(self, stages: Stages, rows: Maps, depth: int | None = None) -> None:
-        """depth: the number of stages that the rows depend on."""
-        self.stages = stages.stages[:depth]
+    def __init__(self, stages: Stages, rows: Maps) -> None:
+        self.stages = list(stages.stages)
         self.rows, self.undecided = rows, sum(stage.undecided for stage in self.stages)
         self.corners = _Corners(stages.region.cast(torch.float32))
         self.chords: list[tuple[Tensor, Tensor]] = []

@@ -35,25 +35,27 @@ def neuron_rows(stages: Stages, value: int, neurons: Tensor, signs: Tensor) -> R
     return Rows(value, forms, torch.zeros(len(neurons), dtype=torch.float64))
 
 
-def proven_bounds(stages: Stages, rows: Rows, nodes: Nodes, depth: int | None = None, ends: float = math.inf) -> Tensor:
+def proven_bounds(stages: Stages, rows: Rows, nodes: Nodes, ends: float = math.inf) -> Tensor:
     """Lower bounds of the nodes' rows, rounding included, (count,): they hold where the nodes' signs do.
 
-    depth: the number of stages that the nodes' signs and duals are about.
     ends: when nothing more is bounded, on the monotonic clock: the rest is -inf.
     """
     least = torch.full((len(nodes.rows),), -torch.inf, dtype=torch.float64)
     for first in range(0, len(nodes.rows), CROWD):
         some = slice(first, first + CROWD)
-        if time.monotonic() > ends:
+        started = time.monotonic()
+        if started > ends:
             break
-        least[some] = _proven(stages, rows, nodes.pick(some), depth)
+        chosen = nodes.pick(some)
+        least[some] = _proven(stages, rows, chosen)
+        stages.pace = (time.monotonic() - started) / len(chosen.rows)
     return least
 
 
-def _proven(stages: Stages, rows: Rows, nodes: Nodes, depth: int | None) -> Tensor:
+def _proven(stages: Stages, rows: Rows, nodes: Nodes) -> Tensor:
     count = len(nodes.rows)
     duals = DualVariables()
-    for stage in stages.stages[:depth]:
+    for stage in stages.stages:
         signs, numbers = nodes.signs[:, stage.columns], nodes.duals[:, stage.columns].double().nan_to_num(0)
         size, places = stages.cut.sizes[stage.value], stages.places(stage)
         slopes, multipliers, known = torch.zeros(3, 1, count, size, dtype=torch.float64)

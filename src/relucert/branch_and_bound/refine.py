@@ -66,7 +66,7 @@ class Refinement:
         ]
         self.leaves = _Leaves(parts)
         history = [self._missing()]
-        while time.monotonic() < self.ends and self.leaves.count < self.most:
+        while time.monotonic() + self.leaves.count * self.stages.pace < self.ends and self.leaves.count < self.most:
             if not self._round():
                 break
             history.append(self._missing())

@@ -16,7 +16,7 @@ from relucert.bounding.relaxers import CROWN, FAST_LIN
 from relucert.branch_and_bound.climb import Climber
 from relucert.branch_and_bound.confirm import neuron_rows, proven_bounds
 from relucert.branch_and_bound.refine import HIDDEN_RATE, HIDDEN_STEPS, ROWS, Refinement, Refining, improved, sides
-from relucert.branch_and_bound.stages import Stages
+from relucert.branch_and_bound.stages import Stages, folds
 from relucert.network import Network
 from relucert.region import Region
 from relucert.rigor import RIGOROUS
@@ -34,7 +34,7 @@ def rooted(network: Network, region: Region, known: Bounds, ends: float, refinin
 
     known: Proven bounds of every pre-activation.
     """
-    stages = Stages(network, region)
+    stages = Stages(network, region, folds(network, known))
     deep = [value for value in network.rectified if network.relu_depths[value]]
     for value in network.rectified:
         interval = known[value]

@@ -1,8 +1,9 @@
 """A network over one region as dense matrices between the neurons that are not off, in float32: what ascents run on.
 
 Each pre-activation is a stage: its neurons that are not off, the undecided ones first, as affine functions of the
-activations of earlier stages and of the input. Beside it stands the same network in float64 without the neurons that
-are off, with proven bounds, for what has to be proven.
+activations of earlier stages and of the input. Where that makes fewer numbers, neurons that are on are no part of the
+stages: what they do is linear, and goes into the matrices. Beside them stands the same network in float64 without the
+neurons that are off, with proven bounds, for what has to be proven.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class Stage:
 
     Attributes:
         value: The pre-activation.
-        neurons: Their places in it, (count,), the undecided ones first.
+        neurons: The places of those in it that later stages are functions of, (count,), the undecided ones first.
         undecided: How many are undecided.
         lower, upper: The bounds of the undecided ones, (undecided,), in float32.
         maps: What they are computed by.
@@ -93,18 +94,22 @@ class Stages:
     Attributes:
         exact: The network in float64.
         region: In float64.
+        folded: Whether neurons that are on go into the matrices.
         bounds: The proven bounds of all neurons of the pre-activations that are stages, (1, size) each.
         cut: The network without neurons that are off, where that can be cut out; values keep their numbers.
         cut_bounds: The same for what is left.
         kept: By pre-activation the places of the neurons that are left, in their order, where some were cut out.
+        pace: The seconds that the proof of a node's bound took last.
     """
 
     exact: Network
     region: Region
+    folded: bool = False
     bounds: Bounds = field(default_factory=dict)
     stages: list[Stage] = field(default_factory=list)
     cut_bounds: Bounds = field(default_factory=dict)
     kept: dict[int, Tensor] = field(default_factory=dict)
+    pace: float = 0.0
 
     def __post_init__(self) -> None:
         self.cut = self.exact
@@ -124,7 +129,8 @@ class Stages:
         self.bounds[value], self._path = interval, None
         unstable = interval.unstable[0]
         undecided = unstable.nonzero().flatten()
-        neurons = torch.cat([undecided, (interval.active[0] & ~unstable).nonzero().flatten()])
+        alive = torch.cat([undecided, _on(interval).nonzero().flatten()])
+        neurons = undecided if self.folded else alive
         maps = self.maps(value, neurons)
         self._numbers += maps.numbers
         if self._numbers > MOST_NUMBERS:
@@ -132,10 +138,10 @@ class Stages:
         lower, upper = (side[0, undecided].float() for side in interval)
         self.stages.append(Stage(value, neurons, len(undecided), lower, upper, maps, self.undecided))
         self.cut_bounds[value] = interval
-        if len(neurons) and can_be_cut(self.cut, value):
-            self.cut = without_neurons(self.cut, value, neurons)
-            self.kept[value] = neurons
-            self.cut_bounds[value] = Interval(interval.lower[:, neurons], interval.upper[:, neurons])
+        if len(alive) and can_be_cut(self.cut, value):
+            self.cut = without_neurons(self.cut, value, alive)
+            self.kept[value] = alive
+            self.cut_bounds[value] = Interval(interval.lower[:, alive], interval.upper[:, alive])
 
     def path(self) -> ReferencePath:
         """That of proofs with slopes of their own."""
@@ -162,7 +168,7 @@ class Stages:
     def pulled(self, value: int, forms: Tensor, offsets: Tensor | None = None) -> Maps:
         """Forms on a value, (count, size) in float64, plus offsets, as functions of the stages and the input."""
         places = {relu: place for place, stage in enumerate(self.stages) for relu in self.relus[stage.value]}
-        walk = _Walk(self.exact, len(forms), offsets)
+        walk = _Walk(self.exact, len(forms), offsets, self.bounds if self.folded else {})
         left = pull_back(self.exact, value, forms[None], walk)
         weights: dict[int, Tensor] = {}
         for relu, form in walk.stopped.items():
@@ -179,11 +185,30 @@ class Stages:
         return Maps(weights, entrance, bias.float())
 
 
-class _Walk:
-    """Pulls forms back to ReLUs and the input, and sums the constants on the way."""
+def folds(network: Network, bounds: Bounds) -> bool:
+    """Whether matrices without the neurons that are on have fewer numbers, counted as if layers followed each other."""
+    kept, folded, before, undecided = 0, 0, network.sizes[INPUT], 0
+    for value in network.rectified:
+        unstable = int(bounds[value].unstable.sum())
+        alive = unstable + int(_on(bounds[value]).sum())
+        kept, before = kept + alive * before, alive
+        folded, undecided = folded + unstable * (network.sizes[INPUT] + undecided), undecided + unstable
+    return folded < kept
 
-    def __init__(self, network: Network, count: int, offsets: Tensor | None) -> None:
-        self.network, self.stopped = network, dict[int, Tensor]()
+
+def _on(interval: Interval) -> Tensor:
+    """Which neurons of a batch of one are on, (size,)."""
+    return interval.active[0] & ~interval.unstable[0]
+
+
+class _Walk:
+    """Pulls forms back to ReLUs and the input, and sums the constants on the way.
+
+    bounds: by pre-activation, where neurons that are on don't stop a form.
+    """
+
+    def __init__(self, network: Network, count: int, offsets: Tensor | None, bounds: Bounds) -> None:
+        self.network, self.bounds, self.stopped = network, bounds, dict[int, Tensor]()
         self.constant = torch.zeros(count, dtype=torch.float64) if offsets is None else offsets
 
     def affine(self, value: int, form: Tensor) -> Sequence[Tensor]:
@@ -194,8 +219,9 @@ class _Walk:
             self.constant = self.constant + form[0] @ constant
         return transposed(self.network, value, form)
 
-    def relu(self, value: int, source: int, form: Tensor) -> None:
+    def relu(self, value: int, source: int, form: Tensor) -> Tensor | None:
         self.stopped[value] = form
+        return form * _on(self.bounds[source]) if source in self.bounds else None
 
     def join(self, value: int, one: Tensor, other: Tensor) -> Tensor:
         return one + other
