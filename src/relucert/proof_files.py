@@ -41,10 +41,10 @@ class ProofWriter:
             raise InputError(f"proofs are about real arithmetic, not about {self.network.inference.name}")
         if self.shape.norm.p not in NORMS.values():
             raise InputError(f"proofs need the norm 1, 2 or inf, not {self.shape.norm}")
-        if self.shape.box is not None and self.shape.norm.body != "box":
-            raise InputError("proofs of certificates within a box need the norm inf")
-        if not is_chain(self.network):
-            raise InputError("proofs of certificates need a network of linear layers and ReLUs in a chain")
+        if name == "sdp" and self.shape.box is not None and self.shape.norm.body != "box":
+            raise InputError("proofs of sdp within a box need the norm inf")
+        if name == "sdp" and not is_chain(self.network):
+            raise InputError("proofs of sdp need a network of linear layers and ReLUs in a chain")
         if self.folder.exists() and not self.folder.is_dir():
             raise InputError(f"{self.folder} is no folder for proofs")
 

@@ -15,7 +15,7 @@ import torch
 import relucert
 from relucert.checker.check import check
 from relucert.checker.document import BOUND_RULES, BoundProof, Rejected, image_digest, read
-from relucert.checker.integers import least_margins
+from relucert.checker.rules import least_margins
 from relucert.errors import InputError
 from relucert.network import Network
 from tests.nets import NETWORKS, centres, mlp
@@ -25,8 +25,13 @@ REGIONS: dict[str, dict[str, Any]] = {
     "2": {"norm": "2"},
     "1": {"norm": "1"},
     "box": {"box": (-1.5, 1.25)},
+    "2 in a box": {"norm": "2", "box": (-1.5, 1.25)},
+    "1 in a box": {"norm": "1", "box": (-1.5, 1.25)},
     "scale": {"norm": "2", "scale": torch.tensor([1.0, 0.5, 0.0, 2.0, 1.0, 0.25])},
-}
+    "1 in a box, scaled": {
+        "norm": "1", "box": (-1.5, 1.25), "scale": torch.tensor([1.0, 0.5, 0.0, 2.0, 1.0, 0.25]),
+    },
+}  # fmt: skip
 Change = Callable[[dict[str, Any], random.Random], None]
 
 
@@ -52,6 +57,17 @@ def test_every_certificate_passes(method: str, region: str, tmp_path: Path) -> N
             assert claim.radius == answers[claim.index].radius
             assert claim.margins is not None
             assert claim.margins[0] == answers[claim.index].label
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("method", BOUND_RULES)
+def test_every_network_passes(method: str, name: str, tmp_path: Path) -> None:
+    network = NETWORKS[name]()
+    for norm, box in (("inf", None), ("2", (-1.5, 1.25))):
+        answers, paths = certified(network, tmp_path / norm, method=method, norm=norm, box=box)
+        assert len(paths) == len([answer for answer in answers if answer.radius is not None]) > 0
+        for path in paths:
+            assert check(path, network).radius > 0
 
 
 @pytest.mark.parametrize("method", BOUND_RULES)
@@ -151,10 +167,8 @@ def test_what_has_no_proof_is_refused_by_name(tmp_path: Path) -> None:
         (network, {"method": "fast-lip"}, "fast-lip"),
         (network, {"method": "best"}, "best"),
         (network, {"norm": "3"}, "norm"),
-        (network, {"norm": "2", "box": (-1, 1)}, "box"),
         (network, {"inference": "float32"}, "float32"),
         (network, {"arithmetic": "float"}, "rigorous"),
-        (NETWORKS["residual"](), {}, "chain"),
     ]
     for asked, options, reason in refused:
         with pytest.raises(InputError, match=reason):

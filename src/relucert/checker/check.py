@@ -17,10 +17,10 @@ from flint import arb
 
 from relucert.checker.ball_arithmetic import BallRegion, Bounder
 from relucert.checker.document import BoundProof, Certified, Leaf, Proof, QueryProof, Rejected, image_digest, read
-from relucert.checker.integers import least_margins
 from relucert.checker.quadratic import check_quadratic
 from relucert.checker.quadratic_document import QuadraticProof
 from relucert.checker.query_check import QueryClaim, check_query
+from relucert.checker.rules import least_margins
 from relucert.checker.walk import Walk, precision
 from relucert.loading import load
 from relucert.network import Network

@@ -9,8 +9,10 @@ from fractions import Fraction
 from flint import fmpq, fmpz_mat
 
 from relucert.checker.document import BoundProof, Certified, Rejected
-from relucert.checker.integers import BOUND_BITS, Scaled, enclosed
+from relucert.checker.integers import Chain, Scaled
+from relucert.checker.lines import BOUND_BITS
 from relucert.checker.quadratic_document import QuadraticProof, SectorEntry
+from relucert.checker.rules import RuleBounds
 from relucert.network import Network
 
 ROOT_BITS = 96  # behind the point, of square roots that are rounded up
@@ -101,21 +103,22 @@ class Scene:
 def scene_of(network: Network, proof: QuadraticProof) -> tuple[Scene, list[Fraction]]:
     """The scene of a proof, whose sectors are checked, and what CROWN's lines prove of its rows."""
     claim = {field.name: getattr(proof, field.name) for field in fields(Certified)}
-    chain = enclosed(network, BoundProof(**claim, rule="crown", by_intervals=proof.by_intervals))
+    chain = Chain.of(network)
+    found = RuleBounds.of(network, BoundProof(**claim, rule="crown", by_intervals=proof.by_intervals))
     region, layers = BallScene.of(proof), []
-    if len(proof.sectors) != max(0, len(chain.bounds) - 1):
+    if len(proof.sectors) != max(0, len(found.bounds) - 1):
         raise Rejected("it has not the sectors of every hidden layer but the last")
     point = region.centre
-    biases = [[fmpq(row[0], 1 << bias.bits) for row in bias.rows] for bias in chain.biases]
-    for number, (ends, weight, bias) in enumerate(zip(chain.bounds, chain.weights, biases, strict=False)):
-        lower, upper = ([fmpq(end, 1 << BOUND_BITS) for end in side] for side in ends)
+    hidden = zip(found.bounds.values(), chain.weights, chain.biases, strict=False)
+    for number, (interval, weight, bias) in enumerate(hidden):
+        lower, upper = ([fmpq(end, 1 << BOUND_BITS) for end in side] for side in (interval.lower, interval.upper))
         centre = [one + two for one, two in zip(times(weight, point), bias, strict=True)]
         slope = width = None
         if number < len(proof.sectors):
             slope, width = _sectors(proof.sectors[number], lower, upper, centre, number)
         layers.append(HiddenScene(weight, bias, lower, upper, centre, slope, width))
         point = [max(number, fmpq(0)) for number in centre]
-    return Scene(region, layers, chain.weights[-1], biases[-1]), chain.margins()
+    return Scene(region, layers, chain.weights[-1], chain.biases[-1]), found.margins()
 
 
 def _sectors(

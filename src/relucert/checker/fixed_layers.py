@@ -1,0 +1,264 @@
+"""The affine operations in fixed point, by name: how each makes forms on its inputs of forms on its value.
+
+Forms are rows of `Fixed` numbers, one per form, flat. Everything is computed from what the network stores.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from relucert.checker.fixed_point import BITS, TERMS, Fixed, matrix_product, multiply, of_floats, of_fractions, sums
+from relucert.errors import UnsupportedError
+from relucert.network import Network, Node
+
+Shape = tuple[int, ...]
+ROOT_BITS = 160  # of a reciprocal square root, at least
+
+
+@dataclass(frozen=True, eq=False)
+class FixedLayer(ABC):
+    """An affine operation.
+
+    Attributes:
+        constant: What the value is where every input is zero, flat; None for zero everywhere.
+    """
+
+    constant: Fixed | None
+
+    @abstractmethod
+    def transpose(self, forms: Fixed) -> Fixed:
+        """Forms on the value, (forms, size), as forms on each of its inputs."""
+
+    def neurons(self, chosen: Tensor) -> Fixed | None:
+        """Some coordinates of the value as forms on its input, where they are stored that way."""
+        return None
+
+    @cached_property
+    def constant_size(self) -> Fraction:
+        """The sum of the absolute values of the constant, or more."""
+        if self.constant is None:
+            return Fraction(0)
+        numbers = self.constant.units.abs().tolist()
+        return Fraction(sum(numbers) + self.constant.error * len(numbers)) / Fraction(2) ** self.constant.bits
+
+    def at_zero(self, forms: Fixed) -> tuple[list[int], int, Fraction] | None:
+        """What the constant adds to the forms: integers over 2**bits, bits, and what each of them may be off."""
+        if self.constant is None:
+            return None
+        worth = sums(forms, self.constant)
+        charge = forms.error * self.constant_size / Fraction(2) ** forms.bits
+        if self.constant.error:
+            most = forms.largest * self.constant.error * len(self.constant.units)
+            charge += Fraction(most) / Fraction(2) ** (forms.bits + self.constant.bits)
+        return worth, forms.bits + self.constant.bits, charge
+
+
+@dataclass(frozen=True, eq=False)
+class _Linear(FixedLayer):
+    weight: Fixed
+
+    def transpose(self, forms: Fixed) -> Fixed:
+        needed = (forms.units != 0).any(0).nonzero().flatten()
+        if len(needed) > 0.8 * forms.units.shape[1] or forms.error:
+            return matrix_product(forms, self.weight)
+        return matrix_product(replace(forms, units=forms.units[:, needed]), _selected(self.weight, needed))
+
+    def neurons(self, chosen: Tensor) -> Fixed:
+        return replace(self.weight, units=self.weight.units[chosen])
+
+
+@dataclass(frozen=True, eq=False)
+class _Convolution(FixedLayer):
+    """Its transpose: every coefficient times the kernels of its channel, summed where they overlap.
+
+    Attributes:
+        kernels: (groups, taps of all input channels of a group, output channels of a group).
+        terms: How many products one sum has, at most.
+    """
+
+    kernels: Fixed
+    before: Shape
+    after: Shape
+    settings: dict[str, Any]
+    size: tuple[int, int]
+    terms: int
+
+    def transpose(self, forms: Fixed) -> Fixed:
+        count, groups = len(forms.units), self.settings["groups"]
+        channels, positions = self.after[0], self.after[1] * self.after[2]
+        images = forms.reshaped(count, groups, channels // groups, positions)
+        step = max(1, TERMS // (self.size[0] * self.size[1]))  # output channels whose sums are exact
+        parts = []
+        for begin in range(0, channels // groups, step):
+            chosen = slice(begin, begin + step)
+            part = replace(images, units=images.units[:, :, chosen])
+            kernels = replace(self.kernels, units=self.kernels.units[:, :, chosen])
+            if step >= channels // groups:
+                part, kernels = images, self.kernels
+            parts.append(multiply(kernels, part, self._spread, min(self.terms, TERMS)))
+        total = parts[0]
+        for other in parts[1:]:
+            total = total.plus(other)
+        return total.reshaped(count, -1)
+
+    def _spread(self, kernels: Tensor, images: Tensor) -> Tensor:
+        """The products of digits at their places in the input."""
+        count = len(images)
+        taps = (kernels @ images).flatten(1, 2)  # (forms, groups * taps, positions)
+        top, left, bottom, right = self.settings["padding"]
+        _, height, width = self.before
+        tall, wide = height + top + bottom, width + left + right
+        folded = functional.fold(
+            taps, (tall, wide), self.size, dilation=self.settings["dilation"], stride=self.settings["stride"]
+        )
+        return folded[:, :, top : top + height, left : left + width].reshape(count, -1)
+
+
+@dataclass(frozen=True, eq=False)
+class _Picked(FixedLayer):
+    """Every coordinate is one of the input's, or zero.
+
+    Attributes:
+        places: Of the coordinates, (size,); one past the last: zero.
+        before: How many coordinates the input has.
+        most: How often one of them is picked.
+    """
+
+    places: Tensor
+    before: int
+    most: int
+
+    def transpose(self, forms: Fixed) -> Fixed:
+        room = BITS - forms.largest.bit_length() - (self.most - 1).bit_length() - 1
+        forms = forms.coarser(-room)
+        total = forms.units.new_zeros(len(forms.units), self.before + 1).index_add(1, self.places, forms.units)
+        return Fixed(total[:, :-1], forms.bits, forms.error * self.most)
+
+
+@dataclass(frozen=True, eq=False)
+class _Diagonal(FixedLayer):
+    """Every coordinate times a number, (size,)."""
+
+    factors: Fixed
+
+    def transpose(self, forms: Fixed) -> Fixed:
+        return multiply(forms, self.factors, torch.mul, 1)
+
+
+@dataclass(frozen=True, eq=False)
+class _Same(FixedLayer):
+    """Coordinates as they are."""
+
+    def transpose(self, forms: Fixed) -> Fixed:
+        return forms
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """What a network stores of one operation, with its shapes."""
+
+    tensors: dict[str, Tensor]
+    settings: dict[str, Any]
+    before: Shape
+    after: Shape
+
+    def numbers(self, name: str) -> Tensor:
+        """A tensor that is broadcast to the value's shape, flat."""
+        return torch.broadcast_to(self.tensors[name], self.after).flatten()
+
+
+def fixed_layers(network: Network) -> dict[int, FixedLayer]:
+    """The affine operations of a network by the values they compute; refuses what is none of `LAYERS`."""
+    if unknown := sorted({node.operation.name for node in network.nodes} - {"relu", *LAYERS}):
+        raise UnsupportedError(f"proofs can't be checked for the operations {', '.join(unknown)}")
+    return {value: _layer(network, value, node) for value, node in network.steps() if node.operation.name != "relu"}
+
+
+def _layer(network: Network, value: int, node: Node) -> FixedLayer:
+    tensors = {name: tensor.double() for name, tensor in node.operation.tensors().items()}
+    before = network.shapes[node.inputs[0]]
+    return LAYERS[node.operation.name](_Stored(tensors, node.operation.settings(), before, network.shapes[value]))
+
+
+def _linear(stored: _Stored) -> FixedLayer:
+    return _Linear(of_floats(stored.tensors["bias"]), of_floats(stored.tensors["weight"]))
+
+
+def _convolution(stored: _Stored) -> FixedLayer:
+    weight, groups = stored.tensors["weight"], stored.settings["groups"]
+    kernels = weight.flatten(1).unflatten(0, (groups, -1)).transpose(1, 2)
+    bias = of_floats(stored.tensors["bias"][:, None, None].expand(stored.after).flatten())
+    size = (weight.shape[2], weight.shape[3])
+    terms = weight.shape[0] // groups * size[0] * size[1]
+    return _Convolution(bias, of_floats(kernels), stored.before, stored.after, stored.settings, size, terms)
+
+
+def _index_map(stored: _Stored) -> FixedLayer:
+    size, places = math.prod(stored.before), torch.tensor(stored.settings["indices"])
+    picked = places[places < size]
+    return _Picked(None, places, size, int(picked.bincount().max()) if len(picked) else 1)
+
+
+def _scale(stored: _Stored) -> FixedLayer:
+    if not stored.settings["divide"]:
+        return _Diagonal(None, of_floats(stored.numbers("factor")))
+    return _Diagonal(None, _spread(stored, "factor", lambda factor: 1 / factor))
+
+
+def _batch_scale(stored: _Stored) -> FixedLayer:
+    epsilon = Fraction(stored.settings["epsilon"])
+    gains = [Fraction(number) for number in stored.numbers("gain").tolist()]
+    roots = {
+        number: _reciprocal_root(Fraction(number) + epsilon) for number in set(stored.numbers("variance").tolist())
+    }
+    factors = [gain * roots[number] for gain, number in zip(gains, stored.numbers("variance").tolist(), strict=True)]
+    return _Diagonal(None, replace(of_fractions(factors), error=2))
+
+
+def _spread(stored: _Stored, name: str, function: Callable[[Fraction], Fraction]) -> Fixed:
+    numbers = stored.numbers(name).tolist()
+    values = {number: function(Fraction(number)) for number in set(numbers)}
+    return replace(of_fractions([values[number] for number in numbers]), error=1)
+
+
+def _shift(stored: _Stored) -> FixedLayer:
+    return _Same(of_floats(stored.numbers("offset")))
+
+
+def _unchanged(stored: _Stored) -> FixedLayer:
+    return _Same(None)
+
+
+LAYERS: dict[str, Callable[[_Stored], FixedLayer]] = {
+    "linear": _linear,
+    "convolution": _convolution,
+    "index map": _index_map,
+    "scale": _scale,
+    "batch scale": _batch_scale,
+    "shift": _shift,
+    "reshape": _unchanged,
+    "add": _unchanged,
+}
+
+
+def _reciprocal_root(number: Fraction) -> Fraction:
+    """`1 / sqrt(number)`, at most 2**-ROOT_BITS of it too small."""
+    bits = ROOT_BITS + max(0, number.numerator.bit_length() - number.denominator.bit_length())
+    return Fraction(math.isqrt((number.denominator << (2 * bits)) // number.numerator), 1 << bits)
+
+
+def _selected(weight: Fixed, rows: Tensor) -> Fixed:
+    """Some rows of a matrix whose digits are known."""
+    chosen = replace(weight, units=weight.units[rows])
+    chosen.__dict__["digits"] = [digit[rows] for digit in weight.digits]
+    return chosen

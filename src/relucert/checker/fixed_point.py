@@ -1,0 +1,245 @@
+"""Integers over powers of two, and products of matrices of them that are exact.
+
+Numbers are at most 2**58. For a product they are taken apart into digits of 20 bits: sums of few thousand products
+of two digits stay below 2**53, so that float64 computes them exactly, in any order and at the speed of its libraries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+BITS = 58  # no number exceeds 2**58 in absolute value
+DIGIT = 20  # bits, balanced: from -2**19 to 2**19
+MASK = (1 << DIGIT) - 1
+HALF = 1 << (DIGIT - 1)
+DIGITS = 3  # of a number, at most
+TERMS = 2**53 // (DIGITS * HALF * HALF)  # products that one sum may have
+Product = Callable[[Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class Fixed:
+    """Numbers within `error` units of `units`, which are integers over 2**bits.
+
+    Attributes:
+        units: int64, at most 2**BITS in absolute value.
+    """
+
+    units: Tensor
+    bits: int
+    error: int = 0
+
+    @cached_property
+    def digits(self) -> list[Tensor]:
+        """float64 tensors whose sum, the one of place i times 2**(20 i), are the units."""
+        left, digits = self.units, []
+        size = _largest(left)
+        for _ in range(DIGITS - 1):
+            if size <= HALF:
+                break
+            digit = ((left + HALF) & MASK) - HALF
+            digits.append(digit.double())
+            left = (left - digit) >> DIGIT
+            size = (size >> DIGIT) + 1
+        return [*digits, left.double()]
+
+    @property
+    def largest(self) -> int:
+        """What no number exceeds in absolute value, in units."""
+        return _largest(self.units) + self.error
+
+    def coarser(self, shift: int) -> Fixed:
+        """The same in units that are 2**shift times larger."""
+        if shift <= 0:
+            return self
+        return Fixed(self.units >> min(shift, 63), self.bits - shift, _shifted(self.error, shift) + 1)
+
+    def filled(self) -> Fixed:
+        """The same in units so small that the largest number has nearly all bits."""
+        size = _largest(self.units)
+        room = BITS - 1 - size.bit_length()
+        return self if room <= 0 or not size else Fixed(self.units << room, self.bits + room, self.error << room)
+
+    def plus(self, other: Fixed) -> Fixed:
+        """The sums, in the larger one of the two units, or a larger one yet where they need it."""
+        bits = min(self.bits, other.bits)
+        one, two = self.coarser(self.bits - bits), other.coarser(other.bits - bits)
+        if _largest(one.units) + _largest(two.units) >= 1 << BITS:
+            one, two = one.coarser(1), two.coarser(1)
+        return Fixed(one.units + two.units, one.bits, one.error + two.error)
+
+    def negated(self) -> Fixed:
+        return replace(self, units=-self.units)
+
+    def reshaped(self, *shape: int) -> Fixed:
+        return replace(self, units=self.units.reshape(shape))
+
+
+def of_floats(numbers: Tensor) -> Fixed:
+    """Floating-point numbers, exactly where they have no more than 58 bits from the largest to the smallest."""
+    wide = numbers.double()
+    largest = float(wide.abs().max()) if wide.numel() else 0.0
+    if not largest:
+        return Fixed(torch.zeros(wide.shape, dtype=torch.int64), 0)
+    bits = BITS - 1 - int(torch.frexp(torch.tensor(largest, dtype=torch.float64)).exponent)
+    scaled = wide * 2.0 ** (bits // 2) * 2.0 ** (bits - bits // 2)
+    units = scaled.floor().to(torch.int64)
+    exact = bool((units.double() == scaled).all()) and bits >= 0  # powers below 1 may underflow
+    spare = _trailing_zeros(units) if exact else 0
+    return Fixed(units >> spare, bits - spare, 0 if exact else 1)
+
+
+def of_fractions(numbers: Sequence[Fraction], up: bool = False) -> Fixed:
+    """Fractions rounded down, or up; the error of one unit that this makes is not counted."""
+    largest = max((abs(number) for number in numbers), default=Fraction(0))
+    bits = BITS - 2 - (largest.numerator.bit_length() - largest.denominator.bit_length()) if largest else 0
+    scale = Fraction(2) ** bits
+    units = [-_floor(-number * scale) if up else _floor(number * scale) for number in numbers]
+    return Fixed(torch.tensor(units, dtype=torch.int64), bits)
+
+
+def of_integers(numbers: Sequence[int], bits: int, up: bool = False) -> Fixed:
+    """Integers over 2**bits rounded down, or up, where they are too long; that error is not counted."""
+    length = max((abs(number).bit_length() for number in numbers), default=0)
+    shift = max(0, length - (BITS - 1))
+    units = [-(-number >> shift) if up else number >> shift for number in numbers]
+    return Fixed(torch.tensor(units, dtype=torch.int64), bits - shift)
+
+
+def multiply(left: Fixed, right: Fixed, product: Product, terms: int) -> Fixed:
+    """A product that sums at most so many products of two numbers, rounded down to units that hold it.
+
+    product: Of float64 tensors, with nothing but sums of products.
+    """
+    bits = left.bits + right.bits
+    error = terms * (left.error * right.largest + right.error * left.largest)
+    return _rounded(_levels(left, right, product, terms), bits, error)
+
+
+def matrix_product(left: Fixed, right: Fixed) -> Fixed:
+    """`left @ right`, rounded down to units that hold it."""
+    terms = left.units.shape[-1]
+    parts = [
+        _levels(_columns(left, begin), _rows(right, begin), torch.matmul, TERMS) for begin in range(0, terms, TERMS)
+    ]
+    error = terms * (left.error * right.largest + right.error * left.largest)
+    return _rounded(_total(parts), left.bits + right.bits, error)
+
+
+def sums(left: Fixed, right: Fixed) -> list[int]:
+    """`left @ right` of rows and one vector, exactly, over 2**(left.bits + right.bits); errors do not count."""
+    parts = [
+        _levels(_columns(left, begin), _rows(right, begin), torch.matmul, TERMS)
+        for begin in range(0, left.units.shape[-1], TERMS)
+    ]
+    return whole(_total(parts))
+
+
+def squared_sums(rows: Fixed) -> list[int]:
+    """The sums of squares of every row, exactly, over 2**(2 bits)."""
+
+    def product(one: Tensor, other: Tensor) -> Tensor:
+        return (one * other).sum(-1)
+
+    parts = []
+    for begin in range(0, rows.units.shape[-1], TERMS):
+        part = _columns(rows, begin)
+        parts.append(_levels(part, part, product, TERMS))
+    return whole(_total(parts))
+
+
+def whole(levels: list[Tensor]) -> list[int]:
+    """The sums of the levels, the one of place m times 2**(20 m)."""
+    totals = [0] * len(levels[0])
+    for level in reversed(levels):
+        totals = [(total << DIGIT) + int(number) for total, number in zip(totals, level.tolist(), strict=True)]
+    return totals
+
+
+def _levels(left: Fixed, right: Fixed, product: Product, terms: int) -> list[Tensor]:
+    """By place m the sum of the products of digits whose places have this sum: exact in float64."""
+    if terms > TERMS:
+        raise ValueError(f"a sum of {terms} products is not exact")
+    levels: list[Tensor | None] = [None] * (len(left.digits) + len(right.digits) - 1)
+    for place, one in enumerate(left.digits):
+        for other_place, other in enumerate(right.digits):
+            part, before = product(one, other), levels[place + other_place]
+            levels[place + other_place] = part if before is None else before.add_(part)
+    return [level.to(torch.int64) for level in levels if level is not None]
+
+
+def _total(parts: list[list[Tensor]]) -> list[Tensor]:
+    if len(parts) == 1:
+        return parts[0]
+    length = max(len(part) for part in parts)
+    return [_sum([part[place] for part in parts if place < len(part)]) for place in range(length)]
+
+
+def _sum(tensors: list[Tensor]) -> Tensor:
+    total = tensors[0]
+    for other in tensors[1:]:
+        total = total + other
+    return total
+
+
+def _rounded(levels: list[Tensor], bits: int, error: int) -> Fixed:
+    """The sum of levels over 2**bits, rounded down to units in which it has at most BITS bits."""
+    digits: list[Tensor] = []
+    top = levels[0]
+    for level in levels[1:]:
+        digits.append(top & MASK)
+        top = level + (top >> DIGIT)
+    size = _largest(top)
+    while digits and size < 1 << (BITS - DIGIT - 1):
+        top = (top << DIGIT) + digits.pop()
+        size = _largest(top)
+    room = BITS - 1 - size.bit_length()
+    if room < 0:
+        top, shift = top >> -room, DIGIT * len(digits) - room
+        return Fixed(top, bits - shift, _shifted(error, shift) + 1)
+    if not digits:
+        return Fixed(top, bits, error)
+    room = min(DIGIT, room)
+    top = (top << room) + (digits[-1] >> (DIGIT - room))
+    shift = DIGIT * len(digits) - room
+    return Fixed(top, bits - shift, _shifted(error, shift) + 1)
+
+
+def _columns(numbers: Fixed, begin: int) -> Fixed:
+    return replace(numbers, units=numbers.units[..., begin : begin + TERMS]) if begin or _long(numbers, -1) else numbers
+
+
+def _rows(numbers: Fixed, begin: int) -> Fixed:
+    return replace(numbers, units=numbers.units[begin : begin + TERMS]) if begin or _long(numbers, 0) else numbers
+
+
+def _long(numbers: Fixed, axis: int) -> bool:
+    return numbers.units.shape[axis] > TERMS
+
+
+def _largest(units: Tensor) -> int:
+    if not units.numel():
+        return 0
+    least, most = units.aminmax()
+    return max(-int(least), int(most))
+
+
+def _trailing_zeros(units: Tensor) -> int:
+    ones = int(np.bitwise_or.reduce(units.numpy(), axis=None))
+    return (ones & -ones).bit_length() - 1 if ones else 0
+
+
+def _shifted(error: int, shift: int) -> int:
+    """An error in units that are 2**shift times larger, rounded up."""
+    return -(-error >> shift)
+
+
+def _floor(number: Fraction) -> int:
+    return number.numerator // number.denominator

@@ -1,0 +1,170 @@
+"""Where the inputs are, in fixed point: what linear forms on them are worth at least.
+
+All ends are rounded outwards once; what forms are worth is then computed without an error. In a ball that a box cuts,
+the norm holds one part of every coefficient and the box the rest: any parts give a bound, good ones are chosen in
+floats.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from relucert.checker.fixed_point import BITS, Fixed, multiply, of_fractions, squared_sums, sums
+
+ROUNDS = 8  # in which coordinates that meet a wall are looked for, for p = 2
+ROOT_BITS = 64  # behind the point
+Ends = tuple[Sequence[float], Sequence[float]]
+
+
+@dataclass(frozen=True, eq=False)
+class FixedRegion:
+    """The x with `||(x - centre) / scale||_p <= radius`, none of them beyond the ends of a box.
+
+    Attributes:
+        low, high: The ends of each coordinate: of the region for p = infinity, else of the centre.
+        norm: p, which is 1, 2 or infinity.
+        scale: None for ones; no number is too small.
+        rooms: For p = 1 and 2 and a box, how far each coordinate may go down and up from the centre.
+        sizes: The sum of the absolute values of all coordinates, at most.
+    """
+
+    low: Fixed
+    high: Fixed
+    norm: float
+    radius: Fraction
+    scale: Fixed | None
+    rooms: tuple[Fixed, Fixed] | None
+    sizes: Fraction
+
+    @classmethod
+    def ball(
+        cls, centre: Sequence[float], norm: float, radius: float, box: Ends | None = None,
+        scale: Sequence[float] | None = None,
+    ) -> FixedRegion:  # fmt: skip
+        """A ball, cut by a box where there is one, whose infinite ends cut nothing."""
+        middle, reach = [Fraction(number) for number in centre], Fraction(radius)
+        steps = [reach] * len(middle) if scale is None else [reach * Fraction(number) for number in scale]
+        low = [one - step for one, step in zip(middle, steps, strict=True)]
+        high = [one + step for one, step in zip(middle, steps, strict=True)]
+        if box is not None:
+            low = [max(one, Fraction(wall)) if wall > -math.inf else one for one, wall in zip(low, box[0], strict=True)]
+            high = [
+                min(one, Fraction(wall)) if wall < math.inf else one for one, wall in zip(high, box[1], strict=True)
+            ]
+        if norm == math.inf:
+            return cls.between(low, high)
+        sizes = sum((abs(one) + step for one, step in zip(middle, steps, strict=True)), Fraction(0))
+        rooms = None
+        if box is not None:
+            falls, rises = ([abs(one - two) for one, two in zip(middle, side, strict=True)] for side in (low, high))
+            rooms = of_fractions(falls, up=True), of_fractions(rises, up=True)
+        units = None if scale is None else of_fractions([Fraction(number) for number in scale], up=True)
+        return cls(of_fractions(middle), of_fractions(middle, up=True), norm, reach, units, rooms, sizes)
+
+    @classmethod
+    def between(cls, low: Sequence[Fraction], high: Sequence[Fraction]) -> FixedRegion:
+        """A box with these ends."""
+        sizes = sum((max(abs(one), abs(two)) for one, two in zip(low, high, strict=True)), Fraction(0))
+        return cls(of_fractions(low), of_fractions(high, up=True), math.inf, Fraction(0), None, None, sizes)
+
+    def least(self, forms: Fixed) -> list[Fraction]:
+        """Lower bounds of forms, (forms, size), on the inputs."""
+        unit = Fraction(2) ** -forms.bits
+        charge = forms.error * self.sizes * unit
+        middles = _worth(forms, self.low, self.high)
+        falls = [Fraction(0)] * len(middles) if self.norm == math.inf else self._falls(forms)
+        return [middle - fall - charge for middle, fall in zip(middles, falls, strict=True)]
+
+    def _falls(self, forms: Fixed) -> list[Fraction]:
+        """How far forms fall below what they are worth at the centre, at most."""
+        forms = forms.filled()
+        sizes = replace(forms, units=forms.units.abs())
+        if self.rooms is None:
+            return [self.radius * norm for norm in self._dual(sizes)]
+        held = torch.minimum(self._held(forms), sizes.units)
+        rest = sizes.units - held
+        down, up = self.rooms
+        falling, rising = rest * (forms.units > 0), rest * (forms.units < 0)
+        by_walls = [one + two for one, two in zip(_sums(forms, falling, down), _sums(forms, rising, up), strict=True)]
+        by_norm = self._dual(replace(forms, units=held))
+        return [wall + self.radius * norm for wall, norm in zip(by_walls, by_norm, strict=True)]
+
+    def _dual(self, sizes: Fixed) -> list[Fraction]:
+        """The dual norms of forms with coefficients >= 0 that are scaled first, at most."""
+        moved, unit = replace(sizes, error=0).filled(), 0
+        if self.scale is not None:
+            moved = multiply(moved, self.scale, torch.mul, 1).filled()
+            unit = 1 if moved.error else 0  # products are rounded down
+        largest = [int(number) for number in moved.units.amax(1).tolist()]
+        if self.norm == 1:
+            return [Fraction(number + unit) / Fraction(2) ** moved.bits for number in largest]
+        squares = squared_sums(replace(moved, units=moved.units + unit))
+        return [_root(square) / Fraction(2) ** moved.bits for square in squares]
+
+    def _held(self, forms: Fixed) -> Tensor:
+        """The part of each coefficient that the norm is to hold, in the units of the forms: about the best one."""
+        coefficients, scale = forms.units.double() * 2.0**-BITS, self._float_scale
+        sizes = coefficients.abs() * scale
+        down, up = self._float_rooms
+        room = torch.where(coefficients > 0, down, up)
+        radius = float(self.radius)
+        if self.norm == 1:
+            ordered, order = sizes.sort(dim=1, descending=True)
+            spent = room.gather(1, order).cumsum(1)
+            last = (spent < radius).sum(1, keepdim=True)
+            level = torch.where(last < sizes.shape[1], ordered.gather(1, last.clamp(max=sizes.shape[1] - 1)), 0.0)
+            limit = level.expand_as(sizes)
+        else:
+            limit = _limits(sizes, room, radius)
+        share = torch.where(sizes > 0, (limit / sizes).clamp(0, 1), 1.0).nan_to_num(1.0)
+        return (share * coefficients.abs() * 2.0**BITS).to(torch.int64)
+
+    @cached_property
+    def _float_scale(self) -> Tensor:
+        return torch.ones(1, dtype=torch.float64) if self.scale is None else _floats(self.scale)
+
+    @cached_property
+    def _float_rooms(self) -> list[Tensor]:
+        """In units of the scale; where that is zero, the coordinate does not move."""
+        assert self.rooms is not None
+        return [torch.where(self._float_scale > 0, _floats(room) / self._float_scale, 0.0) for room in self.rooms]
+
+
+def _limits(sizes: Tensor, room: Tensor, radius: float) -> Tensor:
+    """For p = 2, how much of each coefficient the norm holds: coordinates move in proportion to it, up to a wall."""
+    walled = torch.zeros_like(sizes, dtype=torch.bool)
+    level = sizes.new_zeros(len(sizes), 1)
+    for _ in range(ROUNDS):
+        left = (radius * radius - (room.square() * walled).sum(1, keepdim=True)).clamp(min=0).sqrt()
+        moving = (sizes * ~walled).norm(dim=1, keepdim=True)
+        level = torch.where(left > 0, moving / left, 0.0)
+        walled = walled | (sizes > level * room)
+    return level * room
+
+
+def _root(square: int) -> Fraction:
+    """The square root, rounded up."""
+    return Fraction(math.isqrt((square << (2 * ROOT_BITS)) - 1) + 1, 1 << ROOT_BITS) if square else Fraction(0)
+
+
+def _worth(forms: Fixed, low: Fixed, high: Fixed) -> list[Fraction]:
+    """The least of forms between two ends, without their errors."""
+    positive = _sums(forms, forms.units.clamp(min=0), low)
+    negative = _sums(forms, forms.units.clamp(max=0), high)
+    return [one + two for one, two in zip(positive, negative, strict=True)]
+
+
+def _sums(forms: Fixed, units: Tensor, vector: Fixed) -> list[Fraction]:
+    unit = Fraction(2) ** -(forms.bits + vector.bits)
+    return [total * unit for total in sums(Fixed(units, forms.bits), vector)]
+
+
+def _floats(numbers: Fixed) -> Tensor:
+    return numbers.units.double() * 2.0**-numbers.bits

@@ -1,0 +1,138 @@
+"""Bounds of pre-activations, and the lines that enclose their ReLUs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from relucert.checker.fixed_point import Fixed, of_integers
+
+BOUND_BITS = 64
+SLOPE_BITS = 20  # of the slopes that a proof gives
+CHORD_BITS = 30
+ONE = 1 << CHORD_BITS
+
+
+@dataclass(frozen=True, eq=False)
+class Interval:
+    """Bounds of the neurons of one pre-activation: integers over 2**64."""
+
+    lower: Sequence[int]
+    upper: Sequence[int]
+
+    @property
+    def nowhere(self) -> bool:
+        """Whether some lower bound is above its upper one: no point is there."""
+        return any(low > high for low, high in zip(self.lower, self.upper, strict=True))
+
+    def met(self, other: Interval) -> Interval:
+        """What lies in both."""
+        return Interval(
+            [max(both) for both in zip(self.lower, other.lower, strict=True)],
+            [min(both) for both in zip(self.upper, other.upper, strict=True)],
+        )
+
+    def replaced(self, neurons: Sequence[int], other: Interval) -> Interval:
+        """With the bounds of some neurons met with others."""
+        lower, upper = list(self.lower), list(self.upper)
+        for neuron, low, high in zip(neurons, other.lower, other.upper, strict=True):
+            lower[neuron], upper[neuron] = max(lower[neuron], low), min(upper[neuron], high)
+        return Interval(lower, upper)
+
+    @cached_property
+    def off(self) -> Tensor:
+        """Which neurons are never positive: bool, (size,)."""
+        return torch.tensor([high <= 0 for high in self.upper])
+
+    @cached_property
+    def on(self) -> Tensor:
+        """Which of the others are never negative."""
+        return torch.tensor([low >= 0 for low in self.lower]) & ~self.off
+
+    @cached_property
+    def unstable(self) -> Tensor:
+        return ~(self.on | self.off)
+
+    @cached_property
+    def chords(self) -> Tensor:
+        """The slopes of the upper lines over 2**30: 0 for neurons that are off, 1 for those that are on."""
+        return torch.tensor([_chord(low, high) for low, high in zip(self.lower, self.upper, strict=True)])
+
+    @cached_property
+    def heights(self) -> Fixed:
+        """What is added to the upper lines, rounded up."""
+        ends = zip(self.chords.tolist(), self.lower, self.upper, strict=True)
+        heights = [max(-slope * low, (ONE - slope) * high) if low < 0 < high else 0 for slope, low, high in ends]
+        return of_integers(heights, BOUND_BITS + CHORD_BITS, up=True)
+
+    @cached_property
+    def activations(self) -> tuple[Fixed, Fixed]:
+        """Between what the ReLUs are, rounded outwards."""
+        low, high = ([max(0, number) for number in side] for side in (self.lower, self.upper))
+        return of_integers(low, BOUND_BITS), of_integers(high, BOUND_BITS, up=True)
+
+    @cached_property
+    def total(self) -> int:
+        """The sum of the largest values of all ReLUs, over 2**64."""
+        return sum(max(0, high) for high in self.upper)
+
+    @cached_property
+    def reach(self) -> int:
+        """The sum of how large unstable neurons may be in absolute value, over 2**64."""
+        return sum(max(-low, high) for low, high in zip(self.lower, self.upper, strict=True) if low < 0 < high)
+
+
+Bounds = Mapping[int, Interval]
+"""By value, the bounds of pre-activations."""
+
+
+@dataclass(frozen=True, eq=False)
+class Lines:
+    """What lower bounds of forms are free to choose: any choice is sound.
+
+    A table holds one row of numbers for all forms, (size,), or one row per form, (forms, size).
+
+    Attributes:
+        slopes: By the value of a ReLU, the slopes of the lower lines of unstable neurons: int64 over 2**20, which are
+            clamped to [0, 1]. Where there are none the chord's slope is taken.
+        signs: By pre-activation, which neurons are known not to be negative, 1, or not to be positive, -1, in the part
+            of the region that a form is about; 0 for the others, whose bounds tell what is known.
+        multipliers: By the value of a ReLU, how many times `sign * z` is taken off a form, for neurons z of a known
+            sign: float64, of which negative ones are taken as 0, as are those of neurons whose sign is not known.
+        flat: Whether every ReLU is taken as an interval of its own: nothing else is then free.
+    """
+
+    slopes: Mapping[int, Tensor] = field(default_factory=dict)
+    signs: Mapping[int, Tensor] = field(default_factory=dict)
+    multipliers: Mapping[int, Tensor] = field(default_factory=dict)
+    flat: bool = False
+
+    @property
+    def parallel(self) -> bool:
+        """Whether upper bounds follow along with lower ones."""
+        return not (self.slopes or self.multipliers)
+
+    def of_forms(self, chosen: slice) -> Lines:
+        """Those of some of the forms."""
+        slopes, signs, multipliers = (
+            {value: table[chosen] if table.ndim > 1 else table for value, table in tables.items()}
+            for tables in (self.slopes, self.signs, self.multipliers)
+        )
+        return Lines(slopes, signs, multipliers, self.flat)
+
+
+def adaptive(interval: Interval) -> Tensor:
+    """CROWN's slopes of lower lines over 2**20: 1 where a neuron reaches farther up than down, else 0."""
+    return torch.tensor(
+        [(1 << SLOPE_BITS) * (high > -low) for low, high in zip(interval.lower, interval.upper, strict=True)]
+    )
+
+
+def _chord(low: int, high: int) -> int:
+    if high <= 0:
+        return 0
+    return ONE if low >= 0 else (2 * high * ONE + high - low) // (2 * (high - low))

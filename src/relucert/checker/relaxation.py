@@ -1,0 +1,248 @@
+"""Lower bounds of linear forms on the values of a network over a region, by linear relaxation in fixed point.
+
+A form `c relu(z)` is at least one in which every positive coefficient takes a lower line and every negative one the
+chord. Coefficients are rounded to 58 bits on the way; what that may add up to is charged, by the bounds of the neurons.
+Nothing here is shared with the code that finds bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import ceil
+
+import torch
+from torch import Tensor
+
+from relucert.checker.fixed_layers import FixedLayer, fixed_layers
+from relucert.checker.fixed_point import BITS, Fixed, of_floats, sums
+from relucert.checker.fixed_region import FixedRegion
+from relucert.checker.lines import BOUND_BITS, CHORD_BITS, ONE, SLOPE_BITS, Bounds, Interval, Lines
+from relucert.network import Network
+
+CHUNK = 2**20  # coefficients that are pulled back at once
+TOTAL_BITS = 192  # of what is added to forms on the way
+LOW = (1 << CHORD_BITS) - 1
+LONGEST = 900  # bits behind the point of forms from which multiples are taken off
+
+
+@dataclass(frozen=True, eq=False)
+class Relaxation:
+    """Bounds over one region.
+
+    Attributes:
+        layers: The network's affine operations by value, from `fixed_layers`: the same for every region.
+    """
+
+    network: Network
+    layers: dict[int, FixedLayer]
+    region: FixedRegion
+
+    @classmethod
+    def of(cls, network: Network, region: FixedRegion) -> Relaxation:
+        return cls(network, fixed_layers(network), region)
+
+    def over(self, region: FixedRegion) -> Relaxation:
+        """The same network over another region."""
+        return replace(self, region=region)
+
+    def least(self, value: int, forms: Tensor, bounds: Bounds, lines: Lines | None = None) -> list[int]:
+        """Lower bounds of forms on a value, integers over 2**64, wherever the bounds and signs hold.
+
+        Args:
+            forms: float64, (forms, size).
+            bounds: Those of every pre-activation before the value.
+            lines: What is free to choose; Fast-Lin's lines where it is left out.
+        """
+        lines = lines or Lines()
+        rows = of_floats(forms)
+        least: list[int] = []
+        for chosen in self._chunks(len(forms)):
+            part = replace(rows, units=rows.units[chosen])
+            least += _Pull(self, bounds, lines.of_forms(chosen), both=False).run(part, value)[0]
+        return least
+
+    def enclose(
+        self, value: int, bounds: Bounds, lines: Lines | None = None, neurons: Sequence[int] | None = None
+    ) -> Interval:
+        """Bounds of neurons of a value, of all or of some, rounded outwards; lines are the same for all of them."""
+        lines = lines or Lines()
+        chosen = torch.arange(self.network.sizes[value]) if neurons is None else torch.tensor(neurons)
+        lower: list[int] = []
+        upper: list[int] = []
+        for part in self._chunks(len(chosen)):
+            place, forms, constants = self._units(value, chosen[part])
+            below, above = _Pull(self, bounds, lines, both=lines.parallel).run(forms, place, constants)
+            if not lines.parallel:
+                opposite = [-number for number in constants]
+                above, _ = _Pull(self, bounds, lines, both=False).run(forms.negated(), place, opposite)
+                above = [-number for number in above]
+            lower += below
+            upper += above
+        return Interval(lower, upper)
+
+    def _units(self, value: int, chosen: Tensor) -> tuple[int, Fixed, list[Fraction]]:
+        """Neurons as forms on a value, with the constants that they have besides."""
+        if value:
+            layer = self.layers.get(value)
+            rows = None if layer is None else layer.neurons(chosen)
+            if rows is not None and layer is not None and layer.constant is not None and not layer.constant.error:
+                units = layer.constant.units[chosen].tolist()
+                scale = Fraction(2) ** -layer.constant.bits
+                return self.network.nodes[value - 1].inputs[0], rows, [scale * number for number in units]
+        one_hot = torch.nn.functional.one_hot(chosen, self.network.sizes[value])
+        return value, Fixed(one_hot, 0), [Fraction(0)] * len(chosen)
+
+    def _chunks(self, count: int) -> list[slice]:
+        step = max(1, CHUNK // max(self.network.sizes))
+        return [slice(begin, begin + step) for begin in range(0, count, step)]
+
+
+class _Pull:
+    """One pull-back: what forms add up to on the way, from below and, with parallel lines, from above."""
+
+    def __init__(self, relaxation: Relaxation, bounds: Bounds, lines: Lines, both: bool) -> None:
+        self.network, self.layers, self.region = relaxation.network, relaxation.layers, relaxation.region
+        self.bounds, self.lines, self.both = bounds, lines, both
+        self.below: list[int] = []  # over 2**TOTAL_BITS
+        self.above: list[int] = []
+
+    def run(self, forms: Fixed, value: int, constants: Sequence[Fraction] | None = None) -> tuple[list[int], list[int]]:
+        """Bounds of forms on a value plus constants, integers over 2**64; upper ones only for `both`."""
+        self.below, self.above = [0] * len(forms.units), [0] * len(forms.units)
+        if constants is not None:
+            self._add(constants, constants)
+        pending = {value: forms}
+        for current in range(value, 0, -1):
+            if current not in pending:
+                continue
+            node, reached = self.network.nodes[current - 1], pending.pop(current)
+            if node.operation.name == "relu":
+                pulled = self._through(current, node.inputs[0], reached)
+            else:
+                pulled = self._affine(self.layers[current], reached)
+            if pulled is None:
+                continue
+            for source in node.inputs:
+                pending[source] = pending[source].plus(pulled) if source in pending else pulled
+        if 0 in pending:
+            self._enter(pending[0])
+        shift = TOTAL_BITS - BOUND_BITS
+        return [number >> shift for number in self.below], [-(-number >> shift) for number in self.above]
+
+    def _affine(self, layer: FixedLayer, forms: Fixed) -> Fixed:
+        worth = layer.at_zero(forms)
+        if worth is not None:
+            numbers, bits, charge = worth
+            self._add_units(numbers, numbers, bits)
+            self._charge(charge)
+        return layer.transpose(forms)
+
+    def _enter(self, forms: Fixed) -> None:
+        below = self.region.least(forms)
+        above = [-number for number in self.region.least(forms.negated())] if self.both else below
+        self._add(below, above)
+
+    def _through(self, value: int, source: int, forms: Fixed) -> Fixed | None:
+        """Forms on ReLUs as forms on their source, whose worth is smaller by what is added here."""
+        interval = self.bounds[source]
+        self._charge(Fraction(forms.error * interval.total) / Fraction(2) ** (forms.bits + BOUND_BITS))
+        if self.lines.flat:
+            self._flat(forms, interval)
+            return None
+        forms = replace(forms, error=0).filled()
+        known = self.lines.signs.get(source)
+        shares = self.lines.multipliers.get(value)
+        if shares is not None:
+            shares = shares.double().nan_to_num(0.0, 0.0, 0.0).clamp(min=0)
+            forms = _with_room(forms, float(shares.max()))
+        units = forms.units
+        self._heights(forms, interval, known)
+        chords = interval.chords
+        given = self.lines.slopes.get(value)
+        lower = chords if given is None else _slopes(given, interval)
+        slopes = torch.where(units > 0, lower, chords)
+        if known is not None:
+            slopes = torch.where(known > 0, ONE, torch.where(known < 0, 0, slopes))
+        pulled = (units >> CHORD_BITS) * slopes + (((units & LOW) * slopes) >> CHORD_BITS)
+        self._charge(Fraction(interval.reach) / Fraction(2) ** (forms.bits + BOUND_BITS))
+        if shares is not None:
+            pulled = pulled - _shares(shares, forms.bits, interval, known)
+        return Fixed(pulled, forms.bits)
+
+    def _heights(self, forms: Fixed, interval: Interval, known: Tensor | None) -> None:
+        """Adds what upper lines have besides their slope."""
+        places = interval.unstable.nonzero().flatten()
+        if not len(places):
+            return
+        heights = replace(interval.heights, units=interval.heights.units[places])
+        units = forms.units[:, places]
+        if known is not None:
+            units = units * (known[..., places] == 0)
+        bits = forms.bits + heights.bits
+        falls = sums(Fixed(units.clamp(max=0), forms.bits), heights)
+        rises = sums(Fixed(units.clamp(min=0), forms.bits), heights) if self.both else falls
+        self._add_units(falls, rises, bits)
+
+    def _flat(self, forms: Fixed, interval: Interval) -> None:
+        """Adds what ReLUs are worth that are intervals of their own."""
+        low, high = interval.activations
+        positive, negative = (Fixed(part, forms.bits) for part in (forms.units.clamp(min=0), forms.units.clamp(max=0)))
+        for first, second in ((low, high), (high, low)) if self.both else ((low, high),):
+            ends = sums(positive, first), sums(negative, second)
+            bits = forms.bits + first.bits, forms.bits + second.bits
+            below = first is low
+            for numbers, place in zip(ends, bits, strict=True):
+                zeros = [0] * len(numbers)
+                self._add_units(numbers if below else zeros, zeros if below else numbers, place)
+
+    def _add(self, below: Sequence[Fraction], above: Sequence[Fraction]) -> None:
+        scale = 1 << TOTAL_BITS
+        self.below = [
+            one + (two.numerator * scale) // two.denominator for one, two in zip(self.below, below, strict=True)
+        ]
+        if self.both:
+            self.above = [
+                one - (-two.numerator * scale) // two.denominator for one, two in zip(self.above, above, strict=True)
+            ]
+
+    def _add_units(self, below: Sequence[int], above: Sequence[int], bits: int) -> None:
+        """Adds integers over 2**bits."""
+        shift = bits - TOTAL_BITS
+        self.below = [one + _down(two, shift) for one, two in zip(self.below, below, strict=True)]
+        if self.both:
+            self.above = [one - _down(-two, shift) for one, two in zip(self.above, above, strict=True)]
+
+    def _charge(self, amount: Fraction) -> None:
+        if amount:
+            units = ceil(amount * (1 << TOTAL_BITS))
+            self.below = [number - units for number in self.below]
+            self.above = [number + units for number in self.above]
+
+
+def _slopes(given: Tensor, interval: Interval) -> Tensor:
+    """Lower slopes over 2**30: a proof's for unstable neurons, for the others those of the chords."""
+    clamped = given.clamp(0, 1 << SLOPE_BITS) << (CHORD_BITS - SLOPE_BITS)
+    return torch.where(interval.unstable, clamped, interval.chords)
+
+
+def _with_room(forms: Fixed, largest: float) -> Fixed:
+    """In units so large that a number of that size can be taken off; a coefficient of a ReLU may be rounded down."""
+    exponent = int(torch.frexp(torch.tensor(largest, dtype=torch.float64)).exponent)
+    room = min(BITS - 2 - exponent, LONGEST)
+    forms = replace(forms.coarser(forms.bits - room), error=0) if forms.bits > room else forms
+    return replace(forms.coarser(1), error=0) if forms.largest >= 1 << (BITS - 1) else forms
+
+
+def _shares(shares: Tensor, bits: int, interval: Interval, known: Tensor | None) -> Tensor:
+    """How many times z is taken off, in units of 2**-bits: rounded towards zero, and never of the wrong sign."""
+    signs = interval.on.to(torch.int64) - interval.off.to(torch.int64)
+    if known is not None:
+        signs = torch.where(known != 0, known.to(torch.int64), signs)
+    units = (shares * 2.0**bits).to(torch.int64)
+    return units * signs
+
+
+def _down(number: int, shift: int) -> int:
+    return number >> shift if shift > 0 else number << -shift

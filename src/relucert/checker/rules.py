@@ -1,0 +1,82 @@
+"""Proofs by linear relaxation whose lines follow from a rule: everything is computed anew from the question."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import torch
+
+from relucert.checker.document import BoundProof
+from relucert.checker.fixed_region import FixedRegion
+from relucert.checker.lines import BOUND_BITS, Interval, Lines, adaptive
+from relucert.checker.relaxation import Relaxation
+from relucert.network import Network
+
+
+@dataclass(frozen=True, eq=False)
+class RuleBounds:
+    """What the rule of a proof says of a network over the proof's region.
+
+    Attributes:
+        bounds: Those of every pre-activation.
+    """
+
+    relaxation: Relaxation
+    proof: BoundProof
+    bounds: dict[int, Interval]
+
+    @classmethod
+    def of(cls, network: Network, proof: BoundProof) -> RuleBounds:
+        region = FixedRegion.ball(proof.image, proof.norm, proof.radius, proof.box, proof.scale)
+        relaxation = Relaxation.of(network, region)
+        bounds: dict[int, Interval] = {}
+        for value in network.rectified:
+            bounds[value] = _hidden(relaxation, value, bounds, proof)
+        return cls(relaxation, proof, bounds)
+
+    def margins(self) -> list[Fraction]:
+        """Lower bounds of the proof's rows, plus their offsets."""
+        network = self.relaxation.network
+        rows = torch.tensor(self.proof.rows, dtype=torch.float64)
+        lines = _lines(network, self.bounds, self.proof.rule)
+        least = self.relaxation.least(network.output, rows, self.bounds, lines)
+        return [
+            Fraction(number, 1 << BOUND_BITS) + Fraction(offset)
+            for number, offset in zip(least, self.proof.offsets, strict=True)
+        ]
+
+
+def least_margins(network: Network, proof: BoundProof) -> list[Fraction]:
+    """Lower bounds of the proof's rows, plus their offsets, over its region."""
+    return RuleBounds.of(network, proof).margins()
+
+
+def _hidden(relaxation: Relaxation, value: int, bounds: dict[int, Interval], proof: BoundProof) -> Interval:
+    """The bounds of a pre-activation, by the rule's lines, or by intervals where these tell a neuron's sign."""
+    network = relaxation.network
+    lines = _lines(network, bounds, proof.rule)
+    if not proof.by_intervals or not network.relu_depths[value] or value in _last(network):
+        return relaxation.enclose(value, bounds, lines)
+    interval = relaxation.enclose(value, bounds, Lines(flat=True))
+    neurons = interval.unstable.nonzero().flatten().tolist()
+    return interval.replaced(neurons, relaxation.enclose(value, bounds, lines, neurons)) if neurons else interval
+
+
+def _lines(network: Network, bounds: dict[int, Interval], rule: str) -> Lines:
+    if rule != "crown":
+        return Lines(flat=rule == "interval")
+    slopes = {
+        value: adaptive(bounds[node.inputs[0]])
+        for value, node in network.steps()
+        if node.operation.name == "relu" and node.inputs[0] in bounds
+    }
+    return Lines(slopes)
+
+
+def _last(network: Network) -> set[int]:
+    """The pre-activations on which no other one depends."""
+    before: set[int] = set()
+    for value in network.rectified:
+        before |= network.ancestors((value,)) - {value}
+    return set(network.rectified) - before
