@@ -14,7 +14,8 @@ from relucert.branch_and_bound import root
 from relucert.branch_and_bound.climb import Climbed, Climber, Nodes
 from relucert.branch_and_bound.confirm import Rows, proven_bounds
 from relucert.branch_and_bound.nodes import NodeBounder
-from relucert.branch_and_bound.root import Refining, cheap_bounds, rooted
+from relucert.branch_and_bound.refine import Refining
+from relucert.branch_and_bound.root import cheap_bounds, rooted
 from relucert.branch_and_bound.stages import Stages
 from relucert.branch_and_bound.tree import NeuronProver
 from relucert.network import Network
