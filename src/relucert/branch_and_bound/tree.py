@@ -22,6 +22,7 @@ from relucert.branch_and_bound.refine import Refining
 from relucert.branch_and_bound.root import cheap_bounds, rooted
 from relucert.branch_and_bound.stages import Stages
 from relucert.network import Network
+from relucert.quadratic.rows import proven_rows, suits_certificates
 from relucert.query.property import Property
 from relucert.region import Region
 
@@ -32,6 +33,7 @@ LAST_STEPS = 200  # where no neuron is left to split
 BEFORE_REFINING = 2.0  # seconds of the first tree
 LAYER_SECONDS = 5.0  # of the refinement of one layer, the first time
 LONGER = 6.0  # times as long are the next tree and the next refinement
+CERTIFY_SHARE = 0.4  # of the time that is left, for quadratic certificates
 LEAF_SECONDS = 10.0
 SET_BACK = 1 - 2.0**-20
 LATE = "the time limit ended the search"
@@ -83,6 +85,7 @@ class NeuronProver:
         known = cheap_bounds(self.network, self.region)
         stages = rooted(self.network, self.region, known, self.ends)
         seconds, refining = BEFORE_REFINING, Refining(self.ends, LAYER_SECONDS)
+        certifiable = suits_certificates(self.network, stages.bounds)
         while True:
             waiting = self._roots(stages)
             if waiting is None:
@@ -90,14 +93,27 @@ class NeuronProver:
             self.stage = "tree"
             layers = sum(bool(stage.undecided) for stage in stages.stages[1:])
             worth = layers and refining.fits(layers)
-            until = min(self.ends, time.monotonic() + seconds) if worth else self.ends
+            until = min(self.ends, time.monotonic() + seconds) if worth or certifiable else self.ends
             if self._tree(stages, waiting, until):
                 return
             self._check_time()
+            if certifiable and self._certified(stages):
+                return
+            certifiable = False
+            if not worth:
+                continue
             self.stage = "refinement"
             stages = rooted(self.network, self.region, stages.bounds, self.ends, refining)
             self._check_time()
             seconds, refining = seconds * LONGER, refining.longer(LONGER)
+
+    def _certified(self, stages: Stages) -> bool:
+        """Whether quadratic certificates prove all rows that are left; those that they do prove leave the search."""
+        prop = Property(self.prop.rows[:, self.left], self.prop.offsets[:, self.left])
+        now = time.monotonic()
+        proven = proven_rows(self.network, self.region, prop, stages.bounds, now + CERTIFY_SHARE * (self.ends - now))
+        self.left = self.left[~proven]
+        return not len(self.left)
 
     def _check_time(self) -> None:
         if time.monotonic() > self.ends:

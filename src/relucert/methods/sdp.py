@@ -26,12 +26,12 @@ from relucert.quadratic.evidence import Evidence, RowEvidence
 from relucert.quadratic.maps import DTYPE
 from relucert.quadratic.problem import Problem
 from relucert.quadratic.proof import prove_certificate, prove_margin
+from relucert.quadratic.rows import MOST_ROWS
 from relucert.quadratic.solve import Memory, Solution, solve
 from relucert.query.property import Property
 from relucert.region import Region
 from relucert.rigor import Arithmetic
 
-MOST_ROWS = 5000  # of a certificate's matrix
 INFLATIONS = (1.0, 1.001, 1.01)  # of the multipliers, where the matrix is not proven to be semidefinite
 ROOM = 2.0**-16  # by which the bounds of neurons are widened, relatively: whoever checks a proof has bounds of his own
 REMEMBERED = 2**30  # bytes of multipliers that are kept, about

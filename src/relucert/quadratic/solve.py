@@ -76,7 +76,7 @@ def solve(
 ) -> Solution | None:
     """The best multipliers for a target; None where there is no certificate, or it did not stay within float32.
 
-    enough: a bound at which to stop; ends: by the monotonic clock, when no further repeat begins.
+    enough: a bound at which to stop; ends: by the monotonic clock, when it has to be over, judged by the repeat before.
     """
     maps, effort = Maps(problem), EFFORT
     generator = torch.Generator().manual_seed(0)
@@ -84,6 +84,7 @@ def solve(
     state, best = _State.start(maps, target, memory, generator), None
     stalled = 0
     for _ in range(effort.repeats):
+        began = time.monotonic()
         solution = state.improve(maps, target, effort, enough, generator)
         if solution is None:
             break
@@ -91,7 +92,7 @@ def solve(
         if best is None or solution.value > before:
             best = solution
         stalled = stalled + 1 if solution.value < before + effort.rise * height else 0
-        if solution.value > enough or stalled == STALLED or time.monotonic() > ends:
+        if solution.value > enough or stalled == STALLED or 2 * time.monotonic() - began > ends:
             break
     return best
 

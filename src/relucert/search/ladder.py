@@ -18,6 +18,7 @@ from relucert.methods.alpha import AlphaMethod
 from relucert.methods.sdp import QuadraticMethod
 from relucert.methods.table import find_method
 from relucert.network import Network
+from relucert.quadratic.cost import least_seconds
 from relucert.query.property import Property
 from relucert.query.questions import Inquiry, Question
 from relucert.region import Region, RegionShape
@@ -68,11 +69,13 @@ class Step:
     """One way to prove more.
 
     suits: Whether it can do anything about a task.
+    seconds: About how long it takes at the least: with less time it is not begun.
     """
 
     name: str
     run: Run
     suits: Callable[[Task], bool] = lambda task: True
+    seconds: Callable[[Task], float] = lambda task: 0.0
 
 
 @dataclass(eq=False)
@@ -90,7 +93,7 @@ class Climb:
         for number, step in enumerate(step for step in steps if step.suits(self.task)):
             if self.best is not None and self.best.radius == math.inf:
                 return
-            if number and time.monotonic() >= ends:
+            if number and time.monotonic() + step.seconds(self.task) >= ends:
                 self.cut_off.append(step.name)
                 continue
             try:
@@ -106,7 +109,11 @@ class Climb:
                 self.cut_off.append(step.name)
 
 
-def method_step(name: str, suits: Callable[[Task], bool] = lambda task: True) -> Step:
+def method_step(
+    name: str,
+    suits: Callable[[Task], bool] = lambda task: True,
+    seconds: Callable[[Task], float] = lambda task: 0.0,
+) -> Step:
     """A method of the table as a step: its search starts from what is proven."""
 
     def run(task: Task, best: Proven | None, ends: float) -> Iterator[Proven]:
@@ -120,16 +127,20 @@ def method_step(name: str, suits: Callable[[Task], bool] = lambda task: True) ->
         if end.radius is not None:
             yield Proven(end.radius, end.weakest, end.method, end.evaluations)
 
-    return Step(name, run, suits)
+    return Step(name, run, suits, seconds)
 
 
-def _is_wide_chain(task: Task) -> bool:
+def is_wide_chain(task: Task) -> bool:
     """Whether quadratic certificates prove far more than linear relaxations do, and sooner than splitting."""
     network = task.network
+    if network.inference.rounds:
+        return False  # they are about real arithmetic
     chain = all(node.inputs == (value - 1,) for value, node in network.steps())
     return chain and sum(network.sizes[value] for value in network.rectified) >= WIDE
 
 
 CHEAP_STEPS = (
-    method_step("fast-lin"), method_step("crown"), method_step("sdp", _is_wide_chain), method_step("alpha"),
+    method_step("fast-lin"), method_step("crown"), 
+    method_step("sdp", is_wide_chain, lambda task: least_seconds(task.network) * task.prop.rows.shape[1]),
+    method_step("alpha"),
 )  # fmt: skip
