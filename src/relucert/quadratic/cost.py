@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from relucert.network import INPUT, Network
 from relucert.quadratic.solve import EFFORT, Effort
 
@@ -17,7 +19,7 @@ def least_seconds(network: Network, rows: int | None = None, effort: Effort = EF
     hidden = [network.sizes[value] for value in network.rectified]
     widths = [network.sizes[INPUT], *hidden]
     size = sum(widths[:-1]) if rows is None else rows
-    maps = sum(before * after for before, after in zip(widths, widths[1:], strict=False))
+    maps = sum(before * after for before, after in pairwise(widths))
     square, neurons = size * size, sum(hidden)
     power = 2 * effort.power_rounds * 2 * RANK * maps
     factors = 2 * size * square + 2 * square * neurons
