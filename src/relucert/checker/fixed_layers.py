@@ -94,34 +94,50 @@ class _Convolution(FixedLayer):
     terms: int
 
     def transpose(self, forms: Fixed) -> Fixed:
-        count, groups = len(forms.units), self.settings["groups"]
-        channels, positions = self.after[0], self.after[1] * self.after[2]
-        images = forms.reshaped(count, groups, channels // groups, positions)
-        step = max(1, TERMS // (self.size[0] * self.size[1]))  # output channels whose sums are exact
-        parts = []
-        for begin in range(0, channels // groups, step):
-            chosen = slice(begin, begin + step)
-            part = replace(images, units=images.units[:, :, chosen])
-            kernels = replace(self.kernels, units=self.kernels.units[:, :, chosen])
-            if step >= channels // groups:
-                part, kernels = images, self.kernels
-            parts.append(multiply(kernels, part, self._spread, min(self.terms, TERMS)))
-        total = parts[0]
-        for other in parts[1:]:
-            total = total.plus(other)
-        return total.reshaped(count, -1)
+        """Of the smallest window outside of which all coefficients are zero, put into its place."""
+        count, images = len(forms.units), forms.units.reshape(-1, *self.after)
+        (top, bottom), (left, right) = (_ends((images != 0).any((0, 1, 3 - axis))) for axis in (0, 1))
+        window = replace(forms, units=images[:, :, top:bottom, left:right])
+        pulled = self._pull(window, bottom - top, right - left)
+        tall, wide = pulled.units.shape[2:]
+        strides, paddings = self.settings["stride"], self.settings["padding"]
+        channels, height, width = self.before
+        up, side = top * strides[0] - paddings[0], left * strides[1] - paddings[1]  # where the window begins
+        rows, columns = (max(0, up), min(height, up + tall)), (max(0, side), min(width, side + wide))
+        whole = forms.units.new_zeros(count, channels, height, width)
+        if rows[0] < rows[1] and columns[0] < columns[1]:
+            whole[:, :, rows[0] : rows[1], columns[0] : columns[1]] = pulled.units[
+                :, :, rows[0] - up : rows[1] - up, columns[0] - side : columns[1] - side
+            ]
+        return replace(pulled, units=whole.reshape(count, -1))
 
-    def _spread(self, kernels: Tensor, images: Tensor) -> Tensor:
-        """The products of digits at their places in the input."""
-        count = len(images)
-        taps = (kernels @ images).flatten(1, 2)  # (forms, groups * taps, positions)
-        top, left, bottom, right = self.settings["padding"]
-        _, height, width = self.before
-        tall, wide = height + top + bottom, width + left + right
-        folded = functional.fold(
-            taps, (tall, wide), self.size, dilation=self.settings["dilation"], stride=self.settings["stride"]
+    def _pull(self, window: Fixed, height: int, width: int) -> Fixed:
+        """Forms on a window of the value, (forms, channels, height, width), on the window of the input that it sees."""
+        groups, per_group = self.settings["groups"], self.after[0] // self.settings["groups"]
+        images = window.reshaped(-1, groups, per_group, height * width)
+        size = tuple(
+            stride * (length - 1) + dilation * (kernel - 1) + 1
+            for stride, length, dilation, kernel in zip(
+                self.settings["stride"], (height, width), self.settings["dilation"], self.size, strict=True
+            )
         )
-        return folded[:, :, top : top + height, left : left + width].reshape(count, -1)
+        step = max(1, TERMS // (self.size[0] * self.size[1]))  # output channels whose sums are exact
+
+        def spread(kernels: Tensor, digits: Tensor) -> Tensor:
+            taps = (kernels @ digits).flatten(1, 2)  # (forms, groups * taps, positions)
+            strides, dilation = self.settings["stride"], self.settings["dilation"]
+            return functional.fold(taps, size, self.size, dilation=dilation, stride=strides)
+
+        if step >= per_group:
+            return multiply(self.kernels, images, spread, self.terms)
+        total = None
+        for begin in range(0, per_group, step):
+            chosen = slice(begin, begin + step)
+            kernels = replace(self.kernels, units=self.kernels.units[:, :, chosen])
+            part = multiply(kernels, replace(images, units=images.units[:, :, chosen]), spread, TERMS)
+            total = part if total is None else total.plus(part)
+        assert total is not None
+        return total
 
 
 @dataclass(frozen=True, eq=False)
@@ -255,6 +271,12 @@ def _reciprocal_root(number: Fraction) -> Fraction:
     """`1 / sqrt(number)`, at most 2**-ROOT_BITS of it too small."""
     bits = ROOT_BITS + max(0, number.numerator.bit_length() - number.denominator.bit_length())
     return Fraction(math.isqrt((number.denominator << (2 * bits)) // number.numerator), 1 << bits)
+
+
+def _ends(used: Tensor) -> tuple[int, int]:
+    """Between which places all that are used lie; one place where none is."""
+    places = used.nonzero().flatten().tolist()
+    return (places[0], places[-1] + 1) if places else (0, 1)
 
 
 def _selected(weight: Fixed, rows: Tensor) -> Fixed:

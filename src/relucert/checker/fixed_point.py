@@ -78,6 +78,20 @@ class Fixed:
     def negated(self) -> Fixed:
         return replace(self, units=-self.units)
 
+    def at(self, places: Tensor) -> Fixed:
+        """The columns of these places, (count,)."""
+        return replace(self, units=self.units[..., places])
+
+    def spread(self, places: Tensor, size: int) -> Fixed:
+        """Columns at their places among so many, and zeros elsewhere."""
+        return replace(self, units=self.units.new_zeros(len(self.units), size).index_copy_(1, places, self.units))
+
+    @property
+    def support(self) -> Tensor | None:
+        """The columns that have other units than zero, (count,); None where these are more than half."""
+        places = (self.units != 0).any(0).nonzero().flatten()
+        return places if 2 * len(places) <= self.units.shape[-1] else None
+
     def reshaped(self, *shape: int) -> Fixed:
         return replace(self, units=self.units.reshape(shape))
 

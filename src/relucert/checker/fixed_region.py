@@ -76,11 +76,28 @@ class FixedRegion:
 
     def least(self, forms: Fixed) -> list[Fraction]:
         """Lower bounds of forms, (forms, size), on the inputs."""
-        unit = Fraction(2) ** -forms.bits
-        charge = forms.error * self.sizes * unit
+        charge = forms.error * self.sizes / Fraction(2) ** forms.bits
+        places = forms.support
+        least = self._least(forms) if places is None else self._at(places)._least(forms.at(places))
+        return [number - charge for number in least]
+
+    def _at(self, places: Tensor) -> FixedRegion:
+        """Of some of the coordinates alone."""
+        return replace(
+            self,
+            low=self.low.at(places),
+            high=self.high.at(places),
+            scale=None if self.scale is None else self.scale.at(places),
+            rooms=None if self.rooms is None else (self.rooms[0].at(places), self.rooms[1].at(places)),
+        )
+
+    def _least(self, forms: Fixed) -> list[Fraction]:
+        if not forms.units.shape[1]:
+            return [Fraction(0)] * len(forms.units)
         middles = _worth(forms, self.low, self.high)
-        falls = [Fraction(0)] * len(middles) if self.norm == math.inf else self._falls(forms)
-        return [middle - fall - charge for middle, fall in zip(middles, falls, strict=True)]
+        if self.norm == math.inf:
+            return middles
+        return [middle - fall for middle, fall in zip(middles, self._falls(forms), strict=True)]
 
     def _falls(self, forms: Fixed) -> list[Fraction]:
         """How far forms fall below what they are worth at the centre, at most."""

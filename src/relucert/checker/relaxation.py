@@ -69,6 +69,8 @@ class Relaxation:
         """Bounds of neurons of a value, of all or of some, rounded outwards; lines are the same for all of them."""
         lines = lines or Lines()
         chosen = torch.arange(self.network.sizes[value]) if neurons is None else torch.tensor(neurons)
+        order = self._by_place(value, chosen)
+        chosen = chosen[order]
         lower: list[int] = []
         upper: list[int] = []
         for part in self._chunks(len(chosen)):
@@ -80,7 +82,14 @@ class Relaxation:
                 above = [-number for number in above]
             lower += below
             upper += above
-        return Interval(lower, upper)
+        back = order.argsort().tolist()
+        return Interval([lower[place] for place in back], [upper[place] for place in back])
+
+    def _by_place(self, value: int, chosen: Tensor) -> Tensor:
+        """An order in which neurons of an image that are neighbours follow each other: their forms have few terms."""
+        shape = self.network.shapes[value]
+        positions = chosen % (shape[1] * shape[2]) if len(shape) == 3 else chosen
+        return positions.argsort(stable=True)
 
     def _units(self, value: int, chosen: Tensor) -> tuple[int, Fixed, list[Fraction]]:
         """Neurons as forms on a value, with the constants that they have besides."""
@@ -151,17 +160,30 @@ class _Pull:
         if self.lines.flat:
             self._flat(forms, interval)
             return None
-        forms = replace(forms, error=0).filled()
+        forms, places = replace(forms, error=0).filled(), None
+        if value not in self.lines.multipliers:
+            places = forms.support
+        if places is None:
+            return self._relaxed(value, forms, interval, self.lines.signs.get(source), None)
         known = self.lines.signs.get(source)
+        known = None if known is None else known[..., places]
+        return self._relaxed(value, forms.at(places), interval, known, places).spread(places, len(interval.lower))
+
+    def _relaxed(
+        self, value: int, forms: Fixed, interval: Interval, known: Tensor | None, places: Tensor | None
+    ) -> Fixed:
+        """The same for forms whose coefficients are those of some neurons, the others being zero."""
         shares = self.lines.multipliers.get(value)
         if shares is not None:
             shares = shares.double().nan_to_num(0.0, 0.0, 0.0).clamp(min=0)
             forms = _with_room(forms, float(shares.max()))
         units = forms.units
-        self._heights(forms, interval, known)
-        chords = interval.chords
+        self._heights(forms, interval, known, places)
+        chords = interval.chords if places is None else interval.chords[places]
         given = self.lines.slopes.get(value)
         lower = chords if given is None else _slopes(given, interval)
+        if given is not None and places is not None:
+            lower = lower[..., places]
         slopes = torch.where(units > 0, lower, chords)
         if known is not None:
             slopes = torch.where(known > 0, ONE, torch.where(known < 0, 0, slopes))
@@ -171,15 +193,16 @@ class _Pull:
             pulled = pulled - _shares(shares, forms.bits, interval, known)
         return Fixed(pulled, forms.bits)
 
-    def _heights(self, forms: Fixed, interval: Interval, known: Tensor | None) -> None:
+    def _heights(self, forms: Fixed, interval: Interval, known: Tensor | None, places: Tensor | None) -> None:
         """Adds what upper lines have besides their slope."""
-        places = interval.unstable.nonzero().flatten()
-        if not len(places):
+        unstable = interval.unstable if places is None else interval.unstable[places]
+        chosen = unstable.nonzero().flatten()
+        if not len(chosen):
             return
-        heights = replace(interval.heights, units=interval.heights.units[places])
-        units = forms.units[:, places]
+        heights = interval.heights.at(chosen if places is None else places[chosen])
+        units = forms.units[:, chosen]
         if known is not None:
-            units = units * (known[..., places] == 0)
+            units = units * (known[..., chosen] == 0)
         bits = forms.bits + heights.bits
         falls = sums(Fixed(units.clamp(max=0), forms.bits), heights)
         rises = sums(Fixed(units.clamp(min=0), forms.bits), heights) if self.both else falls
@@ -188,6 +211,9 @@ class _Pull:
     def _flat(self, forms: Fixed, interval: Interval) -> None:
         """Adds what ReLUs are worth that are intervals of their own."""
         low, high = interval.activations
+        places = forms.support
+        if places is not None:
+            forms, low, high = forms.at(places), low.at(places), high.at(places)
         positive, negative = (Fixed(part, forms.bits) for part in (forms.units.clamp(min=0), forms.units.clamp(max=0)))
         for first, second in ((low, high), (high, low)) if self.both else ((low, high),):
             ends = sums(positive, first), sums(negative, second)
