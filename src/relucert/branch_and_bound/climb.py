@@ -24,6 +24,7 @@ from relucert.rigor import FLOAT
 SLOPE_RATE, MULTIPLIER_RATE, DECAY = 0.3, 1.0, 0.95
 MEANS = (0.9, 0.99)  # Adam's
 INTERCEPT_WEIGHT = 0.2  # in the choice of the neuron to split
+LEAST_INFLUENCE = 0.01  # relative to the mean
 TINY = 1e-12
 STAYING = 0.7  # the share of nodes below which those that are done leave an ascent
 
@@ -91,6 +92,7 @@ class Climber:
             self.chords.append((slope, -slope * stage.lower))
         self.matrices = [self._scaled(stage.maps.entrance) for stage in self.stages]
         self.row_matrix = self._scaled(rows.entrance)
+        self.influences = [_influence(stage, matrix) for stage, matrix in zip(self.stages, self.matrices, strict=True)]
 
     def _scaled(self, entrance: Tensor | None) -> Tensor | None:
         return None if entrance is None else entrance * self.corners.scale
@@ -252,7 +254,8 @@ class _Ascent:
         return self._joined([layer.gradient() for layer in self.layers])
 
     def scores(self) -> Tensor:
-        return self._joined([layer.scores() for layer in self.layers])
+        pairs = zip(self.layers, self.climber.influences, strict=True)
+        return self._joined([layer.scores() * influence for layer, influence in pairs])
 
     def _joined(self, parts: list[Tensor]) -> Tensor:
         return torch.cat(parts, 1) if parts else torch.zeros(len(self.bias), 0)
@@ -295,6 +298,18 @@ class _Ascent:
         self.relax()
         for layer in self.layers:
             layer.climb(step, self.rate)
+
+
+def _influence(stage: Stage, matrix: Tensor | None) -> Tensor:
+    """By what share of their widths a stage's undecided neurons move with the inputs of each of them, relative to the
+    mean: (undecided,). Splits by neurons that others hang together with decide more."""
+    if matrix is None or stage.undecided < 2:
+        return torch.ones(stage.undecided)
+    sizes = matrix[: stage.undecided].abs()
+    shares = sizes / (stage.upper - stage.lower)[:, None]
+    moved = sizes / sizes.sum(1, keepdim=True).clamp(min=TINY) @ shares.T
+    total = moved.fill_diagonal_(0).sum(1).nan_to_num(0)
+    return total / total.mean().clamp(min=TINY) + LEAST_INFLUENCE
 
 
 def _added(total: Tensor | None, forms: Tensor, weight: Tensor) -> Tensor:
