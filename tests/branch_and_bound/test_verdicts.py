@@ -28,10 +28,13 @@ FAMILIES: list[Callable[[int], Network]] = [
 
 def distance(network: Network, centre: Tensor, order: list[int], norm: float, box: tuple[float, float] | None) -> float:
     """How far the nearest violation by the runner-up is: exact for p = inf and 1, for p = 2 at least what an attack
-    finds."""
+    finds. Infinite where the solver breaks down."""
     if norm == 2:
         return nearest_distance(network, centre, order[0], Norm(norm))
-    answer = nearest(network, centre, order[0], order[1], norm, FARTHEST, box)
+    try:
+        answer = nearest(network, centre, order[0], order[1], norm, FARTHEST, box)
+    except ArithmeticError:
+        return math.inf
     return math.inf if answer is None else answer[0]
 
 
