@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 import torch
 
 import relucert
-from relucert.checker.check import check
+from relucert.checker.check import Claim, check
 from relucert.checker.document import BOUND_RULES, BoundProof, Rejected, image_digest, read
 from relucert.checker.rules import least_margins
 from relucert.errors import InputError
@@ -87,8 +88,12 @@ def test_margins_are_those_of_the_method(method: str, tmp_path: Path) -> None:
         assert float(least.min()) < 1e-3  # the radius is the largest that the method can prove, nearly
 
 
+def _raise_slightly(document: dict[str, Any], chance: random.Random) -> None:
+    document["radius"] *= 1.001
+
+
 def _raise_radius(document: dict[str, Any], chance: random.Random) -> None:
-    document["radius"] *= 1.001 + chance.random()
+    document["radius"] *= 1.01 + chance.random()
 
 
 def _other_label(document: dict[str, Any], chance: random.Random) -> None:
@@ -96,18 +101,44 @@ def _other_label(document: dict[str, Any], chance: random.Random) -> None:
 
 
 def _other_rule(document: dict[str, Any], chance: random.Random) -> None:
-    document["rule"] = "interval"
+    document["rule"] = chance.choice(BOUND_RULES)
     document["radius"] *= 1.001
+
+
+def _other_order(document: dict[str, Any], chance: random.Random) -> None:
+    document["by_intervals"] = not document["by_intervals"]
+    document["radius"] *= 1.002
+
+
+def _other_offset(document: dict[str, Any], chance: random.Random) -> None:
+    document["offsets"][chance.randrange(len(document["offsets"]))] += chance.choice([-1e-3, 1e-3, 1.0])
+
+
+def _other_norm(document: dict[str, Any], chance: random.Random) -> None:
+    document["norm"] = chance.choice([1, 2, "inf"])
+
+
+def _other_box(document: dict[str, Any], chance: random.Random) -> None:
+    size = len(document["image"]["values"])
+    document["box"] = chance.choice([None, [[-1.5] * size, [1.25] * size], [[None] * size, [2.0] * size]])
+
+
+def _other_scale(document: dict[str, Any], chance: random.Random) -> None:
+    document["scale"] = [chance.choice([0.0, 0.5, 1.0, 2.0]) for _ in document["image"]["values"]]
 
 
 def _other_image(document: dict[str, Any], chance: random.Random) -> None:
     values = document["image"]["values"]
-    values[chance.randrange(len(values))] += 20.0
+    values[chance.randrange(len(values))] += chance.choice([0.01, 20.0])
     document["image"]["sha256"] = image_digest(values)
 
 
 def _spoilt_image(document: dict[str, Any], chance: random.Random) -> None:
     document["image"]["values"][0] += 1e-9
+
+
+def _other_network(document: dict[str, Any], chance: random.Random) -> None:
+    document["network"]["sha256"] = document["network"]["sha256"][::-1]
 
 
 def _other_version(document: dict[str, Any], chance: random.Random) -> None:
@@ -125,18 +156,31 @@ def _odd_number(document: dict[str, Any], chance: random.Random) -> None:
 
 
 CHANGES: list[Change] = [
-    _raise_radius, _other_label, _other_rule, _other_image, _spoilt_image, _other_version, _missing_key, _odd_number,
+    _raise_slightly, _raise_radius, _other_label, _other_rule, _other_order, _other_offset, _other_norm, _other_box,
+    _other_scale, _other_image, _spoilt_image, _other_network, _other_version, _missing_key, _odd_number,
 ]  # fmt: skip
+NEVER: list[Change] = [_other_label, _spoilt_image, _other_network, _other_version, _missing_key]
 
 
-def test_changed_proofs_prove_nothing_false(tmp_path: Path) -> None:
-    """What is accepted after all is true of many points, and never of a larger radius with the same rule."""
+@pytest.mark.parametrize(
+    "turns", [pytest.param(range(150)), pytest.param(range(150, 2000), marks=pytest.mark.slow)], ids=["150", "1850"]
+)
+def test_changed_proofs_prove_nothing_false(turns: range, tmp_path: Path) -> None:
+    """What is accepted after all is true of many points, and of no radius beyond the minimum distortion."""
     network = mlp(6, 10, 8, 4, seed=1)
     exact = network.cast(torch.float64)
-    _, paths = certified(network, tmp_path / "proofs", method="fast-lin")
-    chance, changed, accepted = random.Random(0), tmp_path / "changed.json", 0
-    for turn in range(320):
-        document = stored(paths[turn % len(paths)])
+    paths, distortions = [], []
+    images = centres(network, 3).float().double().clamp(-1.5, 1.25)
+    for method, norm in (("fast-lin", "inf"), ("crown", "2"), ("interval", "1")):
+        folder = tmp_path / f"{method}-{norm}"
+        certified(network, folder, method=method, norm=norm)
+        paths += sorted(folder.iterdir())
+        distortions += [relucert.exact(network, image[None], norm=norm, box=None)[0].upper for image in images]
+    changed, accepted = tmp_path / "changed.json", 0
+    for turn in turns:
+        chance = random.Random(turn)
+        original = paths[turn % len(paths)]
+        document = stored(original)
         change = CHANGES[turn // len(paths) % len(CHANGES)]
         change(document, chance)
         text = json.dumps(document)
@@ -146,13 +190,26 @@ def test_changed_proofs_prove_nothing_false(tmp_path: Path) -> None:
         except Rejected:
             continue
         accepted += 1
-        assert change not in (_raise_radius, _other_label, _spoilt_image, _other_version, _missing_key)
-        centre = torch.tensor(document["image"]["values"], dtype=torch.float64)
-        steps = torch.rand(200, len(centre), generator=torch.Generator().manual_seed(turn), dtype=torch.float64) * 2 - 1
-        scores = exact(centre + claim.radius * steps.sign())
-        rows = torch.tensor(claim.rows, dtype=torch.float64)
-        assert bool((scores @ rows.T + torch.tensor(claim.offsets) > 0).all())
-    assert accepted < 40
+        assert change not in NEVER
+        if change in (_raise_slightly, _raise_radius, _other_rule, _other_order):
+            distortion = distortions[turn % len(paths)]
+            assert distortion is None or claim.radius <= distortion
+        _assert_no_point_violates(claim, document["image"]["values"], exact, turn)
+    assert 0 < accepted < 0.4 * len(turns)
+
+
+def _assert_no_point_violates(claim: Claim, image: list[float], exact: Network, seed: int) -> None:
+    centre, chance = torch.tensor(image, dtype=torch.float64), torch.Generator().manual_seed(seed)
+    steps = torch.randn(300, len(centre), generator=chance, dtype=torch.float64)
+    steps[150:] *= torch.rand(150, len(centre), generator=chance, dtype=torch.float64) < 0.3
+    steps = steps.sign() if claim.norm == math.inf else steps
+    steps = steps / steps.norm(p=claim.norm, dim=1, keepdim=True).clamp(min=1e-9) * claim.radius * (1 - 1e-12)
+    points = centre + (steps if claim.scale is None else steps * torch.tensor(claim.scale, dtype=torch.float64))
+    if claim.box is not None:
+        low, high = (torch.tensor(end, dtype=torch.float64) for end in claim.box)
+        points = points.clamp(low, high)
+    rows = torch.tensor(claim.rows, dtype=torch.float64)
+    assert bool((exact(points) @ rows.T + torch.tensor(claim.offsets, dtype=torch.float64) > 0).all())
 
 
 def test_another_network_is_rejected(tmp_path: Path) -> None:

@@ -25,9 +25,7 @@ BUNDLED = "bundled"  # the images that come with the package
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "proof", type=Path, metavar="FILE|FOLDER", help="the proof, or a folder with proofs of certify and exact"
-    )
+    parser.add_argument("proof", type=Path, metavar="FILE|FOLDER", help="the proof, or a folder of proofs")
     parser.add_argument(
         "network",
         nargs="?",
@@ -48,6 +46,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="the .vnnlib file that was asked about, to check that it is this one",
     )
+    parser.add_argument(
+        "--workers",
+        type=int,
+        metavar="N",
+        help="of a folder: check with N processes (default: one, and one per core for what would take long)",
+    )
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
 
 
@@ -58,6 +62,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     if arguments.data is None and (arguments.data_dir is not None or arguments.layout is not None):
         raise InputError("--data-dir and --layout are about images: say which with --data")
+    if arguments.workers is not None and (arguments.workers < 1 or not arguments.proof.is_dir()):
+        raise InputError("--workers is how many processes check a folder, 1 or more")
     screen = Screen(quiet=arguments.quiet)
     if arguments.proof.is_dir():
         return _folder(arguments, screen)
@@ -75,29 +81,28 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _folder(arguments: argparse.Namespace, screen: Screen) -> int:
-    """Every proof about an image in a folder, one line each; 1 where one of them proves nothing."""
-    import relucert
-    from relucert.checker.check import check
-    from relucert.checker.document import Rejected, read
+    """Every proof in a folder, one row each; 1 where one of them proves nothing."""
+    from relucert.checker.folder import check_all, proof_paths
 
     if arguments.property is not None or arguments.data is not None:
         raise InputError("--property and --data are for one proof: give its file instead of a folder")
-    paths = sorted(path for path in arguments.proof.iterdir() if path.name.endswith((".json", ".json.gz")))
+    paths = proof_paths(arguments.proof)
     if not paths:
         raise InputError(f"{arguments.proof} has no proofs: no .json or .json.gz files")
-    networks: dict[str, Network] = {}
-    rejected = 0
-    for path in paths:
-        try:
-            name = arguments.network or read(path).name
-            if name not in networks:
-                networks[name] = relucert.load(name)
-            screen.line(path.name, str(check(path, networks[name])))
-        except Rejected as error:
-            rejected += 1
-            screen.line(path.name, f"rejected: {error}")
-    screen.line("proofs", f"{len(paths) - rejected} of {len(paths)} hold")
-    return REJECTED if rejected else 0
+    results = []
+    with screen.progress("checking", len(paths)) as bar:
+        for result in check_all(paths, arguments.network, arguments.workers):
+            results.append(result)
+            bar.advance(len(results), len(paths))
+    results.sort(key=lambda result: result.path)
+    rows = [
+        (f"{result.seconds:.2f}", result.path.name, "holds" if result.holds else "proves nothing", result.words)
+        for result in results
+    ]
+    screen.columns(["seconds", "file", "verdict", "remark"], rows, right=1)
+    held = sum(result.holds for result in results)
+    screen.line("proofs", f"{held} of {len(results)} hold")
+    return 0 if held == len(results) else REJECTED
 
 
 def _about_image(arguments: argparse.Namespace, network: Network, screen: Screen) -> None:
