@@ -20,7 +20,7 @@ def main() -> None:
     import torch
     from rich.console import Console
 
-    from bench import attacks, boxes, convolutions, lipschitz, lp, peak, products, speed, tightness
+    from bench import attacks, boxes, convolutions, inference, lipschitz, lp, peak, products, speed, tightness
 
     torch.set_num_threads(1)
     console = Console(width=140)
@@ -33,6 +33,7 @@ def main() -> None:
     show(console, "Attacks on mnist-3x1024, ten images, runner-up: mean distances", attacks.HEADER, attacks.rows())
     show(console, "LP and LP-Full against Fast-Lin, untargeted, rigorous", lp.HEADER, lp.rows())
     show(console, "Tighter bounds against Fast-Lin, rigorous, processor time", tightness.HEADER, tightness.rows())
+    show(console, "Radii about every evaluation in float32 against real arithmetic", inference.HEADER, inference.rows())
     show(console, "Memory of a large network", peak.HEADER, peak.rows())
 
 

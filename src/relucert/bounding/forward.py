@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from relucert.bounding.interval import Bounds, Interval
-from relucert.bounding.noise import noise, rounds, size_within
+from relucert.bounding.noise import InputSize, noise, rounds, size_within
 from relucert.bounding.relaxers import Relaxation, Relaxer
 from relucert.errors import InputError
 from relucert.network import INPUT, Affine, Network, Rows, Units
@@ -127,7 +127,7 @@ def carry(
             shapes = [network.shapes[source] for source in node.inputs]
             added = None
             if rounds(network, value):
-                sizes = [_size(network, bounds, source, values[source], arithmetic) for source in node.inputs]
+                sizes = [_size(network, region, bounds, source, values[source], arithmetic) for source in node.inputs]
                 added = noise(network, value, sizes, arithmetic)
             step = _AffineStep(node.operation, operands, shapes, region, arithmetic, added, network.inference.rounds)
             values[value] = step.run(keep=whole or value in last_use)
@@ -146,12 +146,16 @@ def carry(
     return bounds
 
 
-def _size(network: Network, bounds: Bounds, value: int, zonotope: Zonotope, arithmetic: Arithmetic) -> Tensor:
-    """How large a value may be in absolute value: (batch, size)."""
+def _size(
+    network: Network, region: Region, bounds: Bounds, value: int, zonotope: Zonotope, arithmetic: Arithmetic
+) -> Tensor | InputSize:
+    """How large a value may be in absolute value, up to two roundings: (batch, size)."""
+    if value == INPUT:
+        return InputSize.within(region, arithmetic)
     size = size_within(network, bounds, value)
     if size is not None:
         return size
-    return arithmetic.above(zonotope.centre.abs() + zonotope.deviation.largest + zonotope.error, 2)
+    return zonotope.centre.abs().add_(zonotope.deviation.largest).add_(zonotope.error)
 
 
 def _input(region: Region, arithmetic: Arithmetic) -> Zonotope:
@@ -255,7 +259,8 @@ class _AffineStep:
             operand.error + gamma * (operand.centre.abs() + operand.deviation.absolute + operand.error)
             for operand in self.operands
         ]
-        spread = self.operation.absolute.linear if self.felt else self.operation.magnitude
+        carried = self.felt and any(operand.error.ndim for operand in self.operands)  # the input has no error
+        spread = self.operation.absolute.linear if carried else self.operation.magnitude
         error = spread(*self._shaped(sources)).flatten(1)
         if self.operation.constant is not None:
             error = error + gamma * self.operation.constant.abs().expand(self.operation.shape(*self.shapes)).flatten()

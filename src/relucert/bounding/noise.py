@@ -7,12 +7,14 @@ values, so the noise widens pre-activations and is charged wherever a form leave
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
 
-from relucert.network import INPUT, Affine, Network
+from relucert.network import INPUT, Affine, Network, Shape
+from relucert.region import Region
 from relucert.rigor import Arithmetic
 
 if TYPE_CHECKING:
@@ -26,10 +28,50 @@ def rounds(network: Network, value: int) -> bool:
     return inference.rounds and not node.exact and node.operation.roundings > 0
 
 
-def noise(network: Network, value: int, sizes: list[Tensor], arithmetic: Arithmetic) -> Tensor:
+class InputSize(NamedTuple):
+    """How large the inputs of balls that nothing cuts may be: `|points[which]| + radius`.
+
+    Attributes:
+        points: The absolute values of the centres, without repetition, (points, size).
+        which: Which of them is each region's, (batch,); None: each its own.
+        radius: (batch, 1).
+    """
+
+    points: Tensor
+    which: Tensor | None
+    radius: Tensor
+
+    @classmethod
+    def within(cls, region: Region, arithmetic: Arithmetic) -> InputSize | Tensor:
+        """That of a region; where it is cut or scaled, every coordinate's own: (batch, size)."""
+        if region.box is None and region.scale is None:
+            return cls(region.points.abs(), region.which, region.radius[:, None])
+        return region.reference.abs().add_(region.spans(arithmetic).largest)
+
+    def of_regions(self, by_point: Tensor) -> Tensor:
+        return by_point if self.which is None else by_point[self.which]
+
+    def through(self, operation: Affine, shape: Shape, addend: float) -> Tensor:
+        """What the operation with absolute coefficients makes of it, each coordinate larger by an addend."""
+        unit = operation.absolute.linear(self.points.new_ones(1, *shape)).flatten(1)
+        at_points = operation.absolute.linear(self.points.unflatten(-1, shape)).flatten(1)
+        return self.of_regions(at_points) + (self.radius + addend) * unit
+
+    @property
+    def largest(self) -> Tensor:
+        """(batch, 1)"""
+        return self.of_regions(self.points.amax(1, keepdim=True)) + self.radius
+
+    def everywhere(self) -> Tensor:
+        """Of every coordinate, (batch, size)."""
+        return self.of_regions(self.points) + self.radius
+
+
+def noise(network: Network, value: int, sizes: Sequence[Tensor | InputSize], arithmetic: Arithmetic) -> Tensor:
     """The noise of a value that `rounds`: (batch, size); infinite where an intermediate result might overflow.
 
-    sizes: upper bounds of the absolute values of the operation's computed inputs, (batch, size) each.
+    sizes: upper bounds of the absolute values of the operation's computed inputs, (batch, size) each, up to three
+    roundings of their own.
     """
     node, inference = network.nodes[value - 1], network.inference
     operation = node.operation
@@ -37,14 +79,18 @@ def noise(network: Network, value: int, sizes: list[Tensor], arithmetic: Arithme
     shapes = [network.shapes[source] for source in node.inputs]
     # An operand below the normal range may be flushed to zero: gamma times the addend is more than that loses.
     addend = inference.underflow / inference.unit
-    parts = [(size + addend).unflatten(-1, shape) for size, shape in zip(sizes, shapes, strict=True)]
-    total = operation.absolute.linear(*parts).flatten(1)
+    if isinstance(sizes[0], InputSize) and len(sizes) == 1:
+        total, largest = sizes[0].through(operation, shapes[0], addend), sizes[0].largest
+    else:
+        wide = [size.everywhere() if isinstance(size, InputSize) else size for size in sizes]
+        parts = [(size + addend).unflatten(-1, shape) for size, shape in zip(wide, shapes, strict=True)]
+        total = operation.absolute.linear(*parts).flatten(1)
+        largest = torch.cat([size.amax(1, keepdim=True) for size in wide], 1).amax(1, keepdim=True)
     if operation.constant is not None:
         total = total + operation.constant.abs().expand(network.shapes[value]).flatten()
-    total = arithmetic.above(total, operation.terms + 6)
-    largest = torch.cat([size.amax(1, keepdim=True) for size in sizes], 1).amax(1, keepdim=True)
+    total = arithmetic.above(total, operation.terms + 9)
     underflow = inference.underflow * (operation.roundings + 4) * (4 + largest)
-    lost = arithmetic.above(inference.gamma(operation.roundings) * total + underflow, 6)
+    lost = arithmetic.above(inference.gamma(operation.roundings) * total + underflow, 9)
     return torch.where(2 * total <= inference.largest, lost, torch.inf)
 
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from relucert.bounding.interval import Bounds, select
-from relucert.bounding.noise import noise, rounds, size_within
+from relucert.bounding.noise import InputSize, noise, rounds, size_within
 from relucert.bounding.relaxers import Relaxation, Relaxer
 from relucert.network import INPUT, Affine, Network
 from relucert.region import Region
@@ -172,10 +172,12 @@ class ReferencePath:
         noisy = noise(self.network, value, [self._size(one) for one in self._sources(value)], self.arithmetic)
         return noisy if cost is None else self.arithmetic.above(cost + noisy, 1)
 
-    def _size(self, value: int) -> Tensor:
-        """How large a value may be in absolute value: (batch, size)."""
+    def _size(self, value: int) -> Tensor | InputSize:
+        """How large a value may be in absolute value, up to one rounding: (batch, size)."""
+        if value == INPUT:
+            return InputSize.within(self.region, self.arithmetic)
         size = size_within(self.network, self.bounds, value)
-        return self.arithmetic.above(self.middle(value).abs() + self.reach(value), 1) if size is None else size
+        return self.middle(value).abs().add_(self.reach(value)) if size is None else size
 
     def _sources(self, value: int) -> tuple[int, ...]:
         return self.network.nodes[value - 1].inputs
