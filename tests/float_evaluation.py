@@ -34,10 +34,11 @@ class Evaluation:
     fused: bool = False
     flushed: bool = False
     dtype: np.dtype[np.floating] = SINGLE
+    precision: torch.dtype | None = None  # one that NumPy may not have, in the place of dtype; nothing is flushed
 
     def values(self, network: Network, points: Array) -> list[Array]:
         """Every value of the network at points (batch, size) of that precision, flat, in float64."""
-        values: list[Array] = [points.astype(self.dtype).astype(np.float64)]
+        values: list[Array] = [self._round(points.astype(np.float64))]
         for value, node in network.steps():
             operation, operands = node.operation, [values[source] for source in node.inputs]
             if isinstance(operation, Relu):
@@ -92,7 +93,10 @@ class Evaluation:
         return self._round(tensor.double().expand(shape).flatten().numpy())
 
     def _round(self, numbers: Array) -> Array:
-        return self._flush(numbers.astype(self.dtype).astype(np.float64))
+        if self.precision is None:
+            return self._flush(numbers.astype(self.dtype).astype(np.float64))
+        rounded: Array = torch.from_numpy(np.ascontiguousarray(numbers)).to(self.precision).double().numpy()
+        return rounded
 
     def _flush(self, numbers: Array) -> Array:
         return np.where(np.abs(numbers) < np.finfo(self.dtype).smallest_normal, 0, numbers) if self.flushed else numbers

@@ -85,6 +85,42 @@ def test_no_evaluation_breaks_a_certificate(name: str, method: str) -> None:
             assert (scores.argmax(1) == answer.label).all()
 
 
+@pytest.mark.parametrize("inference", ["float16", "bfloat16"])
+@pytest.mark.parametrize("name", ["two layers", "residual", "convolutional", "image residual"])
+def test_no_evaluation_in_half_precision_leaves_the_bounds(name: str, inference: str) -> None:
+    dtype = getattr(torch, inference)
+    network = NETWORKS[name]().cast(dtype)
+    centre = centres(network, 1).to(dtype).double()
+    rounded = torch.from_numpy(points_within(centre.numpy()[0], 0.05)).to(dtype).double()
+    points = torch.where((rounded - centre).abs() <= 0.05, rounded, centre).numpy()
+    evaluations = [Evaluation(order, fused, precision=dtype) for order in ORDERS.values() for fused in (False, True)]
+    computed = [evaluation.values(network, points) for evaluation in evaluations]
+    for method, form in FORMS:
+        region = relucert.Region.around(centre, 0.05, "inf")
+        intervals = relucert.bounds(network, region, method=method, form=form, inference=inference)
+        for values in computed:
+            for value, interval in zip((*network.rectified, network.output), intervals, strict=True):
+                inside = (values[value] >= interval.lower.numpy()) & (values[value] <= interval.upper.numpy())
+                assert inside.all(), (method, form)
+
+
+@pytest.mark.parametrize("name", ["two layers", "residual", "convolutional"])
+def test_adversarial_points_within_a_radius_break_nothing(name: str) -> None:
+    """Witnesses from beyond the certified radius, moved into it: no point of the ball is nearer to a rival."""
+    network = NETWORKS[name]()
+    images = centres(network, 2).float()
+    answers = relucert.certify(network, images, method="crown", inference="float32")
+    for image, answer, found in zip(images, answers, relucert.attack(network, images, steps=40), strict=True):
+        assert answer.radius is not None
+        assert found.witness is not None
+        step = (found.witness.flatten() - image).double()
+        moved = (image.double() + step / step.abs().max() * answer.radius).float()
+        inside = (moved.double() - image.double()).abs() <= answer.radius
+        point = torch.where(inside, moved, image).numpy()[None]
+        for evaluation in EVALUATIONS.values():
+            assert evaluation.values(network, point)[-1].argmax() == answer.label
+
+
 def test_layers_as_an_import_writes_them() -> None:
     network = pooled()
     centre = centres(network, 1).float().double()
