@@ -85,7 +85,7 @@ class NeuronProver:
         known = cheap_bounds(self.network, self.region)
         stages = rooted(self.network, self.region, known, self.ends)
         seconds, refining = BEFORE_REFINING, Refining(self.ends, LAYER_SECONDS)
-        certifiable = suits_certificates(self.network, stages.bounds)
+        certifiable = True
         while True:
             waiting = self._roots(stages)
             if waiting is None:
@@ -93,6 +93,7 @@ class NeuronProver:
             self.stage = "tree"
             layers = sum(bool(stage.undecided) for stage in stages.stages[1:])
             worth = layers and refining.fits(layers)
+            certifiable = certifiable and suits_certificates(self.network, stages.bounds)
             until = min(self.ends, time.monotonic() + seconds) if worth or certifiable else self.ends
             if self._tree(stages, waiting, until):
                 return
@@ -105,7 +106,7 @@ class NeuronProver:
             self.stage = "refinement"
             stages = rooted(self.network, self.region, stages.bounds, self.ends, refining)
             self._check_time()
-            seconds, refining = seconds * LONGER, refining.longer(LONGER)
+            seconds, refining, certifiable = seconds * LONGER, refining.longer(LONGER), True
 
     def _certified(self, stages: Stages) -> bool:
         """Whether quadratic certificates prove all rows that are left; those that they do prove leave the search."""

@@ -32,7 +32,7 @@ def suits_certificates(network: Network, bounds: Bounds) -> bool:
 
 
 def proven_rows(network: Network, region: Region, prop: Property, bounds: Bounds, ends: float) -> Tensor:
-    """Which rows are proven to stay positive: bool, (rows,). It ends at the first row that is not.
+    """Which rows are proven to stay positive: bool, (rows,).
 
     Args:
         network: In float64, one that `suits_certificates`.
@@ -52,9 +52,8 @@ def proven_rows(network: Network, region: Region, prop: Property, bounds: Bounds
         if not float(scores[row]) > 0 or time.monotonic() + seconds > ends:
             break
         form, offset = prop.rows[0, row].double(), prop.offsets[0, row].double()
-        if not _margin(problem, chain.layers[-1], form, offset, ENOUGH * float(scores[row]), ends - seconds / 2) > 0:
-            break
-        proven[row] = True
+        enough = ENOUGH * float(scores[row])
+        proven[row] = _margin(problem, chain.layers[-1], form, offset, enough, ends - seconds / 2) > 0
     return proven
 
 
