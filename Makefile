@@ -41,10 +41,11 @@ types: $(DEVELOP)
 test-slow: $(DOCUMENT)
 	$(PYTHON) -m pytest -m slow
 
-# Ray is large, and only who has several machines needs it.
+# Ray is large, and only who has several machines needs it. RAY_TESTS="not slow" leaves out what takes minutes.
+RAY_TESTS ?= slow or not slow
 test-ray: $(DEVELOP)
 	$(PIP) --no-build-isolation -e ".[dev,ray]"
-	$(PYTHON) -m pytest -m "slow or not slow" tests/execution/test_ray.py
+	$(PYTHON) -m pytest -m "$(RAY_TESTS)" tests/execution/test_ray.py
 
 # Without it the tests of the report in a browser are skipped; so a machine that can't have it is no failure.
 browser:

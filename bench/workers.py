@@ -1,99 +1,116 @@
-"""What workers gain and cost: one, two, and Ray on this machine, side by side; computed from it, larger machines.
+"""What workers gain and cost: one process, two workers, and Ray on this machine, side by side.
 
-python -m bench.workers
+python -m bench.workers [--share S]
+
+Start-up is left out. The images are asked about in rounds, by everyone in turn, so that a machine that slows down does
+so for all. The first line says what the machine allows: how much faster two programs with nothing in common do the
+same matrix products than one alone. What larger machines take is computed from the rows above.
 """
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from contextlib import ExitStack
 
 import relucert
+from bench.run import show  # before NumPy and PyTorch, which it limits to one thread
 from relucert.data import bundled
 from relucert.execution.execution import Execution
 
 HEADER = ["network", "images", "one process, s", "two workers, s", "ratio", "Ray, two CPUs, s", "over two workers"]
 CASES = (("mnist-3x1024", 200), ("mnist-2x20", 1000))
+ROUNDS = 4
 LARGE = 10_000
 CORES = (1, 8, 64)
+PRODUCTS = """
+import sys, time, torch
+torch.set_num_threads(1)
+left, right = torch.rand(1808, 1024, dtype=torch.float64), torch.rand(1024, 1024, dtype=torch.float64)
+print("ready", flush=True)
+sys.stdin.readline()
+started = time.perf_counter()
+for _ in range(40):
+    (left @ right).abs_().sum()
+print(time.perf_counter() - started, flush=True)
+"""
 
 
-@dataclass(frozen=True)
-class Measured:
-    """Seconds by the clock, without the start-up of the workers."""
-
-    alone: float
-    shared: float
-    on_ray: float | None
-    images: int
-
-    def cells(self) -> list[str]:
-        ray = (
-            ["no Ray", "-"] if self.on_ray is None else [f"{self.on_ray:.1f}", f"{self.on_ray / self.shared - 1:+.0%}"]
-        )
-        return [str(self.images), f"{self.alone:.1f}", f"{self.shared:.1f}", f"{self.alone / self.shared:.2f}", *ray]
-
-    @property
-    def overhead(self) -> float:
-        """What an item costs beyond its work, in seconds of one of the two workers."""
-        return max(0.0, 2 * self.shared - self.alone) / self.images
+def limit() -> float:
+    """By how much two programs are faster than one on this machine, at best."""
+    alone, together = (_products(count) for count in (1, 2))
+    return 2 * alone / together
 
 
-def measure(name: str, count: int) -> Measured:
+def _products(count: int) -> float:
+    """Seconds for the same products in so many programs at a time."""
+    command = [sys.executable, "-c", PRODUCTS]
+    programs = [
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(count)
+    ]
+    for program in programs:
+        assert program.stdout is not None
+        program.stdout.readline()
+    for program in programs:
+        assert program.stdin is not None
+        program.stdin.write("go\n")
+        program.stdin.flush()
+    return max(float(program.communicate()[0]) for program in programs)
+
+
+def measure(name: str, count: int) -> tuple[list[str], float]:
+    """The cells of a network, and the seconds that one image takes in one process and on its way to a worker."""
     network, data = relucert.load(name), bundled()
     times = -(-count // len(data))
-    images, labels = data.images.repeat(times, 1)[:count], data.labels
-    assert labels is not None
-    labels = labels.repeat(times)[:count]
+    assert data.labels is not None
+    images, labels = data.images.repeat(times, 1)[:count], data.labels.repeat(times)[:count]
+    seconds: dict[str, float] = {}
+    with ExitStack() as stack:
+        places = {"alone": stack.enter_context(Execution(1)), "shared": stack.enter_context(Execution(2))}
+        if importlib.util.find_spec("ray") is not None:
+            import ray
 
-    def seconds(place: Execution) -> float:
-        few = 8 if name == "mnist-3x1024" else count
-        relucert.certify(network, images[:few], labels[:few], workers=place)  # starts the workers, and warms up
-        started = time.perf_counter()
-        relucert.certify(network, images, labels, workers=place)
-        return time.perf_counter() - started
-
-    with Execution(1) as here, Execution(2) as pool:
-        alone, shared = seconds(here), seconds(pool)
-    return Measured(alone, shared, _on_ray(seconds), count)
-
-
-def _on_ray(seconds: Any) -> float | None:
-    if importlib.util.find_spec("ray") is None:
-        return None
-    import ray
-
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
-    try:
-        with Execution(None, "auto") as cluster:
-            return float(seconds(cluster))
-    finally:
-        ray.shutdown()
+            ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+            stack.callback(ray.shutdown)
+            places["ray"] = stack.enter_context(Execution(None, "auto"))
+        for place in places.values():
+            relucert.certify(network, images[: count // 25], labels[: count // 25], workers=place)  # starts the workers
+        for number in range(ROUNDS):
+            part = slice(number * count // ROUNDS, (number + 1) * count // ROUNDS)
+            for called, place in places.items():
+                started = time.perf_counter()
+                relucert.certify(network, images[part], labels[part], workers=place)
+                seconds[called] = seconds.get(called, 0.0) + time.perf_counter() - started
+    alone, shared, on_ray = seconds["alone"], seconds["shared"], seconds.get("ray")
+    ray_cells = ["no Ray", "-"] if on_ray is None else [f"{on_ray:.1f}", f"{on_ray / shared - 1:+.0%}"]
+    cells = [name, str(count), f"{alone:.1f}", f"{shared:.1f}", f"{alone / shared:.2f}", *ray_cells]
+    return cells, (alone + max(0.0, 2 * shared - alone)) / count
 
 
-def rows() -> Iterator[list[str]]:
+def rows(share: float) -> Iterator[list[str]]:
     """The measured cells, then what they say of larger machines."""
+    yield [f"measured: two programs at once are {limit():.2f} times as fast as one", *[""] * 6]
     for name, count in CASES:
-        measured = measure(name, count)
-        yield [name, *measured.cells()]
+        cells, each = measure(name, max(2 * ROUNDS, int(count * share)))
+        yield cells
         if name == "mnist-3x1024":
-            each = measured.alone / count + measured.overhead
             for cores in CORES:
-                remark = f"computed: {LARGE:,} images on {cores} cores"
-                yield [remark, "", f"{LARGE * each / cores:,.0f}", "", "", "", ""]
+                yield [f"computed: {LARGE:,} images on {cores} cores", "", f"{LARGE * each / cores:,.0f}", *[""] * 4]
 
 
 def main() -> None:
     import torch
     from rich.console import Console
 
-    from bench.run import show
-
+    parser = argparse.ArgumentParser(description="What workers gain and cost.")
+    parser.add_argument("--share", type=float, default=1.0, help="of the images (default: 1)")
     torch.set_num_threads(1)
-    show(Console(width=140), "Workers: Fast-Lin, p = inf, untargeted, seconds by the clock", HEADER, rows())
+    title = "Workers: Fast-Lin, p = inf, untargeted, seconds by the clock"
+    show(Console(width=140), title, HEADER, rows(parser.parse_args().share))
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from relucert.checks import check_name, check_number, check_whole, checked_path
 from relucert.errors import FAULTS, InputError, RelucertError, in_one_line
 from relucert.execution.execution import Execution
 from relucert.execution.identity import identity
-from relucert.execution.job import Answerer, Job, by_images, in_steps
+from relucert.execution.job import Answerer, ImageJob, by_images, in_steps
 from relucert.execution.run import start
 from relucert.loading import load
 from relucert.methods.method import Method
@@ -166,7 +166,7 @@ def certify_each(
 
 def _job(
     network: Network, options: Options, inquiry: Inquiry, target: TargetLike, proofs: Path | None = None
-) -> Job[Certificate]:
+) -> ImageJob[Certificate]:
     """The questions in batches that fit the memory."""
     rows = max(len(question.rivals) for question in inquiry.questions)
     step = batch_size(network, rows, options.memory)
@@ -183,7 +183,7 @@ def _job(
         BestCertifier(network, options) if options.method == BEST else Certifier(network, options, step, proofs=proofs)
     )
     asked = options.asked(network, target) | {"proofs": None if proofs is None else str(proofs.resolve())}
-    return Job(answerer, inquiry, items, asked, most_workers)
+    return ImageJob(answerer, inquiry, items, asked, most_workers)
 
 
 def bounds(

@@ -13,7 +13,7 @@ from torch import Tensor
 import relucert
 from relucert import Certificate, Network
 from relucert.answers import Rounding
-from relucert.execution.job import Job, in_steps
+from relucert.execution.job import ImageJob, in_steps
 from relucert.execution.run import start
 from relucert.network import Linear, Node, Relu
 from relucert.query.questions import Inquiry, Question
@@ -57,7 +57,7 @@ class Library:
         inquiry = Inquiry(images, torch.zeros(len(images), 10), questions)
         workers, store = options.pop("workers", 1), options.pop("store", None)
         asked = {name: str(value) for name, value in options.items() if name != "memory"}
-        job = Job(Answering(self, options), inquiry, in_steps(inquiry, 1), asked)
+        job = ImageJob(Answering(self, options), inquiry, in_steps(inquiry, 1), asked)
         return start(job, workers, None, store)
 
     def replace(self) -> dict[str, Any]:

@@ -117,7 +117,7 @@ def test_a_table_of_the_paper_does_not_keep_them(
         first = command(*arguments)
     assert first.code == FAILED
     assert "1 answers of fast-lin on mnist-2x20, p = inf: not certified: RuntimeError: no luck" in first.out
-    (store,) = (tmp_path / "cache").rglob("*.jsonl")
+    (store,) = (tmp_path / "cache").rglob("*.answers")
     assert len(store.read_text().splitlines()) == 1 + 3
     assert command(*arguments).code == 0
     assert len(store.read_text().splitlines()) == 1 + 4

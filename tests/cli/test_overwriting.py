@@ -140,11 +140,52 @@ def test_tables_of_the_paper(command: Command, tmp_path: Path, monkeypatch: pyte
         table = (*part, "--methods", "op-norm", f"--{name}", str(path))
         assert command(*table, "--images", "2").code == 0
         assert command(*table, "--images", "2").code == 0
+        assert command(*table, "--images", "3").code == 0  # more images add to what is there
         before = path.read_bytes()
-        single_line(command(*table, "--images", "3"), [f"t.{name} holds results of another question"])
+        differing = " (steps is 40, not 7)" if name == "json" else ""
+        refused = command(*table, "--images", "3", "--steps", "7")
+        single_line(refused, [f"t.{name} holds results of another question{differing}"])
         assert path.read_bytes() == before
-        assert command(*table, "--images", "3", "--overwrite").code == 0
+        assert command(*table, "--images", "3", "--steps", "7", "--overwrite").code == 0
         assert path.read_bytes() != before
+
+
+def test_a_table_of_the_paper_whose_answers_are_gone(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "t.json"
+    part: Any = ("paper", "toy", "--networks", "mnist-2x20", "--norms", "inf", "--targets", "random", "--images", "2")
+    for place in ("one", "other"):
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / place))
+        outcome = command(*part, "--methods", "op-norm", "--json", str(path))
+        if place == "one":
+            assert outcome.code == 0
+            before = path.read_bytes()
+    single_line(outcome, ["t.json holds something, and there is no ", "to go on from"])
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
+def test_a_picture_replaces_those_of_its_question(
+    suffix: str, command: Command, stand_in: StandIn, tmp_path: Path
+) -> None:
+    stand_in(fake.Library())
+    path = tmp_path / f"curve.{suffix}"
+    for images in ("5", "5", "7"):
+        assert command("certify", "--images", images, "--plot", str(path)).code == 0
+    before = path.read_bytes()
+    single_line(command("certify", "--norm", "2", "--plot", str(path)), ["results of another question"])
+    assert path.read_bytes() == before
+    assert command("certify", "--norm", "2", "--plot", str(path), "--overwrite").code == 0
+    path.write_bytes(b"my own drawing")
+    single_line(command("certify", "--plot", str(path)), ["--overwrite"])
+
+
+def test_pictures_of_attacks_replace_those_of_their_question(command: Command, tmp_path: Path) -> None:
+    attack = ("attack", "--images", "1", "--steps", "3", "--no-polish", "--save", str(tmp_path / "pictures"))
+    for more in ((), (), ("--norm", "2", "--overwrite")):
+        assert command(*attack, *more).code == 0
+    single_line(command(*attack), ["a picture of another question"])
 
 
 def test_a_page_replaces_pages_alone(command: Command, stand_in: StandIn, tmp_path: Path) -> None:

@@ -23,8 +23,8 @@ from relucert import data
 from relucert.answers import Answer
 from relucert.comparison import methods
 from relucert.comparison.methods import Setting
-from relucert.paper.store import _checksum
 from relucert.query.given import NetworkLike
+from relucert.storage.journal import Journal
 from tests.cli.conftest import Command, single_line
 
 TOY = ("paper", "toy", "--networks", "mnist-2x20", "--norms", "inf", "--targets", "random")
@@ -105,7 +105,7 @@ def test_a_second_run_asks_only_for_what_is_new(command: Command, tmp_path: Path
 def test_kill_loses_at_most_the_image_in_work(command: Command, tmp_path: Path, asked: list[tuple[str, int]]) -> None:
     process = subprocess.Popen([sys.executable, "-m", "relucert", *QUICK, "--images", "7"], stdout=subprocess.DEVNULL)
     try:
-        while (lines := sum(path.read_bytes().count(b"\n") for path in tmp_path.rglob("*.jsonl"))) < 5:
+        while (lines := sum(path.read_bytes().count(b"\n") for path in tmp_path.rglob("*.answers"))) < 5:
             assert process.poll() is None
             time.sleep(0.005)
     finally:
@@ -137,12 +137,12 @@ def test_an_interruption_shows_what_is_done(command: Command, tmp_path: Path, mo
 
 def test_a_stored_contradiction_is_loud(command: Command, tmp_path: Path) -> None:
     command(*QUICK, "--images", "1")
-    (path,) = tmp_path.rglob("*.jsonl")
-    head, *lines = path.read_text().splitlines()
-    changed = [json.loads(line) for line in lines]
-    changed[0]["row"]["radius"] = 7.5
-    changed[0]["sum"] = _checksum(changed[0]["row"])
-    path.write_text("\n".join([head, *map(json.dumps, changed), ""]))
+    (path,) = tmp_path.rglob("*.answers")
+    with Journal(path, print) as journal:
+        records = list(journal.records)
+        records[1]["answer"]["Certificate"]["radius"] = 7.5
+        journal.restart()
+        journal.append(records)
     outcome = command(*QUICK, "--images", "1")
     assert outcome.code == 3
     for part in ("CONTRADICTION", "mnist-2x20, p = inf, random", "image 0", "fast-lin 7.5", "attack"):
@@ -204,16 +204,19 @@ def test_a_slow_method_is_not_tried_again(command: Command, tmp_path: Path, monk
             time.sleep(0.01)
 
     monkeypatch.setitem(methods.CONTENDERS, "clever", replace(methods.CONTENDERS["clever"], ask=slow))
-    effort = (*TOY, "--images", "2", "--methods", "fast-lin,clever", "--json", str(tmp_path / "t.json"))
+    effort = (*TOY, "--images", "2", "--methods", "fast-lin,clever")
     for budget, tries in (("0.2", [0.2]), ("0.2", [0.2]), ("0.1", [0.2]), ("0.3", [0.2, 0.3]), ("0.3", [0.2, 0.3])):
-        outcome = command(*effort, "--overwrite", "--budget", budget)
+        path = tmp_path / f"{budget}.json"
+        outcome = command(*effort, "--budget", budget, "--json", str(path))
         assert outcome.code == 0
         assert "clever on mnist-2x20, p = inf is left out: image 0 took more than the budget" in outcome.err
         assert calls == tries
-        assert _cells(tmp_path / "t.json")["fast-lin"]["images"] == 2
+        assert _cells(path)["fast-lin"]["images"] == 2
     assert "a larger --budget tries again" in outcome.err
-    command(*effort, "--overwrite", "--budget", "0.3", "--steps", "7")  # another effort
+    command(*effort, "--budget", "0.3", "--steps", "7")  # another effort
     assert len(calls) == 3
+    command(*effort, "--budget", "0.3", "--overwrite")  # anew
+    assert len(calls) == 4
 
 
 @pytest.mark.parametrize(

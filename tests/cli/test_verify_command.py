@@ -111,15 +111,61 @@ def test_a_list_of_instances_is_resumed(command: Command, folder: Path, monkeypa
     rows = _rows(table)
     assert [row["result"] for row in rows] == ["unsat", "sat", "error"]
     assert "missing.vnnlib" in rows[2]["reason"]
-    marked = table.read_text().replace("unsat", "timeout")
-    table.write_text(marked)  # what is there already is not done again
+    records = _records(folder / "list-verdicts.csv.answers")
+    assert records == 2  # what failed is tried again
     (folder / "missing.vnnlib").write_text(TRUE)
-    ended = command("verify", "--instances", "list.csv", "--quiet")
-    rows = _rows(table)
-    assert [row["result"] for row in rows] == ["timeout", "sat", "unsat"]
+    for _ in range(2):
+        before, table_before = records, table.read_text()
+        ended = command("verify", "--instances", "list.csv", "--quiet")
+        assert [row["result"] for row in _rows(table)] == ["unsat", "sat", "unsat"]
+        records = _records(folder / "list-verdicts.csv.answers")
+    assert (records, table.read_text()) == (before, table_before)  # nothing was done again
     (folder / "true.vnnlib").write_text(TRUE + "\n")  # another file is another question
-    command("verify", "--instances", "list.csv", "--quiet")
-    assert sorted(row["result"] for row in _rows(table)) == ["sat", "unsat", "unsat"]
+    (folder / "list.csv").rename(folder / "other.csv")  # another name is not
+    command("verify", "--instances", "other.csv", "--csv", "list-verdicts.csv", "--quiet")
+    assert [row["result"] for row in _rows(table)] == ["unsat", "sat", "unsat"]
+    assert _records(folder / "list-verdicts.csv.answers") == records + 1
+    refused = command("verify", "--instances", "other.csv", "--csv", "list-verdicts.csv", "--seed", "1")
+    single_line(refused, ["answers another question", "seed is 0, not 1"])
+
+
+def _records(path: Path) -> int:
+    return path.read_bytes().count(b"\n") - 1
+
+
+def test_workers_share_a_list(command: Command, folder: Path) -> None:
+    lines = [f"network.onnx,{name}.vnnlib,{limit}\n" for limit in (20, 21) for name in ("true", "false", "missing")]
+    (folder / "list.csv").write_text("".join(lines))
+    rows = {}
+    for workers in ("1", "2"):
+        record, table = folder / f"{workers}.json", folder / f"{workers}.csv"
+        files = ("--json", str(record), "--csv", str(table))
+        ended = command("verify", "--instances", str(folder / "list.csv"), "--workers", workers, *files)
+        assert ended.code == 0, ended
+        content = json.loads(record.read_text())
+        assert content["complete"]
+        rows[workers] = [{**row, "seconds": 0} for row in content["results"]]
+        assert [row["result"] for row in _rows(table)] == ["unsat", "sat", "error"] * 2
+    assert rows["1"] == rows["2"]
+
+
+def test_a_property_is_decided_once(command: Command, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same command shows what it recorded; another question is refused."""
+    import relucert
+
+    network, record, results = (str(folder / name) for name in ("network.onnx", "r.json", "r.txt"))
+    asked = ("verify", network, str(folder / "false.vnnlib"), "--json", record)
+    assert command(*asked).code == 0
+    before = json.loads(Path(record).read_text())["results"]
+    monkeypatch.setitem(vars(relucert), "verify", None)
+    assert command(*asked, "--results", results).code == 0
+    assert Path(results).read_text().startswith("sat\n((X_0 ")
+    assert json.loads(Path(record).read_text())["results"] == before
+    others = {("--seed", "3"): "seed is 0, not 3", ("--time-limit", "9"): "time_limit is None, not 9.0"}
+    for other, said in others.items():
+        single_line(command(*asked, *other), ["answers another question", said])
+    asked = ("verify", network, str(folder / "true.vnnlib"), "--json", record)
+    single_line(command(*asked), ["answers another question", "property is"])
 
 
 def _rows(table: Path) -> list[dict[str, str]]:
@@ -154,7 +200,8 @@ def test_bad_lists(command: Command, tmp_path: Path, content: str, said: str) ->
         (("mnist-2x20", "--radius", "0.1", "--results", "r.txt"), "--results does not go with --radius"),
         (("mnist-2x20", "TRUE", "--box", "0", "1"), "--box does not go with a property"),
         (("--instances", "nowhere.csv"), "nowhere.csv"),
-        (("--instances", "nowhere.csv", "--json", "a.json"), "--json does not go with --instances"),
+        (("--instances", "nowhere.csv", "--results", "a.txt"), "--results does not go with --instances"),
+        (("mnist-2x20", "--radius", "0.1", "--threads", "2", "--workers", "2"), "workers have one thread each"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(
@@ -186,11 +233,13 @@ def test_evaluated_in_float32(command: Command, folder: Path, monkeypatch: pytes
     assert "shown by onnxruntime in float32" in ended.out
     assert json.loads((folder / "property.json").read_text())["results"][0]["inference"] == "float32"
     (folder / "list.csv").write_text("network.onnx,true.vnnlib,20\n")
-    command("verify", "--instances", "list.csv")
-    ended = command("verify", "--instances", "list.csv", "--inference", "float32")
-    assert ended.code == 0, ended
-    rows = list(csv.DictReader((folder / "list-verdicts.csv").read_text().splitlines()))
-    assert [(row["inference"], row["result"]) for row in rows] == [("real", "unsat"), ("float32", "unsat")]
+    for inference in ("real", "float32"):
+        asked = ("verify", "--instances", "list.csv", "--csv", f"{inference}.csv", "--inference")
+        ended = command(*asked, inference)
+        assert ended.code == 0, ended
+        (row,) = _rows(folder / f"{inference}.csv")
+        assert (row["inference"], row["result"]) == (inference, "unsat")
+    single_line(command(*asked, "bfloat16"), ["answers another question", "inference is float32, not bfloat16"])
     single_line(command("verify", "--instances", "list.csv", "--inference", "float8"), ["inference", "float8"])
 
 

@@ -14,7 +14,7 @@ import torch
 
 from relucert.answers import Certificate, Rounding
 from relucert.errors import BudgetError
-from relucert.execution.job import Job, in_steps
+from relucert.execution.job import ImageJob, in_steps
 from relucert.query.questions import Inquiry, Question
 
 
@@ -56,8 +56,8 @@ def certificate(question: Question, radius: float | None, reason: str | None) ->
     )  # fmt: skip
 
 
-def job(answering: Answering, count: int, step: int) -> Job[Certificate]:
+def job(answering: Answering, count: int, step: int) -> ImageJob[Certificate]:
     images = torch.arange(1.0, count + 1)[:, None].repeat(1, 4)
     questions = [Question(image, 0, [1], None) for image in range(count)]
     inquiry = Inquiry(images, torch.zeros(count, 2), questions)
-    return Job(answering, inquiry, in_steps(inquiry, step), {"command": "fake"})
+    return ImageJob(answering, inquiry, in_steps(inquiry, step), {"command": "fake"})

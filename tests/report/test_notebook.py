@@ -137,6 +137,23 @@ def test_a_table_for_other_programs(tmp_path: Path) -> None:
         answers.to_csv("/nowhere/answers.csv")
 
 
+def test_a_table_replaces_no_other(tmp_path: Path) -> None:
+    path = tmp_path / "answers.csv"
+    answers = Answers([_certificate(0, 0.1), _certificate(1, 0.2)])
+    for some in (answers[:1], answers, Answers(replace(one, seconds=9.0) for one in answers)):
+        some.to_csv(path)  # more of the same, or the same answers found again
+    before = path.read_bytes()
+    for others in (answers[:1], Answers([_certificate(0, 0.1), _certificate(1, 0.3)]), Answers[Certificate]()):
+        with pytest.raises(InputError, match="overwrite=True"):
+            others.to_csv(path)
+    assert path.read_bytes() == before
+    answers[:1].to_csv(path, overwrite=True)
+    for content in (b"my notes", b"\xff\n", b"image,label\n"):
+        path.write_bytes(content)
+        with pytest.raises(InputError, match="overwrite=True"):
+            answers.to_csv(path)
+
+
 def test_a_frame(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a stand-in for pandas, which is no dependency, and without."""
     answers = Answers([_certificate(0, math.inf), _certificate(1, None)])

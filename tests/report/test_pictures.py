@@ -81,7 +81,7 @@ def test_a_drawn_pair_has_the_colours_of_the_image(tmp_path: Path) -> None:
     network = coloured()
     (answer,) = relucert.attack(network, FLAG[None], box=(0, 1))
     assert answer.witness is not None
-    Album(tmp_path, network).add(FLAG.flatten(), answer)
+    Album(tmp_path, network, "0123456789abcdef", False).add(FLAG.flatten(), answer)
     (file,) = tmp_path.glob("*.png")
     pixels = matplotlib_image.imread(file)[..., :3]
     left = pixels[:, : pixels.shape[1] // 3].reshape(-1, 3)  # the image, before the perturbation

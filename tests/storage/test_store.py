@@ -19,11 +19,13 @@ from relucert.errors import RemarkWarning, StoreError
 from relucert.storage import journal
 from relucert.storage.codec import TYPES, decode, encode
 from relucert.storage.journal import Journal
-from relucert.storage.store import Key, Store, start_anew
+from relucert.storage.store import About, Store, start_anew
 from relucert.verification.verdict import RobustnessVerdict
 
 ASKED = {"command": "certify", "norm": math.inf, "scale": torch.ones(3), "box": (0.0, 1.0)}
-KEYS: list[Key] = [("", image, f"pixels {image}", (1, 2)) for image in range(3)]
+KEYS: list[About] = [
+    {"method": "", "image": image, "pixels": f"pixels {image}", "rivals": [1, 2]} for image in range(3)
+]
 
 
 def certificate(image: int, **changes: Any) -> Certificate:
@@ -34,13 +36,13 @@ def certificate(image: int, **changes: Any) -> Certificate:
 def _filled(path: Path) -> bytes:
     with Store(path, ASKED) as store:
         for key in KEYS:
-            store.add([(key, certificate(key[1]))])
+            store.add([(key, certificate(key["image"]))])
     return path.read_bytes()
 
 
 def _there(path: Path) -> list[bool]:
     with Store(path, ASKED) as store:
-        return [store.get(key) == certificate(key[1]) for key in KEYS]
+        return [store.get(key) == certificate(key["image"]) for key in KEYS]
 
 
 def test_answers_come_back_bit_by_bit() -> None:
@@ -203,5 +205,5 @@ def test_a_full_disk_leaves_whole_records(tmp_path: Path) -> None:
     with Store(path, ASKED) as store:
         store._journal._file = Full(store._journal._file)  # type: ignore[assignment]
         with pytest.raises(StoreError, match="No space left on device"):
-            store.add([(("", 9, "pixels 9", (1,)), certificate(9))])
+            store.add([({"image": 9, "pixels": "pixels 9"}, certificate(9))])
     assert path.read_bytes() == content

@@ -25,7 +25,7 @@ from relucert.checks import check_callable, check_number, check_whole, shown
 from relucert.errors import FAULTS, InputError, in_one_line
 from relucert.execution.execution import Execution
 from relucert.execution.identity import identity
-from relucert.execution.job import Job, in_steps
+from relucert.execution.job import ImageJob, in_steps
 from relucert.execution.run import start
 from relucert.loading.runtime import Origin, Runtime, own_precision, runtime_of
 from relucert.network import Network, find_inference
@@ -148,7 +148,7 @@ def attack_each(
     origin = Origin.of(prepared.source, known)
     attacker = Attacker(known, options, origin, len(inquiry.questions), progress)
     most_workers = origin.most_workers(workers, ray) or max(1, options.memory // (step * attack_bytes(known, STARTS)))
-    job = Job(attacker, inquiry, in_steps(inquiry, step), options.asked(known, target), most_workers)
+    job = ImageJob(attacker, inquiry, in_steps(inquiry, step), options.asked(known, target), most_workers)
     return start(job, workers, ray, store)
 
 

@@ -28,7 +28,7 @@ from relucert.checks import check_callable, check_number, check_whole, checked_p
 from relucert.errors import FAULTS, InputError, in_one_line
 from relucert.execution.execution import Execution
 from relucert.execution.identity import identity
-from relucert.execution.job import Job, in_steps
+from relucert.execution.job import ImageJob, in_steps
 from relucert.execution.run import start
 from relucert.loading.runtime import Origin, Runtime, runtime_of
 from relucert.network import Network, find_inference
@@ -164,7 +164,7 @@ def exact_each(
         files.check_replaceable(options.proof, lambda there: proofs.is_about(there, claim), overwrite)
     check_subnormals()
     origin = Origin.of(prepared.source, known)
-    job = Job(
+    job = ImageJob(
         _Searching(known, options, origin, progress), inquiry, in_steps(inquiry, 1), options.asked(known, target),
         origin.most_workers(workers, ray),
     )  # fmt: skip

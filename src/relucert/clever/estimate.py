@@ -23,7 +23,7 @@ from relucert.clever.weibull import FitError, WeibullFit, fit
 from relucert.errors import FAULTS, in_one_line
 from relucert.execution.execution import Execution
 from relucert.execution.identity import identity
-from relucert.execution.job import Job, by_images
+from relucert.execution.job import ImageJob, by_images
 from relucert.execution.run import start
 from relucert.network import Network
 from relucert.norm import Norm
@@ -124,7 +124,7 @@ def estimate_each(
     check_inside(inquiry.images, shape.box)
     total = batches * len({question.image for question in inquiry.questions if not question.refusal})
     estimator = _Estimator(known.cast(torch.float32), options, total, progress)
-    job = Job(estimator, inquiry, by_images(inquiry, 1), options.asked(known, target))
+    job = ImageJob(estimator, inquiry, by_images(inquiry, 1), options.asked(known, target))
     return start(job, workers, ray, store)
 
 

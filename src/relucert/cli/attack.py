@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from relucert.cli import examples, options, runs
+from relucert.cli import examples, options, record, runs
 
 if TYPE_CHECKING:
     from relucert import UpperBound
@@ -73,7 +73,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     setup = runs.set_up(arguments, LIBRARY_OPTIONS)
     network, images = setup.network, setup.images
-    album = None if arguments.save is None else Album(arguments.save, network)
+    question = record.head(arguments, network, images, setup.chosen)["question"]
+    album = None if arguments.save is None else Album(arguments.save, network, question, arguments.overwrite)
     example_file = examples.example_file(arguments, setup)
 
     def ask(place: runs.Place, bar: Bar) -> Iterator[UpperBound]:

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from relucert.cli import options, runs
+from relucert.cli import options, record, runs
 
 if TYPE_CHECKING:
     from relucert import Certificate, Network
@@ -39,6 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     setup = runs.set_up(arguments, LIBRARY_OPTIONS)
     images = setup.images
+    mark = _picture_mark(arguments, setup)
     return runs.answer(
         arguments,
         setup,
@@ -47,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
         lambda place, bar: relucert.certify_each(
             setup.network, images.images, images.labels, **setup.chosen, **place.options
         ),
-        lambda certificates: _show(arguments, setup, certificates),
+        lambda certificates: _show(arguments, setup, certificates, mark),
     )
 
 
@@ -135,11 +136,18 @@ def _outputs(arguments: argparse.Namespace) -> dict[str, Path]:
     return outputs
 
 
-def _show(
-    arguments: argparse.Namespace,
-    setup: runs.Setup,
-    certificates: list[Certificate],
-) -> None:
+def _picture_mark(arguments: argparse.Namespace, setup: runs.Setup) -> str:
+    """What pictures are recognised by; raises InputError where there is something else in their place."""
+    from relucert.report.runfile import MARK
+    from relucert.storage import files
+
+    mark: str = record.head(arguments, setup.network, setup.images, setup.chosen)["question"][:MARK]
+    for path in arguments.plot:
+        files.check_replaceable(path, lambda there: mark.encode() in there, arguments.overwrite)
+    return mark
+
+
+def _show(arguments: argparse.Namespace, setup: runs.Setup, certificates: list[Certificate], mark: str) -> None:
     from relucert.report.summary import summarise
 
     network, images, screen = setup.network, setup.images, setup.screen
@@ -154,7 +162,7 @@ def _show(
         from relucert.report import accuracy
 
         for path in arguments.plot:
-            accuracy.draw(path, summary, f"{network.name} ({network.describe()})", question, arguments.norm)
+            accuracy.draw(path, summary, f"{network.name} ({network.describe()})", question, arguments.norm, mark)
     screen.table(certificates, proven=summary.proven)
     screen.line("network", setup.about)
     screen.line("images", f"{summary.images} of {images.name}")

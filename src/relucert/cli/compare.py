@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Checks everything that can be checked, then asks one method after the other, records and shows."""
     outputs = runs.outputs(arguments, ("json", "csv"))
     from relucert.comparison.compare import Contest, running
-    from relucert.comparison.methods import Entry, Setting, find_contenders
+    from relucert.comparison.methods import Setting, find_contenders
     from relucert.comparison.rows import row
     from relucert.norm import Norm
     from relucert.report.runfile import RunFile
@@ -67,19 +67,16 @@ def run(arguments: argparse.Namespace) -> int:
     head = {**record.head(arguments, network, images, given), "skipped": contest.skipped}
     kept = runs.store_path(arguments, outputs)
     started = time.perf_counter()
-    answered: dict[str, int] = {}
     with (
-        screen.progress("comparing", len(contenders) * len(images)) as bar,
+        screen.progress("comparing", contest.total) as bar,
         runs.execution(arguments, lambda done, total: None) as workers,
         running(contest, workers, None, kept),
     ):
-
-        def came(entry: Entry) -> None:
-            answered[entry.method] = entry.answer.image + 1
-            bar.advance(sum(answered.values()), len(contenders) * len(images))
-
         run_file = RunFile(head, outputs.get("json"), outputs.get("csv"), overwrite=arguments.overwrite)
-        work = runs.collect(contest.run(), run_file, came, lambda entry: row(entry, network, contest.images))
+        work = runs.collect(
+            contest.run(), run_file, lambda entry: bar.advance(contest.done, contest.total),
+            lambda entry: row(entry, network, contest.images),
+        )  # fmt: skip
     if not work.answers and isinstance(work.stopped, RelucertError):
         raise work.stopped
     if work.answers:

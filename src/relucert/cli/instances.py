@@ -1,39 +1,72 @@
-"""`relucert verify --instances`: a whole list of properties, with a table that can be resumed."""
+"""`relucert verify --instances`: the verdicts of a whole list of properties."""
 
 from __future__ import annotations
 
 import argparse
+import hashlib
+import json
+import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from relucert.verification.instances import Table, read_instances
-from relucert.verification.instances import run as verdicts
+from relucert.cli import record, runs
+
+if TYPE_CHECKING:
+    from relucert.cli.show import Screen
+    from relucert.verification.instances import Decided, InstancesJob
+
+TITLES = ["network", "property", "verdict", "seconds", "method", "remark"]
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Runs all instances that the table does not have yet, and shows all."""
+    """Decides all instances that the store does not have yet, records and shows all."""
+    if arguments.csv is None and arguments.json is None:
+        arguments.csv = Path(f"{arguments.instances.stem}-verdicts.csv")
+    files = runs.outputs(arguments, ("json", "csv"))
     import torch
 
     from relucert.cli.show import Screen
+    from relucert.report.runfile import RunFile
+    from relucert.verification import instances
 
     if arguments.threads is not None:
         torch.set_num_threads(arguments.threads)
-    instances = read_instances(arguments.instances)
-    path = arguments.csv or Path(f"{arguments.instances.stem}-verdicts.csv")
-    table = Table(path, arguments.overwrite)
-    screen = Screen(quiet=arguments.quiet)
-    rows: list[dict[str, Any]] = []
-    with screen.progress("verifying", len(instances)) as bar:
-        for row in verdicts(instances, table, arguments.time_limit, arguments.seed, arguments.inference):
-            rows.append(row)
-            bar.advance(len(rows), len(instances))
+    listed = instances.read_instances(arguments.instances)
+    job = instances.InstancesJob(listed, arguments.time_limit, arguments.seed, arguments.inference)
+    screen, started = Screen(quiet=arguments.quiet), time.perf_counter()
+    head, kept = _head(arguments, job), runs.store_path(arguments, files)
+    with screen.progress("verifying", len(listed)) as bar, runs.execution(arguments, bar.advance) as workers:
+        decided = instances.run(job, workers, kept)
+        run_file = RunFile(head, files.get("json"), files.get("csv"), overwrite=arguments.overwrite)
+        work = runs.collect(decided, run_file)
+    _show(arguments, screen, work.answers)
+    for path in files.values():
+        screen.line("table" if path == files.get("csv") else "record", str(path))
+    screen.line("time", f"{time.perf_counter() - started:.2f} s")
+    code = runs.end(work, kept, screen, f"{len(work.answers)} of {len(listed)} instances")
+    return 0 if code == runs.FAILED else code
+
+
+def _head(arguments: argparse.Namespace, job: InstancesJob) -> dict[str, Any]:
+    """What the record says before the verdicts; other files in the list belong to the same question."""
+    chosen = {"time_limit": job.time_limit, "seed": job.seed, "inference": job.inference}
+    digest = hashlib.sha256(json.dumps(job.digests).encode()).hexdigest()
+    return {
+        **record.circumstances(arguments),
+        "question": record.question(str(job.asked["command"]), chosen),
+        "instances": {"name": str(arguments.instances), "count": len(job.instances), "sha256": digest},
+        "options": {**chosen, "threads": arguments.threads, "workers": arguments.workers, "ray": arguments.ray},
+    }
+
+
+def _show(arguments: argparse.Namespace, screen: Screen, decided: Sequence[Decided]) -> None:
     if not arguments.quiet:
-        titles = ["network", "property", "verdict", "seconds", "method", "remark"]
-        cells = [[Path(row["onnx"]).name, Path(row["vnnlib"]).name, row["result"], row["seconds"], row["method"],
-                  row["reason"]] for row in rows]  # fmt: skip
-        screen.columns(titles, cells)
-    counts = Counter(row["result"] for row in rows)
+        rows = [
+            [Path(one.instance.onnx).name, Path(one.instance.vnnlib).name, one.result, f"{one.verdict.seconds:.3f}",
+             one.verdict.method or "", one.reason or ""] for one in decided
+        ]  # fmt: skip
+        screen.columns(TITLES, rows)
+    counts = Counter(one.result for one in decided)
     screen.line("verdicts", ", ".join(f"{count} {name}" for name, count in counts.most_common()))
-    screen.line("table", str(path))
-    return 0

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import time
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +31,7 @@ DESCRIPTION = (
 PROTOCOL = ()  # the box of each method as in the paper
 EFFORT = {"steps": 40, "batches": 20, "samples": 256, "budget": 60.0}
 STORED = ("steps", "batches", "samples", "seed")  # what any answer may depend on
+SAVED = 10.0  # seconds between savings of the exports
 OUTPUTS = ("json", "csv", "markdown", "latex")
 
 
@@ -58,9 +59,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     runs.add_contest(effort, EFFORT)
     runs.add_memory(effort, "the work")
     effort.add_argument(
-        "--threads", type=options.threads, default=1, metavar="N",
-        help="how many threads to compute with; the paper has 1 (default: %(default)s)",
+        "--threads", type=options.threads, metavar="N",
+        help="one process, and how many threads it computes with; the paper has 1 (default: 1)",
     )  # fmt: skip
+    runs.add_workers(effort)
     answers = parser.add_argument_group("the answers")
     for name, what in (("json", "all numbers"), ("csv", "all numbers"), ("markdown", "tables"), ("latex", "tables")):
         answers.add_argument(f"--{name}", type=Path, metavar="FILE", help=f"{what}, as {name}")
@@ -78,9 +80,8 @@ def run(arguments: argparse.Namespace) -> int:
     from relucert.norm import Norm
     from relucert.paper.published import lines
     from relucert.paper.rerun import Rerun
-    from relucert.paper.store import Store
 
-    torch.set_num_threads(arguments.threads)
+    torch.set_num_threads(arguments.threads or 1)
     screen = Screen(quiet=arguments.quiet)
     contenders = _contenders(arguments)
     asked = lines(arguments.table, arguments.networks, arguments.norms, arguments.targets)
@@ -97,43 +98,96 @@ def run(arguments: argparse.Namespace) -> int:
     present = [line for line in asked if line.network in images]
     if not present:
         raise InputError(f"there is no network of the table {arguments.table!r}: {'; '.join(missing.values())}")
-    settings = {**{name: effort[name] for name in STORED}, "threads": arguments.threads}
-    settings["box"] = "paper" if protocol else box
+    stored = {"table": arguments.table, **{name: effort[name] for name in STORED}, "threads": arguments.threads or 1}
+    stored["box"] = "paper" if protocol else box
     if arguments.inference != "real":
-        settings["inference"] = arguments.inference
-    with closing(Store(arguments.table, settings, screen.complain)) as store:
-        rerun = Rerun(subjects, images, contenders, setting, store, protocol)
-        return _find(arguments, outputs, rerun, present, missing, screen)
+        stored["inference"] = arguments.inference
+    rerun = Rerun(present, subjects, images, contenders, setting, stored, protocol)
+    return _find(arguments, outputs, rerun, missing, screen)
 
 
 def _find(
-    arguments: argparse.Namespace, outputs: dict[str, Path], rerun: Rerun, lines: list[Line], missing: dict[str, str],
-    screen: Screen,
-) -> int:  # fmt: skip
-    """Finds what is missing in the lines, exports and shows; the result is the exit code."""
-    head = _head(arguments, rerun)
-    kept = [path for path in outputs.values() if _is_kept(path, head["question"], arguments.overwrite)]
-    started = time.perf_counter()
-    interrupted = False
-    try:
-        total = sum(len(rerun.images[line.network]) for line in lines)
-        with screen.progress(f"the table {arguments.table}", total) as bar:
-            rerun.run(lines, lambda done: bar.advance(done, total))
-    except KeyboardInterrupt:
-        interrupted = True
-    seconds = time.perf_counter() - started
-    ended = {"seconds": round(seconds, 3), "skipped": missing | rerun.skipped, "complete": not interrupted}
-    beside = _places(outputs, kept if interrupted else [])
-    _export({**head, **ended}, {name: beside.get(path, path) for name, path in outputs.items()}, rerun)
+    arguments: argparse.Namespace, outputs: dict[str, Path], rerun: Rerun, missing: dict[str, str], screen: Screen
+) -> int:
+    """Finds what is missing, exports and shows; the result is the exit code."""
+    from relucert.storage.store import Store
+
+    head, place = _head(arguments, rerun), _place(rerun, screen)
+    _check_replaceable(outputs, head, place, arguments.overwrite)
+    interrupted, started, saved = False, time.perf_counter(), time.monotonic()
+
+    def save(complete: bool) -> None:
+        seconds = round(time.perf_counter() - started, 3)
+        ended = {"seconds": seconds, "skipped": missing | rerun.skipped, "complete": complete}
+        _export({**head, **ended}, outputs, rerun)
+
+    def came() -> None:
+        nonlocal saved
+        if time.monotonic() - saved > SAVED:
+            save(complete=False)
+            saved = time.monotonic()
+
+    with Store(place, rerun.job.asked) as store:
+        try:
+            with (
+                screen.progress(f"the table {arguments.table}", len(rerun.job.questions)) as bar,
+                runs.execution(arguments, bar.advance) as workers,
+            ):
+                rerun.run(store, workers, arguments.overwrite, came)
+        except KeyboardInterrupt:
+            interrupted = True
+    save(complete=not interrupted)
     _show(rerun, screen)
-    screen.line("threads", str(arguments.threads))
-    screen.line("time", f"{seconds:.1f} s")
-    if not interrupted:
-        return runs.FAILED if rerun.failed else 0
-    screen.complain("stopped; the same command goes on from here")
-    for path, place in beside.items():
-        screen.complain(f"{path} keeps what it had; what is done is in {place}")
-    return runs.INTERRUPTED
+    screen.line("stored in", str(place))
+    screen.line("threads", str(arguments.threads or 1))
+    screen.line("time", f"{time.perf_counter() - started:.1f} s")
+    if interrupted:
+        screen.complain("stopped; the same command goes on from here")
+        return runs.INTERRUPTED
+    return runs.FAILED if rerun.failed else 0
+
+
+def _place(rerun: Rerun, screen: Screen) -> Path:
+    """The store of all answers of this table and effort, whichever part of it was asked for."""
+    from relucert.storage.cache import cache_directory
+    from relucert.storage.store import SUFFIX
+
+    folder, asked = cache_directory("paper"), rerun.job.asked
+    mark = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:12]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"can't keep answers in {folder}: {error.strerror or error}") from error
+    if old := sorted(folder.glob(f"{asked['table']}-*.jsonl")):
+        screen.complain(f"answers of an earlier version are not read: {', '.join(map(str, old))}")
+    return folder / f"{asked['table']}-{mark}{SUFFIX}"
+
+
+def _check_replaceable(outputs: dict[str, Path], head: dict[str, Any], place: Path, overwrite: bool) -> None:
+    """Raises InputError where a file is about another question, or there are no answers to make it from once more."""
+    from relucert.report.runfile import MARK
+    from relucert.storage import files
+
+    mark = head["question"][:MARK].encode()
+    for path in outputs.values():
+        otherwise = f"results of another question{_differing(files.content(path), head['options'])}, or something else"
+        there = files.check_replaceable(path, lambda content: mark in content, overwrite, otherwise)
+        if there and not overwrite and not place.exists():
+            raise InputError(
+                f"{path} holds something, and there is no {place} to go on from: name another file, or start anew "
+                "with --overwrite"
+            )
+
+
+def _differing(content: bytes, options: dict[str, Any]) -> str:
+    """Which options of a record are others than these, in brackets; nothing where that can't be told."""
+    try:
+        there = json.loads(content)["options"]
+        pairs = [(name, there[name], value) for name, value in options.items() if name not in record.NO_MATTER]
+    except (ValueError, RecursionError, KeyError, TypeError):
+        return ""
+    shown = [f"{name} is {before}, not {now}" for name, before, now in pairs if before != now]
+    return f" ({', '.join(shown)})" if shown else ""
 
 
 def _contenders(arguments: argparse.Namespace) -> list[Contender]:
@@ -211,7 +265,6 @@ def _show(rerun: Rerun, screen: Screen) -> None:
         "effort", f"{setting.steps} attack steps, CLEVER {setting.batches} x {setting.samples}, seed {setting.seed}"
     )
     screen.line("valid inputs", _valid(rerun))
-    screen.line("stored in", str(rerun.store.path))
 
 
 def _valid(rerun: Rerun) -> str:
@@ -225,45 +278,21 @@ def _valid(rerun: Rerun) -> str:
 
 def _head(arguments: argparse.Namespace, rerun: Rerun) -> dict[str, Any]:
     """What a record says before its numbers."""
-    names = (
-        "table",
-        "images",
-        "methods",
-        "norms",
-        "targets",
-        "networks",
-        "threads",
-        "memory",
-        "inference",
-        "seed",
-        *EFFORT,
-    )
-    given = {name: getattr(arguments, name) for name in names}
+    names = ("table", "images", "methods", "norms", "targets", "networks", "memory", "inference", "seed", *EFFORT)
+    given = {name: getattr(arguments, name) for name in names} | {"threads": arguments.threads or 1}
     given["box"] = "paper" if rerun.protocol else rerun.setting.box
     networks = {name: subject.digest for name, subject in rerun.subjects.items()}
     data = {name: images.sha256() for name, images in rerun.images.items()}
+    first = {name: images.first(1).sha256() for name, images in rerun.images.items()}  # more belong to the same run
     return {
         **record.circumstances(arguments),
-        "question": record.question(arguments.command, given, networks, data),
-        "options": given | {"network_file": [str(path) for path in arguments.network_file]},
+        "question": record.question(arguments.command, given, networks, first),
+        "options": given
+        | {"network_file": [str(path) for path in arguments.network_file]}
+        | {"workers": arguments.workers, "ray": arguments.ray},
         "networks": {name: {"sha256": networks[name], "data_sha256": data[name]} for name in data},
         "valid_inputs": _valid(rerun),
     }
-
-
-def _is_kept(path: Path, question: str, overwrite: bool) -> bool:
-    """Whether a file has something to lose; raises InputError where that is about another question."""
-    from relucert.report.runfile import MARK
-    from relucert.storage import files
-
-    return files.check_replaceable(path, lambda there: question[:MARK].encode() in there, overwrite)
-
-
-def _places(outputs: dict[str, Path], kept: list[Path]) -> dict[Path, Path]:
-    """Where what is not complete goes, for files that have something to lose."""
-    from relucert.storage import files
-
-    return {path: files.beside(path) for path in outputs.values() if path in kept}
 
 
 def _export(head: dict[str, Any], outputs: dict[str, Path], rerun: Rerun) -> None:

@@ -12,12 +12,9 @@ from rich.console import Console
 from rich.progress import TaskID
 from typing_extensions import Self
 
+from relucert.execution.progress import pace
+
 EVERY = 10.0  # seconds between lines
-
-
-def rate(speed: float) -> str:
-    """So many per second or, where they are slow, per minute."""
-    return f"{speed:.3g}/s" if speed >= 1 else f"{60 * speed:.3g}/min"
 
 
 @dataclass
@@ -29,10 +26,7 @@ class _Task:
 
     def pace(self, seconds: float) -> str:
         """The rate and the time left, once there is a rate."""
-        done = self.completed - (self.first or 0)
-        if done <= 0 or seconds <= 0:
-            return ""
-        return f", {rate(done / seconds)}, about {(self.total - self.completed) * seconds / done:.0f} s left"
+        return pace(self.completed - (self.first or 0), self.total - self.completed, seconds)
 
 
 class ProgressLines:

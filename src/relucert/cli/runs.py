@@ -245,7 +245,9 @@ def execution(arguments: argparse.Namespace, tell: Callable[[int, int], None]) -
     from relucert.execution.execution import Execution
 
     workers = arguments.workers
-    if workers is None and arguments.ray is None and arguments.threads is not None:
+    if arguments.threads is not None:
+        if arguments.ray is not None or (workers or 1) > 1:
+            raise InputError("workers have one thread each: leave out --threads, or --workers and --ray")
         workers = 1  # whose threads they are
     with Execution(workers, arguments.ray, tell) as place:
         yield place

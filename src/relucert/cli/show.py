@@ -24,7 +24,8 @@ from rich.table import Table
 from rich.text import Text
 
 from relucert.answers import Certificate, Estimate, Exact, UpperBound
-from relucert.cli.progress import ProgressLines, rate
+from relucert.cli.progress import ProgressLines
+from relucert.execution.progress import rate
 from relucert.report.summary import Summary, rounded_down, rounded_up
 
 PLAIN_WIDTH = 1000  # where no terminal says how wide a line may be

@@ -15,6 +15,7 @@ from relucert.errors import InputError
 if TYPE_CHECKING:
     from relucert import Query, RobustnessVerdict, Verdict
     from relucert.cli.show import Bar, Screen
+    from relucert.storage.store import Store
 
 NAME = "verify"
 HELP = "does a given property hold: a VNN-LIB file, or robustness at a radius"
@@ -25,6 +26,7 @@ DESCRIPTION = (
 )
 LIBRARY_OPTIONS = ("norm", "target", "box", "scale", "radius", "time_limit", "inference", "seed", "proof")
 TIME_LIMIT = 60.0
+ABOUT = {"property": 0}  # of the one verdict in a store about a property
 RESERVE = 0.3  # seconds of a command's time that are left for writing
 
 
@@ -99,10 +101,10 @@ def _check_options(arguments: argparse.Namespace, question: str) -> None:
     """Refuses options that would not be heeded."""
     for name, questions in {
         "results": ("property",), "networks": ("property",),
-        "proof": ("property", "radius"), "json": ("property", "radius"), "csv": ("instances", "radius"),
+        "proof": ("property", "radius"), "csv": ("instances", "radius"),
         "data": ("radius",), "images": ("radius",), "box": ("radius",), "scale": ("radius",),
-        "target_file": ("radius",), "layout": ("radius",), "data_dir": ("radius",), "workers": ("radius",),
-        "ray": ("radius",),
+        "target_file": ("radius",), "layout": ("radius",), "data_dir": ("radius",),
+        "workers": ("instances", "radius"), "ray": ("instances", "radius"),
     }.items():  # fmt: skip
         if getattr(arguments, name) is not None and question not in questions:
             asked = {"property": "a property", "instances": "--instances", "radius": "--radius"}[question]
@@ -127,21 +129,44 @@ def _property(arguments: argparse.Namespace) -> int:
     begun = time.monotonic() - (since_start() if arguments.process else 0.0)
     query = relucert.Query.read(arguments.property)
     screen = Screen(quiet=arguments.quiet)
-    with screen.progress("verifying", 1) as bar:
-        left = max(0.0, begun + limit - RESERVE - time.monotonic())
-        verdict = relucert.verify(
-            _networks(arguments, query), query, time_limit=left, inference=arguments.inference, seed=arguments.seed,
-            progress=lambda nodes: bar.describe(f"{nodes:,} nodes"), proof=arguments.proof,
-            overwrite=arguments.overwrite,
-        )  # fmt: skip
+
+    def decide() -> Verdict:
+        with screen.progress("verifying", 1) as bar:
+            left = max(0.0, begun + limit - RESERVE - time.monotonic())
+            return relucert.verify(
+                _networks(arguments, query), query, time_limit=left, inference=arguments.inference, seed=arguments.seed,
+                progress=lambda nodes: bar.describe(f"{nodes:,} nodes"), proof=arguments.proof,
+                overwrite=arguments.overwrite,
+            )  # fmt: skip
+
+    if arguments.json is None:
+        verdict = decide()
+    else:
+        head = _head(arguments, query)
+        with _store(arguments, files, head) as store:
+            run_file = RunFile(head, files["json"], None, overwrite=arguments.overwrite)
+            stored: Verdict | None = None if arguments.proof is not None else store.get(ABOUT)
+            verdict = decide() if stored is None else stored
+            if stored is None:
+                store.add([(ABOUT, verdict)])
+            with run_file:
+                run_file.add(verdict.to_json())
+                run_file.finish()
     if arguments.results is not None:
         write(arguments.results, results(verdict).encode())
-    if arguments.json is not None:
-        with RunFile(_head(arguments, query), files["json"], None, overwrite=arguments.overwrite) as run_file:
-            run_file.add(verdict.to_json())
-            run_file.finish()
     _show(screen, arguments, query, verdict)
     return 0
+
+
+def _store(arguments: argparse.Namespace, files: dict[str, Path], head: dict[str, Any]) -> Store:
+    """Where the verdict is kept, and taken from by the same command."""
+    from relucert.storage.store import Store
+
+    path = runs.store_path(arguments, files)
+    assert path is not None
+    asked = {name: head["options"][name] for name in ("time_limit", "inference", "seed")}
+    network = {"network": head["network"]["file_sha256"], "other networks": head["network"]["others"]}
+    return Store(path, {"command": "verify PROPERTY", **asked, **network, "property": head["query"]["sha256"]})
 
 
 def _networks(arguments: argparse.Namespace, query: Query) -> str | dict[str, str]:
@@ -156,15 +181,25 @@ def _head(arguments: argparse.Namespace, query: Query) -> dict[str, Any]:
     import hashlib
 
     text = hashlib.sha256(query.vnnlib().encode()).hexdigest()
-    network = hashlib.sha256(Path(arguments.network).read_bytes()).hexdigest() if _is_file(arguments.network) else None
+    network = _digest(str(arguments.network))
+    others = {name: _digest(path) for name, path in arguments.networks or ()}
     chosen = {"time_limit": arguments.time_limit, "inference": arguments.inference, "seed": arguments.seed}
     return {
         **record.circumstances(arguments),
-        "question": record.question(NAME, chosen, str(arguments.network), network, text),
-        "network": {"name": str(arguments.network), "file_sha256": network},
+        "question": record.question(NAME, chosen, network, others, text),
+        "network": {"name": str(arguments.network), "file_sha256": network, "others": others},
         "query": {"name": str(arguments.property), "sha256": text, "violations": len(query.violations)},
         "options": {**chosen, "threads": arguments.threads},
     }
+
+
+def _digest(network: str) -> str:
+    """The SHA-256 of a network's file, or of one of the zoo."""
+    import hashlib
+
+    from relucert.loading import zoo
+
+    return hashlib.sha256(Path(network).read_bytes()).hexdigest() if _is_file(network) else zoo.digest(network)
 
 
 def _is_file(name: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from relucert.comparison.order import Ledger
 from relucert.errors import FAULTS, InputError, RelucertError, StoreError, in_one_line
 from relucert.execution.execution import Execution
 from relucert.execution.identity import identity
+from relucert.execution.progress import NotebookBar
 from relucert.loading.runtime import Loaded
 from relucert.network import find_inference
 from relucert.norm import Norm
@@ -148,9 +149,10 @@ def compare(
     prepared = prepare(network, images, labels, input_shape)
     loaded = Loaded(prepared.network, prepared.source)
     contest = Contest(loaded, prepared.images, prepared.labels, find_contenders(methods), setting)
-    with running(contest, workers, ray, None if store is None else checked_path(store, "a store of answers")):
+    path, total = None if store is None else checked_path(store, "a store of answers"), contest.total
+    with running(contest, workers, ray, path), closing(NotebookBar()) as bar:
         for _ in contest.run():
-            pass
+            bar.tell(contest.done, total)
     questions = [
         Compared(image, rival, {name: entry.answer for name, entry in entries.items()})
         for (image, rival), entries in contest.ledger.entries.items()
@@ -165,7 +167,7 @@ def running(contest: Contest, workers: int | Execution | None, ray: str | None, 
     """Gives a comparison its processes, and the store that keeps its answers."""
     with ExitStack() as stack:
         if not isinstance(workers, Execution):
-            workers = stack.enter_context(Execution(workers, ray))
+            workers = stack.enter_context(Execution(workers, ray, tell=lambda done, total: None))
         contest.execution = workers
         if store is not None:
             contest.store = stack.enter_context(Store(store, contest.asked()))
@@ -176,7 +178,8 @@ class Contest:
     """Puts the same questions to one method after the other; everything that can be checked is checked at once.
 
     skipped: by a method's name, why it was left out or where it was stopped; failed: what errors inside it said, one
-    entry per answer that they spoilt. Both grow during the run.
+    entry per answer that they spoilt; done: how many pairs of method and image are behind, of `total`. All grow during
+    the run.
     """
 
     def __init__(
@@ -199,6 +202,7 @@ class Contest:
         self.ledger = Ledger(each_rival=target == "all")
         self.skipped: dict[str, str] = {}
         self.failed: dict[str, list[str]] = {}
+        self.done, self.total = 0, len(contenders) * len(inquiry.images)
         self.execution: int | Execution | None = None
         self.store: Store | None = None
 
@@ -210,9 +214,10 @@ class Contest:
 
     def run(self) -> Iterator[Entry]:
         """The answers, method by method, each checked against all others about its question once it is handed over."""
-        for contender in self.contenders:
+        for place, contender in enumerate(self.contenders):
             for answer in self._answers(contender):
                 entry = Entry(contender.name, contender.kind, answer)
+                self.done = place * len(self.images) + entry.answer.image + 1
                 if entry.failed:
                     self.failed.setdefault(entry.method, []).append(entry.reason or "")
                 yield entry  # first, so that one that contradicts another is on record

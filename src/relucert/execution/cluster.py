@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+import time
 import warnings
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from relucert.execution.execution import Worked
 
 AHEAD = 2  # items per core that are with the cluster at any time; the others wait here
+ASKED = 1.0  # seconds after which the cluster is asked for its size again
 RETRIES = 1  # of a whole item; then its questions are tried once more, each by itself
 
 _jobs: dict[str, Job[Any]] = {}  # in a worker of the cluster: the one job that it works on, by its name
@@ -39,6 +42,7 @@ class Cluster:
             raise MissingPackageError(
                 "working on a cluster needs Ray, which is not installed: pip install relucert[ray]"
             ) from None
+        self._known_room, self._asked_again = 1, -math.inf
         self._connected = not self._ray.is_initialized()
         if self._connected:
             try:
@@ -46,20 +50,23 @@ class Cluster:
             except (ConnectionError, RuntimeError, ValueError) as error:
                 raise InputError(f"there is no Ray cluster at {address!r}: {in_one_line(error)}") from error
 
-    def run(self, job: Job[Any], items: Sequence[Item]) -> Worked:
+    def run(self, job: Job[Any], items: Iterable[Item]) -> Worked:
         """The answers to all items, as they come."""
         ray = self._ray
         stream, buffers = dump(job)
         arrays = [np.frombuffer(buffer, dtype=np.uint8) for buffer in buffers]  # which Ray's workers share
         shared = ray.put((uuid4().hex, stream, arrays))
         ask = ray.remote(num_cpus=1, max_retries=RETRIES)(_answered)
-        waiting: deque[tuple[Item, bool]] = deque((item, False) for item in items)
+        coming = ((item, False) for item in items)
+        again: deque[tuple[Item, bool]] = deque()
         running: dict[Any, tuple[Item, bool]] = {}
         try:
-            while waiting or running:
-                while waiting and len(running) < self._room():
-                    item, tried = waiting.popleft()
-                    running[ask.remote(shared, item)] = item, tried
+            while True:
+                room = self._room()
+                while len(running) < room and (following := again.popleft() if again else next(coming, None)):
+                    running[ask.remote(shared, following[0])] = following
+                if not running:
+                    return
                 (done, *_), _ = ray.wait(list(running), num_returns=1)
                 item, tried = running.pop(done)
                 try:
@@ -69,7 +76,8 @@ class Cluster:
                 except ray.exceptions.RayError as error:
                     if tried:
                         yield [(number, job.lost(number, _told(error))) for number in item]
-                    waiting.extendleft([] if tried else [((number,), True) for number in reversed(item)])
+                    else:
+                        again.extend(((number,), True) for number in item)
                 else:
                     yield list(zip(item, answers, strict=True))
         finally:
@@ -81,8 +89,12 @@ class Cluster:
             self._ray.shutdown()
 
     def _room(self) -> int:
-        """How many items may be with the cluster: it may grow and shrink meanwhile."""
-        return max(1, AHEAD * int(self._ray.cluster_resources().get("CPU", 1)))
+        """How many items may be with the cluster; it may grow and shrink meanwhile, and is asked now and then."""
+        now = time.monotonic()
+        if now >= self._asked_again:
+            self._known_room = max(1, AHEAD * int(self._ray.cluster_resources().get("CPU", 1)))
+            self._asked_again = now + ASKED
+        return self._known_room
 
 
 def _answered(shared: tuple[str, bytes, list[Any]], item: Item) -> list[Any]:

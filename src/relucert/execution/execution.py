@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from typing_extensions import Self
 from relucert.checks import check_whole, shown
 from relucert.errors import InputError
 from relucert.execution.job import Item, Job
+from relucert.execution.progress import NotebookBar
 
 if TYPE_CHECKING:
     from relucert.execution.cluster import Cluster
@@ -35,11 +36,11 @@ class Execution:
         workers: How many processes; 1: this one. None: this one at first, and one process per core for what is left
             if that would take long.
         ray: The address of a Ray cluster, or "auto"; None: this machine alone.
-        tell: Called with how many questions of a job are answered, and how many there are.
+        tell: Called with how many questions of a job are answered, and how many there are; None: a notebook shows it.
     """
 
     def __init__(
-        self, workers: int | None, ray: str | None = None, tell: Callable[[int, int], None] = lambda done, total: None
+        self, workers: int | None, ray: str | None = None, tell: Callable[[int, int], None] | None = None
     ) -> None:
         if workers is not None:
             check_whole("number of workers", workers, 1, MOST_WORKERS)
@@ -47,7 +48,8 @@ class Execution:
             raise InputError(f"ray is the address of a cluster or 'auto', not {shown(ray)}")
         if ray is not None and workers is not None:
             raise InputError("workers are processes of this machine, and ray is a cluster: give one of them")
-        self.workers, self.ray, self.tell = workers, ray, tell
+        self._bar = NotebookBar()
+        self.workers, self.ray, self.tell = workers, ray, tell or self._bar.tell
         self._processes: Processes | None = None
         self._cluster: Cluster | None = None
         if ray is not None:
@@ -64,41 +66,41 @@ class Execution:
         self.close()
 
     def close(self) -> None:
-        for part in (self._processes, self._cluster):
+        for part in (self._bar, self._processes, self._cluster):
             if part is not None:
                 part.close()
         self._processes = self._cluster = None
 
-    def run(self, job: Job[Any], items: Sequence[Item]) -> Worked:
-        """The answers to all items, as they come."""
+    def run(self, job: Job[Any], items: Iterable[Item], count: int) -> Worked:
+        """The answers to all items, as they come; items are taken when their turn comes, at most `count` of them."""
         if self._cluster is not None:
             return self._cluster.run(job, items)
         if self.workers is None:
-            return self._by_itself(job, items)
-        return self._with(job, items, self.workers)
+            return self._by_itself(job, items, count)
+        return self._with(job, items, min(self.workers, count))
 
-    def _with(self, job: Job[Any], items: Sequence[Item], workers: int) -> Worked:
-        count = min(workers, len(items), job.most_workers or workers)
-        if count <= 1:
+    def _with(self, job: Job[Any], items: Iterable[Item], workers: int) -> Worked:
+        workers = min(workers, job.most_workers or workers)
+        if workers <= 1:
             return _here(job, items)
         if self._processes is None:
             from relucert.execution.processes import Processes
 
             self._processes = Processes()
-        return self._processes.run(job, items, count)
+        return self._processes.run(job, items, workers)
 
-    def _by_itself(self, job: Job[Any], items: Sequence[Item]) -> Worked:
+    def _by_itself(self, job: Job[Any], items: Iterable[Item], count: int) -> Worked:
         """In this process until it turns out that the rest would take long."""
-        cores, started = _cores(), time.monotonic()
-        for place, item in enumerate(items):
-            spent, left = time.monotonic() - started, len(items) - place
-            if place and cores > 1 and left > 1 and spent > TRIAL and left * spent / place > WORTH:
-                yield from self._with(job, items[place:], cores)
-                return
+        cores, started, coming = _cores(), time.monotonic(), iter(items)
+        for place, item in enumerate(coming):
             yield from _here(job, [item])
+            spent, left = time.monotonic() - started, count - place - 1
+            if cores > 1 and left > 1 and spent > TRIAL and left * spent / (place + 1) > WORTH:
+                yield from self._with(job, coming, min(cores, left))
+                return
 
 
-def _here(job: Job[Any], items: Sequence[Item]) -> Worked:
+def _here(job: Job[Any], items: Iterable[Item]) -> Worked:
     for item in items:
         numbers = iter(item)
         for answers in job.answer(item):

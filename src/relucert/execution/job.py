@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
-from relucert.answers import Answer
+from relucert.answers import Answer, Reply
 from relucert.query.questions import Inquiry, Question
+from relucert.storage.store import About, Store, mark
 
+ReplyType = TypeVar("ReplyType", bound=Reply)
 AnswerType = TypeVar("AnswerType", bound=Answer)
 AnswerTypeCo = TypeVar("AnswerTypeCo", bound=Answer, covariant=True)
 
@@ -37,16 +39,48 @@ class Learner(Protocol):
     experience: str | None
 
 
+class Job(Protocol[ReplyType]):
+    """Numbered questions, and who answers them; it can be pickled, and answers in any process."""
+
+    @property
+    def items(self) -> Sequence[Item]:
+        """Which questions are answered together: the same whoever answers, so that answers are the same, too."""
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """What identifies the run in a store: everything that its answers depend on but what `about` says."""
+
+    @property
+    def most_workers(self) -> int | None:
+        """How many items may be worked on at once, by memory; None: any number."""
+
+    def about(self) -> list[About]:
+        """What each question is about, by which its answer is found in a store."""
+
+    def check(self, store: Store) -> None:
+        """Raises StoreError where a store's answers are about other things than they should be."""
+
+    def answer(self, numbers: Sequence[int]) -> Iterator[Sequence[ReplyType]]:
+        """The answers to some questions, in order; those that came together in one sequence."""
+
+    def lost(self, number: int, reason: str) -> ReplyType:
+        """A failed answer: the processes that worked on the question ended."""
+
+    def came(self, number: int, answer: ReplyType) -> Mapping[str, str]:
+        """Told of every new answer where the run was started; what a store is to note beside it."""
+
+    def settled(self, number: int) -> ReplyType | None:
+        """The answer to a question that needs no work, given those that came; asked before the work on it begins."""
+
+
 @dataclass(frozen=True, eq=False)
-class Job(Generic[AnswerType]):
-    """What is asked, and of whom.
+class ImageJob(Generic[AnswerType]):
+    """Questions about images, put to one method.
 
     Attributes:
         answerer: Who answers.
         inquiry: Every question, with the images.
-        items: Which questions are answered together: the same whoever answers, so that answers are the same, too.
-        asked: What identifies the run in a store, whatever the images.
-        most_workers: How many items may be worked on at once, by memory.
+        items, asked, most_workers: As of any `Job`; the images do not count.
     """
 
     answerer: Answerer[AnswerType]
@@ -60,8 +94,29 @@ class Job(Generic[AnswerType]):
         questions = [self.inquiry.questions[number] for number in numbers]
         return self.answerer.run(replace(self.inquiry, questions=questions))
 
+    def about(self) -> list[About]:
+        marks = self._marks()
+        return [
+            {"method": "", "image": one.image, "pixels": marks[one.image], "rivals": list(one.rivals)}
+            for one in self.inquiry.questions
+        ]
+
+    def check(self, store: Store) -> None:
+        store.check_images(self._marks())
+
     def lost(self, number: int, reason: str) -> AnswerType:
         return self.answerer.lost(self.inquiry, self.inquiry.questions[number], reason)
+
+    def came(self, number: int, answer: AnswerType) -> Mapping[str, str]:
+        return {}
+
+    def settled(self, number: int) -> None:
+        return None
+
+    def _marks(self) -> list[str]:
+        """The checksum of each image with its label."""
+        labels = {question.image: question.label for question in self.inquiry.questions}
+        return [mark(self.inquiry.images[image], label) for image, label in sorted(labels.items())]
 
 
 def in_steps(inquiry: Inquiry, step: int) -> list[Item]:

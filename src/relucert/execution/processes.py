@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -72,6 +72,11 @@ class _Waiting:
     tried: bool = False  # whether a process has died of it
 
 
+def _first(again: deque[_Waiting], coming: Iterator[_Waiting]) -> _Waiting | None:
+    """What is to be started next: what a process died of before what nobody tried; None where nothing is left."""
+    return again.popleft() if again else next(coming, None)
+
+
 class Processes:
     """Processes that serve one job after the other."""
 
@@ -80,15 +85,16 @@ class Processes:
         self._idle: list[_Process] = []
         self._busy: list[_Process] = []
 
-    def run(self, job: Job[Any], items: Sequence[Item], count: int) -> Worked:
+    def run(self, job: Job[Any], items: Iterable[Item], count: int) -> Worked:
         """The answers to all items, as they come, by so many processes."""
-        shared = SharedFile(job)
-        waiting = deque(_Waiting(item) for item in items)
+        shared, coming = SharedFile(job), map(_Waiting, items)
+        again: deque[_Waiting] = deque()
         try:
-            while waiting or self._busy:
-                while waiting and len(self._busy) < count:
-                    following = waiting.popleft()
+            while True:
+                while len(self._busy) < count and (following := _first(again, coming)) is not None:
                     self._start(str(shared.path), following)
+                if not self._busy:
+                    return
                 process, what, content = self._events.get()
                 if process not in self._busy:
                     self._idle = [other for other in self._idle if other is not process or what != DIED]
@@ -103,9 +109,9 @@ class Processes:
                     if what == serve.DONE:
                         self._idle.append(process)
                         continue
-                    again = self._bury(process, content)
-                    waiting.extendleft(reversed(again))
-                    if not again:
+                    retried = self._bury(process, content)
+                    again.extend(retried)
+                    if not retried:
                         yield [(number, job.lost(number, _told(content))) for number in process.left]
         finally:
             for process in self._busy:  # what they work on is no longer wanted
@@ -126,7 +132,7 @@ class Processes:
     def _bury(self, process: _Process, code: int) -> list[_Waiting]:
         """What is to be tried again: each question that a process left, by itself, unless that was the second time."""
         process.end()
-        if not process.ready:
+        if not process.ready and code >= 0:  # by itself, before it had any question
             raise RelucertError(f"a worker process could not start (it ended with {code}): use --workers 1")
         return [] if process.tried else [_Waiting((number,), tried=True) for number in process.left]
 

@@ -8,15 +8,15 @@ from typing import Generic
 
 from relucert.checks import checked_path
 from relucert.execution.execution import Came, Execution, Worked
-from relucert.execution.job import AnswerType, Item, Job, Learner
-from relucert.storage.store import Key, Section, Store, StoreLike, mark
+from relucert.execution.job import ImageJob, Item, Job, Learner, ReplyType
+from relucert.storage.store import About, Section, Store, StoreLike
 
 EXPERIENCE = "experience "  # before a method's name: the note of what its first item taught
 
 
 def start(
-    job: Job[AnswerType], workers: int | Execution | None, ray: str | None, store: StoreLike | None, again: bool = False
-) -> Iterator[AnswerType]:
+    job: Job[ReplyType], workers: int | Execution | None, ray: str | None, store: StoreLike | None, again: bool = False
+) -> Iterator[ReplyType]:
     """Checks how the job is to be run and opens the store; the answers come in the order of the questions.
 
     again: whether also what the store has is answered once more.
@@ -31,7 +31,7 @@ def start(
         section = store
     elif store is not None:
         path: Path = checked_path(store, "a store of answers")
-        section = Section(Store(path, job.asked), "")
+        section = Section(Store(path, job.asked))
     return _Run(job, execution, section, again).answers(close, not isinstance(store, Section))
 
 
@@ -39,34 +39,32 @@ def _nothing() -> None:
     pass
 
 
-class _Run(Generic[AnswerType]):
-    def __init__(self, job: Job[AnswerType], execution: Execution, section: Section | None, again: bool) -> None:
+class _Run(Generic[ReplyType]):
+    def __init__(self, job: Job[ReplyType], execution: Execution, section: Section | None, again: bool) -> None:
         self.job, self.execution, self.section = job, execution, section
-        self.ready: dict[int, AnswerType] = {}
-        self.keys: list[Key] = []
+        self.ready: dict[int, ReplyType] = {}
+        self.done = 0
+        self.about: list[About] = []
         if section is not None:
             self._recall(section, again)
 
     def _recall(self, section: Section, again: bool) -> None:
-        images, questions = self.job.inquiry.images, self.job.inquiry.questions
-        labels = {question.image: question.label for question in questions}
-        marks = [mark(images[image], label) for image, label in sorted(labels.items())]
         try:
-            section.store.check_images(marks)
+            self.job.check(section.store)
         except BaseException:
             section.store.close()
             raise
-        self.keys = [(section.method, one.image, marks[one.image], tuple(one.rivals)) for one in questions]
-        for number, key in enumerate(self.keys):
-            answer = None if again else section.store.get(key)
+        self.about = [section.about(about) for about in self.job.about()]
+        for number, about in enumerate(self.about):
+            answer = None if again else section.store.get(about)
             if answer is not None:
                 self.ready[number] = answer
 
-    def answers(self, close: Callable[[], None], close_store: bool) -> Iterator[AnswerType]:
-        total = len(self.job.inquiry.questions)
+    def answers(self, close: Callable[[], None], close_store: bool) -> Iterator[ReplyType]:
+        total = sum(map(len, self.job.items))
         left = [tuple(number for number in item if number not in self.ready) for item in self.job.items]
-        done, following = len(self.ready), 0
-        self.execution.tell(done, total)
+        self.done, following = len(self.ready), 0
+        self.execution.tell(self.done, total)
         work = self._kept([item for item in left if item])
         try:
             while following < total:
@@ -74,19 +72,23 @@ class _Run(Generic[AnswerType]):
                     yield self.ready.pop(following)
                     following += 1
                 if following < total:
-                    came = next(work)
-                    self.ready.update(came)
-                    done += len(came)
-                    self.execution.tell(done, total)
+                    came = next(work, None)
+                    assert came is not None or following in self.ready, "every item is answered"
+                    self._take(came or [])
+                    self.execution.tell(self.done, total)
         finally:
             work.close()
             close()
             if self.section is not None and close_store:
                 self.section.store.close()
 
+    def _take(self, came: Came) -> None:
+        self.ready.update(came)
+        self.done += len(came)
+
     def _kept(self, items: list[Item]) -> Worked:
         """What comes, once the store has it."""
-        answerer = self.job.answerer
+        answerer: object = self.job.answerer if isinstance(self.job, ImageJob) else None
         if isinstance(answerer, Learner):
             answerer.experience = answerer.experience or self._experience
             if answerer.experience is None and items:
@@ -96,7 +98,7 @@ class _Run(Generic[AnswerType]):
                     self._keep(came, answerer.experience)
                     yield came
                 items = items[1:]
-        work = self.execution.run(self.job, items)
+        work = self.execution.run(self.job, self._unsettled(items), len(items))
         try:
             for came in work:
                 self._keep(came)
@@ -104,11 +106,21 @@ class _Run(Generic[AnswerType]):
         finally:
             work.close()
 
+    def _unsettled(self, items: list[Item]) -> Iterator[Item]:
+        """The items that are to be worked on, each when its turn comes; what needs no work is ready at once."""
+        for item in items:
+            settled = [(number, answer) for number in item if (answer := self.job.settled(number)) is not None]
+            self._take(settled)
+            if len(settled) < len(item):
+                yield tuple(number for number in item if number not in self.ready)
+
     @property
     def _experience(self) -> str | None:
         return None if self.section is None else self.section.store.notes.get(f"{EXPERIENCE}{self.section.method}")
 
     def _keep(self, came: Came, experience: str | None = None) -> None:
+        notes = {} if experience is None or self.section is None else {f"{EXPERIENCE}{self.section.method}": experience}
+        for number, answer in came:
+            notes |= self.job.came(number, answer)
         if self.section is not None:
-            notes = {} if experience is None else {f"{EXPERIENCE}{self.section.method}": experience}
-            self.section.store.add([(self.keys[number], answer) for number, answer in came], notes)
+            self.section.store.add([(self.about[number], answer) for number, answer in came], notes)

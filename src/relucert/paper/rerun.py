@@ -1,27 +1,26 @@
-"""Runs a table with the paper's protocol: one image after another, misclassified ones skipped."""
+"""Runs a table with the paper's protocol: every image asked about on its own, misclassified ones skipped."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
+from typing import Any
 
-import torch
-
-from relucert.comparison.deadline import OutOfTime, limited
-from relucert.comparison.methods import Contender, Entry, Kind, Setting
+from relucert.answers import Answer
+from relucert.comparison.methods import CONTENDERS, Contender, Entry, Kind, Setting
 from relucert.comparison.order import Ledger
 from relucert.comparison.ranking import Ranking, rankings
 from relucert.data import Dataset
-from relucert.errors import FAULTS, ContradictionError, RelucertError, in_one_line
-from relucert.network import Network, find_inference
-from relucert.norm import Norm
+from relucert.errors import ContradictionError
+from relucert.execution.execution import Execution
+from relucert.execution.run import start
+from relucert.network import find_inference
+from relucert.paper.job import Omitted, TableJob, TableQuestion
 from relucert.paper.networks import Subject
 from relucert.paper.published import Line
-from relucert.paper.store import Course, Store
 from relucert.query.given import BoxLike
-from relucert.query.questions import SEED_STEP, Question, pose
+from relucert.query.questions import pose
+from relucert.storage.store import Section, Store
 
 PIXELS = (-0.5, 0.5)  # the paper's valid inputs, where it minds them
 
@@ -41,46 +40,58 @@ class Rerun:
 
     Attributes:
         subjects, images: By the network's name in the table.
-        skipped: What was left out, and why. failed: What errors inside methods said, one entry per answer that they
-            spoilt; such an answer is not stored. Both grow during the run.
+        failed: What errors inside methods said, one entry per answer that they spoilt; such an answer is not stored.
+            Grows during the run, and so does `skipped`.
         protocol: Whether the valid inputs are those of the paper: every input for certificates, pixels from -0.5 to
             0.5 for attacks, exact answers and CLEVER. Otherwise those of the setting, for all methods.
     """
 
     def __init__(
         self,
+        lines: Sequence[Line],
         subjects: Mapping[str, Subject],
         images: Mapping[str, Dataset],
         contenders: Sequence[Contender],
         setting: Setting,
-        store: Store,
+        effort: Mapping[str, Any],
         protocol: bool,
     ) -> None:
-        self.subjects, self.images, self.contenders = subjects, images, contenders
-        self.setting, self.store, self.protocol = setting, store, protocol
-        self.skipped: dict[str, str] = {}
+        self.lines, self.subjects, self.images = lines, subjects, images
+        self.contenders, self.setting, self.protocol = contenders, setting, protocol
+        self.job = TableJob(subjects, images, setting, self._questions(), effort)
         self.failed: dict[str, list[str]] = {}
-        self._ledgers: list[tuple[Line, Ledger]] = []
+        self._ledgers = [Ledger(each_rival=False) for _ in lines]
 
-    def run(self, lines: Sequence[Line], advance: Callable[[int], None]) -> None:
-        """Asks for the answers that are missing, line by line; `advance` is called with the number of images done."""
-        done = 0
-        for line in lines:
-            ledger = Ledger(each_rival=False)
-            self._ledgers.append((line, ledger))
-            subject, images = self.subjects[line.network], self.images[line.network]
-            setting = replace(self.setting, norm=Norm.parse(line.norm), target=line.target)
-            evaluated = subject.network.evaluated_in(find_inference(setting.inference))
-            asked = pose(evaluated, images.images, images.labels, line.target, setting.seed)
-            for question in asked.questions:
-                if not question.misclassified:
-                    try:
-                        self._image(line, subject, images, question, setting, ledger)
-                    except ContradictionError as error:
-                        where = f"{line.network}, p = {line.norm}, {line.target}, stored in {self.store.path}"
-                        raise ContradictionError(f"{where}: {error}") from error
-                done += 1
-                advance(done)
+    def run(self, store: Store, execution: Execution, again: bool, came: Callable[[], None]) -> None:
+        """Asks for the answers that are missing; with `again` for all. `came` is called now and then."""
+        if not again:
+            self.job.recall(store.notes)
+        stored = [None if again else store.get(about) for about in self.job.about()]
+        for asked, known in zip(self.job.questions, stored, strict=True):  # first, so that no table loses what it had
+            if known is not None:
+                self._take(asked, known, store)
+        replies = start(self.job, execution, None, Section(store), again)
+        for asked, known, reply in zip(self.job.questions, stored, replies, strict=True):
+            if known is None:
+                error = reply.error if isinstance(reply, Omitted) else reply.reason if reply.failed else None
+                if error is not None:
+                    self.failed.setdefault(asked.course, []).append(error)
+                if not isinstance(reply, Omitted):
+                    self._take(asked, reply, store)
+                came()
+
+    def _take(self, asked: TableQuestion, answer: Answer, store: Store) -> None:
+        try:
+            self._ledgers[asked.row].add(Entry(asked.method, CONTENDERS[asked.method].kind, answer))
+        except ContradictionError as error:
+            line = asked.line
+            where = f"{line.network}, p = {line.norm}, {line.target}, stored in {store.path}"
+            raise ContradictionError(f"{where}: {error}") from error
+
+    @property
+    def skipped(self) -> dict[str, str]:
+        """What was left out, and why."""
+        return self.job.skipped
 
     @property
     def methods(self) -> list[str]:
@@ -89,7 +100,7 @@ class Rerun:
     def results(self) -> list[Result]:
         """The lines of the table as far as they are known."""
         results = []
-        for line, ledger in self._ledgers:
+        for line, ledger in zip(self.lines, self._ledgers, strict=True):
             subject = self.subjects[line.network]
             by_method = {ranking.method: ranking for ranking in rankings(ledger.entries)}
             results.append(Result(line, subject.label, subject.authors, by_method))
@@ -101,65 +112,17 @@ class Rerun:
             return self.setting.box
         return None if contender.kind is Kind.CERTIFIED else PIXELS
 
-    def _image(
-        self, line: Line, subject: Subject, images: Dataset, question: Question, setting: Setting, ledger: Ledger
-    ) -> None:
-        """Every method's answer about one image."""
-        for contender in self.contenders:
-            limit = setting.budget if contender.timed else None
-            key = (
-                line.network, subject.digest, line.norm, line.target, contender.name, limit,
-                _mark(images, question), question.image,
-            )  # fmt: skip
-            entry = self.store.get(key)
-            if entry is None:
-                asked = replace(setting, box=self.box(contender))
-                work = partial(_ask, contender, subject.network, images, question, asked)
-                entry = self._limited((line.network, subject.digest, line.norm, contender.name), question, work)
-                if entry is None:
-                    continue
-                if not entry.failed:
-                    self.store.add(key, entry)
-            ledger.add(entry)
-
-    def _limited(self, course: Course, question: Question, work: Callable[[], Entry]) -> Entry | None:
-        """The work's answer; None where its method is left out, which is noted."""
-        network, _, norm, method = course
-        what, budget = f"{method} on {network}, p = {norm}", self.setting.budget
-        if what in self.skipped:
-            return None
-        if (reason := self.store.too_slow(course, budget)) is not None:
-            self.skipped[what] = f"{reason}; a larger --budget tries again"
-            return None
-        try:
-            entry = limited(work, budget)
-        except OutOfTime:
-            self.skipped[what] = f"image {question.image} took more than the budget of {budget:g} s"
-            self.store.note_slow(course, budget, self.skipped[what])
-        except RelucertError as error:
-            self.skipped[what] = str(error)
-        except FAULTS as error:
-            self.skipped[what] = f"failed: {in_one_line(error)}"
-            self.failed.setdefault(what, []).append(in_one_line(error))
-        else:
-            if entry.failed:
-                self.failed.setdefault(what, []).append(entry.reason or "")
-            return entry
-        return None
-
-
-def _mark(images: Dataset, question: Question) -> str:
-    """A checksum of an image and its label, by which stored answers are recognised."""
-    pixels = images.images[question.image].double().contiguous().numpy().tobytes()
-    return hashlib.sha256(pixels + str(question.label).encode()).hexdigest()[:16]
-
-
-def _ask(contender: Contender, network: Network, images: Dataset, question: Question, setting: Setting) -> Entry:
-    """One answer, the same as in a run over all images at once."""
-    place = question.image
-    image_setting = replace(setting, seed=(setting.seed + SEED_STEP * place) % 2**63)
-    if len(question.rivals) == 1:
-        image_setting = replace(image_setting, target=question.rivals[0])
-    image, label = images.images[place : place + 1], torch.tensor([question.label])
-    (answer,) = contender.ask(network, image, label, image_setting)
-    return Entry(contender.name, contender.kind, replace(answer, image=place))  # type: ignore[type-var]
+    def _questions(self) -> list[TableQuestion]:
+        """Every method's question about every image that is classified rightly."""
+        questions = []
+        for row, line in enumerate(self.lines):
+            subject, images = self.subjects[line.network], self.images[line.network]
+            evaluated = subject.network.evaluated_in(find_inference(self.setting.inference))
+            inquiry = pose(evaluated, images.images, images.labels, line.target, self.setting.seed)
+            questions += [
+                TableQuestion(row, line, question, contender.name, self.box(contender))
+                for question in inquiry.questions
+                if not question.misclassified
+                for contender in self.contenders
+            ]
+        return questions

@@ -17,6 +17,7 @@ from relucert.report.summary import Summary, rounded_down
 from relucert.storage import files
 
 UNDATED = {".png": {}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
+MARKED = {".png": "Comment", ".svg": "Description", ".pdf": "Keywords"}  # where a picture says what it is about
 CURVE, GUIDE, QUIET = "#1f5fa8", "#c2571a", "#667788"
 
 
@@ -26,8 +27,11 @@ def check_suffix(path: Path) -> None:
         raise InputError(f"can't draw {path}: pictures end in {', '.join(UNDATED)}")
 
 
-def draw(path: Path, summary: Summary, title: str, question: str, norm: str) -> None:
-    """Draws the share of images that keep their class within each radius; equal runs give equal files."""
+def draw(path: Path, summary: Summary, title: str, question: str, norm: str, mark: str = "") -> None:
+    """Draws the share of images that keep their class within each radius; equal runs give equal files.
+
+    mark: the beginning of the question's SHA-256, by which the picture is recognised.
+    """
     check_suffix(path)
     suffix = path.suffix.lower()
     content = io.BytesIO()
@@ -44,7 +48,7 @@ def draw(path: Path, summary: Summary, title: str, question: str, norm: str) -> 
             f"radius, p = {norm}{'' if summary.proven else ' (rounding ignored)'}",
             "certified accuracy" if summary.proven else "accuracy, not certified",
         )
-        figure.savefig(content, format=suffix[1:], dpi=160, metadata=UNDATED[suffix])
+        figure.savefig(content, format=suffix[1:], dpi=160, metadata={**UNDATED[suffix], MARKED[suffix]: mark})
     files.write(path, content.getvalue())
 
 

@@ -41,12 +41,14 @@ class Presentable(ABC):
 
         return overview(self.rows())
 
-    def to_csv(self, path: str | Path) -> None:
-        """Writes one row per answer, as `--csv` does; absence is an empty cell."""
-        from relucert.report.runfile import table
-        from relucert.storage import files
+    def to_csv(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Writes one row per answer, as `--csv` does; absence is an empty cell.
 
-        files.write(Path(path), table(self.rows()).encode())
+        A file that holds anything but these answers, or the first of them, is replaced with `overwrite` only.
+        """
+        from relucert.report.runfile import write_table
+
+        write_table(Path(path), self.rows(), overwrite)
 
     def to_frame(self) -> Any:
         """A pandas DataFrame with one row per answer; raises MissingPackageError where there is no pandas."""

@@ -16,20 +16,29 @@ from relucert.errors import InputError
 from relucert.network import Network
 from relucert.report import pictures
 from relucert.report.png import magnification
+from relucert.report.runfile import MARK
 from relucert.report.summary import rounded_up
 from relucert.storage import files
 
+OTHER = "a picture of another question"
+
 
 class Album:
-    """A folder of pictures, one per image and adversarial example, for a network that takes images."""
+    """A folder of pictures, one per image and adversarial example, for a network that takes images.
 
-    def __init__(self, folder: Path, network: Network) -> None:
+    question: the SHA-256 of the question; pictures about another one are refused unless `overwrite`.
+    """
+
+    def __init__(self, folder: Path, network: Network, question: str, overwrite: bool) -> None:
         self.folder, self.shape, self.count = folder, pictures.shape_of(network), 0
+        self._mark = question[:MARK]
         try:
             folder.mkdir(exist_ok=True)
         except OSError as error:
             raise InputError(f"can't write pictures into {folder}: {error.strerror}") from error
         files.check_writable(folder / "image.png")
+        for path in sorted(folder.glob("image-*.png")):
+            files.check_replaceable(path, lambda there: self._mark.encode() in there, overwrite, OTHER)
 
     def add(self, image: Tensor, answer: UpperBound) -> None:
         """Draws the adversarial example of an attack, unless there is none but the image itself."""
@@ -59,5 +68,5 @@ class Album:
                 axes.imshow(pictures.arranged(pixels, self.shape), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
                 axes.set_title(title, fontsize=10)
                 axes.set_axis_off()
-            figure.savefig(content, format="png", dpi=120)
+            figure.savefig(content, format="png", dpi=120, metadata={"Comment": self._mark})
         return content.getvalue()

@@ -138,6 +138,29 @@ def _is_empty(there: bytes) -> bool:
     return isinstance(record, dict) and "relucert" in record and record.get("results") == []
 
 
+def write_table(path: Path, rows: Sequence[Row], overwrite: bool) -> None:
+    """Writes rows as CSV; what is there is replaced where it is these answers or some of them, or with `overwrite`."""
+    content = table(rows)
+    files.check_replaceable(path, lambda there: _is_part(there, content), overwrite)
+    files.write(path, content.encode())
+
+
+def _is_part(there: bytes, content: str) -> bool:
+    """Whether what is there is this table or its first rows, however long answers took."""
+    try:
+        before, now = _untimed(there.decode()), _untimed(content)
+    except (UnicodeDecodeError, csv.Error):
+        return False
+    return now[: len(before)] == before
+
+
+def _untimed(content: str) -> list[list[str]]:
+    """The header and the rows of a table, but for the seconds."""
+    header, *rows = list(csv.reader(io.StringIO(content))) or [[]]
+    timed = header.index("seconds") if "seconds" in header else len(header)
+    return [header, *(row[:timed] + row[timed + 1 :] for row in rows)]
+
+
 def table(rows: Sequence[Row]) -> str:
     """Rows as CSV, with a column for every key of any of them; nested objects, such as pictures, are left out."""
     flat = [{name: _cell(_plain(value)) for name, value in row.items() if not isinstance(value, dict)} for row in rows]

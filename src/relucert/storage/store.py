@@ -22,10 +22,11 @@ from relucert.storage.journal import Journal, Record
 
 FORMAT = 1
 SUFFIX = ".answers"  # of a store beside the file that is made from it
+ANSWER = "answer"  # where a record has it; all else says what it is about
 ANEW = "name another file, or start anew with --overwrite (in Python, remove it)"
 
-Key = tuple[str, int, str, tuple[int, ...]]
-"""The method, the image's number, a checksum of its pixels and label, and the rivals."""
+About = Mapping[str, Any]
+"""What an answer is about, in plain values: the method, the image's number and checksum, and the rivals, for one."""
 
 
 def beside(path: Path) -> Path:
@@ -50,7 +51,8 @@ class Store:
         head = {"relucert": relucert.__version__, "format": FORMAT, "asked": _plain(asked)}
         self._journal = Journal(path, lambda text: warn(text, RemarkWarning))
         try:
-            self._answers: dict[Key, Any] = {}
+            self._answers: dict[str, Any] = {}
+            self._pixels: dict[int, str] = {}  # the checksum of each image that there is an answer about
             self.notes: dict[str, str] = {}
             if self._journal.records or self._journal.damaged:
                 self._check(head)
@@ -73,25 +75,25 @@ class Store:
     def close(self) -> None:
         self._journal.close()
 
-    def get(self, key: Key) -> Any | None:
-        return self._answers.get(key)
+    def get(self, about: About) -> Any | None:
+        return self._answers.get(_key(about))
 
-    def add(self, answers: Sequence[tuple[Key, Any]], notes: Mapping[str, str] | None = None) -> None:
+    def add(self, answers: Sequence[tuple[About, Any]], notes: Mapping[str, str] | None = None) -> None:
         """Keeps answers that came together, and notes; once this returns they are in the file, whatever comes then.
 
         What failed is not kept: it is tried again.
         """
         notes = notes or {}
-        sound = [(key, answer) for key, answer in answers if not answer.failed]
+        sound = [(about, answer) for about, answer in answers if not answer.failed]
         noted = [{"note": name, "text": text} for name, text in notes.items()]
-        self._journal.append([*noted, *(_record(key, answer) for key, answer in sound)])
-        self._answers.update(sound)
+        self._journal.append([*noted, *({**about, ANSWER: encode(answer)} for about, answer in sound)])
+        self._answers.update((_key(about), answer) for about, answer in sound)
         self.notes.update(notes)
 
     def check_images(self, marks: Sequence[str]) -> None:
         """Raises StoreError where answers are about other images; marks: the checksums of those asked about now."""
-        for _, image, mark, _ in self._answers:
-            if image < len(marks) and marks[image] != mark:
+        for image, pixels in self._pixels.items():
+            if image < len(marks) and marks[image] != pixels:
                 raise StoreError(f"{self.path} has answers about other images, for one image {image}: {ANEW}")
 
     def _check(self, head: Record) -> None:
@@ -116,8 +118,10 @@ class Store:
                 if "note" in record:
                     self.notes[str(record["note"])] = str(record["text"])
                 else:
-                    key, answer = _read(record)
-                    self._answers[key] = answer
+                    about, answer = _read(record)
+                    self._answers[_key(about)] = answer
+                    if "image" in about:
+                        self._pixels[about["image"]] = about["pixels"]
             except (AttributeError, KeyError, RuntimeError, TypeError, ValueError):
                 strange += 1
         if strange:
@@ -126,10 +130,13 @@ class Store:
 
 @dataclass(frozen=True)
 class Section:
-    """One method's part of a store, which several methods share."""
+    """A part of a store: that of one method, where several share it; without a name, all of it."""
 
     store: Store
-    method: str
+    method: str = ""
+
+    def about(self, about: About) -> About:
+        return {**about, "method": self.method} if self.method else about
 
 
 StoreLike = str | os.PathLike[str] | Section
@@ -149,18 +156,16 @@ def mark(image: Tensor, label: int) -> str:
     return hashlib.sha256(pixels + str(label).encode()).hexdigest()[:16]
 
 
-def _record(key: Key, answer: Any) -> Record:
-    method, image, pixels, rivals = key
-    about = {"method": method, "image": image, "pixels": pixels, "rivals": list(rivals)}
-    return {**about, "answer": encode(answer)}
+def _key(about: About) -> str:
+    return json.dumps(about, sort_keys=True)
 
 
-def _read(record: Record) -> tuple[Key, Any]:
-    key = (str(record["method"]), int(record["image"]), str(record["pixels"]), tuple(map(int, record["rivals"])))
-    answer = decode(record["answer"])
-    if answer.image != record["image"]:
+def _read(record: Record) -> tuple[About, Any]:
+    about, answer = dict(record), decode(record[ANSWER])
+    del about[ANSWER]
+    if answer.failed or ("image" in about and answer.image != about["image"]):
         raise ValueError("the record is about another image than its answer")
-    return key, answer
+    return about, answer
 
 
 def _plain(asked: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Lists of instances, as the field's benchmarks come: network, property and seconds, and a table of their verdicts."""
+"""Lists of instances, as the field's benchmarks come: network, property and seconds, and their verdicts."""
 
 from __future__ import annotations
 
@@ -6,21 +6,24 @@ import csv
 import hashlib
 import io
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
-from relucert.errors import InputError, RelucertError
+from relucert.errors import FAULTS, InputError, RelucertError, in_one_line
+from relucert.execution.execution import Execution
+from relucert.execution.job import Item
+from relucert.execution.run import start
 from relucert.network import find_inference
-from relucert.storage import files
+from relucert.storage.store import About, Store, StoreLike
 from relucert.verification.results import word
+from relucert.verification.verdict import UNKNOWN, Verdict
 from relucert.verification.verify import verify
 
-OLDER = ("onnx", "vnnlib", "limit", "result", "seconds", "nodes", "method", "reason", "sha256")
-COLUMNS = (*OLDER, "inference")
-ERROR = "error"
-OTHER_TABLE = "something else than a table of verdicts"
+ERROR = "error"  # in the place of a verdict: a file that is missing, a network that can't be read
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,7 @@ def read_instances(path: Path) -> list[Instance]:
             raise InputError(
                 f"{path}, line {number}: an instance is network,property,seconds, not {','.join(cells)[:60]!r}"
             )
-        instances.append(Instance(cells[0], cells[1], limit, path.parent))
+        instances.append(Instance(cells[0], cells[1], limit, path.parent.resolve()))
     if not instances:
         raise InputError(f"{path} has no instances: one per line, network,property,seconds")
     return instances
@@ -84,70 +87,112 @@ def _seconds(text: str) -> float | None:
     return value if 0 <= value <= 1e9 else None
 
 
-class Table:
-    """The verdicts on disk, one row per instance, written after every one; what is there already is not done again."""
+@dataclass(frozen=True, eq=False)
+class Decided:
+    """An instance and its verdict: one row of a table."""
 
-    def __init__(self, path: Path, overwrite: bool) -> None:
-        self.path = path
-        files.check_writable(path)
-        known = files.check_replaceable(path, lambda there: _is_table(there), overwrite, OTHER_TABLE)
-        there = files.content(path).decode("utf-8", "replace") if known else ""
-        rows = list(csv.DictReader(io.StringIO(there))) if _is_table(there.encode()) else []
-        self.rows: list[dict[str, Any]] = [{"inference": "real", **row} for row in rows]
+    instance: Instance
+    digest: str
+    inference: str
+    verdict: Verdict
 
-    def find(self, instance: Instance, inference: str) -> dict[str, Any] | None:
-        """The row of an instance that has a verdict already."""
-        digest = instance.digest()
-        for row in self.rows:
-            same = row["sha256"] == digest and row["limit"] == repr(instance.limit) and row["inference"] == inference
-            if same and (row["onnx"], row["vnnlib"]) == (instance.onnx, instance.vnnlib) and row["result"] != ERROR:
-                return row
+    @property
+    def result(self) -> str:
+        """The verdict as one of the competition's words."""
+        return ERROR if self.failed else word(self.verdict)
+
+    @property
+    def reason(self) -> str | None:
+        return self.verdict.reason
+
+    @property
+    def failed(self) -> bool:
+        return self.verdict.failed
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values: what was asked, and the verdict without its witness."""
+        instance, verdict = self.instance, self.verdict
+        return {
+            "onnx": instance.onnx, "vnnlib": instance.vnnlib, "limit": instance.limit, "result": self.result,
+            "seconds": round(verdict.seconds, 3), "nodes": verdict.nodes, "method": verdict.method,
+            "reason": verdict.reason, "failed": verdict.failed, "sha256": self.digest,
+            "inference": self.inference,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class InstancesJob:
+    """The questions of a list, each answered by itself.
+
+    Attributes:
+        instances: The list.
+        time_limit: At most so many seconds for each; None: its own limit.
+        seed: Of the attack's random starts.
+        inference: What the networks are evaluated in.
+    """
+
+    instances: Sequence[Instance]
+    time_limit: float | None
+    seed: int
+    inference: str = "real"
+
+    def __post_init__(self) -> None:
+        find_inference(self.inference)
+
+    @cached_property
+    def digests(self) -> list[str]:
+        return [instance.digest() for instance in self.instances]
+
+    @property
+    def items(self) -> Sequence[Item]:
+        return [(number,) for number in range(len(self.instances))]
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        asked = {"time_limit": self.time_limit, "seed": self.seed, "inference": self.inference}
+        return {"command": "verify --instances", **asked}
+
+    @property
+    def most_workers(self) -> None:
         return None
 
-    def add(self, row: dict[str, Any]) -> None:
-        """Takes the place of an earlier row about the same instance."""
-        same = ("onnx", "vnnlib", "limit", "inference")
-        self.rows = [other for other in self.rows if any(other[name] != row[name] for name in same)]
-        self.rows.append(row)
-        text = io.StringIO()
-        writer = csv.DictWriter(text, fieldnames=COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(self.rows)
-        files.write(self.path, text.getvalue().encode())
+    def about(self) -> list[About]:
+        numbered = zip(self.instances, self.digests, strict=True)
+        return [{"limit": instance.limit, "sha256": digest} for instance, digest in numbered]
+
+    def check(self, store: Store) -> None:
+        """Answers about other files are no harm: they are told by their checksums."""
+
+    def answer(self, numbers: Sequence[int]) -> Iterator[Sequence[Verdict]]:
+        for number in numbers:
+            instance, started = self.instances[number], time.monotonic()
+            limit = instance.limit if self.time_limit is None else min(instance.limit, self.time_limit)
+            try:
+                verdict = self._verify(instance, limit)
+            except RelucertError as error:
+                verdict = _failed(str(error), time.monotonic() - started)
+            except (OSError, *FAULTS) as error:
+                verdict = _failed(in_one_line(error), time.monotonic() - started)
+            yield [verdict]
+
+    def _verify(self, instance: Instance, limit: float) -> Verdict:
+        return verify(instance.network, instance.query, time_limit=limit, inference=self.inference, seed=self.seed)
+
+    def lost(self, number: int, reason: str) -> Verdict:
+        return _failed(reason, 0.0)
+
+    def came(self, number: int, answer: Verdict) -> Mapping[str, str]:
+        return {}
+
+    def settled(self, number: int) -> None:
+        return None
 
 
-def _is_table(content: bytes) -> bool:
-    return content.splitlines()[:1] in ([",".join(columns).encode()] for columns in (COLUMNS, OLDER))
+def run(job: InstancesJob, workers: int | Execution | None, store: StoreLike | None) -> Iterator[Decided]:
+    """Every instance with its verdict, in order: from the store, or found now."""
+    verdicts = start(job, workers, None, store)
+    return map(Decided, job.instances, job.digests, repeat(job.inference), verdicts)
 
 
-def run(
-    instances: list[Instance], table: Table, time_limit: float | None, seed: int, inference: str = "real"
-) -> Iterator[dict[str, Any]]:
-    """The row of every instance, from the table or found now, in order; time_limit: at most so many seconds each."""
-    find_inference(inference)
-    for instance in instances:
-        row = table.find(instance, inference)
-        if row is None:
-            row = _row(instance, time_limit, seed, inference)
-            table.add(row)
-        yield row
-
-
-def _row(instance: Instance, time_limit: float | None, seed: int, inference: str) -> dict[str, Any]:
-    started = time.monotonic()
-    row = dict.fromkeys(COLUMNS, "") | {
-        "onnx": instance.onnx, "vnnlib": instance.vnnlib, "limit": repr(instance.limit), "sha256": instance.digest(),
-        "inference": inference,
-    }  # fmt: skip
-    limit = instance.limit if time_limit is None else min(instance.limit, time_limit)
-    try:
-        verdict = verify(instance.network, instance.query, time_limit=limit, inference=inference, seed=seed)
-    except RelucertError as error:
-        return row | {"result": ERROR, "reason": str(error), "seconds": f"{time.monotonic() - started:.3f}"}
-    return row | {
-        "result": word(verdict),
-        "seconds": f"{verdict.seconds:.3f}",
-        "nodes": str(verdict.nodes),
-        "method": verdict.method or "",
-        "reason": verdict.reason or "",
-    }
+def _failed(reason: str, seconds: float) -> Verdict:
+    return Verdict(UNKNOWN, None, None, reason, seconds, 0, None, failed=True)

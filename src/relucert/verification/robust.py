@@ -23,7 +23,7 @@ from relucert.checks import check_callable, check_number, check_whole, checked_p
 from relucert.errors import FAULTS, InputError, in_one_line
 from relucert.execution.execution import Execution
 from relucert.execution.identity import identity
-from relucert.execution.job import Job, in_steps
+from relucert.execution.job import ImageJob, in_steps
 from relucert.execution.run import start
 from relucert.loading.runtime import Origin, Runtime, runtime_of
 from relucert.network import Network, find_inference
@@ -149,7 +149,7 @@ def robust_at_each(
         files.check_replaceable(path, lambda there: proofs.is_about(there, claim), overwrite)
     options = _Options(shape, float(radius), time_limit, seed, path)
     decider = _Deciding(known, options, Origin.of(prepared.source, known), progress)
-    job = Job(
+    job = ImageJob(
         decider, inquiry, in_steps(inquiry, 1), options.asked(known, target), decider.origin.most_workers(workers, ray)
     )
     return start(job, workers, ray, store, again=path is not None)

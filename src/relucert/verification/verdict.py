@@ -161,9 +161,11 @@ class Verdicts(list[RobustnessVerdict]):
         """One row of plain values per verdict."""
         return [verdict.to_json() for verdict in self]
 
-    def to_csv(self, path: str | Path) -> None:
-        """Writes one row per verdict; absence is an empty cell."""
-        from relucert.report.runfile import table
-        from relucert.storage import files
+    def to_csv(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Writes one row per verdict; absence is an empty cell.
 
-        files.write(Path(path), table(self.rows()).encode())
+        A file that holds anything but these verdicts, or the first of them, is replaced with `overwrite` only.
+        """
+        from relucert.report.runfile import write_table
+
+        write_table(Path(path), self.rows(), overwrite)
