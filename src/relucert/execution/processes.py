@@ -1,4 +1,4 @@
-"""Worker processes of one thread each; one that dies costs its questions one retry, then they get a reason."""
+"""Worker processes of one thread each; one that dies costs its questions a retry, and one that kills gets a reason."""
 
 from __future__ import annotations
 
@@ -130,13 +130,16 @@ class Processes:
         process.ask(path, following.item, following.tried)
 
     def _bury(self, process: _Process, code: int) -> list[_Waiting]:
-        """What is to be tried again: each question that a process left, by itself, unless that was the second time."""
+        """What is to be tried again of what a process left: all of it together, so that the answers are the same as
+        ever; after a second death each question by itself, unless it was by itself."""
         process.end()
         if not process.ready and code >= 0:  # by itself, before it had any question
             raise RelucertError(f"a worker process could not start (it ended with {code}): use --workers 1")
-        return [] if process.tried else [_Waiting((number,), tried=True) for number in process.left]
+        if process.left and not process.tried:
+            return [_Waiting(tuple(process.left), tried=True)]
+        return [_Waiting((number,), tried=True) for number in process.left] if len(process.left) > 1 else []
 
 
 def _told(code: int) -> str:
     how = f"was killed by signal {-code}; memory may have run out" if code < 0 else f"ended with code {code}"
-    return f"two worker processes died of it (the last {how})"
+    return f"the worker processes that tried it died (the last {how})"
