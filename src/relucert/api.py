@@ -100,7 +100,7 @@ def certify(
         time_limit: For "lp" and "lp-full" alone, how many seconds each program may take (60).
         budget: For "best" alone, how many seconds each answer may take (10).
         proofs: A folder for proofs, one file per certified answer, which `relucert check` verifies: for "interval",
-            "fast-lin", "crown" and "sdp" on networks of linear layers and ReLUs.
+            "fast-lin" and "crown", and for "sdp" on chains of linear layers or convolutions and ReLUs.
         input_shape: Of one image, where neither the network nor the images tell it.
         workers: How many processes of one thread each; by default this one, and one per core for what would take long.
         ray: The address of a Ray cluster to work on, or "auto", in the place of `workers`.

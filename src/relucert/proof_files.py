@@ -41,10 +41,8 @@ class ProofWriter:
             raise InputError(f"proofs are about real arithmetic, not about {self.network.inference.name}")
         if self.shape.norm.p not in NORMS.values():
             raise InputError(f"proofs need the norm 1, 2 or inf, not {self.shape.norm}")
-        if name == "sdp" and self.shape.box is not None and self.shape.norm.body != "box":
-            raise InputError("proofs of sdp within a box need the norm inf")
         if name == "sdp" and not is_chain(self.network):
-            raise InputError("proofs of sdp need a network of linear layers and ReLUs in a chain")
+            raise InputError("proofs of sdp need a chain of linear layers or convolutions and ReLUs")
         if self.folder.exists() and not self.folder.is_dir():
             raise InputError(f"{self.folder} is no folder for proofs")
 

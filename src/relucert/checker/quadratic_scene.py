@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 
 from flint import fmpq, fmpz_mat
 
 from relucert.checker.document import BoundProof, Certified, Rejected
+from relucert.checker.fixed_point import of_fractions
+from relucert.checker.fixed_region import FixedRegion
 from relucert.checker.integers import Chain, Scaled
 from relucert.checker.lines import BOUND_BITS
 from relucert.checker.quadratic_document import QuadraticProof, SectorEntry
@@ -21,11 +23,15 @@ Numbers = list[fmpq]
 
 @dataclass(frozen=True)
 class BallScene:
-    """The region as `x = centre + reach y` with y in the unit ball of the norm; reach 0: the coordinate stays."""
+    """The region as `x = centre + reach y` with y in the unit ball of the norm; reach 0: the coordinate stays.
+
+    confined: where a box cuts a ball that is no box itself, where y is.
+    """
 
     norm: float
     centre: Numbers
     reach: Numbers
+    confined: FixedRegion | None = None
 
     @classmethod
     def of(cls, proof: QuadraticProof) -> BallScene:
@@ -35,7 +41,9 @@ class BallScene:
         if proof.box is None:
             return cls(proof.norm, centre, reach)
         if proof.norm != math.inf:
-            raise Rejected("a box with another norm than inf can't be checked")
+            walls = [_rooms(ends, centre, reach) for ends in proof.box]
+            confined = FixedRegion.ball([0.0] * len(centre), proof.norm, 1.0, ([-room for room in walls[0]], walls[1]))
+            return cls(proof.norm, centre, reach, confined)
         ends = []
         for point, step, low, high in zip(centre, reach, *proof.box, strict=True):
             lowest = point - step if low == -math.inf else max(point - step, fraction(low))
@@ -48,7 +56,11 @@ class BallScene:
         return sum(weights, fmpq(0)) if self.norm == math.inf else max(weights, default=fmpq(0))
 
     def fall(self, form: Numbers) -> fmpq:
-        """At least how far a form falls below 0 in the unit ball."""
+        """At least how far a form falls below 0, wherever y may be."""
+        if self.confined is not None:
+            rounded = of_fractions([Fraction(int(number.p), int(number.q)) for number in form])
+            (least,) = self.confined.least(replace(rounded.reshaped(1, len(form)), error=1))
+            return fmpq(-least.numerator, least.denominator)
         sizes = [abs(number) for number in form]
         if self.norm == math.inf:
             return sum(sizes, fmpq(0))
@@ -141,6 +153,16 @@ def _chord(end: fmpq, centre: fmpq) -> fmpq:
     if (end > 0) == (centre > 0):
         return fmpq(1) if end > 0 else fmpq(0)
     return (max(end, fmpq(0)) - max(centre, fmpq(0))) / (end - centre)
+
+
+def _rooms(walls: list[float], centre: Numbers, reach: Numbers) -> list[float]:
+    """How far every coordinate may go towards its wall, in units of its reach, rounded up."""
+    rooms = []
+    for wall, point, step in zip(walls, centre, reach, strict=True):
+        distance = abs(fraction(wall) - point) if math.isfinite(wall) else step
+        inside = math.nextafter(float(distance / step), math.inf) if 0 < distance < step else 1.0
+        rooms.append(0.0 if step == 0 or distance == 0 else inside)
+    return rooms
 
 
 def fraction(number: float) -> fmpq:
