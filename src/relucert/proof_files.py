@@ -37,8 +37,6 @@ class ProofWriter:
         name = self.method.name
         if name not in WRITERS:
             raise InputError(f"the method {name!r} writes no proofs; {', '.join(WRITERS)} do")
-        if self.network.inference.rounds:
-            raise InputError(f"proofs are about real arithmetic, not about {self.network.inference.name}")
         if self.shape.norm.p not in NORMS.values():
             raise InputError(f"proofs need the norm 1, 2 or inf, not {self.shape.norm}")
         if name == "sdp" and not is_chain(self.network):
@@ -64,7 +62,7 @@ class ProofWriter:
         if evidence is not None and evidence.radius >= radius:
             document |= {"format": QUADRATIC_FORMAT, "radius": evidence.radius, **evidence.document()}
         else:
-            document |= {"format": BOUND_FORMAT, "rule": due_to}
+            document |= {"format": BOUND_FORMAT, "rule": due_to, "inference": self.network.inference.name}
         rival = f"-class-{question.rivals[0]}" if len(question.rivals) == 1 else ""
         path = self.folder / f"image-{question.image}{rival}.json.gz"
         self.folder.mkdir(parents=True, exist_ok=True)

@@ -117,6 +117,19 @@ def test_fractions_and_integers_are_rounded_to_their_side() -> None:
     assert all(one <= number <= two for one, number, two in zip(below, truth, above, strict=True))
 
 
+def test_sums_of_two_keep_their_precision() -> None:
+    """Units are those of 58 bits, however few bits one of them has; zeros do not count."""
+    small, odd = fixed([[1, -1]], 0), of_fractions([Fraction(1, 3), Fraction(2, 3)]).reshaped(1, -1)
+    total = small.plus(odd)
+    truth = (Fraction(4, 3), Fraction(-1, 3))
+    assert all(abs(one - two) < Fraction(1, 2**54) for one, two in zip(exact(total)[0], truth, strict=True))
+    assert total.error <= 1
+    for zeros in (Fixed(torch.zeros(1, 2, dtype=torch.int64), bits, 3) for bits in (-100, 0, 300)):
+        for joined in (zeros.plus(odd), odd.plus(zeros)):
+            assert exact(joined) == exact(odd)
+            assert joined.error / Fraction(2) ** joined.bits >= 3 / Fraction(2) ** zeros.bits
+
+
 def test_sums_of_two_have_room() -> None:
     one, two = fixed([[(1 << BITS) - 1, -(1 << BITS)]], 10), fixed([[(1 << BITS) - 1, -(1 << BITS)]], 12)
     total = one.plus(two)

@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
+import relucert
 from relucert.checker.fixed_layers import LAYERS, fixed_layers
 from relucert.checker.fixed_point import Fixed
 from relucert.checker.fixed_region import FixedRegion
@@ -84,6 +85,29 @@ def test_points_are_within_the_bounds(name: str, region: str) -> None:
             lower, upper = (torch.tensor([end / UNIT for end in side]) for side in (interval.lower, interval.upper))
             assert bool((values[value] >= lower - 1e-6).all())
             assert bool((values[value] <= upper + 1e-6).all())
+
+
+@pytest.mark.parametrize("crown", [False, True])
+@pytest.mark.parametrize("name", [*NETWORKS, "a maximum"])
+def test_bounds_are_those_of_the_methods(name: str, crown: bool) -> None:
+    """Up to the rounding of chords: whatever units the numbers of joined branches have."""
+    network = pooled() if name == "a maximum" else NETWORKS[name]()
+    centre = centres(network, 1)[0]
+    found = bounds_of(Relaxation.of(network, FixedRegion.ball(centre.tolist(), 2.0, 0.3)), crown)
+    region = relucert.Region.around(centre[None], 0.3, norm="2")
+    intervals = relucert.bounds(network, region, method="crown" if crown else "fast-lin", form="backward")
+    for interval, other in zip(found.values(), intervals, strict=False):
+        for side, expected in ((interval.lower, other.lower), (interval.upper, other.upper)):
+            numbers = torch.tensor([end / UNIT for end in side], dtype=torch.float64)
+            torch.testing.assert_close(numbers, expected[0], rtol=1e-7, atol=1e-7)
+
+
+def pooled() -> Network:
+    """A maximum over windows, as selections, sums and ReLUs of whole numbers."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        layers = [torch.nn.Conv2d(1, 3, 3), torch.nn.MaxPool2d(2), torch.nn.ReLU6(), torch.nn.Flatten()]
+        return relucert.load(torch.nn.Sequential(*layers, torch.nn.Linear(12, 3)).eval(), input_shape=(1, 6, 6))
 
 
 @pytest.mark.parametrize("region", ["inf", "2 in a box", "1 in a box, scaled"])

@@ -34,7 +34,7 @@ class Claim:
     """What was proven: around the image the rows, plus offsets, of the outputs stay positive at every valid input.
 
     index: the image's number among those that were asked about; image: the SHA-256 of its numbers, as float64 in
-    little-endian order. box, scale: as of a `Proof`.
+    little-endian order. box, scale: as of a `Proof`. inference: what the network is evaluated in.
     """
 
     network: str
@@ -49,6 +49,7 @@ class Claim:
     scale: list[float] | None
     nodes: int
     leaves: int
+    inference: str = "real"
 
     @property
     def margins(self) -> tuple[int, list[int]] | None:
@@ -62,7 +63,8 @@ class Claim:
         return labels.pop(), [pair[1] for pair in pairs if pair is not None]
 
     def __str__(self) -> str:
-        where = f"within {self.radius!r} of image {self.index}, norm {self.norm:g}{self._valid()}"
+        evaluated = "" if self.inference == "real" else f", in every evaluation in {self.inference}"
+        where = f"within {self.radius!r} of image {self.index}, norm {self.norm:g}{self._valid()}{evaluated}"
         margins = self.margins
         if margins is None:
             return f"{len(self.rows)} linear forms on the outputs stay positive {where}"
@@ -119,11 +121,16 @@ def check(
     return Claim(
         known.name, proof.sha256, proof.index, image_digest(proof.image), proof.rows, proof.offsets, proof.norm,
         proof.radius, proof.box, proof.scale, nodes, leaves,
+        proof.inference if isinstance(proof, BoundProof) else "real",
     )  # fmt: skip
 
 
 def _check_bounds(proof: BoundProof, network: Network) -> None:
-    for row, least in enumerate(least_margins(network, proof)):
+    try:
+        margins = least_margins(network, proof)
+    except ArithmeticError as error:
+        raise Rejected(f"its bounds are no numbers: {error}") from None
+    for row, least in enumerate(margins):
         if not least > 0:
             raise Rejected(f"by its rule, {proof.rule}, row {row} is not proven to be positive")
 

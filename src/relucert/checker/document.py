@@ -20,9 +20,10 @@ FORMAT = "relucert proof 3"  # what a proof's file says it is
 
 QUERY_FORMAT = "relucert query proof 1"
 
-BOUND_FORMAT = "relucert bound proof 1"
+BOUND_FORMAT = "relucert bound proof 2"
 
 BOUND_RULES = ("interval", "fast-lin", "crown")
+INFERENCES = ("real", "float32", "float16", "bfloat16")
 KEYS = {"format", "network", "image", "rows", "offsets", "norm", "box", "scale", "radius"}
 UNREADABLE = (ValueError, EOFError, OSError, zlib.error, RecursionError)  # what content that is no JSON may raise
 NORMS: dict[object, float] = {"inf": math.inf, 1.0: 1.0, 2.0: 2.0}
@@ -128,10 +129,12 @@ class BoundProof(Certified):
     rule: that of the lines of every ReLU, one of `BOUND_RULES`.
     by_intervals: whether a neuron after the first layer of ReLUs is bounded by intervals first, and by lines where that
     leaves its sign open.
+    inference: what the network is evaluated in, one of `INFERENCES`.
     """
 
     rule: str
     by_intervals: bool
+    inference: str = "real"
 
 
 Reader = Callable[[dict[str, Any]], Certified]
@@ -231,10 +234,14 @@ def _proof(document: dict[str, Any]) -> Proof:
 
 
 def _bound_proof(document: dict[str, Any]) -> BoundProof:
-    _require(set(document) == KEYS | {"rule", "by_intervals"}, "its entries are not those of a proof")
+    _require(set(document) == KEYS | {"rule", "by_intervals", "inference"}, "its entries are not those of a proof")
     _require(document["rule"] in BOUND_RULES, "its rule is none that is known")
     _require(type(document["by_intervals"]) is bool, "by_intervals is neither true nor false")
-    return BoundProof(**claim_of(document), rule=document["rule"], by_intervals=document["by_intervals"])
+    inference = _text(document["inference"])
+    _require(inference in INFERENCES, "its inference is none that is known")
+    return BoundProof(
+        **claim_of(document), rule=document["rule"], by_intervals=document["by_intervals"], inference=inference
+    )
 
 
 def claim_of(document: dict[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -43,13 +43,22 @@ class FixedLayer(ABC):
         """Some coordinates of the value as forms on its input, where they are stored that way."""
         return None
 
+    @abstractmethod
+    def magnitude(self, sizes: Sequence[Fixed]) -> Fixed:
+        """What the linear map with absolute coefficients makes, at most, of inputs >= 0, (size,) for each input."""
+
+    @cached_property
+    def constant_sizes(self) -> list[Fraction] | None:
+        """The absolute values of the constant, or more; None for zeros."""
+        if self.constant is None:
+            return None
+        unit = Fraction(2) ** -self.constant.bits
+        return [unit * (number + self.constant.error) for number in self.constant.units.abs().tolist()]
+
     @cached_property
     def constant_size(self) -> Fraction:
         """The sum of the absolute values of the constant, or more."""
-        if self.constant is None:
-            return Fraction(0)
-        numbers = self.constant.units.abs().tolist()
-        return Fraction(sum(numbers) + self.constant.error * len(numbers)) / Fraction(2) ** self.constant.bits
+        return sum(self.constant_sizes or [], Fraction(0))
 
     def at_zero(self, forms: Fixed) -> tuple[list[int], int, Fraction] | None:
         """What the constant adds to the forms: integers over 2**bits, bits, and what each of them may be off."""
@@ -72,6 +81,9 @@ class _Linear(FixedLayer):
         if len(needed) > 0.8 * forms.units.shape[1] or forms.error:
             return matrix_product(forms, self.weight)
         return matrix_product(replace(forms, units=forms.units[:, needed]), _selected(self.weight, needed))
+
+    def magnitude(self, sizes: Sequence[Fixed]) -> Fixed:
+        return _most(matrix_product(_absolute(self.weight), sizes[0].reshaped(-1, 1))).reshaped(-1)
 
     def neurons(self, chosen: Tensor) -> Fixed:
         return replace(self.weight, units=self.weight.units[chosen])
@@ -110,6 +122,22 @@ class _Convolution(FixedLayer):
                 :, :, rows[0] - up : rows[1] - up, columns[0] - side : columns[1] - side
             ]
         return replace(pulled, units=whole.reshape(count, -1))
+
+    def magnitude(self, sizes: Sequence[Fixed]) -> Fixed:
+        groups, (top, left, bottom, right) = self.settings["groups"], self.settings["padding"]
+        kernels = _absolute(replace(self.kernels, units=self.kernels.units.transpose(1, 2)))
+        terms = kernels.units.shape[2]
+        if terms > TERMS:
+            raise UnsupportedError(f"a convolution of {terms} terms is too large to be checked in floating point")
+
+        def product(taps: Tensor, digits: Tensor) -> Tensor:
+            padded = functional.pad(digits, (left, right, top, bottom))
+            strides, dilation = self.settings["stride"], self.settings["dilation"]
+            columns = functional.unfold(padded, self.size, dilation=dilation, stride=strides)
+            sums_at_places: Tensor = taps @ columns.unflatten(1, (groups, -1))
+            return sums_at_places
+
+        return _most(multiply(kernels, sizes[0].reshaped(1, *self.before), product, terms)).reshaped(-1)
 
     def _pull(self, window: Fixed, height: int, width: int) -> Fixed:
         """Forms on a window of the value, (forms, channels, height, width), on the window of the input that it sees."""
@@ -160,6 +188,10 @@ class _Picked(FixedLayer):
         total = forms.units.new_zeros(len(forms.units), self.before + 1).index_add(1, self.places, forms.units)
         return Fixed(total[:, :-1], forms.bits, forms.error * self.most)
 
+    def magnitude(self, sizes: Sequence[Fixed]) -> Fixed:
+        padded = functional.pad(sizes[0].units, (0, 1))
+        return _most(replace(sizes[0], units=padded[self.places]))
+
 
 @dataclass(frozen=True, eq=False)
 class _Diagonal(FixedLayer):
@@ -170,6 +202,9 @@ class _Diagonal(FixedLayer):
     def transpose(self, forms: Fixed) -> Fixed:
         return multiply(forms, self.factors, torch.mul, 1)
 
+    def magnitude(self, sizes: Sequence[Fixed]) -> Fixed:
+        return _most(multiply(sizes[0], _absolute(self.factors), torch.mul, 1))
+
 
 @dataclass(frozen=True, eq=False)
 class _Same(FixedLayer):
@@ -177,6 +212,9 @@ class _Same(FixedLayer):
 
     def transpose(self, forms: Fixed) -> Fixed:
         return forms
+
+    def magnitude(self, sizes: Sequence[Fixed]) -> Fixed:
+        return _most(sizes[0] if len(sizes) == 1 else sizes[0].plus(sizes[1]))
 
 
 @dataclass(frozen=True)
@@ -271,6 +309,15 @@ def _reciprocal_root(number: Fraction) -> Fraction:
     """`1 / sqrt(number)`, at most 2**-ROOT_BITS of it too small."""
     bits = ROOT_BITS + max(0, number.numerator.bit_length() - number.denominator.bit_length())
     return Fraction(math.isqrt((number.denominator << (2 * bits)) // number.numerator), 1 << bits)
+
+
+def _absolute(numbers: Fixed) -> Fixed:
+    return replace(numbers, units=numbers.units.abs())
+
+
+def _most(numbers: Fixed) -> Fixed:
+    """The largest that they may be."""
+    return Fixed(numbers.units + numbers.error, numbers.bits)
 
 
 def _ends(used: Tensor) -> tuple[int, int]:

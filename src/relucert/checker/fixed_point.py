@@ -41,6 +41,8 @@ class Fixed:
         """float64 tensors whose sum, the one of place i times 2**(20 i), are the units."""
         left, digits = self.units, []
         size = _largest(left)
+        if size > 1 << (BITS + 1):
+            raise OverflowError("a number in fixed point is too long")
         for _ in range(DIGITS - 1):
             if size <= HALF:
                 break
@@ -65,15 +67,23 @@ class Fixed:
         """The same in units so small that the largest number has nearly all bits."""
         size = _largest(self.units)
         room = BITS - 1 - size.bit_length()
-        return self if room <= 0 or not size else Fixed(self.units << room, self.bits + room, self.error << room)
+        return self if room <= 0 or not size else self._finer(room)
 
     def plus(self, other: Fixed) -> Fixed:
-        """The sums, in the larger one of the two units, or a larger one yet where they need it."""
-        bits = min(self.bits, other.bits)
-        one, two = self.coarser(self.bits - bits), other.coarser(other.bits - bits)
+        """The sums, in units as small as the larger one of the two allows."""
+        one, two = self.filled(), other.filled()
+        bits = min((part.bits for part in (one, two) if _largest(part.units)), default=max(one.bits, two.bits))
+        one, two = one._in_units(bits), two._in_units(bits)
         if _largest(one.units) + _largest(two.units) >= 1 << BITS:
             one, two = one.coarser(1), two.coarser(1)
         return Fixed(one.units + two.units, one.bits, one.error + two.error)
+
+    def _in_units(self, bits: int) -> Fixed:
+        """Over another power of two; the units are zeros where it is a larger one."""
+        return self.coarser(self.bits - bits) if bits <= self.bits else self._finer(bits - self.bits)
+
+    def _finer(self, shift: int) -> Fixed:
+        return Fixed(self.units << min(shift, 63), self.bits + shift, self.error << shift)
 
     def negated(self) -> Fixed:
         return replace(self, units=-self.units)

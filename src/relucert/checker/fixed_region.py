@@ -32,7 +32,7 @@ class FixedRegion:
         norm: p, which is 1, 2 or infinity.
         scale: None for ones; no number is too small.
         rooms: For p = 1 and 2 and a box, how far each coordinate may go down and up from the centre.
-        sizes: The sum of the absolute values of all coordinates, at most.
+        sizes: The absolute values of the coordinates, at most.
     """
 
     low: Fixed
@@ -41,7 +41,7 @@ class FixedRegion:
     radius: Fraction
     scale: Fixed | None
     rooms: tuple[Fixed, Fixed] | None
-    sizes: Fraction
+    sizes: list[Fraction]
 
     @classmethod
     def ball(
@@ -60,7 +60,7 @@ class FixedRegion:
             ]
         if norm == math.inf:
             return cls.between(low, high)
-        sizes = sum((abs(one) + step for one, step in zip(middle, steps, strict=True)), Fraction(0))
+        sizes = [max(abs(one), abs(two)) for one, two in zip(low, high, strict=True)]
         rooms = None
         if box is not None:
             falls, rises = ([abs(one - two) for one, two in zip(middle, side, strict=True)] for side in (low, high))
@@ -71,12 +71,12 @@ class FixedRegion:
     @classmethod
     def between(cls, low: Sequence[Fraction], high: Sequence[Fraction]) -> FixedRegion:
         """A box with these ends."""
-        sizes = sum((max(abs(one), abs(two)) for one, two in zip(low, high, strict=True)), Fraction(0))
+        sizes = [max(abs(one), abs(two)) for one, two in zip(low, high, strict=True)]
         return cls(of_fractions(low), of_fractions(high, up=True), math.inf, Fraction(0), None, None, sizes)
 
     def least(self, forms: Fixed) -> list[Fraction]:
         """Lower bounds of forms, (forms, size), on the inputs."""
-        charge = forms.error * self.sizes / Fraction(2) ** forms.bits
+        charge = forms.error * self.total / Fraction(2) ** forms.bits
         places = forms.support
         least = self._least(forms) if places is None else self._at(places)._least(forms.at(places))
         return [number - charge for number in least]
@@ -142,6 +142,11 @@ class FixedRegion:
             limit = _limits(sizes, room, radius)
         share = torch.where(sizes > 0, (limit / sizes).clamp(0, 1), 1.0).nan_to_num(1.0)
         return (share * coefficients.abs() * 2.0**BITS).to(torch.int64)
+
+    @cached_property
+    def total(self) -> Fraction:
+        """The sum of the absolute values of all coordinates, at most."""
+        return sum(self.sizes, Fraction(0))
 
     @cached_property
     def _float_scale(self) -> Tensor:

@@ -7,8 +7,8 @@ Nothing here is shared with the code that finds bounds.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import ceil
 
@@ -21,6 +21,7 @@ from relucert.checker.fixed_region import FixedRegion
 from relucert.checker.lines import BOUND_BITS, CHORD_BITS, ONE, SLOPE_BITS, Bounds, Interval, Lines
 from relucert.network import Network
 
+Ends = tuple[Fraction, Fraction]
 CHUNK = 2**20  # coefficients that are pulled back at once
 TOTAL_BITS = 192  # of what is added to forms on the way
 LOW = (1 << CHORD_BITS) - 1
@@ -33,11 +34,14 @@ class Relaxation:
 
     Attributes:
         layers: The network's affine operations by value, from `fixed_layers`: the same for every region.
+        noise: By value, what its evaluation in floating point may add to each coordinate: bounds are of what
+            is computed.
     """
 
     network: Network
     layers: dict[int, FixedLayer]
     region: FixedRegion
+    noise: Mapping[int, Fixed] = field(default_factory=dict)
 
     @classmethod
     def of(cls, network: Network, region: FixedRegion) -> Relaxation:
@@ -74,10 +78,10 @@ class Relaxation:
         lower: list[int] = []
         upper: list[int] = []
         for part in self._chunks(len(chosen)):
-            place, forms, constants = self._units(value, chosen[part])
-            below, above = _Pull(self, bounds, lines, both=lines.parallel).run(forms, place, constants)
+            place, forms, ends = self._units(value, chosen[part])
+            below, above = _Pull(self, bounds, lines, both=lines.parallel).run(forms, place, ends)
             if not lines.parallel:
-                opposite = [-number for number in constants]
+                opposite = [(-high, -low) for low, high in ends]
                 above, _ = _Pull(self, bounds, lines, both=False).run(forms.negated(), place, opposite)
                 above = [-number for number in above]
             lower += below
@@ -91,17 +95,25 @@ class Relaxation:
         positions = chosen % (shape[1] * shape[2]) if len(shape) == 3 else chosen
         return positions.argsort(stable=True)
 
-    def _units(self, value: int, chosen: Tensor) -> tuple[int, Fixed, list[Fraction]]:
-        """Neurons as forms on a value, with the constants that they have besides."""
+    def _units(self, value: int, chosen: Tensor) -> tuple[int, Fixed, list[Ends]]:
+        """Neurons as forms on a value, and between which ends the constants are that they have besides."""
         if value:
             layer = self.layers.get(value)
             rows = None if layer is None else layer.neurons(chosen)
             if rows is not None and layer is not None and layer.constant is not None and not layer.constant.error:
-                units = layer.constant.units[chosen].tolist()
-                scale = Fraction(2) ** -layer.constant.bits
-                return self.network.nodes[value - 1].inputs[0], rows, [scale * number for number in units]
+                ends = self._constants(layer.constant, self.noise.get(value), chosen)
+                return self.network.nodes[value - 1].inputs[0], rows, ends
         one_hot = torch.nn.functional.one_hot(chosen, self.network.sizes[value])
-        return value, Fixed(one_hot, 0), [Fraction(0)] * len(chosen)
+        return value, Fixed(one_hot, 0), [(Fraction(0), Fraction(0))] * len(chosen)
+
+    def _constants(self, constant: Fixed, noise: Fixed | None, chosen: Tensor) -> list[Ends]:
+        scale = Fraction(2) ** -constant.bits
+        numbers = [scale * number for number in constant.units[chosen].tolist()]
+        if noise is None:
+            return [(number, number) for number in numbers]
+        unit = Fraction(2) ** -noise.bits
+        added = [unit * number for number in noise.units[chosen].tolist()]
+        return [(number - more, number + more) for number, more in zip(numbers, added, strict=True)]
 
     def _chunks(self, count: int) -> list[slice]:
         step = max(1, CHUNK // max(self.network.sizes))
@@ -113,15 +125,16 @@ class _Pull:
 
     def __init__(self, relaxation: Relaxation, bounds: Bounds, lines: Lines, both: bool) -> None:
         self.network, self.layers, self.region = relaxation.network, relaxation.layers, relaxation.region
+        self.noise = relaxation.noise
         self.bounds, self.lines, self.both = bounds, lines, both
         self.below: list[int] = []  # over 2**TOTAL_BITS
         self.above: list[int] = []
 
-    def run(self, forms: Fixed, value: int, constants: Sequence[Fraction] | None = None) -> tuple[list[int], list[int]]:
-        """Bounds of forms on a value plus constants, integers over 2**64; upper ones only for `both`."""
+    def run(self, forms: Fixed, value: int, ends: Sequence[Ends] | None = None) -> tuple[list[int], list[int]]:
+        """Bounds of forms on a value plus constants between ends, integers over 2**64; upper ones only for `both`."""
         self.below, self.above = [0] * len(forms.units), [0] * len(forms.units)
-        if constants is not None:
-            self._add(constants, constants)
+        if ends is not None:
+            self._add([low for low, _ in ends], [high for _, high in ends])
         pending = {value: forms}
         for current in range(value, 0, -1):
             if current not in pending:
@@ -130,7 +143,7 @@ class _Pull:
             if node.operation.name == "relu":
                 pulled = self._through(current, node.inputs[0], reached)
             else:
-                pulled = self._affine(self.layers[current], reached)
+                pulled = self._affine(current, reached)
             if pulled is None:
                 continue
             for source in node.inputs:
@@ -140,13 +153,23 @@ class _Pull:
         shift = TOTAL_BITS - BOUND_BITS
         return [number >> shift for number in self.below], [-(-number >> shift) for number in self.above]
 
-    def _affine(self, layer: FixedLayer, forms: Fixed) -> Fixed:
+    def _affine(self, value: int, forms: Fixed) -> Fixed:
+        layer = self.layers[value]
+        if value in self.noise:
+            self._noise(forms, self.noise[value])
         worth = layer.at_zero(forms)
         if worth is not None:
             numbers, bits, charge = worth
             self._add_units(numbers, numbers, bits)
             self._charge(charge)
         return layer.transpose(forms)
+
+    def _noise(self, forms: Fixed, noise: Fixed) -> None:
+        """Charges what a value's evaluation may add."""
+        moved, bits = sums(Fixed(forms.units.abs(), forms.bits), noise), forms.bits + noise.bits
+        self._add_units([-number for number in moved], moved, bits)
+        if forms.error:
+            self._charge(Fraction(forms.error * sum(noise.units.tolist())) / Fraction(2) ** bits)
 
     def _enter(self, forms: Fixed) -> None:
         below = self.region.least(forms)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import torch
 
 from relucert.checker.document import BoundProof
+from relucert.checker.fixed_point import Fixed
 from relucert.checker.fixed_region import FixedRegion
 from relucert.checker.lines import BOUND_BITS, Interval, Lines, adaptive
+from relucert.checker.noise import PRECISIONS, Precision, check_evaluation, noise, rounds
 from relucert.checker.relaxation import Relaxation
 from relucert.network import Network
 
@@ -28,12 +30,45 @@ class RuleBounds:
 
     @classmethod
     def of(cls, network: Network, proof: BoundProof) -> RuleBounds:
+        """Value by value in the order of the graph: what comes before one is known."""
         region = FixedRegion.ball(proof.image, proof.norm, proof.radius, proof.box, proof.scale)
-        relaxation = Relaxation.of(network, region)
-        bounds: dict[int, Interval] = {}
-        for value in network.rectified:
-            bounds[value] = _hidden(relaxation, value, bounds, proof)
-        return cls(relaxation, proof, bounds)
+        precision = PRECISIONS[proof.inference]
+        if precision is not None:
+            check_evaluation(network, proof.inference, precision)
+        added: dict[int, Fixed] = {}
+        relaxation = replace(Relaxation.of(network, region), noise=added)
+        found = cls(relaxation, proof, {})
+        for value in range(network.output + 1):
+            if value in relaxation.layers and precision is not None:
+                found._add_noise(value, added, precision)
+            if value in network.rectified:
+                found.bounds[value] = _hidden(relaxation, value, found.bounds, proof)
+        return found
+
+    def _add_noise(self, value: int, added: dict[int, Fixed], precision: Precision) -> None:
+        node = self.relaxation.network.nodes[value - 1]
+        if not rounds(node, precision):
+            return
+        sizes = [self._sizes(source) for source in node.inputs]
+        lost = noise(node, self.relaxation.layers[value], sizes, precision)
+        if lost is not None:
+            added[value] = lost
+
+    def _sizes(self, value: int) -> list[Fraction]:
+        """How large the coordinates of a value may be in absolute value, as it is computed."""
+        if value == 0:
+            return self.relaxation.region.sizes
+        network = self.relaxation.network
+        node = network.nodes[value - 1]
+        if node.operation.name == "relu":
+            return [Fraction(max(0, high), 1 << BOUND_BITS) for high in self.bounds[node.inputs[0]].upper]
+        interval = self.bounds.get(value)
+        if interval is None:
+            lines = _lines(network, self.bounds, self.proof.rule)
+            interval = self.relaxation.enclose(value, self.bounds, lines)
+            interval = interval.met(self.relaxation.enclose(value, self.bounds, Lines(flat=True)))
+        ends = zip(interval.lower, interval.upper, strict=True)
+        return [Fraction(max(-low, high), 1 << BOUND_BITS) for low, high in ends]
 
     def margins(self) -> list[Fraction]:
         """Lower bounds of the proof's rows, plus their offsets."""

@@ -1,0 +1,140 @@
+"""What evaluating a network in floating point adds to its affine operations, for the check of proofs.
+
+A computed value is the real value of the computed inputs v plus noise of at most `gamma(n) (|W| |v| + |b|)`, with n
+roundings of one number in any order of summation and `gamma(n) = n u / (1 - n u)`, plus what underflow may add.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import torch
+from torch import Tensor
+
+from relucert.checker.document import Rejected
+from relucert.checker.fixed_layers import FixedLayer
+from relucert.checker.fixed_point import Fixed, of_fractions
+from relucert.network import Network, Node
+
+FOLDED = 8  # roundings of a factor or an offset that may be combined with its neighbours beforehand
+ROOT = 5  # more of them for a batch normalisation: a sum, a root, a quotient and a product, and one to spare
+
+
+@dataclass(frozen=True)
+class Precision:
+    """A floating-point format.
+
+    Attributes:
+        unit: Half the distance from 1 to the next number.
+        underflow: What one operation may lose below the normal range, and what an operand there may be off.
+        largest: No finite number is larger.
+        smallest: The least positive number that has all bits.
+    """
+
+    dtype: torch.dtype
+    unit: Fraction
+    underflow: Fraction
+    largest: Fraction
+    smallest: Fraction
+
+    def represents(self, numbers: Tensor) -> bool:
+        return bool((numbers.double() == numbers.to(self.dtype).double()).all())
+
+    def divides_by(self, divisors: Tensor) -> bool:
+        """Whether divisors and their inverses are far from both ends of the range."""
+        least = float(2 * self.smallest)
+        sizes = divisors.double().abs()
+        return bool(((sizes >= least) & (sizes <= 1 / least)).all())
+
+
+def _precision(dtype: torch.dtype, bits: int, exponent: int, underflow: int) -> Precision:
+    """bits: of the mantissa; exponent: of the smallest normal number; underflow: a power of two."""
+    two = Fraction(2)
+    largest = two ** (2 - exponent) * (1 - two**-bits)
+    return Precision(dtype, two**-bits, two**underflow, largest, two**exponent)
+
+
+PRECISIONS: dict[str, Precision | None] = {
+    "real": None,
+    "float32": _precision(torch.float32, 24, -126, -126),  # subnormal numbers may be flushed to zero
+    "float16": _precision(torch.float16, 11, -14, -24),  # subnormal numbers are kept
+    "bfloat16": _precision(torch.bfloat16, 8, -126, -126),
+}
+
+
+def check_evaluation(network: Network, name: str, precision: Precision) -> None:
+    """Refuses a network whose numbers the precision does not have, or that changes the precision on its way."""
+    if network.changes_precision:
+        raise Rejected(f"the network casts to another precision than {name} on its way")
+    for value, node in network.steps():
+        if not _can_be_evaluated(node, precision):
+            raise Rejected(f"the network's node {value} ({node.operation.name}) has numbers that {name} has not")
+
+
+def _can_be_evaluated(node: Node, precision: Precision) -> bool:
+    tensors, settings = node.operation.tensors(), node.operation.settings()
+    if node.operation.name == "scale":  # a factor may be rounded: that is one of the roundings
+        factor = tensors["factor"]
+        return precision.divides_by(factor if settings["divide"] else factor[factor != 0])
+    if node.operation.name == "shift":
+        return Fraction(float(tensors["offset"].double().abs().max())) < precision.largest
+    if node.operation.name == "batch scale":
+        spread = tensors["variance"].double() + settings["epsilon"]
+        factors = tensors["gain"].double() / spread.sqrt()
+        if not all(precision.divides_by(part) for part in (spread, spread.sqrt(), factors[factors != 0])):
+            return False
+    return all(precision.represents(tensor) for tensor in tensors.values())
+
+
+def rounds(node: Node, precision: Precision) -> bool:
+    """Whether computing the value of an affine operation may add noise."""
+    return _roundings(node, None, precision) > 0
+
+
+def noise(node: Node, layer: FixedLayer, sizes: Sequence[Sequence[Fraction]], precision: Precision) -> Fixed | None:
+    """What computing a value of an affine operation may add to each of its coordinates; None for nothing.
+
+    sizes: Upper bounds of the absolute values of the operation's computed inputs, for each input.
+    """
+    count = _roundings(node, sizes, precision)
+    if not count:
+        return None
+    share = count * precision.unit
+    if share >= Fraction(1, 2):
+        raise Rejected(f"{count} roundings of one number may lose all of its digits")
+    addend = precision.underflow / precision.unit  # more than an operand that is flushed to zero loses
+    total = layer.magnitude([of_fractions([size + addend for size in part], up=True) for part in sizes])
+    constants = layer.constant_sizes
+    most = max(max(part) for part in sizes)
+    underflow = precision.underflow * (count + 4) * (4 + most)
+    scale, gamma = Fraction(2) ** -total.bits, share / (1 - share)
+    lost = []
+    for place, number in enumerate(total.units.tolist()):
+        size = number * scale + (constants[place] if constants is not None else 0)
+        if 2 * size > precision.largest:
+            raise Rejected("a sum may overflow")
+        lost.append(gamma * size + underflow)
+    return of_fractions(lost, up=True)
+
+
+def _roundings(node: Node, sizes: Sequence[Sequence[Fraction]] | None, precision: Precision) -> int:
+    """How many roundings meet in one number, whatever the order of summation; terms that are zero add none."""
+    tensors, name = node.operation.tensors(), node.operation.name
+    if node.exact and all(precision.represents(tensor) for tensor in tensors.values()):
+        return 0
+    if name == "linear":
+        return 1 + (tensors["weight"].shape[1] if sizes is None else sum(size > 0 for size in sizes[0]))
+    if name == "convolution":
+        kernels = tensors["weight"].flatten(1)
+        single = bool(((kernels != 0).sum(1) <= 1).all() and ((kernels == 0) | (kernels.abs() == 1)).all())
+        return 0 if single and not bool(tensors["bias"].any()) else int((kernels != 0).sum(1).max()) + 1
+    if name == "scale":
+        factors = tensors["factor"].abs()
+        return 0 if bool(((factors == 1) | (factors == 0)).all()) else FOLDED
+    if name == "batch scale":
+        return FOLDED + ROOT
+    if name == "shift":
+        return FOLDED if bool(tensors["offset"].any()) else 0
+    return 1 if name == "add" else 0
