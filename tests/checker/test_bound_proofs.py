@@ -35,6 +35,7 @@ REGIONS: dict[str, dict[str, Any]] = {
         "norm": "1", "box": (-1.5, 1.25), "scale": torch.tensor([1.0, 0.5, 0.0, 2.0, 1.0, 0.25]),
     },
 }  # fmt: skip
+RULES = [pytest.param(rule, marks=pytest.mark.slow if rule == "interval" else ()) for rule in BOUND_RULES]
 Change = Callable[[dict[str, Any], random.Random], None]
 
 
@@ -50,7 +51,7 @@ def stored(path: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("region", REGIONS)
-@pytest.mark.parametrize("method", BOUND_RULES)
+@pytest.mark.parametrize("method", RULES)
 def test_every_certificate_passes(method: str, region: str, tmp_path: Path) -> None:
     for number, network in enumerate((mlp(6, 10, 8, 4, seed=1), mlp(6, 8, 8, 8, 8, 4, seed=2))):
         answers, paths = certified(network, tmp_path / str(number), method=method, **REGIONS[region])
@@ -63,7 +64,7 @@ def test_every_certificate_passes(method: str, region: str, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-@pytest.mark.parametrize("method", BOUND_RULES)
+@pytest.mark.parametrize("method", RULES)
 def test_every_network_passes(method: str, name: str, tmp_path: Path) -> None:
     network = NETWORKS[name]()
     for norm, box in (("inf", None), ("2", (-1.5, 1.25))):
@@ -74,7 +75,7 @@ def test_every_network_passes(method: str, name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-@pytest.mark.parametrize("method", BOUND_RULES)
+@pytest.mark.parametrize("method", RULES)
 def test_every_network_passes_as_it_runs(method: str, name: str, tmp_path: Path) -> None:
     """With the noise of float32, which leaves a radius that is smaller; the same radius proves more in real numbers."""
     network = NETWORKS[name]()
