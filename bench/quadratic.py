@@ -1,13 +1,15 @@
 """Quadratic certificates beside the methods that relax one neuron at a time, and the attack: radii and seconds.
 
-python -m bench.quadratic, on one thread; with a number, that many images (5).
+python -m bench.quadratic, on one thread; with a number, that many images (5), and with names of networks after it only
+those; a .npz file is read as `relucert paper --network-file` does.
 """
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,6 +20,7 @@ from relucert.loading import zoo
 from relucert.methods.sdp import QuadraticMethod
 from relucert.methods.table import METHODS as KNOWN
 from relucert.network import Network
+from relucert.paper.networks import from_file
 
 BOX = (-0.5, 0.5)
 METHODS = ("crown", "alpha", "sdp")
@@ -27,18 +30,21 @@ QUESTIONS = (
     ("mnist-cnn", "inf", None), ("mnist-2x20", "inf", None), ("mnist-2x20", "2", None),
     ("mnist-3x20", "inf", None), ("mnist-3x20", "2", None),
 )  # fmt: skip
-SMALL = ("mnist-2x20", "mnist-3x20")  # whose exact answers are known soon
+SMALL = 100  # neurons of a network whose exact answers are known soon
 HEADER = [
     "network", "norm", "box", "method", "images", "Fast-Lin", "radius", "least", "mean", "of the attack",
     "of exact's gap", "CPU s", "longest", "evaluation",
 ]  # fmt: skip
 
 
-def rows(count: int = 5) -> Iterator[list[str]]:
+def rows(count: int = 5, names: Sequence[str] = ()) -> Iterator[list[str]]:
     """One row per question and method; networks that are not built here are left out."""
     for name, norm, box in QUESTIONS:
-        if name in zoo.names():
+        if name in zoo.names() and (not names or name in names):
             yield from _rows(relucert.load(name), norm, box, count)
+    for path in (Path(name) for name in names if name.endswith(".npz")):
+        for norm in ("inf", "2"):
+            yield from _rows(from_file(path).network, norm, None, count)
 
 
 def _rows(network: Network, norm: str, box: tuple[float, float] | None, count: int) -> Iterator[list[str]]:
@@ -60,7 +66,7 @@ def _rows(network: Network, norm: str, box: tuple[float, float] | None, count: i
     attacks = relucert.attack(network, images[right], labels[right], norm=norm, box=box, target="runner-up")
     distances = torch.tensor([answer.distance or torch.nan for answer in attacks], dtype=torch.float64)
     exact = None
-    if network.name in SMALL:
+    if sum(network.sizes[value] for value in network.rectified) <= SMALL:
         ends = relucert.exact(
             network, images[right], labels[right], norm=norm, box=box, target="runner-up", time_limit=60
         )
@@ -109,7 +115,7 @@ def main() -> None:
     torch.set_num_threads(1)
     print("| " + " | ".join(HEADER) + " |")
     print("|" + "---|" * len(HEADER))
-    for row in rows(int(sys.argv[1]) if len(sys.argv) > 1 else 5):
+    for row in rows(int(sys.argv[1]) if len(sys.argv) > 1 else 5, sys.argv[2:]):
         print("| " + " | ".join(row) + " |", flush=True)
 
 
