@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
 import sys
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,9 +14,11 @@ import ray
 from ray.cluster_utils import Cluster
 
 import relucert
+from relucert.cli.main import main
 from relucert.execution.execution import Execution
 from relucert.execution.run import start
 from tests.execution.answering import Answering, job
+from tests.execution.instances import write_instances
 
 MEMORY = 80 * 2**20  # of a node's object store
 
@@ -36,8 +41,27 @@ def short() -> None:
         relucert.robust_at(network, data, radius=0.01, workers=1)
     )
     assert ray.is_initialized()
+    commands()
     ray.shutdown()
     cluster.shutdown()
+
+
+def commands() -> None:
+    """Tables of the paper and lists of instances, whose questions are not about images alone."""
+    part = ("--images", "1", "--networks", "mnist-2x20", "--norms", "inf,2", "--methods", "fast-lin,op-norm")
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["XDG_CACHE_HOME"] = folder
+        write_instances(Path(folder), 4)
+        for given in (("paper", "toy", *part), ("verify", "--instances", f"{folder}/list.csv")):
+            records = []
+            for place in (("--ray", "auto"), ("--workers", "1")):
+                path = Path(folder) / f"{given[0]}{place[0]}.json"
+                assert main([*given, *place, "--json", str(path), "--quiet"]) == 0
+                records.append(json.loads(path.read_text()))
+                for store in Path(folder).rglob("*.answers"):
+                    store.unlink()
+            one, other = (record.get("cells") or record["results"] for record in records)
+            assert [{**row, "seconds": 0} for row in one] == [{**row, "seconds": 0} for row in other]
 
 
 def node() -> dict[str, Any]:
@@ -61,6 +85,22 @@ def lost(folder: Path) -> None:
     with Execution(1) as here:
         resumed = list(start(job(Answering(folder), 30, 2), here, None, folder / "a.answers"))
     assert [answer.radius for answer in resumed] == list(map(float, range(1, 31)))
+    lost_in_a_real_run()
+
+
+def lost_in_a_real_run() -> None:
+    """A node that is removed while radii are searched for: the answers are those of one process."""
+    network, data = relucert.load("mnist-3x20"), relucert.data.bundled().first(60)
+    alone = relucert.certify(network, data, method="lp", workers=1)
+    cluster: Any = Cluster(initialize_head=True, head_node_args=node())
+    second = cluster.add_node(num_cpus=1, object_store_memory=MEMORY)
+    shared = []
+    for place, answer in enumerate(relucert.certify_each(network, data, method="lp", ray=cluster.address)):
+        shared.append(answer)
+        if place == 16:
+            cluster.remove_node(second, allow_graceful=False)
+    assert plain(shared) == plain(alone)
+    cluster.shutdown()
 
 
 if __name__ == "__main__":

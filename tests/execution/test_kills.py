@@ -16,8 +16,7 @@ from typing import Any
 import pytest
 
 from relucert.cli.main import main
-from tests.nets import mlp
-from tests.verification.networks import as_onnx
+from tests.execution.instances import write_instances
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs Linux's processes")
 
@@ -89,20 +88,10 @@ class Run:
 
 def _whole(command: Sequence[str], folder: Path) -> Run:
     """An undisturbed run, by one process."""
-    _write_instances(folder)
+    write_instances(folder, COUNT)
     run = Run(command, folder / "whole", "--workers", "1")
     run.complete()
     return run
-
-
-def _write_instances(folder: Path) -> None:
-    as_onnx(mlp(2, 8, 8, 2, seed=6), folder / "network.onnx")
-    names = "".join(f"(declare-const {name} Real)\n" for name in ("X_0", "X_1", "Y_0", "Y_1"))
-    box = "(assert (>= X_0 -1)) (assert (<= X_0 1)) (assert (>= X_1 -1)) (assert (<= X_1 1))\n"
-    for number in range(COUNT):
-        text = f"{names}{box}(assert (<= Y_0 (- {number / 8})))"
-        (folder / f"{number}.vnnlib").write_text(text)
-    (folder / "list.csv").write_text("".join(f"network.onnx,{number}.vnnlib,9\n" for number in range(COUNT)))
 
 
 def _killed(command: Sequence[str], kills: int, folder: Path, draw: random.Random) -> None:
