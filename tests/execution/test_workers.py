@@ -50,6 +50,17 @@ def test_a_worker_that_dies_costs_a_retry_and_one_that_kills_gets_a_reason(tmp_p
     assert len((tmp_path / "asked-4").read_text()) == 1
 
 
+def test_workers_serve_one_run_after_the_other(tmp_path: Path) -> None:
+    with Execution(2) as pool:
+        served = []
+        for _ in range(3):
+            assert len(list(start(job(Answering(tmp_path), 4, 1), pool, None, None))) == 4
+            assert pool._processes is not None
+            served.append({process.popen.pid for process in pool._processes._idle})
+    assert served[0] == served[1] == served[2]
+    assert len(served[0]) == 2
+
+
 def test_what_a_worker_refuses_ends_the_run_and_its_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[Any] = []
     process = processes._Process

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Generic
@@ -76,6 +77,8 @@ class _Run(Generic[ReplyType]):
                     assert came is not None or following in self.ready, "every item is answered"
                     self._take(came or [])
                     self.execution.tell(self.done, total)
+                    if self.done == total:
+                        deque(work, maxlen=0)  # so that workers are idle, and serve what is asked next
         finally:
             work.close()
             close()
