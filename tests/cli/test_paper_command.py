@@ -238,6 +238,24 @@ def test_bad_options_are_one_line(command: Command, arguments: tuple[str, ...], 
     single_line(command("paper", *arguments), [message])
 
 
+def test_a_cache_that_can_t_be_written_is_told(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    single_line(command(*QUICK, "--images", "1"), ["can't keep answers in"])
+
+
+def test_answers_of_an_earlier_version_are_not_read(command: Command, tmp_path: Path) -> None:
+    folder = tmp_path / "cache" / "relucert" / "paper"
+    folder.mkdir(parents=True)
+    (folder / "toy-0123456789ab.jsonl").write_text("{}\n")
+    outcome = command(*TOY, "--images", "1", "--methods", "op-norm")
+    assert outcome.code == 0
+    assert outcome.err.count("\n") == 1
+    assert "earlier version are not read" in outcome.err
+
+
 def test_a_network_of_another_size_is_refused(command: Command, tmp_path: Path) -> None:
     from tests.nets import mlp
 
