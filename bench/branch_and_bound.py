@@ -1,7 +1,7 @@
-"""Branch and bound: verdicts, seconds and nodes a second, the search that bounds all neurons anew beside it.
+"""Branch and bound: verdicts, seconds and nodes a second, as measured.
 
     python -m bench.branch_and_bound acasxu ../shared/vnncomp [--every 6] [--limit 60]
-    python -m bench.branch_and_bound images NETWORK... [--radii 0.03 0.05] [--images 15] [--limit 60] [--before]
+    python -m bench.branch_and_bound images NETWORK... [--radii 0.03 0.05] [--images 15] [--limit 60]
     python -m bench.branch_and_bound rate NETWORK
 
 Seconds are the processor's. NETWORK: files or zoo names for MNIST; `relucert train mnist-5x256 --optimiser adam
@@ -25,14 +25,12 @@ from relucert import data
 from relucert.attacks.witness import Judge
 from relucert.branch_and_bound.climb import Climber, Nodes
 from relucert.branch_and_bound.confirm import Rows, proven_bounds
-from relucert.branch_and_bound.nodes import NodeBounder
-from relucert.branch_and_bound.nodes import Nodes as FullNodes
-from relucert.branch_and_bound.prove import FunctionJudge
-from relucert.branch_and_bound.prover import Attempt, Prover
+from relucert.branch_and_bound.obligation import Obligation
 from relucert.branch_and_bound.root import cheap_bounds, rooted
 from relucert.branch_and_bound.tree import CROWD, STEPS, NeuronProver
 from relucert.query.property import Property
 from relucert.region import RegionShape
+from relucert.rigor import RIGOROUS
 
 BOX = (-0.5, 0.5)
 WORDS = {"holds": "unsat", "violated": "sat"}
@@ -46,7 +44,6 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=60.0, help="seconds that one question may take")
     parser.add_argument("--radii", type=float, nargs="+", default=[0.03, 0.05])
     parser.add_argument("--images", type=int, default=15)
-    parser.add_argument("--before", action="store_true", help="ask the search that bounds all neurons anew, too")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     if arguments.what == "acasxu":
@@ -54,7 +51,7 @@ def main() -> None:
     elif arguments.what == "images":
         for name in arguments.where:
             for radius in arguments.radii:
-                fixed_radius(name, radius, arguments.images, arguments.limit, arguments.before)
+                fixed_radius(name, radius, arguments.images, arguments.limit)
     else:
         rate(arguments.where[0])
 
@@ -84,31 +81,21 @@ class Question:
         rivals = [other for other in range(network.classes) if other != label]
         prop = Property.margins(torch.tensor([label]), torch.tensor([rivals]), network.classes)
         shape = RegionShape.parse("inf", BOX, None, network.input_shape)
-        self.bounder, self.judge, self.radius = NodeBounder(network, image, shape, prop), Judge(network, shape), radius
+        self.asked, self.judge, self.radius = Obligation.of(network, image, shape, prop), Judge(network, shape), radius
 
     def violates(self, point: Tensor) -> bool:
-        witness = self.judge.beyond(self.bounder.centre, point, self.bounder.prop)
+        witness = self.judge.beyond(self.asked.centre, point, self.asked.prop)
         return witness is not None and witness.distance <= self.radius
 
-    def after(self, limit: float) -> tuple[str, str, int]:
+    def run(self, limit: float) -> tuple[str, str, int]:
         """The verdict, the stage that it was reached in, and the nodes."""
-        bounder = self.bounder
-        prover = NeuronProver(
-            bounder.exact, bounder.region(1, self.radius), bounder.prop, bounder, self.violates,
-            time.monotonic() + limit,
-        )  # fmt: skip
+        prover = NeuronProver(self.asked, self.radius, self.violates, time.monotonic() + limit)
         with torch.no_grad():
             proven, failure = prover.run()
         return "holds" if proven else "open" if failure else "violated", prover.stage, prover.nodes
 
-    def before(self, limit: float) -> tuple[str, int]:
-        prover = Prover(self.bounder, FunctionJudge(self.violates), time.monotonic() + limit)
-        with torch.inference_mode():
-            attempt: Attempt = prover.run(self.radius, [self.bounder.roots()])
-        return "holds" if attempt.proven else "open" if attempt.failure else "violated", prover.nodes
 
-
-def fixed_radius(name: str, radius: float, count: int, limit: float, before: bool) -> None:
+def fixed_radius(name: str, radius: float, count: int, limit: float) -> None:
     network, images = relucert.load(name), data.bundled().first(count)
     assert images.labels is not None
     tally: dict[str, int] = {}
@@ -118,36 +105,31 @@ def fixed_radius(name: str, radius: float, count: int, limit: float, before: boo
             continue
         question = Question(network, point, int(label), radius)
         started = time.process_time()
-        status, stage, nodes = question.after(limit)
+        status, stage, nodes = question.run(limit)
         seconds = time.process_time() - started
         tally[f"{status} ({stage})"] = tally.get(f"{status} ({stage})", 0) + 1
         line = f"{Path(name).stem} {radius:g} image {number}: {status:>8} ({stage}) {nodes:>8} nodes {seconds:>7.2f} s"
-        if before:
-            started = time.process_time()
-            old, old_nodes = question.before(limit)
-            line += f"   before: {old:>8} {old_nodes:>8} nodes {time.process_time() - started:>7.2f} s"
-            tally[f"before: {old}"] = tally.get(f"before: {old}", 0) + 1
         print(line, flush=True)
     print(f"{Path(name).stem} {radius:g}:", ", ".join(f"{word} {count}" for word, count in sorted(tally.items())))
 
 
 def rate(name: str, radius: float = 0.05, splits: int = 8) -> None:
-    """Nodes a second of a full batch, the float64 pass included, and of a full batch whose neurons are bounded anew."""
+    """Nodes a second of a full batch, the float64 pass included."""
     network, images = relucert.load(name), data.bundled().first(1)
     assert images.labels is not None
     question = Question(network, torch.as_tensor(images.images[0]).double().flatten(), int(images.labels[0]), radius)
-    bounder, prop = question.bounder, question.bounder.prop
+    asked, prop = question.asked, question.asked.prop
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
-        region = bounder.region(1, radius)
-        stages = rooted(bounder.exact, region, cheap_bounds(bounder.exact, region), math.inf)
-        climber = Climber(stages, stages.pulled(bounder.exact.output, prop.rows[0], prop.offsets[0]))
+        region = asked.region(radius)
+        stages = rooted(asked.exact, region, cheap_bounds(asked.exact, region, RIGOROUS), math.inf)
+        climber = Climber(stages, stages.pulled(asked.exact.output, prop.rows[0], prop.offsets[0]))
         roots = climber.roots().pick(torch.zeros(CROWD, dtype=torch.long))
         signs = roots.signs.clone()
         for row in signs:
             row[torch.randperm(climber.undecided, generator=generator)[:splits]] = 1
         nodes = Nodes(roots.rows, signs, torch.where(signs == 0, roots.duals, 0))
-        rows = Rows(bounder.exact.output, prop.rows[0], prop.offsets[0])
+        rows = Rows(asked.exact.output, prop.rows[0], prop.offsets[0])
         climber.run(nodes, 2, math.inf)  # what the first call alone pays for
         started = time.process_time()
         climbed = climber.run(nodes, STEPS, math.inf)
@@ -157,15 +139,7 @@ def rate(name: str, radius: float = 0.05, splits: int = 8) -> None:
     print(
         f"undecided {[stage.undecided for stage in stages.stages]}, not off {[len(s.neurons) for s in stages.stages]}"
     )
-    print(f"root's bounds kept: {CROWD / (ended - started):,.0f} nodes/s; float64 pass {(ended - between):.3f} s of it")
-    few = 8
-    full: FullNodes = bounder.roots().pick(torch.zeros(few, dtype=torch.long))
-    with torch.inference_mode():
-        started = time.process_time()
-        bounded = bounder.enclosed(full, radius)
-        better, _ = bounder.climbed(bounded, radius, 20, math.inf)
-        bounder.least(bounded, better, radius)
-        print(f"all neurons anew: {few / (time.process_time() - started):,.1f} nodes/s")
+    print(f"{CROWD / (ended - started):,.0f} nodes/s; float64 pass {(ended - between):.3f} s of it")
 
 
 if __name__ == "__main__":

@@ -32,14 +32,14 @@ from relucert.methods.programs import ProgramMethod
 from relucert.methods.table import METHODS, check_inference, find_method
 from relucert.network import REAL, Inference, Network, find_inference
 from relucert.norm import Norm
-from relucert.proof_files import ProofWriter
+from relucert.proof_files import EvidenceKeeper, ProofWriter, check_provable
 from relucert.query.given import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
 from relucert.query.plausible import warn_of_range
 from relucert.query.property import Property
 from relucert.query.questions import Inquiry, Question, pose, prepare
 from relucert.region import Region, RegionShape, check_inside, check_region
 from relucert.report.answer_list import Answers
-from relucert.rigor import DOUBLE, RIGOROUS, check_subnormals
+from relucert.rigor import DOUBLE, RECORDED, RIGOROUS, check_subnormals
 from relucert.search.radius import SearchEnd, Searcher
 from relucert.storage.store import StoreLike
 
@@ -100,7 +100,8 @@ def certify(
         time_limit: For "lp" and "lp-full" alone, how many seconds each program may take (60).
         budget: For "best" alone, how many seconds each answer may take (10).
         proofs: A folder for proofs, one file per certified answer, which `relucert check` verifies: for "interval",
-            "fast-lin" and "crown", and for "sdp" on chains of linear layers or convolutions and ReLUs.
+            "fast-lin", "crown", "alpha", "lp", "lp-full" and "best", and
+            for "sdp" on chains of linear layers or convolutions and ReLUs.
         input_shape: Of one image, where neither the network nor the images tell it.
         workers: How many processes of one thread each; by default this one, and one per core for what would take long.
         ray: The address of a Ray cluster to work on, or "auto", in the place of `workers`.
@@ -157,8 +158,6 @@ def certify_each(
     inquiry = pose(known, prepared.images, prepared.labels, target, seed)
     check_inside(inquiry.images, options.shape.box)
     folder = None if proofs is None else checked_path(proofs, "a folder of proofs")
-    if folder is not None and method == BEST:
-        raise InputError("the method 'best' writes no proofs; interval, fast-lin, crown do")
     if folder is not None and (ray is not None or (isinstance(workers, Execution) and workers.ray is not None)):
         raise InputError("proofs are written on this machine: leave out proofs or ray")
     return start(_job(known, options, inquiry, target, folder), workers, ray, store)
@@ -180,7 +179,9 @@ def _job(
         items = by_images(inquiry, step, first=1)
     most_workers = max(1, options.memory // (step * question_bytes(network, rows)))
     answerer: Answerer[Certificate] = (
-        BestCertifier(network, options) if options.method == BEST else Certifier(network, options, step, proofs=proofs)
+        BestCertifier(network, options, proofs)
+        if options.method == BEST
+        else Certifier(network, options, step, proofs=proofs)
     )
     asked = options.asked(network, target) | {"proofs": None if proofs is None else str(proofs.resolve())}
     return ImageJob(answerer, inquiry, items, asked, most_workers)
@@ -273,13 +274,17 @@ class Options:
 class BestCertifier:
     """Answers questions about one network with the method "best", one after the other."""
 
-    def __init__(self, network: Network, options: Options) -> None:
-        self.network, self.options = network, options
-        arithmetic = ARITHMETICS[options.arithmetic]
-        self.climber = Climber(network, options.shape, arithmetic, options.tolerance, options.budget_seconds)
+    def __init__(self, network: Network, options: Options, proofs: Path | None = None) -> None:
+        self.network, self.options, self.proofs = network, options, proofs
+        arithmetic, keeper, self.writer = ARITHMETICS[options.arithmetic], None, None
+        if proofs is not None:
+            _check_rigorous(options)
+            arithmetic, keeper = RECORDED, EvidenceKeeper(network, options.shape)
+            self.writer = ProofWriter(proofs, network, options.shape)
+        self.climber = Climber(network, options.shape, arithmetic, options.tolerance, options.budget_seconds, keeper)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return BestCertifier, (self.network, self.options)
+        return BestCertifier, (self.network, self.options, self.proofs)
 
     def run(self, inquiry: Inquiry) -> Iterator[list[Certificate]]:
         """The answers, in the order of the questions."""
@@ -288,6 +293,8 @@ class BestCertifier:
                 yield [_certificate(self.options, question, None, question.refusal, 0.0)]
             else:
                 end = None if climbed.failed else climbed.end
+                if self.writer is not None and climbed.evidence is not None:
+                    self.writer.write(inquiry, question, climbed.evidence)
                 yield [_certificate(self.options, question, end, climbed.reason, climbed.seconds, climbed.failed)]
 
     def lost(self, inquiry: Inquiry, question: Question, reason: str) -> Certificate:
@@ -308,10 +315,14 @@ class Certifier:
         self.network, self.options, self.step, self.experience = network, options, step, experience
         self.proofs = proofs
         method = options.find_method()
-        if proofs is not None and options.arithmetic is not Rounding.RIGOROUS:
-            raise InputError("proofs need rigorous arithmetic")
-        self.writer = None if proofs is None else ProofWriter(proofs, network, method, options.shape)
-        self.searcher = Searcher(network, method, ARITHMETICS[options.arithmetic], options.tolerance)
+        arithmetic, self.writer = ARITHMETICS[options.arithmetic], None
+        self.keeper = EvidenceKeeper(network, options.shape)
+        if proofs is not None:
+            _check_rigorous(options)
+            check_provable(options.method, network)
+            arithmetic, method = RECORDED, self.keeper.recorded(method)
+            self.writer = ProofWriter(proofs, network, options.shape)
+        self.searcher = Searcher(network, method, arithmetic, options.tolerance)
         self._innocent = self.searcher.experience
         if method.weaker is not None:
             self.experience = self._innocent  # the others need not wait for the first, which may take long
@@ -344,8 +355,10 @@ class Certifier:
                 point, rows = inquiry.images[question.image], inquiry.property([question]).rows[0]
                 reason = failure if end is None else self.searcher.method.remark(point, rows)
                 answers.append(_certificate(self.options, question, end, reason, seconds, failed=end is None))
-                if self.writer is not None:
-                    self.writer.write(inquiry, question, answers[-1].radius, answers[-1].due_to)
+                if self.writer is not None and end is not None and end.radius is not None:
+                    prop = inquiry.property([question])
+                    evidence = self.keeper.evidence(self.searcher.method, point, prop, end)
+                    self.writer.write(inquiry, question, evidence)
         return answers
 
     def _search(self, inquiry: Inquiry, asked: list[Question], step: int) -> tuple[dict[int, SearchEnd], str | None]:
@@ -378,6 +391,11 @@ class Certifier:
         region = self.options.shape.around(images, which=torch.tensor(images_asked))
         rows = prop.rows.unflatten(0, (-1, rivals)).squeeze(2)
         return self.searcher.run_each(region, Property(rows, prop.offsets.unflatten(0, (-1, rivals)).squeeze(2)))
+
+
+def _check_rigorous(options: Options) -> None:
+    if options.arithmetic is not Rounding.RIGOROUS:
+        raise InputError("proofs need rigorous arithmetic")
 
 
 def _lost(options: Options, question: Question, reason: str) -> Certificate:

@@ -11,7 +11,7 @@ from relucert.network import Network
 from relucert.query.questions import Inquiry, Question
 from relucert.region import RegionShape
 from relucert.rigor import Arithmetic, check_subnormals
-from relucert.search.ladder import CHEAP_STEPS, Climb, Step, Task
+from relucert.search.ladder import CHEAP_STEPS, Climb, Evidence, Evidential, Step, Task
 from relucert.search.radius import SearchEnd
 
 BEST = "best"
@@ -28,30 +28,33 @@ class ClimbEnd:
     reason: str | None
     failed: bool
     seconds: float
+    evidence: Evidence | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Climber:
-    """Answers questions about one network, one after the other, each in its own time."""
+    """Answers questions about one network, one after the other, each in its own time; keeper: as of a `Task`."""
 
     network: Network
     shape: RegionShape
     arithmetic: Arithmetic
     tolerance: float
     budget: float
+    keeper: Evidential | None = None
 
     def run(self, inquiry: Inquiry, question: Question) -> ClimbEnd:
         started = time.monotonic()
         if self.arithmetic.rigorous:
             check_subnormals()
-        climb = Climb(Task(self.network, inquiry, question, self.shape, self.arithmetic, self.tolerance))
+        climb = Climb(Task(self.network, inquiry, question, self.shape, self.arithmetic, self.tolerance, self.keeper))
         climb.run(STEPS, started + self.budget)
         best = climb.best
         end = SearchEnd(
             0, None if best is None else best.radius, 0 if best is None else best.weakest, climb.evaluations, True,
             BEST if best is None else best.step,
         )  # fmt: skip
-        return ClimbEnd(end, self._reason(climb), best is None and bool(climb.errors), time.monotonic() - started)
+        seconds, evidence = time.monotonic() - started, None if best is None else best.evidence
+        return ClimbEnd(end, self._reason(climb), best is None and bool(climb.errors), seconds, evidence)
 
     def _reason(self, climb: Climb) -> str | None:
         parts = [f"{step} failed: {error}" for step, error in climb.errors.items()]
@@ -60,6 +63,9 @@ class Climber:
         if climb.cut_off:
             steps = " and ".join(climb.cut_off)
             parts.append(f"the budget of {self.budget:g} s ended before {steps} did; a larger radius may hold")
+        if climb.without_proof:
+            steps = " and ".join(climb.without_proof)
+            parts.append(f"{steps} was left out, which has no proof files here; a larger radius may hold")
         return "; ".join(parts) or None
 
     def each(self, inquiry: Inquiry) -> Iterator[tuple[Question, ClimbEnd | None]]:

@@ -1,25 +1,87 @@
-"""Proofs of certificates as files: what is claimed, and the rule by which everything that proves it follows."""
+"""Proofs of certificates as files: what is claimed, and the bounds that prove it."""
 
 from __future__ import annotations
 
 import gzip
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from relucert.branch_and_bound.proof import claimed
-from relucert.checker.document import BOUND_FORMAT, BOUND_RULES, NORMS
+from torch import Tensor
+
+from relucert.bounding.record import Record, Recorder, rules_of
+from relucert.checker.document import FORMAT, NORMS, UNREADABLE, image_digest, unpacked
 from relucert.checker.quadratic_document import QUADRATIC_FORMAT
+from relucert.checker.trees import RULES
 from relucert.errors import InputError
+from relucert.methods.alpha import AlphaMethod
 from relucert.methods.method import Method
+from relucert.methods.programs import ProgramMethod
 from relucert.methods.sdp import QuadraticMethod
 from relucert.network import Network
+from relucert.network.fingerprint import fingerprint
+from relucert.proof_record import relaxation_entry
+from relucert.query.property import Property
 from relucert.query.questions import Inquiry, Question
 from relucert.region import RegionShape
+from relucert.search.ladder import Evidence
+from relucert.search.radius import SearchEnd
 from relucert.storage import files
 
-WRITERS = (*BOUND_RULES, "sdp")  # the methods whose certificates have proofs
+LOST = "the bounds that prove the radius {!r} were not kept"
+PROVABLE = (*RULES, "alpha", "lp", "lp-full", "sdp")  # methods that write proofs
+
+
+@dataclass(frozen=True, eq=False)
+class EvidenceKeeper:
+    """Keeps what proves radii about one network, and puts it into the words of proof files."""
+
+    network: Network
+    shape: RegionShape
+
+    def proves(self, method: str) -> bool:
+        """Whether a method's radii have proof files; `exact` has them too."""
+        try:
+            check_provable(method, self.network)
+        except InputError:
+            return method == "exact"
+        return True
+
+    def recorded(self, method: Method) -> Method:
+        """A method that keeps what proves its radii, and so do those that it starts from."""
+        if method.weaker is not None:
+            method = replace(method, weaker=self.recorded(method.weaker))  # type: ignore[type-var]
+        if isinstance(method, (AlphaMethod, ProgramMethod)):
+            return replace(method, recorder=Recorder())
+        return method
+
+    def evidence(self, method: Method, image: Tensor, prop: Property, end: SearchEnd) -> Evidence:
+        """What proves the radius of a search by such a method around an image, (size,), of a property with a batch of
+        one."""
+        assert end.radius is not None
+        radius = end.radius
+        if math.isinf(radius):
+            radius = float(self.shape.around(image[None]).whole)
+        while method.name != end.method and method.weaker is not None:
+            method = method.weaker
+        if isinstance(method, QuadraticMethod):
+            return self._quadratic(method, image, prop.rows[0], radius)
+        if not isinstance(method, (AlphaMethod, ProgramMethod)):
+            ruled = Record(rules_of(self.network, [method.name]))
+            return relaxation_evidence(ruled, radius, self.network.inference.name)
+        record = None if method.recorder is None else method.recorder.take(image, prop.rows[0], radius)
+        if record is None:
+            raise ArithmeticError(LOST.format(radius))
+        return relaxation_evidence(record, radius, self.network.inference.name)
+
+    def _quadratic(self, method: QuadraticMethod, image: Tensor, rows: Tensor, radius: float) -> Evidence:
+        found = method.evidence(image, rows)
+        if found is None or found.radius < radius:
+            raise ArithmeticError(LOST.format(radius))
+        by_intervals = not method.bounds_stable_neurons(self.network)
+        return {"format": QUADRATIC_FORMAT, "radius": radius, "by_intervals": by_intervals, **found.document()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,43 +90,69 @@ class ProofWriter:
 
     folder: Path
     network: Network
-    method: Method
     shape: RegionShape
 
     def __post_init__(self) -> None:
-        from relucert.checker.integers import is_chain
-
-        name = self.method.name
-        if name not in WRITERS:
-            raise InputError(f"the method {name!r} writes no proofs; {', '.join(WRITERS)} do")
         if self.shape.norm.p not in NORMS.values():
             raise InputError(f"proofs need the norm 1, 2 or inf, not {self.shape.norm}")
-        if name == "sdp" and not is_chain(self.network):
-            raise InputError("proofs of sdp need a chain of linear layers or convolutions and ReLUs")
         if self.folder.exists() and not self.folder.is_dir():
             raise InputError(f"{self.folder} is no folder for proofs")
 
-    def write(self, inquiry: Inquiry, question: Question, radius: float | None, due_to: str | None) -> Path | None:
-        """Writes the proof of one answer, if there is a radius; it replaces the file of an earlier run.
-
-        due_to: the method that proved it.
-        """
-        if radius is None:
-            return None
-        image = inquiry.images[question.image]
-        if math.isinf(radius):
-            radius = float(self.shape.around(image[None]).whole)
-        claim = claimed(self.network, question.image, image, self.shape, inquiry.property([question]))
-        document = {**claim, "radius": radius, "by_intervals": not self.method.bounds_stable_neurons(self.network)}
-        evidence = None
-        if isinstance(self.method, QuadraticMethod):
-            evidence = self.method.evidence(image, inquiry.property([question]).rows[0])
-        if evidence is not None and evidence.radius >= radius:
-            document |= {"format": QUADRATIC_FORMAT, "radius": evidence.radius, **evidence.document()}
-        else:
-            document |= {"format": BOUND_FORMAT, "rule": due_to, "inference": self.network.inference.name}
+    def write(self, inquiry: Inquiry, question: Question, evidence: Evidence) -> Path:
+        """Writes the proof of one answer; it replaces the file of an earlier run."""
+        image, prop = inquiry.images[question.image], inquiry.property([question])
+        claim = claimed(self.network, question.image, image, self.shape, prop)
         rival = f"-class-{question.rivals[0]}" if len(question.rivals) == 1 else ""
         path = self.folder / f"image-{question.image}{rival}.json.gz"
         self.folder.mkdir(parents=True, exist_ok=True)
-        files.write(path, gzip.compress(json.dumps(document, allow_nan=False).encode(), mtime=0))
+        write_proof(path, claim, evidence)
         return path
+
+
+def check_provable(method: str, network: Network) -> None:
+    """Refuses a method whose certificates have no proof files."""
+    from relucert.checker.integers import is_chain
+
+    if method not in PROVABLE:
+        raise InputError(f"the method {method!r} writes no proofs; {', '.join(PROVABLE)} do")
+    if method == "sdp" and not is_chain(network):
+        raise InputError("proofs of sdp need a chain of linear layers or convolutions and ReLUs")
+
+
+def relaxation_evidence(record: Record, radius: float, inference: str = "real") -> Evidence:
+    """What a file says besides its claim, where linear relaxations prove it."""
+    return {"format": FORMAT, "inference": inference, "radius": radius, "relaxation": relaxation_entry(record)}
+
+
+def claimed(network: Network, index: int, image: Tensor, shape: RegionShape, prop: Property) -> dict[str, Any]:
+    """What a proof is about, but for the radius: image number `index`, (size,), and a property with a batch of one."""
+    values = image.double().tolist()
+    return {
+        "network": {"name": network.name, "sha256": fingerprint(network)},
+        "image": {"index": index, "sha256": image_digest(values), "values": values},
+        "rows": prop.rows[0].tolist(),
+        "offsets": prop.offsets[0].tolist(),
+        "norm": "inf" if math.isinf(shape.norm.p) else shape.norm.p,
+        "box": None if shape.box is None else [_ends(end) for end in shape.box],
+        "scale": None if shape.scale is None else shape.scale.tolist(),
+    }
+
+
+def _ends(end: Tensor) -> list[float | None]:
+    """One number per coordinate; None where there is no limit."""
+    return [value if math.isfinite(value) else None for value in end.tolist()]
+
+
+def is_about(content: bytes, claim: dict[str, Any]) -> bool:
+    """Whether a file's content is a proof of the same claim, whatever its radius."""
+    try:
+        document = json.loads(unpacked(content))
+    except UNREADABLE:
+        return False
+    return isinstance(document, dict) and all(document.get(name) == value for name, value in claim.items())
+
+
+def write_proof(path: Path, claim: dict[str, Any], evidence: Evidence) -> None:
+    """Writes the proof of a claim; compressed where the name ends in .gz."""
+    content = json.dumps({**claim, **evidence}, allow_nan=False).encode()
+    files.write(path, gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)

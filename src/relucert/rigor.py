@@ -14,14 +14,19 @@ import torch
 from torch import Tensor
 
 TINY = 2.0**-1000  # above a million underflows
+CHORD_UNIT, SLOPE_UNIT = 2.0**-30, 2.0**-20  # of slopes in proofs
 
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """A precision to compute in, and the unit roundoff that its results account for (zero: none)."""
+    """A precision to compute in, and the unit roundoff that its results account for (zero: none).
+
+    recorded: whether the slopes of lines are rounded, so that a check of a proof in fixed point can repeat them.
+    """
 
     dtype: torch.dtype
     unit: float
+    recorded: bool = False
 
     @property
     def rigorous(self) -> bool:
@@ -46,6 +51,18 @@ class Arithmetic:
         """A lower bound of the result of one correctly rounded operation."""
         return torch.nextafter(value, value.new_tensor(-torch.inf)) if self.rigorous else value
 
+    def chords(self, slopes: Tensor) -> Tensor:
+        """Slopes of upper lines within [0, 1]: any are sound, so their rounding needs no account."""
+        return self._within(slopes, CHORD_UNIT)
+
+    def slopes(self, slopes: Tensor) -> Tensor:
+        """Slopes within [0, 1] that are chosen for lower lines; any are sound."""
+        return self._within(slopes, SLOPE_UNIT)
+
+    def _within(self, slopes: Tensor, unit: float) -> Tensor:
+        slopes = slopes.clamp(0, 1)
+        return torch.floor(slopes / unit + 0.5) * unit if self.recorded else slopes
+
 
 def check_subnormals() -> None:
     """Refuses to prove anything while the processor takes subnormal numbers for zero."""
@@ -54,5 +71,6 @@ def check_subnormals() -> None:
 
 
 RIGOROUS = Arithmetic(torch.float64, 2.0**-53)
+RECORDED = Arithmetic(torch.float64, 2.0**-53, recorded=True)  # for what a proof file is written of
 FLOAT = Arithmetic(torch.float32, 0.0)
 DOUBLE = Arithmetic(torch.float64, 0.0)

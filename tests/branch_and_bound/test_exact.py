@@ -271,10 +271,6 @@ def test_a_broken_search_keeps_what_is_certified(monkeypatch: pytest.MonkeyPatch
 def test_bounds_that_are_no_numbers_prove_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     network = mlp(4, 6, 3)
     monkeypatch.setattr(
-        "relucert.branch_and_bound.nodes.NodeBounder.least",
-        lambda self, bounded, nodes, radius: torch.full((len(nodes),), torch.nan),
-    )
-    monkeypatch.setattr(
         "relucert.branch_and_bound.tree.proven_bounds",
         lambda stages, rows, nodes: torch.full((len(nodes.rows),), torch.nan),
     )

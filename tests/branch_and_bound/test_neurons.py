@@ -13,7 +13,7 @@ from relucert.bounding.interval import Bounds
 from relucert.branch_and_bound import root
 from relucert.branch_and_bound.climb import Climbed, Climber, Nodes
 from relucert.branch_and_bound.confirm import Rows, proven_bounds
-from relucert.branch_and_bound.nodes import NodeBounder
+from relucert.branch_and_bound.obligation import Obligation
 from relucert.branch_and_bound.refine import Refining
 from relucert.branch_and_bound.root import cheap_bounds, rooted
 from relucert.branch_and_bound.stages import Stages
@@ -21,6 +21,7 @@ from relucert.branch_and_bound.tree import NeuronProver
 from relucert.network import Network
 from relucert.query.property import Property
 from relucert.region import Region, RegionShape
+from relucert.rigor import RIGOROUS
 from tests.milp import nearest
 from tests.nets import NETWORKS, centres, mlp, residual
 
@@ -46,20 +47,18 @@ class Attempt:
         box: tuple[float, float] | None = None,
     ) -> None:  # fmt: skip
         shape = RegionShape.parse(norm, box, None, network.input_shape)
-        bounder = NodeBounder(network, centre, shape, prop)
+        asked = Obligation.of(network, centre, shape, prop)
         self.violations: list[Tensor] = []
 
         judge = Judge(network, shape)
 
         def violates(point: Tensor) -> bool:
-            witness = judge.beyond(centre, point, bounder.prop)
+            witness = judge.beyond(centre, point, asked.prop)
             if witness is not None and witness.distance <= radius:
                 self.violations.append(witness.point)
             return bool(self.violations)
 
-        prover = NeuronProver(
-            bounder.exact, bounder.region(1, radius), bounder.prop, bounder, violates, time.monotonic() + 30
-        )
+        prover = NeuronProver(asked, radius, violates, time.monotonic() + 30)
         with torch.no_grad():
             self.proven, self.failure = prover.run()
 
@@ -142,7 +141,7 @@ def test_the_root_encloses_and_gets_tighter(name: str) -> None:
     network = SMALL[name].cast(torch.float64)
     region = region_of(network)
     with torch.no_grad():
-        known = cheap_bounds(network, region)
+        known = cheap_bounds(network, region, RIGOROUS)
         first = rooted(network, region, known, math.inf)
         second = rooted(network, region, first.bounds, math.inf, Refining(time.monotonic() + 2, 0.3))
     check_enclosing(network, region, first.bounds)
@@ -164,7 +163,7 @@ def test_stages_compute_the_network_and_bound_what_the_proof_bounds(
     region = region_of(network, 0.3, norm)
     prop = runner_up(network, region.points[0])
     with torch.no_grad():
-        stages = rooted(network, region, cheap_bounds(network, region), math.inf)
+        stages = rooted(network, region, cheap_bounds(network, region, RIGOROUS), math.inf)
         climber = Climber(stages, stages.pulled(network.output, prop.rows[0], prop.offsets[0]))
         roots = climber.roots()
         first, climbed = climber.run(roots, 0, math.inf), climber.run(roots, 15, math.inf)
@@ -186,7 +185,7 @@ def test_the_gradient_is_the_bound_s_own() -> None:
     from relucert.branch_and_bound.climb import _Ascent
 
     with torch.no_grad():
-        stages = rooted(network, region, cheap_bounds(network, region), math.inf)
+        stages = rooted(network, region, cheap_bounds(network, region, RIGOROUS), math.inf)
         climber = Climber(stages, stages.pulled(network.output, prop.rows[0], prop.offsets[0]))
         roots = climber.roots()
         signs = roots.signs.clone()
@@ -208,7 +207,7 @@ def test_cut_neurons_change_nothing() -> None:
     network = mlp(6, 30, 30, 4, seed=5).cast(torch.float64)
     region = region_of(network, 0.05)
     with torch.no_grad():
-        stages: Stages = rooted(network, region, cheap_bounds(network, region), math.inf)
+        stages: Stages = rooted(network, region, cheap_bounds(network, region, RIGOROUS), math.inf)
     assert stages.kept
     assert sum(stages.cut.sizes) < sum(network.sizes)
     points = samples(region)

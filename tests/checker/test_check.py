@@ -5,21 +5,36 @@ import gzip
 import hashlib
 import json
 import math
+import random
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 import relucert
 from relucert.checker.check import Claim, Rejected, check
 from relucert.checker.document import FORMAT, image_digest
+from relucert.checker.packing import pack, unpack
 from relucert.errors import InputError, LoadError, UnsupportedError
 from relucert.network import Add, Linear, Network, Node, Relu
 from relucert.network.operation import Operation
+from tests.checker.forests import (
+    Leaf,
+    Split,
+    Tree,
+    change_rows,
+    each_leaf,
+    grown,
+    swapped,
+    without_root,
+    written,
+)
 from tests.nets import NETWORKS, centres, mlp, tiny_image
 
 BOX = (-1.5, 1.5)
@@ -38,7 +53,7 @@ def proof_of(network: Network, path: Path) -> dict[str, Any]:
     """A proof with splits, multipliers and several rivals."""
     assert prove(network, path / "proof.json", time_limit=120).closed
     document: dict[str, Any] = json.loads((path / "proof.json").read_text())
-    assert any("split" in node for node in document["nodes"])
+    assert any(isinstance(tree, Split) for tree in grown(document["relaxation"]["rows"]))
     return document
 
 
@@ -97,52 +112,124 @@ def test_an_unfinished_search_proves_what_it_says(tmp_path: Path) -> None:
 Mutation = Callable[[dict[str, Any]], None]
 
 
-def first(document: dict[str, Any], key: str) -> dict[str, Any]:
-    node: dict[str, Any] = next(node for node in document["nodes"] if key in node)
-    return node
-
-
 def move(document: dict[str, Any], values: list[float]) -> None:
     """Puts another image there, with the SHA-256 that is its own."""
     document["image"] |= {"values": values, "sha256": image_digest(values)}
 
 
+def drop_a_node(document: dict[str, Any]) -> None:
+    trees = document["relaxation"]["rows"]
+    trees["nodes"] = pack(unpack(trees["nodes"], 4)[:-1], 4)
+
+
 def drop_a_leaf(document: dict[str, Any]) -> None:
-    document["nodes"].pop()
+    """The last one, with all that belongs to it."""
+    trees = document["relaxation"]["rows"]
+    leaves = len(unpack(trees["scales"], 2))
+    slopes = unpack(trees["slopes"], 3)
+    trees["nodes"] = pack(unpack(trees["nodes"], 4)[:-1], 4)
+    trees["slopes"] = pack(slopes[: -(len(slopes) // leaves)], 3)
+    trees["scales"] = pack(unpack(trees["scales"], 2)[:-1], 2)
 
 
-def cut_a_half_short(document: dict[str, Any]) -> None:
-    node = first(document, "halves")
-    node["halves"][1] = node["halves"][0]
-
-
-def go_round_in_circles(document: dict[str, Any]) -> None:
-    first(document, "halves")["halves"][0] = 0
+def skip_a_half(document: dict[str, Any]) -> None:
+    change_rows(document, lambda trees: [without_root(tree) if isinstance(tree, Split) else tree for tree in trees])
 
 
 def leave_a_tree_out(document: dict[str, Any]) -> None:
-    document["nodes"] = document["nodes"][: len(document["rows"])]
+    change_rows(document, lambda trees: trees[:-1])
+
+
+def one_more_tree(document: dict[str, Any]) -> None:
+    change_rows(document, lambda trees: [*trees, trees[-1]])
+
+
+def a_multiplier_more(document: dict[str, Any]) -> None:
+    trees = document["relaxation"]["rows"]
+    trees["multipliers"] = pack(np.append(unpack(trees["multipliers"], 4), 0), 4)
+
+
+def a_multiplier_less(document: dict[str, Any]) -> None:
+    trees = document["relaxation"]["rows"]
+    trees["multipliers"] = pack(unpack(trees["multipliers"], 4)[:-1], 4)
 
 
 def swap_halves(document: dict[str, Any]) -> None:
-    for node in document["nodes"]:
-        if "halves" in node:
-            node["halves"].reverse()
+    change_rows(document, lambda trees: [swapped(tree) for tree in trees])
+
+
+def wrong_neurons(document: dict[str, Any]) -> None:
+    """Every split by the neuron whose number comes next."""
+    count = sum(len(unpack(text, 4)) for text in document["relaxation"]["neurons"].values())
+
+    def next_ones(tree: Tree) -> Tree:
+        if not isinstance(tree, Split):
+            return tree
+        first, second = tree.halves
+        return Split((tree.place + 1) % count, (next_ones(first), next_ones(second)))
+
+    change_rows(document, lambda trees: [next_ones(tree) for tree in trees])
+
+
+def twice_by_one_neuron(document: dict[str, Any]) -> None:
+    def doubled(tree: Tree) -> Tree:
+        if not isinstance(tree, Split):
+            return tree
+        first, second = (
+            each_leaf(half, lambda leaf: replace(leaf, multipliers=[0, *leaf.multipliers])) for half in (tree, tree)
+        )
+        return Split(tree.place, (first, second))
+
+    change_rows(document, lambda trees: [doubled(tree) for tree in trees])
+
+
+def unknown_neuron(document: dict[str, Any]) -> None:
+    change_rows(
+        document, lambda trees: [Split(1000, tree.halves) if isinstance(tree, Split) else tree for tree in trees]
+    )
+
+
+def neurons_of_another_network(document: dict[str, Any]) -> None:
+    neurons = document["relaxation"]["neurons"]
+    value = next(iter(neurons))
+    numbers = unpack(neurons[value], 4)
+    neurons[value] = pack(numbers + 1000, 4)
+
+
+def neurons_twice(document: dict[str, Any]) -> None:
+    neurons = document["relaxation"]["neurons"]
+    value = next(value for value, text in neurons.items() if len(unpack(text, 4)) > 1)
+    numbers = unpack(neurons[value], 4)
+    numbers[1] = numbers[0]
+    neurons[value] = pack(numbers, 4)
+
+
+def neurons_of_no_relu(document: dict[str, Any]) -> None:
+    neurons = document["relaxation"]["neurons"]
+    document["relaxation"]["neurons"] = {
+        "0" if place == 0 else value: text for place, (value, text) in enumerate(neurons.items())
+    }
+
+
+def trees_of_unknown_neurons(document: dict[str, Any]) -> None:
+    for trees in document["relaxation"]["hidden"].values():
+        trees["sides"] = pack(unpack(trees["sides"], 4) + 1000, 4)
+    if not document["relaxation"]["hidden"]:
+        document["relaxation"]["hidden"] = {"1": {"sides": pack(np.array([2000]), 4), **written([Leaf([], [], 0)])}}
 
 
 def raise_the_radius(document: dict[str, Any]) -> None:
-    document["radius"] *= 1.01
+    document["radius"] *= 1.001
 
 
-def raise_every_radius(document: dict[str, Any]) -> None:
-    document["radius"] *= 1.01
-    for node in document["nodes"]:
-        if "radius" in node:
-            node["radius"] *= 1.01
+def raise_it_with_other_slopes(document: dict[str, Any]) -> None:
+    document["radius"] *= 1.001
+    chance = random.Random(0)
 
+    def other(leaf: Leaf) -> Leaf:
+        return replace(leaf, slopes=[chance.randrange(2**20 + 1) for _ in leaf.slopes])
 
-def lower_a_leaf(document: dict[str, Any]) -> None:
-    first(document, "slopes")["radius"] *= 0.9
+    change_rows(document, lambda trees: [each_leaf(tree, other) for tree in trees])
 
 
 def change_the_label(document: dict[str, Any]) -> None:
@@ -232,25 +319,52 @@ def an_image_as_before(document: dict[str, Any]) -> None:
     document["image"] = document["image"]["values"]
 
 
-def all_empty(document: dict[str, Any]) -> None:
-    document["nodes"] = [
-        {"radius": node["radius"], "empty": True} if "radius" in node else node for node in document["nodes"]
-    ]
+def change_leaves(document: dict[str, Any], change: Callable[[Leaf], Leaf]) -> None:
+    change_rows(document, lambda trees: [each_leaf(tree, change) for tree in trees])
 
 
 def no_multipliers(document: dict[str, Any]) -> None:
-    for node in document["nodes"]:
-        if "multipliers" in node:
-            multipliers = node["multipliers"].items()
-            node["multipliers"] = {relu: [-number for number in numbers] for relu, numbers in multipliers}
+    change_leaves(document, lambda leaf: replace(leaf, multipliers=[0] * len(leaf.multipliers)))
 
 
-def not_a_number(document: dict[str, Any]) -> None:
-    next(iter(first(document, "slopes")["slopes"].values()))[0] = math.nan
+def huge_multipliers(document: dict[str, Any]) -> None:
+    """Such as a negative one would be in four bytes."""
+    change_leaves(document, lambda leaf: replace(leaf, multipliers=[2**32 - 1] * len(leaf.multipliers), scale=0))
 
 
-def infinite(document: dict[str, Any]) -> None:
-    next(iter(first(document, "slopes")["multipliers"].values()))[0] = math.inf
+def steep_slopes(document: dict[str, Any]) -> None:
+    change_leaves(document, lambda leaf: replace(leaf, slopes=[2**20 + 1] * len(leaf.slopes)))
+
+
+def short_slopes(document: dict[str, Any]) -> None:
+    trees = document["relaxation"]["rows"]
+    trees["slopes"] = pack(unpack(trees["slopes"], 3)[:-1], 3)
+
+
+def no_base64(document: dict[str, Any]) -> None:
+    document["relaxation"]["rows"]["slopes"] += "~~~~"
+
+
+def numbers_in_a_list(document: dict[str, Any]) -> None:
+    document["relaxation"]["rows"]["nodes"] = [0]
+
+
+def no_rules(document: dict[str, Any]) -> None:
+    document["relaxation"]["rules"] = []
+
+
+def an_unknown_rule(document: dict[str, Any]) -> None:
+    document["relaxation"]["rules"][0]["rule"] = "trust me"
+
+
+def only_intervals(document: dict[str, Any]) -> None:
+    document["relaxation"] = {
+        "rules": [{"rule": "interval", "by_intervals": False}], "neurons": {}, "hidden": {}, "rows": None,
+    }  # fmt: skip
+
+
+def another_inference(document: dict[str, Any]) -> None:
+    document["inference"] = "float32"
 
 
 def infinite_radius(document: dict[str, Any]) -> None:
@@ -258,23 +372,11 @@ def infinite_radius(document: dict[str, Any]) -> None:
 
 
 def another_format(document: dict[str, Any]) -> None:
-    document["format"] = "relucert proof 1"
+    document["format"] = "relucert proof 3"
 
 
 def another_key(document: dict[str, Any]) -> None:
     document["trust"] = "me"
-
-
-def unknown_relu(document: dict[str, Any]) -> None:
-    first(document, "slopes")["slopes"]["99"] = [0.0]
-
-
-def short_slopes(document: dict[str, Any]) -> None:
-    next(iter(first(document, "slopes")["slopes"].values())).pop()
-
-
-def unknown_neuron(document: dict[str, Any]) -> None:
-    first(document, "split")["split"][1] = 1000
 
 
 def one_more_class(document: dict[str, Any]) -> None:
@@ -282,12 +384,13 @@ def one_more_class(document: dict[str, Any]) -> None:
 
 
 MUTATIONS = [
-        drop_a_leaf, cut_a_half_short, go_round_in_circles, leave_a_tree_out, swap_halves, raise_the_radius,
-        raise_every_radius, lower_a_leaf, change_the_label, no_margin, a_larger_margin, a_row_without_offset,
-        one_more_row, everything_moves_farther, a_negative_scale, a_short_scale, a_box_upside_down, a_short_box,
-        a_stronger_norm,
-        unknown_norm, truth_for_a_norm, image_outside, short_image, all_empty, no_multipliers, not_a_number,
-        infinite, infinite_radius, another_format, another_key, unknown_relu, short_slopes, unknown_neuron,
+        drop_a_node, drop_a_leaf, skip_a_half, leave_a_tree_out, one_more_tree, a_multiplier_more, a_multiplier_less,
+        swap_halves, wrong_neurons, twice_by_one_neuron, unknown_neuron, neurons_of_another_network, neurons_twice,
+        neurons_of_no_relu, trees_of_unknown_neurons, raise_the_radius, raise_it_with_other_slopes, change_the_label,
+        no_margin, a_larger_margin, a_row_without_offset, one_more_row, everything_moves_farther, a_negative_scale,
+        a_short_scale, a_box_upside_down, a_short_box, a_stronger_norm, unknown_norm, truth_for_a_norm, image_outside,
+        short_image, no_multipliers, huge_multipliers, steep_slopes, short_slopes, no_base64, numbers_in_a_list,
+        no_rules, an_unknown_rule, only_intervals, another_inference, infinite_radius, another_format, another_key,
         one_more_class, another_image, another_digest, no_index, an_index_below_zero, truth_for_an_index,
         an_image_as_before,
 ]  # fmt: skip
@@ -360,16 +463,11 @@ def test_a_forged_fingerprint_of_images_does_not_help(
 
 
 def test_harmless_mutations_claim_what_is_still_true(proof: dict[str, Any], tmp_path: Path) -> None:
-    """None at all, a smaller radius, slopes that are out of range: the same claim, or a weaker one."""
+    """None at all, a smaller radius: the same claim, or a weaker one."""
     document = copy.deepcopy(proof)
     assert verify(document, tmp_path).radius == proof["radius"]
     document["radius"] *= 0.5
     assert verify(document, tmp_path).radius == proof["radius"] * 0.5
-    document = copy.deepcopy(proof)
-    for node in document["nodes"]:
-        for numbers in node.get("slopes", {}).values():
-            numbers[:] = [1.5 if slope == 1 else slope for slope in numbers]
-    assert verify(document, tmp_path).radius == proof["radius"]
 
 
 def test_the_claim_names_the_image(proof: dict[str, Any], tmp_path: Path) -> None:
@@ -448,7 +546,7 @@ def test_a_forged_fingerprint_does_not_help(proof: dict[str, Any], tmp_path: Pat
     weaker = Network(NETWORK.input_shape, nodes)
     document = copy.deepcopy(proof)
     document["network"]["sha256"] = fingerprint(weaker)
-    with pytest.raises(Rejected, match="leaf"):
+    with pytest.raises(Rejected, match="row"):
         verify(document, tmp_path, weaker)
 
 
@@ -518,12 +616,16 @@ def test_numbers_that_cancel_beyond_the_precision_prove_nothing(norm: object, tm
     last = torch.tensor([[0.0], [-1.0]], dtype=torch.float64), torch.tensor([0.5, 0.0], dtype=torch.float64)
     put(Linear(*last), cancelled(relu, -1.0))
     network = Network((1,), tuple(nodes), "cancelling")
-    leaf = {"radius": 10.0, "slopes": {str(relu): [0.0]}, "multipliers": {}}
+    source = str(nodes[relu - 1].inputs[0])
     document = {
         "format": FORMAT, "network": {"name": "cancelling", "sha256": fingerprint(network)},
         "image": {"index": 0, "sha256": image_digest([0.0]), "values": [0.0]},
         "rows": [[1.0, -1.0]], "offsets": [0.0], "norm": norm, "box": None, "scale": None,
-        "radius": 10.0, "nodes": [leaf],
+        "radius": 10.0, "inference": "real",
+        "relaxation": {
+            "rules": [{"rule": "fast-lin", "by_intervals": False}], "neurons": {source: pack(np.array([0]), 4)},
+            "hidden": {}, "rows": written([Leaf([0], [], 0)]),
+        },
     }  # fmt: skip
     path = tmp_path / "proof.json"
     path.write_text(json.dumps(document))

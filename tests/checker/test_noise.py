@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 import torch
 
-from relucert.checker.document import INFERENCES, BoundProof, Rejected
+from relucert.checker.document import INFERENCES, Proof, Rejected
 from relucert.checker.lines import BOUND_BITS
 from relucert.checker.noise import PRECISIONS
-from relucert.checker.rules import RuleBounds
+from relucert.checker.tree_check import TreeCheck
+from relucert.checker.trees import Rule, by_rule
 from relucert.network import Linear, Network, Shift
 from relucert.network.inference import INFERENCES as FOUND
 from tests.float_evaluation import ORDERS, Evaluation
@@ -23,16 +24,16 @@ UNIT = 1 << BOUND_BITS
 RADIUS = 2.0**-22  # so small that rounding is felt
 
 
-def proof_of(network: Network, inference: str, radius: float = RADIUS, rule: str = "crown") -> BoundProof:
+def proof_of(network: Network, inference: str, radius: float = RADIUS, rule: str = "crown") -> Proof:
     centre = centres(network, 1)[0].float().double()
     rows = torch.eye(network.classes, dtype=torch.float64).tolist()
-    return BoundProof(
+    return Proof(
         name="", sha256="", index=0, image=centre.tolist(), rows=rows, offsets=[0.0] * len(rows), norm=math.inf,
-        box=None, scale=None, radius=radius, rule=rule, by_intervals=False, inference=inference,
+        box=None, scale=None, radius=radius, inference=inference, relaxation=by_rule(Rule(rule, False)),
     )  # fmt: skip
 
 
-def points_of(proof: BoundProof, count: int = 5) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+def points_of(proof: Proof, count: int = 5) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
     """float32 points of the region, the first of them its centre."""
     centre = np.array(proof.image)
     steps = np.random.default_rng(0).uniform(-1, 1, (count, len(centre)))
@@ -42,16 +43,22 @@ def points_of(proof: BoundProof, count: int = 5) -> np.ndarray[tuple[int, ...], 
     return points
 
 
-def misses(network: Network, proof: BoundProof, evaluation: Evaluation) -> int:
+def bounded(network: Network, proof: Proof) -> tuple[TreeCheck, list[Fraction]]:
+    """With the bounds of all neurons, and those of the rows."""
+    found = TreeCheck.of(network, proof, proof.relaxation, proof.inference)
+    return found, found.margins()
+
+
+def misses(network: Network, proof: Proof, evaluation: Evaluation) -> int:
     """How many computed numbers are outside the bounds, exactly."""
-    found = RuleBounds.of(network, proof)
+    found, margins = bounded(network, proof)
     values = evaluation.values(network, points_of(proof))
     count = 0
     for value, interval in found.bounds.items():
         for point in values[value].tolist():
             for number, low, high in zip(point, interval.lower, interval.upper, strict=True):
                 count += not low <= Fraction(number) * UNIT <= high
-    for margin, number in zip(found.margins(), zip(*values[-1].tolist(), strict=True), strict=True):
+    for margin, number in zip(margins, zip(*values[-1].tolist(), strict=True), strict=True):
         count += any(Fraction(one) < margin for one in number)
     return count
 
@@ -98,7 +105,7 @@ def test_what_says_nothing_is_rejected() -> None:
         (replace(network, changes_precision=True), "float32", "casts"),
     ):
         with pytest.raises(Rejected, match=reason):
-            RuleBounds.of(asked, proof_of(asked, inference))
+            bounded(asked, proof_of(asked, inference))
 
 
 def test_offsets_may_be_rounded() -> None:

@@ -28,7 +28,7 @@ from relucert.methods.sdp import QuadraticMethod
 from relucert.network import IndexMap, Linear, Network
 from relucert.norm import Norm
 from relucert.quadratic import solve
-from tests.checker.test_bound_proofs import REGIONS, certified, stored
+from tests.checker.test_certificate_proofs import REGIONS, certified, stored
 from tests.nets import NETWORKS, centres, chain, mlp
 
 Change = Callable[[dict[str, Any]], None]

@@ -16,6 +16,7 @@ import torch
 from relucert import Query, verify
 from relucert.checker.check import check_property
 from relucert.checker.document import Rejected
+from tests.checker.forests import Split, Tree, change_rows, grown, swapped, without_root
 from tests.nets import mlp
 
 NETWORK = mlp(3, 8, 6, 2, seed=11)
@@ -39,7 +40,7 @@ def proof(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         patch.setattr("relucert.branch_and_bound.prove.suits_cuts", lambda network, shape: False)
         assert verify(NETWORK, near | far, time_limit=120, proof=path).holds
     document: dict[str, Any] = json.loads(path.read_text())
-    assert any("split" in node for part in document["parts"] for node in part["nodes"])
+    assert any(isinstance(tree, Split) for part in document["parts"] for tree in grown(part["relaxation"]["rows"]))
     return document
 
 
@@ -63,13 +64,9 @@ def _text(change: Callable[[str], str]) -> Callable[[dict[str, Any]], None]:
     return mutate
 
 
-def _leaf(document: dict[str, Any]) -> dict[str, Any]:
-    return next(node for node in document["parts"][0]["nodes"] if "slopes" in node)
-
-
-def _emptied(nodes: list[dict[str, Any]]) -> None:
-    place = next(place for place, node in enumerate(nodes) if "slopes" in node)
-    nodes[place] = {"empty": True}
+def _rows(change: Callable[[list[Tree]], list[Tree]]) -> Callable[[dict[str, Any]], None]:
+    """Other trees about the rows of the first part."""
+    return lambda document: change_rows(document["parts"][0], change)
 
 
 MUTATIONS: dict[str, Callable[[dict[str, Any]], Any]] = {
@@ -87,25 +84,23 @@ MUTATIONS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "a smaller box": lambda document: document["parts"][0]["high"].__setitem__(0, "1/2"),
     "an empty box": lambda document: document["parts"][0]["high"].__setitem__(0, "-2"),
     "a bound of its own": lambda document: document["parts"][0]["cases"][0][0].update(bound="-99"),
-    "a node less": lambda document: document["parts"][0]["nodes"].pop(),
-    "a node more": lambda document: document["parts"][0]["nodes"].append(_leaf(document)),
-    "no nodes": lambda document: document["parts"][0].update(nodes=[]),
-    "an empty leaf": lambda document: _emptied(document["parts"][0]["nodes"]),
-    "halves that are one": lambda document: next(
-        node for node in document["parts"][0]["nodes"] if "split" in node
-    ).update(halves=[2, 2]),
-    "a root that is its own half": lambda document: document["parts"][0]["nodes"].__setitem__(
-        0, {"split": [1, 0], "halves": [0, 1]}
+    "a tree less": _rows(lambda trees: trees[:-1]),
+    "a tree more": _rows(lambda trees: [*trees, trees[-1]]),
+    "no trees": _rows(lambda trees: []),
+    "one half alone": _rows(lambda trees: [without_root(tree) if isinstance(tree, Split) else tree for tree in trees]),
+    "halves in each other's place": _rows(lambda trees: [swapped(tree) for tree in trees]),
+    "a neuron that is not there": _rows(lambda trees: [Split(99, (trees[0], trees[0])), *trees[1:]]),
+    "neurons of another value": lambda document: document["parts"][0]["relaxation"].update(neurons={"99": "AAAAAA=="}),
+    "no relaxation": lambda document: document["parts"][0].pop("relaxation"),
+    "nodes as well": lambda document: document["parts"][0].update(nodes=[]),
+    "nodes in its place": lambda document: (
+        document["parts"][0].pop("relaxation"),
+        document["parts"][0].update(nodes=[{"slopes": {}}] * 2),
     ),
-    "a neuron that is not there": lambda document: document["parts"][0]["nodes"].__setitem__(
-        0, {"split": [99, 0], "halves": [1, 2]}
-    ),
-    "a radius": lambda document: _leaf(document).update(radius=0.0),
-    "slopes of another value": lambda document: _leaf(document)["slopes"].update({"1": [0.0]}),
     "a number that is none": lambda document: document["parts"][0]["low"].__setitem__(0, "one"),
     "a division by zero": lambda document: document["parts"][0]["low"].__setitem__(0, "1/0"),
     "another network": lambda document: document["network"].update(sha256="0" * 64),
-    "another format": lambda document: document.update(format="relucert query proof 0"),
+    "another format": lambda document: document.update(format="relucert query proof 1"),
     "an entry more": lambda document: document.update(more=1),
 }
 

@@ -42,7 +42,7 @@ def _break(monkeypatch: pytest.MonkeyPatch, of: Any, name: str, times: int) -> N
 BREAKS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "certify": lambda patch: _break(patch, LinearMethod, "hidden", 10**6),
     "attack": lambda patch: _break(patch, Pursuit, "slope", 1),
-    "exact": lambda patch: _break(patch, exact, "NodeBounder", 1),
+    "exact": lambda patch: _break(patch, exact, "Approach", 1),
     "estimate": lambda patch: _break(patch, estimate, "largest_gradients", 1),
 }
 

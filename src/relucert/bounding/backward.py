@@ -281,7 +281,7 @@ class _Pull:
             form, slopes = form.aligned(self.duals.slopes[value])
             unstable = bounds.unstable.to(slopes.dtype)
             stable_slopes = form.local(lines.slope_above * (1 - unstable))
-            below = torch.addcmul(stable_slopes, slopes.clamp(0, 1), form.local(unstable))
+            below = torch.addcmul(stable_slopes, self.arithmetic.slopes(slopes), form.local(unstable))
         own, others = form.mapped(_positive), form.mapped(_negative)  # those that take the upper lines
         if signs is not None:
             _, known = form.aligned(signs)

@@ -18,9 +18,10 @@ from relucert.bounding.backward import DualVariables, PulledBack, bound_forms, b
 from relucert.bounding.hidden import hidden_bounds
 from relucert.bounding.interval import Bounds, Interval
 from relucert.bounding.memory import Recall, SlopeMemory
+from relucert.bounding.record import Recorder, Tables, better_lines, dense, lines_of
 from relucert.bounding.relaxers import CROWN, FAST_LIN
 from relucert.bounding.thinned import Thinned
-from relucert.network import Network
+from relucert.network import LinearForms, Network
 from relucert.region import Region
 from relucert.rigor import DOUBLE, FLOAT, RIGOROUS, Arithmetic
 
@@ -34,6 +35,7 @@ Duals = Callable[[DualVariables], PulledBack]
 def optimised_bounds(
     network: Network, region: Region, arithmetic: Arithmetic = RIGOROUS, *,
     memory: SlopeMemory | None = None, effort: Effort = HIDDEN, ends: float = math.inf,
+    recorder: Recorder | None = None,
 ) -> Bounds:  # fmt: skip
     """Bounds of every pre-activation, each the best of Fast-Lin's, CROWN's and those with optimised slopes.
 
@@ -41,18 +43,22 @@ def optimised_bounds(
         network: In the arithmetic's dtype, like the region.
         memory: Slopes from other radii to start from; those found are put there.
         ends: By the monotonic clock, when the ascent stops; what was found by then is used.
+        recorder: Takes the slopes, for a proof.
     """
     with torch.inference_mode(False), torch.no_grad():
         region = region.clone()
         known = hidden_bounds(network, region, FAST_LIN, arithmetic)
         for value, interval in hidden_bounds(network, region, CROWN, arithmetic).items():
             known[value] = known[value].meet(interval)
-        return _Layers(network, region, arithmetic, memory or SlopeMemory(), effort, ends).run(known)
+        if recorder is not None:
+            recorder.begin(network, region, ("fast-lin", "crown"))
+        return _Layers(network, region, arithmetic, memory or SlopeMemory(), effort, ends, recorder).run(known)
 
 
 def optimised_margins(
     network: Network, region: Region, rows: Tensor, offsets: Tensor, hidden: Bounds, arithmetic: Arithmetic = RIGOROUS,
     *, memory: SlopeMemory | None = None, effort: Effort = MARGINS, ends: float = math.inf,
+    recorder: Recorder | None = None,
 ) -> Tensor:  # fmt: skip
     """Lower bounds of rows on the outputs, (batch, rows), each the best of Fast-Lin's, CROWN's and that with optimised
     slopes; the arguments are those of `optimised_bounds`, rows (batch, rows, classes) and offsets (batch, rows)."""
@@ -60,14 +66,17 @@ def optimised_margins(
     with torch.inference_mode(False), torch.no_grad():
         region, rows, offsets = region.clone(), rows.clone(), offsets.clone()
         hidden = {value: Interval(*(side.clone() for side in interval)) for value, interval in hidden.items()}
-        best = torch.full_like(offsets, -torch.inf)
+        count = rows.shape[1]
+        found: list[tuple[Tensor, Tables]] = []
         for relaxer in (FAST_LIN, CROWN):
+            lines = {} if recorder is None else lines_of(network, hidden, relaxer, count, arithmetic)
             pulled = bound_forms(
-                network, region, rows, network.output, hidden, arithmetic, relaxer=relaxer, offsets=offsets
-            )
-            best = torch.fmax(best, pulled.lower)
+                network, region, rows, network.output, hidden, arithmetic,
+                relaxer=relaxer, duals=DualVariables(lines), offsets=offsets,
+            )  # fmt: skip
+            found.append((pulled.lower, lines))
         if not any(bool(interval.unstable.any()) for interval in hidden.values()):
-            return best
+            return _best(found, region, rows, hidden, recorder)
         ascent = _climbing(network, region)
         proof = Thinned(network, region, CROWN, arithmetic, upper=True)
         for value, interval in hidden.items():
@@ -85,11 +94,25 @@ def optimised_margins(
 
             return bound
 
-        count = rows.shape[1]
         recall = memory.recall(region, rows.float().numpy().tobytes(), torch.arange(count), count, ascent)
         climbed = _climb(bounded(ascent), recall, effort, ends)
         recall.put(climbed.slopes)
-        return torch.fmax(best, _proven(bounded(proof), climbed, arithmetic))
+        lower, forms = _proven(bounded(proof), climbed, arithmetic)
+        found.append((lower, {} if recorder is None else dense(proof, forms, climbed.slopes)))
+        return _best(found, region, rows, hidden, recorder)
+
+
+def _best(
+    found: list[tuple[Tensor, Tables]], region: Region, rows: Tensor, hidden: Bounds, recorder: Recorder | None
+) -> Tensor:
+    """The highest of several lower bounds of the same rows, (batch, rows); their slopes are recorded."""
+    best = torch.full_like(found[0][0], -torch.inf)
+    for lower, _ in found:
+        best = torch.fmax(best, lower)
+    if recorder is not None:
+        lines = better_lines([lower for lower, _ in found], [tables for _, tables in found])
+        recorder.finish(region, rows, lines, hidden, best)
+    return best
 
 
 class _Layers:
@@ -97,15 +120,16 @@ class _Layers:
 
     def __init__(
         self, network: Network, region: Region, arithmetic: Arithmetic, memory: SlopeMemory, effort: Effort,
-        ends: float,
+        ends: float, recorder: Recorder | None,
     ) -> None:  # fmt: skip
+        self.recorder, self.bounds = recorder, Bounds()
         self.network, self.region, self.arithmetic = network, region, arithmetic
         self.memory, self.effort, self.ends = memory, effort, ends
         self.ascent = _climbing(network, region)
         self.proof = Thinned(network, region, CROWN, arithmetic, upper=True)
 
     def run(self, known: Bounds) -> Bounds:
-        bounds: Bounds = {}
+        bounds = self.bounds
         for value in self.network.rectified:
             relaxed = bool(self.network.relu_depths[value]) and any(
                 bool(interval.unstable.any()) for interval in bounds.values()
@@ -140,7 +164,10 @@ class _Layers:
         recall = self.memory.recall(self.region, (value, sign), neurons, self.network.sizes[value], self.ascent)
         climbed = _climb(bounded(self.ascent), recall, self.effort, self.ends)
         recall.put(climbed.slopes)
-        return _proven(bounded(self.proof), climbed, self.arithmetic)
+        lower, forms = _proven(bounded(self.proof), climbed, self.arithmetic)
+        if self.recorder is not None:
+            self.recorder.add(value, neurons, sign, dense(self.proof, forms, climbed.slopes), self.bounds)
+        return lower
 
 
 def _climbing(network: Network, region: Region) -> Thinned:
@@ -171,9 +198,10 @@ def _climb(bound: Duals, recall: Recall, effort: Effort, ends: float) -> Climbed
     return ascend(lambda slopes: bound(DualVariables(slopes)).lower, start, others, replace(effort, steps=steps), ends)
 
 
-def _proven(bound: Duals, climbed: Climbed, arithmetic: Arithmetic) -> Tensor:
-    """The bounds with the slopes found, in the arithmetic asked for: (batch, forms)."""
+def _proven(bound: Duals, climbed: Climbed, arithmetic: Arithmetic) -> tuple[Tensor, dict[int, LinearForms]]:
+    """The bounds with the slopes found, in the arithmetic asked for, (batch, forms), and the forms on ReLUs."""
     if climbed.lower.dtype == arithmetic.dtype and not arithmetic.rigorous:
-        return climbed.lower
+        return climbed.lower, {}
     slopes = {value: table.to(arithmetic.dtype) for value, table in climbed.slopes.items()}
-    return bound(DualVariables(slopes)).lower
+    pulled = bound(DualVariables(slopes))
+    return pulled.lower, pulled.forms

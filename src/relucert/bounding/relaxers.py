@@ -64,7 +64,7 @@ def _chord(bounds: Interval, arithmetic: Arithmetic) -> tuple[Tensor, Tensor]:
     lower, upper = bounds
     decided = (lower >= 0) | (upper <= 0)
     width = torch.where(decided, 1, upper - lower)  # where a division by zero would spoil a gradient
-    slope = torch.where(decided, (lower >= 0).to(lower.dtype), upper / width).clamp(0, 1)
+    slope = arithmetic.chords(torch.where(decided, (lower >= 0).to(lower.dtype), upper / width))
     reach = torch.maximum(-slope * lower, (1 - slope) * upper)
     return slope, torch.where(decided, torch.zeros_like(slope), arithmetic.above(reach, 3))
 

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from relucert.attacks.polish import Polisher
 from relucert.attacks.witness import Judge, Witness
-from relucert.branch_and_bound.nodes import NodeBounder
+from relucert.bounding.record import Record
+from relucert.branch_and_bound.obligation import Obligation
 from relucert.branch_and_bound.prove import prove
 from relucert.branch_and_bound.tree import LATE
 
@@ -38,9 +39,11 @@ class Approach:
         failure: Why the search stopped below its goal.
         nodes: How many nodes were bounded.
         report: Called now and then with the nodes bounded so far.
+        recorded: Whether a proof is to be written.
+        record: What proves the largest radius, then; None where that is the certified one.
     """
 
-    bounder: NodeBounder
+    asked: Obligation
     judge: Judge
     ends: float
     tolerance: float
@@ -50,12 +53,14 @@ class Approach:
     lower: float = 0.0
     failure: str | None = None
     nodes: int = 0
+    recorded: bool = False
+    record: Record | None = None
 
     def __post_init__(self) -> None:
-        self.whole = float(self.bounder.region(1, 0.0).whole)
-        self.limit = ENDLESS * (1 + float(self.bounder.centre.abs().max()))
-        if self.bounder.shape.scale is not None:
-            self.limit /= float(self.bounder.shape.scale.max())
+        self.whole = float(self.asked.region(0.0).whole)
+        self.limit = ENDLESS * (1 + float(self.asked.centre.abs().max()))
+        if self.asked.shape.scale is not None:
+            self.limit /= float(self.asked.shape.scale.max())
         self.lower = self.certified
         self._polished = self.witness
         self._seconds = FIRST_SECONDS
@@ -101,18 +106,20 @@ class Approach:
         before = self.nodes
 
         def violates(point: Tensor) -> bool:
-            candidate = self.judge.beyond(self.bounder.centre, point, self.bounder.prop)
+            candidate = self.judge.beyond(self.asked.centre, point, self.asked.prop)
             if candidate is not None and (self.witness is None or candidate.distance < self.witness.distance):
                 self.witness = candidate
             return self.witness is not None and self.witness.distance <= radius
 
-        bounder = self.bounder
+        asked = self.asked
         outcome = prove(
-            bounder.network, bounder.centre, bounder.shape, radius, bounder.prop, until, violates,
-            report=lambda nodes: self.report(before + nodes),
+            asked.network, asked.centre, asked.shape, radius, asked.prop, until, violates,
+            record=self.recorded, report=lambda nodes: self.report(before + nodes),
         )  # fmt: skip
         self.nodes += outcome.nodes
         self._polish()
+        if outcome.proven:
+            self.record = outcome.record
         return outcome.proven, outcome.failure
 
     def _polish(self) -> None:
@@ -120,5 +127,5 @@ class Approach:
         if self.witness is not None and self.witness is not self._polished:
             ends = min(self.ends, time.monotonic() + POLISH_SECONDS)
             with torch.inference_mode():
-                polisher = Polisher(self.judge, self.bounder.centre, self.bounder.prop, self.witness, ends)
+                polisher = Polisher(self.judge, self.asked.centre, self.asked.prop, self.witness, ends)
                 self._polished = self.witness = polisher.run()

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from relucert.bounding.backward import DualVariables, bound_forms
+from relucert.bounding.record import rounded_duals
 from relucert.branch_and_bound.climb import Nodes
 from relucert.branch_and_bound.stages import Stages
-from relucert.rigor import RIGOROUS
 
 CROWD = 256  # nodes at once
 
@@ -52,11 +52,19 @@ def proven_bounds(stages: Stages, rows: Rows, nodes: Nodes, ends: float = math.i
     return least
 
 
+def row_bounds(least: Tensor, nodes: Nodes, count: int) -> Tensor:
+    """The least over the nodes of every row, (count,); of rows without nodes nothing is known."""
+    bounds = torch.full((count,), torch.inf, dtype=torch.float64)
+    bounds = bounds.scatter_reduce(0, nodes.rows, least.nan_to_num(-torch.inf), "amin")
+    return torch.where(torch.bincount(nodes.rows, minlength=count) > 0, bounds, -torch.inf)
+
+
 def _proven(stages: Stages, rows: Rows, nodes: Nodes) -> Tensor:
     count = len(nodes.rows)
     duals = DualVariables()
+    table = nodes.duals.double() if stages.record is None else rounded_duals(nodes.signs, nodes.duals)
     for stage in stages.stages:
-        signs, numbers = nodes.signs[:, stage.columns], nodes.duals[:, stage.columns].double().nan_to_num(0)
+        signs, numbers = nodes.signs[:, stage.columns], table[:, stage.columns].nan_to_num(0)
         size, places = stages.cut.sizes[stage.value], stages.places(stage)
         slopes, multipliers, known = torch.zeros(3, 1, count, size, dtype=torch.float64)
         slopes[0, :, places] = torch.where(signs == 0, numbers, 0)
@@ -69,6 +77,6 @@ def _proven(stages: Stages, rows: Rows, nodes: Nodes) -> Tensor:
                     duals.multipliers[relu] = multipliers
     chosen = rows.pick(nodes.rows)
     return bound_forms(
-        stages.cut, stages.region, chosen.forms[None], rows.value, stages.cut_bounds, RIGOROUS,
+        stages.cut, stages.region, chosen.forms[None], rows.value, stages.cut_bounds, stages.arithmetic,
         duals=duals, offsets=chosen.offsets[None], path=stages.path(),
     ).lower[0]  # fmt: skip

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from relucert.bounding.backward import DualVariables, backward, bound_forms
 from relucert.bounding.relaxers import CROWN
-from relucert.branch_and_bound.nodes import NodeBounder
 from relucert.network import Network, Relu
 from relucert.query.property import Property
 from relucert.region import Region
@@ -65,7 +64,7 @@ class CutTree:
             self.leaves[int(names[pair]), int(rows[pair])] = numbers
         return closed
 
-    def rows(self, bounder: NodeBounder, radius: float) -> list[dict[str, Any]]:
+    def rows(self) -> list[dict[str, Any]]:
         """The nodes of one tree per row, the roots first, each saying where in this list its halves are."""
         count = self.prop.rows.shape[1]
         nodes: list[dict[str, Any]] = [{} for _ in range(count)]
@@ -73,7 +72,7 @@ class CutTree:
         while waiting:
             name, row, place = waiting.pop()
             if (name, row) in self.leaves:
-                nodes[place] = {"slopes": self.leaves[name, row], "multipliers": {}, "hidden": "crown"}
+                nodes[place] = {"slopes": self.leaves[name, row]}
                 continue
             side, at, *halves = self.cuts[name]
             nodes[place] = {"cut": [side, at], "halves": [len(nodes), len(nodes) + 1]}

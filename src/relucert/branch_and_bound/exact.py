@@ -15,15 +15,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from relucert.answers import Exact
 from relucert.attacks.attack import Attacker, AttackOptions, at_image, overtaken
 from relucert.attacks.witness import Judge, Witness, check_staying
-from relucert.branch_and_bound import proof as proofs
-from relucert.branch_and_bound.approach import FIRST, GROWTH, Approach
-from relucert.branch_and_bound.nodes import NodeBounder
-from relucert.branch_and_bound.prover import Prover
+from relucert.branch_and_bound.approach import Approach
+from relucert.branch_and_bound.obligation import Obligation
 from relucert.checks import check_callable, check_number, check_whole, checked_path
 from relucert.errors import FAULTS, InputError, in_one_line
 from relucert.execution.execution import Execution
@@ -33,12 +29,13 @@ from relucert.execution.run import start
 from relucert.loading.runtime import Origin, Runtime, runtime_of
 from relucert.network import Network, find_inference
 from relucert.norm import Norm
+from relucert.proof_files import EvidenceKeeper, claimed, is_about, relaxation_evidence, write_proof
 from relucert.query.given import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
 from relucert.query.questions import Inquiry, Question, pose, prepare
 from relucert.region import RegionShape, check_inside
 from relucert.report.answer_list import Answers
-from relucert.rigor import check_subnormals
-from relucert.search.ladder import CHEAP_STEPS, Climb, Proven, Step, Task, is_wide_chain
+from relucert.rigor import RECORDED, check_subnormals
+from relucert.search.ladder import CHEAP_STEPS, Climb, Evidence, Evidential, Proven, Step, Task, is_wide_chain
 from relucert.storage import files
 from relucert.storage.store import StoreLike
 
@@ -161,7 +158,7 @@ def exact_each(
             raise InputError(f"a proof is about one question, and these are {len(inquiry.questions)}")
         files.check_writable(options.proof)
         claim = _claim(known, inquiry, inquiry.questions[0], shape)
-        files.check_replaceable(options.proof, lambda there: proofs.is_about(there, claim), overwrite)
+        files.check_replaceable(options.proof, lambda there: is_about(there, claim), overwrite)
     check_subnormals()
     origin = Origin.of(prepared.source, known)
     job = ImageJob(
@@ -173,7 +170,7 @@ def exact_each(
 
 def _claim(network: Network, inquiry: Inquiry, question: Question, shape: RegionShape) -> dict[str, Any]:
     """What a proof about a question claims, but for the radius."""
-    return proofs.claimed(network, question.image, inquiry.images[question.image], shape, inquiry.property([question]))
+    return claimed(network, question.image, inquiry.images[question.image], shape, inquiry.property([question]))
 
 
 @dataclass(frozen=True)
@@ -237,12 +234,18 @@ class _Answering:
     def __init__(
         self, network: Network, options: _Options, progress: Callable[[SearchProgress], None] | None,
         inquiry: Inquiry, question: Question, certified: float | None = None, runtime: Runtime | None = None,
+        keeper: Evidential | None = None,
     ) -> None:  # fmt: skip
-        """certified: A radius that is proven already; None: what methods prove at once is to be found."""
+        """certified: A radius that is proven already; None: what methods prove at once is to be found. keeper: As of a
+        `Task`."""
         self.network, self.options, self.progress = network, options, progress
         self.inquiry, self.question, self.certified = inquiry, question, certified
         self.image = inquiry.images[question.image]
         self.fault: str | None = None  # what went wrong
+        self.keeper = keeper
+        self.evidence: Evidence | None = None  # of the lower end
+        if options.proof is not None:
+            self.keeper = EvidenceKeeper(network, options.shape)
         self.judge, self.runtime = Judge(network, options.shape, runtime), runtime
 
     def run(self) -> Exact:
@@ -268,10 +271,11 @@ class _Answering:
         return self._conclude(growth, lower)
 
     def _conclude(self, growth: Approach, lower: float) -> Exact:
-        if isinstance(growth, _Recorded) and growth.lower > 0:
-            assert self.options.proof is not None
+        if growth.lower > lower and growth.record is not None:
+            self.evidence = relaxation_evidence(growth.record, growth.lower, self.network.inference.name)
+        if self.options.proof is not None and self.evidence is not None:
             claim = _claim(self.network, self.inquiry, self.question, self.options.shape)
-            proofs.write(self.options.proof, claim, growth.bounder, growth.tree, growth.lower)
+            write_proof(self.options.proof, claim, self.evidence)
         lower, witness = max(lower, growth.lower), growth.witness
         if witness is None and lower >= growth.whole:
             return self._answer(None, None, True, UNREACHABLE, growth.nodes)
@@ -286,11 +290,16 @@ class _Answering:
     def _certified(self) -> float:
         """What methods prove in a part of the time, Fast-Lin's radius at the least."""
         task = Task(self.network, self.inquiry, self.question, self.options.shape)
+        if self.keeper is not None:
+            task = replace(task, arithmetic=RECORDED, keeper=self.keeper)
         share = WIDE_SHARE if is_wide_chain(task) else CERTIFY_SHARE
         limit = math.inf if self.options.time_limit is None else share * self.options.time_limit
         climb = Climb(task)
         climb.run(CHEAP_STEPS, self.started + limit)
-        return 0.0 if climb.best is None else climb.best.radius
+        if climb.best is None:
+            return 0.0
+        self.evidence = climb.best.evidence
+        return climb.best.radius
 
     def _attacked(self) -> Witness | None:
         left = self.ends - time.monotonic()
@@ -307,9 +316,10 @@ class _Answering:
 
     def _growth(self, lower: float, witness: Witness | None) -> Approach:
         prop = self.inquiry.property([self.question])
-        bounder = NodeBounder(self.network, self.image, self.options.shape, prop)
-        search = Approach if self.options.proof is None else _Recorded
-        growth = search(bounder, self.judge, self.ends, self.options.tolerance, lower, witness)
+        asked = Obligation.of(self.network, self.image, self.options.shape, prop)
+        growth = Approach(
+            asked, self.judge, self.ends, self.options.tolerance, lower, witness, recorded=self.keeper is not None
+        )
         growth.report = lambda nodes: self._report(nodes, growth)
         return growth
 
@@ -338,51 +348,19 @@ class _Answering:
         )  # fmt: skip
 
 
-class _Recorded(Approach):
-    """The loop over radii of a search that is recorded: the parts that prove one region are where the next one starts.
-
-    What is certified without a search is proven once more.
-    """
-
-    def run(self) -> None:
-        self.lower = 0.0
-        self.tree = proofs.Tree(self.bounder.prop.rows.shape[1])
-        self.prover = Prover(self.bounder, self.judge, self.ends, self.witness, self.tree, self.report)
-        with torch.inference_mode():
-            self._grow()
-
-    def _grow(self) -> None:
-        parts = [self.bounder.roots()]
-        while self.lower < self.goal and self.lower < self.limit and self.failure is None:
-            radius = min(self.goal, self.lower * GROWTH or self.certified or min(self.goal, self.limit) / FIRST)
-            closed = []
-            while radius > self.lower:
-                attempt = self.prover.run(radius, parts)
-                closed += attempt.closed
-                self.nodes, self.witness = self.prover.nodes, self.prover.witness
-                self._polish()
-                self.prover.witness = self.witness
-                if attempt.proven:
-                    self.lower = radius
-                elif attempt.failure is not None:
-                    self.failure = attempt.failure
-                    return
-                parts, radius = attempt.open, min(radius, self.goal)
-            parts = closed
-
-
 def _run_step(task: Task, best: Proven | None, ends: float) -> Iterator[Proven]:
     """Exact search from what is proven, as far as it comes."""
     left = max(0.0, ends - time.monotonic())
     options = _Options(task.shape, EXACT_TOLERANCE, None if math.isinf(left) else left, 0, None)
     start = 0.0 if best is None else best.radius
-    answer = _Answering(task.network, options, None, task.inquiry, task.question, start).run()
+    answering = _Answering(task.network, options, None, task.inquiry, task.question, start, keeper=task.keeper)
+    answer = answering.run()
     weakest = 0 if best is None else best.weakest
     if answer.target is not None:
         weakest = task.question.rivals.index(answer.target)
     radius = math.inf if answer.unreachable else answer.lower or 0.0
     if radius > start:
-        yield Proven(radius, weakest, METHOD)
+        yield Proven(radius, weakest, METHOD, evidence=answering.evidence)
 
 
 EXACT_STEP = Step(METHOD, _run_step, lambda task: task.arithmetic.rigorous and task.shape.norm.body is not None)

@@ -1,4 +1,4 @@
-"""Nodes without unstable neurons: there the network is affine, and the nearest violation solves a program.
+"""Parts without unstable neurons: there the network is affine, and the nearest violation solves a program.
 
 The program's multipliers are those that prove how near it is: nothing else is taken from the solver. Where there is no
 violation at all, every inequality may be met with some help from one more coordinate: then there is a point, far away,
@@ -8,7 +8,7 @@ and there are multipliers.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 
 from relucert.attacks.nearest import Array, Nearest, nearest_program
-from relucert.branch_and_bound.nodes import BoundedNodes, NodeBounder, Nodes
+from relucert.bounding.interval import Bounds
+from relucert.branch_and_bound.obligation import Obligation
 from relucert.linear_regions import Pattern, affine_values, form_gradients
 
 HELPS = (0.0, 1e-2)  # of the further coordinate, in units of an inequality's own length
@@ -28,55 +29,67 @@ class _Inequalities(NamedTuple):
 
     value: int
     neurons: Tensor
-    signs: Tensor
     rows: Tensor
     least: Tensor
 
 
-def nearest(bounder: NodeBounder, leaf: BoundedNodes, seconds: float) -> Iterator[tuple[Tensor, Nodes]]:
-    """The nearest point, (size,), of one leaf at which its row is violated, and the leaf with the multipliers that
-    belong to it; then the same with help, for where there is none. Nothing where no solver ends well.
+class Part(NamedTuple):
+    """A part of the region in which the sign of every neuron is known, and which row of the property is asked about.
+
+    Attributes:
+        row: Its number.
+        bounds: Those of every pre-activation there, (1, size).
+        signs: By pre-activation, 1 and -1 where the part is split by a neuron, else 0: (size,).
     """
-    solver = _LeafSolver(bounder, leaf)
+
+    row: int
+    bounds: Bounds
+    signs: dict[int, Tensor]
+
+
+def nearest(asked: Obligation, part: Part, seconds: float) -> Iterator[tuple[Tensor, dict[int, Tensor]]]:
+    """The nearest point, (size,), of a part at which its row is violated, and by pre-activation the multipliers of the
+    signs, (size,), that belong to it; then the same with help, for where there is none. Nothing where no solver ends
+    well.
+    """
+    solver = _PartSolver(asked, part)
     for helped in HELPS:
         solution = solver.solve(helped, seconds)
         if solution is not None:
             offset = solver.scale * torch.from_numpy(solution.offset[:-1])
-            yield bounder.centre + offset, solver.with_multipliers(solution)
+            yield asked.centre + offset, solver.multipliers(solution)
 
 
 @dataclass(eq=False)
-class _LeafSolver:
-    bounder: NodeBounder
-    leaf: BoundedNodes
+class _PartSolver:
+    asked: Obligation
+    part: Part
 
     def __post_init__(self) -> None:
-        bounder, leaf = self.bounder, self.leaf
-        scale = bounder.shape.scale
-        self.scale = torch.ones_like(bounder.centre) if scale is None else scale
-        self.pattern: Pattern = {value: interval.lower >= 0 for value, interval in leaf.bounds.items()}
-        rows, offsets = bounder.prop.rows[0, leaf.nodes.rows], bounder.prop.offsets[0, leaf.nodes.rows]
-        self.violation = self._require(bounder.exact.output, torch.zeros(1), -rows, -offsets)
+        asked, part = self.asked, self.part
+        scale = asked.shape.scale
+        self.scale = torch.ones_like(asked.centre) if scale is None else scale
+        self.pattern: Pattern = {value: interval.lower >= 0 for value, interval in part.bounds.items()}
+        row, offset = asked.prop.rows[0, part.row][None], asked.prop.offsets[0, part.row][None]
+        self.violation = self._require(asked.exact.output, torch.zeros(1), -row, -offset)
         self.sides = []
-        for value, signs in bounder.by_value(leaf.nodes.signs).items():
-            neurons = signs[0].nonzero().flatten()
-            forms = torch.diag(signs[0].double())[neurons]
+        for value, signs in part.signs.items():
+            neurons = signs.nonzero().flatten()
+            forms = torch.diag(signs.double())[neurons]
             self.sides.append(self._require(value, neurons, forms, torch.zeros(len(forms), dtype=torch.float64)))
 
     def _require(self, value: int, neurons: Tensor, forms: Tensor, offsets: Tensor) -> _Inequalities:
         """That forms (forms, size) on a value, plus offsets, are not negative."""
-        exact, centre = self.bounder.exact, self.bounder.centre
+        exact, centre = self.asked.exact, self.asked.centre
         at_centre = affine_values(exact, self.pattern, centre[None])[value][0]
         rows = form_gradients(exact, self.pattern, value, forms[None])[0] * self.scale
         least = -(forms @ at_centre + offsets)
         always = ~rows.any(1) & (least <= 0)  # an inequality that nothing can change only puts a solver off its stride
-        return _Inequalities(value, neurons, forms.sum(1), rows, torch.where(always, least - 1, least))
+        return _Inequalities(value, neurons, rows, torch.where(always, least - 1, least))
 
     def solve(self, helped: float, seconds: float) -> Nearest | None:
         down, up = self._walls()
-        program = nearest_program(
-            self.bounder.shape.norm, np.append(down, 0.0), np.append(up, np.inf if helped else 0.0)
-        )
+        program = nearest_program(self.asked.shape.norm, np.append(down, 0.0), np.append(up, np.inf if helped else 0.0))
         for part in (self.violation, *self.sides):
             if len(part.rows):
                 helping = helped * part.rows.norm(dim=1, keepdim=True)
@@ -86,21 +99,19 @@ class _LeafSolver:
 
     def _walls(self) -> tuple[Array, Array]:
         """How far offsets in units of the scale may go down and up."""
-        box, centre = self.bounder.shape.box, self.bounder.centre
+        box, centre = self.asked.shape.box, self.asked.centre
         moving, units = self.scale > 0, torch.where(self.scale > 0, self.scale, 1)
         low, high = (torch.full_like(centre, -torch.inf), torch.full_like(centre, torch.inf)) if box is None else box
         ends = ((low - centre).clamp(max=0) / units, (high - centre).clamp(min=0) / units)
         down, up = (torch.where(moving, end, 0).numpy() for end in ends)
         return down, up
 
-    def with_multipliers(self, solution: Nearest) -> Nodes:
-        """The leaf with the sides' multipliers in units of the property's own."""
-        bounder, resistance = self.bounder, solution.resistance
+    def multipliers(self, solution: Nearest) -> dict[int, Tensor]:
+        """Those of the sides in units of the property's own."""
+        resistance = solution.resistance
         unit = max(resistance[0], LEAST * resistance.max(), np.finfo(float).tiny)
         shares = torch.from_numpy(resistance[1:] / unit).split([len(part.neurons) for part in self.sides])
-        multipliers = torch.zeros_like(self.leaf.nodes.multipliers)
-        tables = bounder.by_relu(multipliers)
+        tables = {value: torch.zeros(signs.shape, dtype=torch.float64) for value, signs in self.part.signs.items()}
         for part, share in zip(self.sides, shares, strict=True):
-            value = next(value for value, source in bounder.relus.items() if source == part.value)
-            tables[value][0, part.neurons] = (share * part.signs).float()
-        return replace(self.leaf.nodes, multipliers=multipliers)
+            tables[part.value][part.neurons] = share
+        return tables

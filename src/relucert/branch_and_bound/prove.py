@@ -12,12 +12,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from relucert.attacks.witness import Witness
+from relucert.bounding.record import Record
 from relucert.branch_and_bound.boxes import TOO_SMALL, BoxProver
 from relucert.branch_and_bound.cut_record import CutTree
-from relucert.branch_and_bound.nodes import NodeBounder
-from relucert.branch_and_bound.proof import Tree
-from relucert.branch_and_bound.prover import Prover
+from relucert.branch_and_bound.obligation import Obligation
+from relucert.branch_and_bound.search_record import SearchRecord
 from relucert.branch_and_bound.stages import TooLarge
 from relucert.branch_and_bound.tree import NeuronProver
 from relucert.network import INPUT, Network
@@ -37,14 +36,15 @@ class Outcome:
         proven: Whether every row is proven to stay positive in the whole region.
         failure: Why the search ended where it is not, and no violation ended it.
         nodes: How many nodes were bounded.
-        tree: The record of the search, where one was kept, and its bounder: of splits by neurons, or of cuts.
+        record: What proves it, where that was to be kept and neurons were split.
+        cuts: The same where inputs were cut.
     """
 
     proven: bool
     failure: str | None
     nodes: int
-    tree: Tree | CutTree | None
-    bounder: NodeBounder
+    record: Record | None = None
+    cuts: CutTree | None = None
 
 
 def prove(
@@ -74,34 +74,22 @@ def prove(
         record_cuts: Whether the proof may have cuts.
         report: Called now and then with the nodes bounded so far.
     """
-    bounder = NodeBounder(network, centre, shape, prop)
+    asked = Obligation.of(network, centre, shape, prop)
     if (record_cuts or not record) and suits_cuts(network, shape):
-        region = shape.around(centre[None], radius)
-        cut_tree = CutTree(bounder.exact, bounder.prop) if record else None
-        box_prover = BoxProver(bounder.exact, bounder.prop, violates, ends, report, cut_tree)
+        cuts = CutTree(asked.exact, asked.prop) if record else None
+        box_prover = BoxProver(asked.exact, asked.prop, violates, ends, report, cuts)
         with torch.inference_mode(False), torch.no_grad():
-            proven, failure = box_prover.run(_surrounding(region))
+            proven, failure = box_prover.run(_surrounding(asked.region(radius)))
         if failure != TOO_SMALL:
-            return Outcome(proven, failure, box_prover.nodes, cut_tree, bounder)
-    if not record:
-        try:
-            return _by_neurons(bounder, radius, violates, ends, report)
-        except TooLarge:
-            pass
-    tree = Tree(prop.rows.shape[1]) if record else None
-    prover = Prover(bounder, FunctionJudge(violates), ends, None, tree, report)
-    with torch.inference_mode():
-        attempt = prover.run(radius, [bounder.roots()])
-    return Outcome(attempt.proven, attempt.failure, prover.nodes, tree, bounder)
-
-
-def _by_neurons(
-    bounder: NodeBounder, radius: float, violates: Callable[[Tensor], bool], ends: float, report: Callable[[int], None]
-) -> Outcome:
-    prover = NeuronProver(bounder.exact, bounder.region(1, radius), bounder.prop, bounder, violates, ends, report)
-    with torch.inference_mode(False), torch.no_grad():
-        proven, failure = prover.run()
-    return Outcome(proven, failure, prover.nodes, None, bounder)
+            return Outcome(proven, failure, box_prover.nodes, cuts=cuts)
+    kept = SearchRecord(asked.exact) if record else None
+    prover = NeuronProver(asked, radius, violates, ends, report, kept)
+    try:
+        with torch.inference_mode(False), torch.no_grad():
+            proven, failure = prover.run()
+    except TooLarge as error:
+        return Outcome(False, str(error), prover.nodes)
+    return Outcome(proven, failure, prover.nodes, kept.finish() if kept is not None and proven else None)
 
 
 def suits_cuts(network: Network, shape: RegionShape) -> bool:
@@ -125,13 +113,3 @@ def _surrounding(region: Region) -> Box:
     if region.box is None:
         return Box(low, high)
     return Box(torch.maximum(low, region.box.low), torch.minimum(high, region.box.high))
-
-
-@dataclass(frozen=True)
-class FunctionJudge:
-    """A judge by a function: whatever violates is in the region."""
-
-    violates: Callable[[Tensor], bool]
-
-    def beyond(self, centre: Tensor, point: Tensor, prop: Property) -> Witness | None:
-        return Witness(point, 0.0) if self.violates(point) else None

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from relucert.bounding.interval import Interval
 from relucert.branch_and_bound.climb import Climbed, Climber, Nodes, join
-from relucert.branch_and_bound.confirm import neuron_rows, proven_bounds
+from relucert.branch_and_bound.confirm import neuron_rows, proven_bounds, row_bounds
 from relucert.branch_and_bound.stages import Stages
 
 HIDDEN_STEPS, HIDDEN_RATE = 20, 0.25
@@ -75,8 +75,9 @@ class Refinement:
                 break
         rows, leaves = neuron_rows(self.stages, self.value, self.neurons, self.signs), self.leaves.nodes()
         least = proven_bounds(self.stages, rows, leaves, ends=ends)
-        bounds = torch.full((len(self.neurons),), torch.inf, dtype=torch.float64)
-        bounds = bounds.scatter_reduce(0, leaves.rows, torch.where(least.isnan(), -torch.inf, least), "amin")
+        bounds = row_bounds(least, leaves, len(self.neurons))
+        if self.stages.record is not None:
+            self.stages.record.offer(self.stages, self.value, self.neurons, self.signs, leaves, bounds)
         return improved(self.interval, self.neurons, self.signs, bounds)
 
     def _least(self) -> Tensor:

@@ -16,33 +16,39 @@ from relucert.bounding.relaxers import CROWN, FAST_LIN
 from relucert.branch_and_bound.climb import Climber
 from relucert.branch_and_bound.confirm import neuron_rows, proven_bounds
 from relucert.branch_and_bound.refine import HIDDEN_RATE, HIDDEN_STEPS, ROWS, Refinement, Refining, improved, sides
+from relucert.branch_and_bound.search_record import SearchRecord
 from relucert.branch_and_bound.stages import Stages, folds
 from relucert.network import Network
 from relucert.region import Region
-from relucert.rigor import RIGOROUS
+from relucert.rigor import Arithmetic
 
 
-def cheap_bounds(network: Network, region: Region) -> Bounds:
+def cheap_bounds(network: Network, region: Region, arithmetic: Arithmetic) -> Bounds:
     """The bounds of every pre-activation by Fast-Lin and by CROWN, met."""
-    known = hidden_bounds(network, region, CROWN, RIGOROUS)
-    parallel = hidden_bounds(network, region, FAST_LIN, RIGOROUS)
+    known = hidden_bounds(network, region, CROWN, arithmetic)
+    parallel = hidden_bounds(network, region, FAST_LIN, arithmetic)
     return {value: interval.meet(parallel[value]) for value, interval in known.items()}
 
 
-def rooted(network: Network, region: Region, known: Bounds, ends: float, refining: Refining | None = None) -> Stages:
+def rooted(
+    network: Network, region: Region, known: Bounds, ends: float,
+    refining: Refining | None = None, record: SearchRecord | None = None,
+) -> Stages:  # fmt: skip
     """The stages of a network, in float64, over a region, a batch of one, each bounded as well as it can be.
 
-    known: Proven bounds of every pre-activation.
+    known: Proven bounds of every pre-activation; with a record the cheap ones.
     """
-    stages = Stages(network, region, folds(network, known))
+    stages = Stages(network, region, folds(network, known), record=record)
     deep = [value for value in network.rectified if network.relu_depths[value]]
     for value in network.rectified:
-        interval = known[value]
+        interval = known[value] if record is None else record.repeated(stages, value, known[value], ends)
         if value in deep and stages.undecided and bool(interval.unstable.any()):
             interval = _optimised(stages, value, interval, ends)
             if refining is not None and bool(interval.unstable.any()):
                 until = refining.layer_ends(len(deep) - deep.index(value))
                 interval = Refinement(stages, value, interval, until, refining.leaves).run(ends)
+        if record is not None:
+            record.settle(value, known[value], interval)
         stages.add(value, interval)
     return stages
 
@@ -56,5 +62,8 @@ def _optimised(stages: Stages, value: int, interval: Interval, ends: float) -> I
         climber = Climber(stages, stages.maps(value, some).pick(torch.arange(len(some)), side))
         climbed = climber.run(climber.roots(), HIDDEN_STEPS, ends, HIDDEN_RATE)
         rows = neuron_rows(stages, value, some, side)
-        interval = improved(interval, some, side, proven_bounds(stages, rows, climbed.nodes))
+        least = proven_bounds(stages, rows, climbed.nodes)
+        if stages.record is not None:
+            stages.record.offer(stages, value, some, side, climbed.nodes, least)
+        interval = improved(interval, some, side, least)
     return interval

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -20,9 +21,12 @@ from relucert.bounding.relaxers import FAST_LIN
 from relucert.network import INPUT, Affine, Network, Relu, pull_back, transposed
 from relucert.network.cut import can_be_cut, without_neurons
 from relucert.region import Region
-from relucert.rigor import RIGOROUS
+from relucert.rigor import RECORDED, RIGOROUS, Arithmetic
 
-MOST_NUMBERS = 2**26  # of all matrices together
+if TYPE_CHECKING:
+    from relucert.branch_and_bound.search_record import SearchRecord
+
+MOST_NUMBERS = 2**27  # of all matrices together
 CHUNK_NUMBERS = 2**24  # of forms that are pulled back at once
 
 
@@ -100,6 +104,7 @@ class Stages:
         cut_bounds: The same for what is left.
         kept: By pre-activation the places of the neurons that are left, in their order, where some were cut out.
         pace: The seconds that the proof of a node's bound took last.
+        record: Keeps what proves the bounds, where a proof is to be written.
     """
 
     exact: Network
@@ -110,6 +115,7 @@ class Stages:
     cut_bounds: Bounds = field(default_factory=dict)
     kept: dict[int, Tensor] = field(default_factory=dict)
     pace: float = 0.0
+    record: SearchRecord | None = None
 
     def __post_init__(self) -> None:
         self.cut = self.exact
@@ -119,6 +125,11 @@ class Stages:
                 self.relus.setdefault(node.inputs[0], []).append(value)
         self._numbers = 0
         self._path: ReferencePath | None = None
+
+    @property
+    def arithmetic(self) -> Arithmetic:
+        """That of proofs."""
+        return RIGOROUS if self.record is None else RECORDED
 
     @property
     def undecided(self) -> int:
@@ -133,8 +144,6 @@ class Stages:
         neurons = undecided if self.folded else alive
         maps = self.maps(value, neurons)
         self._numbers += maps.numbers
-        if self._numbers > MOST_NUMBERS:
-            raise TooLarge(f"dense matrices of more than {MOST_NUMBERS} numbers")
         lower, upper = (side[0, undecided].float() for side in interval)
         self.stages.append(Stage(value, neurons, len(undecided), lower, upper, maps, self.undecided))
         self.cut_bounds[value] = interval
@@ -146,7 +155,7 @@ class Stages:
     def path(self) -> ReferencePath:
         """That of proofs with slopes of their own."""
         if self._path is None:
-            self._path = ReferencePath(self.cut, self.region, self.cut_bounds, FAST_LIN, RIGOROUS, upper=True)
+            self._path = ReferencePath(self.cut, self.region, self.cut_bounds, FAST_LIN, self.arithmetic, upper=True)
         return self._path
 
     def places(self, stage: Stage) -> Tensor:
@@ -159,11 +168,19 @@ class Stages:
         """Neurons of a value, (count,), as functions of the stages and the input, in float32."""
         size = self.exact.sizes[value]
         step = max(1, CHUNK_NUMBERS // max(self.exact.sizes))
-        parts = [
-            self.pulled(value, torch.nn.functional.one_hot(some, size).double())
-            for some in (neurons.split(step) if len(neurons) else [neurons])
-        ]
+        parts: list[Maps] = []
+        for some in neurons.split(step) if len(neurons) else [neurons]:
+            parts.append(self.pulled(value, torch.nn.functional.one_hot(some, size).double()))
+            self._check_room(sum(part.numbers for part in parts))
         return _joined(parts)
+
+    def _check_room(self, more: int) -> None:
+        if self._numbers + more > MOST_NUMBERS:
+            raise TooLarge(
+                f"the network is too large to be split by neurons: {len(self.stages) + 1} of its "
+                f"{len(self.exact.rectified)} layers of ReLUs take more than {4 * MOST_NUMBERS / 2**30:g} GB as dense "
+                "matrices, which is the most"
+            )
 
     def pulled(self, value: int, forms: Tensor, offsets: Tensor | None = None) -> Maps:
         """Forms on a value, (count, size) in float64, plus offsets, as functions of the stages and the input."""

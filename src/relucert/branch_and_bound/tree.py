@@ -15,16 +15,16 @@ from torch import Tensor
 
 from relucert.bounding.interval import Bounds, Interval
 from relucert.branch_and_bound import leaf
-from relucert.branch_and_bound import nodes as full
 from relucert.branch_and_bound.climb import Climbed, Climber, Nodes, join
 from relucert.branch_and_bound.confirm import Rows, proven_bounds
+from relucert.branch_and_bound.obligation import Obligation
 from relucert.branch_and_bound.refine import Refining
 from relucert.branch_and_bound.root import cheap_bounds, rooted
+from relucert.branch_and_bound.search_record import SearchRecord
 from relucert.branch_and_bound.stages import Stages
-from relucert.network import Network
-from relucert.quadratic.rows import proven_rows, suits_certificates
+from relucert.quadratic.rows import proven_rows
 from relucert.query.property import Property
-from relucert.region import Region
+from relucert.rigor import RECORDED, RIGOROUS
 
 CROWD = 256  # nodes at once
 STEPS = 15
@@ -50,26 +50,30 @@ class _Ended(Exception):  # noqa: N818
 
 @dataclass(eq=False)
 class NeuronProver:
-    """Proves that the rows of a property, a batch of one, stay positive in a region, a batch of one.
+    """Proves that the rows of a property stay positive in a region.
 
     Attributes:
-        network, region, prop: In float64.
+        asked: What is to be proven.
+        radius: Of the region.
         violates: Judges a point (size,) that the search came upon; True ends the search.
         ends: When time is over, on the monotonic clock.
         report: Called now and then with the nodes bounded so far.
+        record: Keeps what proves the rows, where a proof is to be written: all rows from the last root.
         nodes: How many nodes were bounded.
         stage: What the search is doing or was doing last, in a word.
     """
 
-    network: Network
-    region: Region
-    prop: Property
-    bounder: full.NodeBounder
+    asked: Obligation
+    radius: float
     violates: Callable[[Tensor], bool]
     ends: float
     report: Callable[[int], None] = lambda nodes: None
+    record: SearchRecord | None = None
     nodes: int = 0
     stage: str = "root"
+
+    def __post_init__(self) -> None:
+        self.network, self.prop, self.region = self.asked.exact, self.asked.prop, self.asked.region(self.radius)
 
     def run(self) -> tuple[bool, str | None]:
         """Whether it is proven, and why the search ended where it is not and no violation ended it."""
@@ -82,10 +86,10 @@ class NeuronProver:
     def _search(self) -> None:
         self._check_time()
         self.left = torch.arange(self.prop.rows.shape[1])
-        known = cheap_bounds(self.network, self.region)
-        stages = rooted(self.network, self.region, known, self.ends)
+        known = cheap_bounds(self.network, self.region, RIGOROUS if self.record is None else RECORDED)
+        stages = rooted(self.network, self.region, known, self.ends, record=self.record)
         seconds, refining = BEFORE_REFINING, Refining(self.ends, LAYER_SECONDS)
-        certifiable = True
+        certifiable = self.record is None  # quadratic certificates have no place in its trees
         while True:
             waiting = self._roots(stages)
             if waiting is None:
@@ -93,7 +97,6 @@ class NeuronProver:
             self.stage = "tree"
             layers = sum(bool(stage.undecided) for stage in stages.stages[1:])
             worth = layers and refining.fits(layers)
-            certifiable = certifiable and suits_certificates(self.network, stages.bounds)
             until = min(self.ends, time.monotonic() + seconds) if worth or certifiable else self.ends
             if self._tree(stages, waiting, until):
                 return
@@ -104,9 +107,11 @@ class NeuronProver:
             if not worth:
                 continue
             self.stage = "refinement"
-            stages = rooted(self.network, self.region, stages.bounds, self.ends, refining)
+            if self.record is None:
+                known = stages.bounds
+            stages = rooted(self.network, self.region, known, self.ends, refining, self.record)
             self._check_time()
-            seconds, refining, certifiable = seconds * LONGER, refining.longer(LONGER), True
+            seconds, refining, certifiable = seconds * LONGER, refining.longer(LONGER), self.record is None
 
     def _certified(self, stages: Stages) -> bool:
         """Whether quadratic certificates prove all rows that are left; those that they do prove leave the search."""
@@ -128,10 +133,14 @@ class NeuronProver:
 
     def _roots(self, stages: Stages) -> Nodes | None:
         """The rows that a long ascent leaves open, as nodes; None: there are none."""
+        if self.record is not None:
+            self.left = torch.arange(self.prop.rows.shape[1])
+            self.record.begin()
         climber, rows = self._climber(stages)
         climbed = climber.run(climber.roots(), ROOT_STEPS, self.ends)
         self.nodes += len(self.left)
         still = ~(proven_bounds(stages, rows, climbed.nodes) > 0)
+        self._close(stages, climbed.nodes.pick(~still))
         self.left = self.left[still]
         if not len(self.left):
             return None
@@ -165,6 +174,7 @@ class NeuronProver:
         promising = closed.nonzero().flatten()
         if len(promising):
             closed[promising] = proven_bounds(stages, self.rows, climbed.nodes.pick(promising)) > 0
+        self._close(stages, climbed.nodes.pick(closed))
         rest = (~closed).nonzero().flatten()
         if not len(rest):
             return climbed.nodes.pick(rest)
@@ -198,32 +208,39 @@ class NeuronProver:
             return
         climbed = self.climber.run(nodes, LAST_STEPS, self.ends, enough=0.0)
         still = ~(proven_bounds(stages, self.rows, climbed.nodes) > 0)
+        self._close(stages, climbed.nodes.pick(~still))
         for place in still.nonzero():
             self._check_time()
             self._solve(stages, climbed.nodes.pick(place))
 
+    def _close(self, stages: Stages, nodes: Nodes) -> None:
+        """Records nodes that are proven."""
+        if self.record is not None:
+            self.record.close(stages, self.left[nodes.rows], nodes)
+
     def _solve(self, stages: Stages, node: Nodes) -> None:
         """Closes one such node by a program, or ends the search."""
         seconds = max(0.01, min(LEAF_SECONDS, self.ends - time.monotonic()))
-        bounded = self._bounded(stages, node)
-        for point, solved in leaf.nearest(self.bounder, bounded, seconds):
+        for point, multipliers in leaf.nearest(self.asked, self._part(stages, node), seconds):
             if self.violates(point):
                 raise _Ended(None)
-            if bool(self.bounder.least(bounded, solved, float(self.region.radius[0])) > 0):
+            tables = [multipliers[stage.value][stage.neurons[: stage.undecided]] for stage in stages.stages]
+            solved = node._replace(duals=torch.cat(tables)[None].float() if tables else node.duals)
+            if bool(proven_bounds(stages, self.rows, solved) > 0):
+                self._close(stages, solved)
                 return
         raise _Ended(LATE if time.monotonic() > self.ends else UNSETTLED)
 
-    def _bounded(self, stages: Stages, node: Nodes) -> full.BoundedNodes:
+    def _part(self, stages: Stages, node: Nodes) -> leaf.Part:
         """A node with all neurons, those that are off included."""
-        bounds: Bounds = {
-            value: Interval(interval.lower.clone(), interval.upper.clone()) for value, interval in stages.bounds.items()
-        }
-        whole = self.bounder.roots().pick(self.left[node.rows])
-        tables = self.bounder.by_value(whole.signs)
+        bounds: Bounds = {}
+        tables: dict[int, Tensor] = {}
         for stage in stages.stages:
             neurons, signs = stage.neurons[: stage.undecided], node.signs[0, stage.columns]
-            lower, upper = bounds[stage.value]
+            lower, upper = (side.clone() for side in stages.bounds[stage.value])
             lower[0, neurons] = torch.where(signs > 0, lower[0, neurons].clamp(min=0), lower[0, neurons])
             upper[0, neurons] = torch.where(signs < 0, upper[0, neurons].clamp(max=0), upper[0, neurons])
-            tables[stage.value][0, neurons] = signs
-        return full.BoundedNodes(whole, bounds, torch.zeros(1, dtype=torch.bool))
+            bounds[stage.value] = Interval(lower, upper)
+            tables[stage.value] = torch.zeros(lower.shape[1], dtype=torch.int8)
+            tables[stage.value][neurons] = signs
+        return leaf.Part(int(self.left[node.rows]), bounds, tables)

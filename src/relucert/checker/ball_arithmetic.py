@@ -15,7 +15,6 @@ from functools import reduce
 import torch
 from flint import arb, fmpq
 
-from relucert.checker.document import Proof
 from relucert.checker.layers import LAYERS, ONE, ZERO, Layer, Row, layer_of
 from relucert.errors import UnsupportedError
 from relucert.network import Network
@@ -38,22 +37,6 @@ class BallRegion:
     centre: Row
     scale: Row | None
     rooms: list[tuple[arb, arb]] | None
-
-    @classmethod
-    def of(cls, proof: Proof, radius: float) -> BallRegion:
-        """What a proof says of its region, with a radius of its own."""
-        centre = [arb(pixel) for pixel in proof.image]
-        scale = None if proof.scale is None else [arb(number) for number in proof.scale]
-        limit = arb(radius)
-        if proof.box is None:
-            return cls(proof.norm, limit, centre, scale, None)
-        rooms = []
-        for place, (pixel, low, high) in enumerate(zip(centre, *proof.box, strict=True)):
-            unit = ONE if scale is None else scale[place]
-            ends = (pixel - arb(low), arb(high) - pixel)
-            down, up = ((end / unit).min(limit) if unit > 0 and end < INFINITE else limit for end in ends)
-            rooms.append((down, up))
-        return cls(proof.norm, limit, centre, scale, rooms)
 
     @classmethod
     def between(cls, low: tuple[Fraction, ...], high: tuple[Fraction, ...]) -> BallRegion:
@@ -93,25 +76,15 @@ class Bounder:
             part.rooms[place] = (exact((high[place] - end) / 2),) * 2
         return part
 
-    def enclose(self, signs: dict[tuple[int, int], int], adaptive: bool = False) -> Bounds | None:
-        """Bounds of every neuron where the signs (by value and neuron) hold; None where that is nowhere.
-
-        adaptive: with CROWN's lower lines.
-        """
+    def enclose(self) -> Bounds:
+        """Bounds of every neuron, with CROWN's lower lines."""
         bounds: Bounds = {}
         slopes: Table = {}
         for value in self.network.rectified:
             lower, upper = (list(side) for side in self._both(value, bounds, slopes))
-            for (place, neuron), sign in signs.items():
-                if place == value:
-                    lower[neuron] = lower[neuron] if sign < 0 or lower[neuron] > 0 else ZERO
-                    upper[neuron] = upper[neuron] if sign > 0 or upper[neuron] < 0 else ZERO
-            if any(below > above for below, above in zip(lower, upper, strict=True)):
-                return None
             bounds[value] = lower, upper
-            if adaptive:
-                lines = [1.0 if above > -below else 0.0 for below, above in zip(lower, upper, strict=True)]
-                slopes.update(dict.fromkeys(self._relus(value), lines))
+            lines = [1.0 if above > -below else 0.0 for below, above in zip(lower, upper, strict=True)]
+            slopes.update(dict.fromkeys(self._relus(value), lines))
         return bounds
 
     def _relus(self, value: int) -> list[int]:
@@ -128,13 +101,13 @@ class Bounder:
             for sign in (1, -1)
             for place in range(size)
         ]
-        least = [ball.lower() for ball in self.lower(rows, value, bounds, slopes, {})]
+        least = [ball.lower() for ball in self.lower(rows, value, bounds, slopes)]
         both = least[:size], [-ball for ball in least[size:]]
         if not self.network.relu_depths[value]:
             self.first[value] = both  # no neuron comes before: the same in every leaf
         return both
 
-    def lower(self, rows: list[Row], value: int, bounds: Bounds, slopes: Table, multipliers: Table) -> list[arb]:
+    def lower(self, rows: list[Row], value: int, bounds: Bounds, slopes: Table) -> list[arb]:
         """Lower bounds, as balls, of forms on a value over the region."""
         total = [ZERO] * len(rows)
         pending = {value: rows}
@@ -145,8 +118,8 @@ class Bounder:
             if node.operation.name == "relu":
                 source = node.inputs[0]
                 low, high = bounds[source]
-                duals = slopes.get(current), multipliers.get(current)
-                pulled = [[_through(row, low, high, *duals, total, place) for place, row in enumerate(forms)]]
+                lines = slopes.get(current)
+                pulled = [[_through(row, low, high, lines, total, place) for place, row in enumerate(forms)]]
             else:
                 layer = self.layers[current]
                 if layer.constant is not None:
@@ -212,10 +185,7 @@ class Bounder:
         return [arb(part) for part in torch.minimum(size, limit).tolist()]
 
 
-def _through(
-    row: Row, low: Row, high: Row, slopes: list[float] | None, multipliers: list[float] | None,
-    total: list[arb], place: int,
-) -> Row:  # fmt: skip
+def _through(row: Row, low: Row, high: Row, slopes: list[float] | None, total: list[arb], place: int) -> Row:
     """A form on the values of ReLUs, as a smaller one on their sources, of exact numbers.
 
     What a coefficient's ball leaves open is charged with the most that the ReLU can make.
@@ -237,9 +207,6 @@ def _through(
             else:
                 pulled = coefficient * slope
                 total[place] += coefficient * _most(-slope * below, (ONE - slope) * above)
-        if multipliers is not None and multipliers[neuron] and (above <= 0 or below >= 0):
-            share = multipliers[neuron]
-            pulled -= arb(max(0.0, share) if below >= 0 else min(0.0, share))
         pulled_row.append(pulled)
     return pulled_row
 

@@ -1,9 +1,7 @@
-"""The check of a proof, in ball arithmetic, without any of the code that found it.
+"""The check of a proof, without any of the code that found it.
 
-It uses the network's stored numbers and the proof file, and nothing else of this library. A proof is a tree for every
-row of the property. Its leaves are parts of the region in which some neurons are not negative or not positive; that
-the halves of every split are there makes the leaves cover the region. In each leaf the neurons are bounded anew, layer
-by layer, and then the row, with the leaf's own slopes and multipliers: any numbers would do, wrong ones prove less.
+It uses the network's stored numbers and the proof file, and nothing else of this library. Slopes, multipliers and
+splits are the file's; every bound is computed anew, in integers. Any numbers would do, wrong ones prove less.
 """
 
 from __future__ import annotations
@@ -13,15 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from flint import arb
 
-from relucert.checker.ball_arithmetic import BallRegion, Bounder
-from relucert.checker.document import BoundProof, Certified, Leaf, Proof, QueryProof, Rejected, image_digest, read
+from relucert.checker.document import Certified, Proof, QueryProof, Rejected, image_digest, read
 from relucert.checker.quadratic import check_quadratic
 from relucert.checker.quadratic_document import QuadraticProof
 from relucert.checker.query_check import QueryClaim, check_query
-from relucert.checker.rules import least_margins
-from relucert.checker.walk import Walk, precision
+from relucert.checker.tree_check import TreeCheck, check_rows
 from relucert.loading import load
 from relucert.network import Network
 from relucert.network.fingerprint import fingerprint
@@ -108,31 +103,21 @@ def check(
         _check_image(proof, images)
     known = _load(proof, network)
     _check_question(proof, known)
-    if isinstance(proof, BoundProof):
-        _check_bounds(proof, known)
-        nodes = leaves = len(proof.rows)
-    elif isinstance(proof, QuadraticProof):
+    if isinstance(proof, QuadraticProof):
         check_quadratic(known, proof)
         nodes = leaves = len(proof.rows)
     else:
         assert isinstance(proof, Proof)
-        with precision():
-            nodes, leaves = len(proof.nodes), _walk(proof, known, progress)
+        trees = proof.relaxation.rows
+        try:
+            check_rows(TreeCheck.of(known, proof, proof.relaxation, proof.inference, progress).margins())
+        except ArithmeticError as error:
+            raise Rejected(f"its bounds are no numbers: {error}") from None
+        nodes, leaves = (len(proof.rows),) * 2 if trees is None else (len(trees.nodes), len(trees.scales))
     return Claim(
         known.name, proof.sha256, proof.index, image_digest(proof.image), proof.rows, proof.offsets, proof.norm,
-        proof.radius, proof.box, proof.scale, nodes, leaves,
-        proof.inference if isinstance(proof, BoundProof) else "real",
+        proof.radius, proof.box, proof.scale, nodes, leaves, proof.inference if isinstance(proof, Proof) else "real",
     )  # fmt: skip
-
-
-def _check_bounds(proof: BoundProof, network: Network) -> None:
-    try:
-        margins = least_margins(network, proof)
-    except ArithmeticError as error:
-        raise Rejected(f"its bounds are no numbers: {error}") from None
-    for row, least in enumerate(margins):
-        if not least > 0:
-            raise Rejected(f"by its rule, {proof.rule}, row {row} is not proven to be positive")
 
 
 def check_property(
@@ -153,22 +138,6 @@ def _load(proof: Certified | QueryProof, network: Network | torch.nn.Module | st
     if fingerprint(known) != proof.sha256:
         raise Rejected(f"it is about another network than {known.name}: the SHA-256 of their numbers differ")
     return known
-
-
-def _walk(proof: Proof, network: Network, progress: Callable[[int, int], None] | None) -> int:
-    """How many leaves there are; all of them hold."""
-    bounders: dict[float, Bounder] = {}
-
-    def bounder_of(place: int, leaf: Leaf) -> Bounder:
-        if leaf.radius < proof.radius:
-            raise Rejected(f"leaf {place} is about a smaller region")
-        if leaf.radius not in bounders:
-            bounders[leaf.radius] = Bounder(network, BallRegion.of(proof, leaf.radius))
-        return bounders[leaf.radius]
-
-    forms = [[arb(number) for number in row] for row in proof.rows]
-    offsets = [arb(number) for number in proof.offsets]
-    return Walk(network, proof.nodes, forms, offsets, bounder_of, progress).run()
 
 
 def _check_image(proof: Certified, images: torch.Tensor) -> None:

@@ -9,37 +9,24 @@ import math
 import struct
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from relucert.checker.entries import Rejected as Rejected
+from relucert.checker.entries import as_list, as_number, as_numbers, as_text, as_whole, require
+from relucert.checker.trees import Relaxation, read_relaxation
 from relucert.errors import LoadError
 
-FORMAT = "relucert proof 3"  # what a proof's file says it is
+FORMAT = "relucert proof 4"  # what the file of a proof about an image says it is
 
-QUERY_FORMAT = "relucert query proof 1"
+QUERY_FORMAT = "relucert query proof 2"
 
-BOUND_FORMAT = "relucert bound proof 2"
-
-BOUND_RULES = ("interval", "fast-lin", "crown")
 INFERENCES = ("real", "float32", "float16", "bfloat16")
 KEYS = {"format", "network", "image", "rows", "offsets", "norm", "box", "scale", "radius"}
 UNREADABLE = (ValueError, EOFError, OSError, zlib.error, RecursionError)  # what content that is no JSON may raise
 NORMS: dict[object, float] = {"inf": math.inf, 1.0: 1.0, 2.0: 2.0}
-
-
-class Rejected(Exception):  # noqa: N818 - the answer to a question, and no error of the user's
-    """A file that proves nothing; the message says why."""
-
-
-@dataclass(frozen=True)
-class Split:
-    """Two halves by the sign of one neuron of a value: not negative, not positive."""
-
-    value: int
-    neuron: int
-    halves: tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -53,16 +40,9 @@ class Cut:
 
 @dataclass(frozen=True)
 class Leaf:
-    """A part without violations up to a radius; slopes and multipliers by the value of a ReLU.
+    """A box in which a row is positive: slopes of its lower lines by the value of a ReLU."""
 
-    adaptive: whether hidden neurons are bounded with CROWN's lower lines, and not with Fast-Lin's.
-    """
-
-    radius: float
-    empty: bool
     slopes: dict[int, list[float]]
-    multipliers: dict[int, list[float]]
-    adaptive: bool = False
 
 
 @dataclass(frozen=True)
@@ -87,9 +67,10 @@ class Certified:
 
 @dataclass(frozen=True)
 class Proof(Certified):
-    """The tree of a search that proves it."""
+    """The bounds that prove it; inference: what the network is evaluated in, one of `INFERENCES`."""
 
-    nodes: list[Split | Leaf]
+    inference: str
+    relaxation: Relaxation
 
 
 @dataclass(frozen=True)
@@ -103,12 +84,15 @@ class Inequality:
 
 @dataclass(frozen=True)
 class Part:
-    """A box of inputs in which none of some cases is met, each some inequalities at once; one tree for every case."""
+    """A box of inputs in which none of some cases is met, each some inequalities at once.
+
+    proof: one tree of cuts for every case, the roots first; or how the rows of all cases are bounded in the whole box.
+    """
 
     low: tuple[Fraction, ...]
     high: tuple[Fraction, ...]
     cases: tuple[tuple[Inequality, ...], ...]
-    nodes: tuple[Split | Cut | Leaf, ...]
+    proof: tuple[Cut | Leaf, ...] | Relaxation
 
 
 @dataclass(frozen=True)
@@ -120,21 +104,6 @@ class QueryProof:
     text: str
     text_sha256: str
     parts: tuple[Part, ...]
-
-
-@dataclass(frozen=True)
-class BoundProof(Certified):
-    """The bounds of a linear relaxation that prove it: how the slopes follow from them is a rule.
-
-    rule: that of the lines of every ReLU, one of `BOUND_RULES`.
-    by_intervals: whether a neuron after the first layer of ReLUs is bounded by intervals first, and by lines where that
-    leaves its sign open.
-    inference: what the network is evaluated in, one of `INFERENCES`.
-    """
-
-    rule: str
-    by_intervals: bool
-    inference: str = "real"
 
 
 Reader = Callable[[dict[str, Any]], Certified]
@@ -153,7 +122,7 @@ def read(path: Path) -> Certified | QueryProof:
     except UNREADABLE as error:
         raise Rejected(f"it is no proof file: {' '.join(str(error).split()) or type(error).__name__}") from None
     try:
-        _require(isinstance(document.get("format"), str), "it does not say of which format it is")
+        require(isinstance(document.get("format"), str), "it does not say of which format it is")
         if document["format"] == QUERY_FORMAT:
             return _query_proof(document)
         return _readers().get(document["format"], _proof)(document)
@@ -165,55 +134,50 @@ def _readers() -> dict[str, Reader]:
     """By format, who reads a proof about an image."""
     from relucert.checker.quadratic_document import QUADRATIC_FORMAT, quadratic_proof
 
-    return {BOUND_FORMAT: _bound_proof, QUADRATIC_FORMAT: quadratic_proof}
+    return {QUADRATIC_FORMAT: quadratic_proof}
 
 
 def _query_proof(document: dict[str, Any]) -> QueryProof:
-    _require(set(document) == {"format", "network", "query", "parts"}, "its entries are not those of a proof")
+    require(set(document) == {"format", "network", "query", "parts"}, "its entries are not those of a proof")
     network, query = document["network"], document["query"]
-    text = _text(query["text"])
-    named = hashlib.sha256(text.encode()).hexdigest() == _text(query["sha256"])
-    _require(named, "its property is not that of the SHA-256 it names")
-    parts = tuple(_part(part) for part in _list(document["parts"]))
-    return QueryProof(_text(network["name"]), _text(network["sha256"]), text, query["sha256"], parts)
+    text = as_text(query["text"])
+    named = hashlib.sha256(text.encode()).hexdigest() == as_text(query["sha256"])
+    require(named, "its property is not that of the SHA-256 it names")
+    parts = tuple(_part(part) for part in as_list(document["parts"]))
+    return QueryProof(as_text(network["name"]), as_text(network["sha256"]), text, query["sha256"], parts)
 
 
 def _part(entry: dict[str, Any]) -> Part:
-    _require(set(entry) == {"low", "high", "cases", "nodes"}, "a part is no box with cases and nodes")
-    low, high = (tuple(_fraction(number) for number in _list(entry[end])) for end in ("low", "high"))
-    cases = tuple(tuple(_inequality(one) for one in _list(case)) for case in _list(entry["cases"]))
-    _require(not any("radius" in node for node in _list(entry["nodes"])), "a node of a property has a radius")
-    nodes = tuple(_part_node(node) for node in entry["nodes"])
-    _require(bool(cases), "a part has no cases")
-    return Part(low, high, cases, nodes)
+    (how,) = set(entry) - {"low", "high", "cases"}
+    low, high = (tuple(_fraction(number) for number in as_list(entry[end])) for end in ("low", "high"))
+    cases = tuple(tuple(_inequality(one) for one in as_list(case)) for case in as_list(entry["cases"]))
+    require(bool(cases), "a part has no cases")
+    if how == "relaxation":
+        return Part(low, high, cases, read_relaxation(entry[how]))
+    require(how == "nodes", "a part has neither nodes nor a relaxation")
+    return Part(low, high, cases, tuple(_node(node) for node in as_list(entry["nodes"])))
 
 
-def _part_node(entry: dict[str, Any]) -> Split | Cut | Leaf:
-    if "split" in entry:
-        return _node(entry)
+def _node(entry: dict[str, Any]) -> Cut | Leaf:
     if set(entry) == {"cut", "halves"}:
-        coordinate, at = _list(entry["cut"])
-        first, second = (_whole(number) for number in _list(entry["halves"]))
-        return Cut(_whole(coordinate), _number(at), (first, second))
-    rest = {name: part for name, part in entry.items() if name != "hidden"}
-    leaf = _node({**rest, "radius": 1.0})
-    if "hidden" not in entry or not isinstance(leaf, Leaf):
-        return leaf
-    _require(entry["hidden"] == "crown", "a leaf's hidden neurons are bounded in an unknown way")
-    return replace(leaf, adaptive=True)
+        coordinate, at = as_list(entry["cut"])
+        first, second = (as_whole(number) for number in as_list(entry["halves"]))
+        return Cut(as_whole(coordinate), as_number(at), (first, second))
+    require(set(entry) == {"slopes"}, "a node is neither a cut nor a leaf")
+    return Leaf({int(value): as_numbers(numbers) for value, numbers in entry["slopes"].items()})
 
 
 def _inequality(entry: dict[str, Any]) -> Inequality:
-    _require(set(entry) == {"inputs", "outputs", "bound"}, "an inequality has no inputs, outputs and bound")
+    require(set(entry) == {"inputs", "outputs", "bound"}, "an inequality has no inputs, outputs and bound")
     inputs, outputs = (
-        tuple((_whole(place), int(_text(number))) for place, number in _list(entry[side]))
+        tuple((as_whole(place), int(as_text(number))) for place, number in as_list(entry[side]))
         for side in ("inputs", "outputs")
     )
     return Inequality(inputs, outputs, _fraction(entry["bound"]))
 
 
 def _fraction(entry: Any) -> Fraction:
-    numerator, _, denominator = _text(entry).partition("/")
+    numerator, _, denominator = as_text(entry).partition("/")
     return Fraction(int(numerator), int(denominator or "1"))
 
 
@@ -228,36 +192,27 @@ def image_digest(values: list[float]) -> str:
 
 
 def _proof(document: dict[str, Any]) -> Proof:
-    _require(document["format"] == FORMAT, f"its format is {document['format']!r}, not {FORMAT!r}: write it anew")
-    _require(set(document) == KEYS | {"nodes"}, "its entries are not those of a proof")
-    return Proof(**claim_of(document), nodes=[_node(node) for node in _list(document["nodes"])])
-
-
-def _bound_proof(document: dict[str, Any]) -> BoundProof:
-    _require(set(document) == KEYS | {"rule", "by_intervals", "inference"}, "its entries are not those of a proof")
-    _require(document["rule"] in BOUND_RULES, "its rule is none that is known")
-    _require(type(document["by_intervals"]) is bool, "by_intervals is neither true nor false")
-    inference = _text(document["inference"])
-    _require(inference in INFERENCES, "its inference is none that is known")
-    return BoundProof(
-        **claim_of(document), rule=document["rule"], by_intervals=document["by_intervals"], inference=inference
-    )
+    require(document["format"] == FORMAT, f"its format is {document['format']!r}, not {FORMAT!r}: write it anew")
+    require(set(document) == KEYS | {"inference", "relaxation"}, "its entries are not those of a proof")
+    require(document["inference"] in INFERENCES, "its inference is none that is known")
+    relaxation = read_relaxation(document["relaxation"])
+    return Proof(**claim_of(document), inference=document["inference"], relaxation=relaxation)
 
 
 def claim_of(document: dict[str, Any]) -> dict[str, Any]:
     """What is claimed, by the names of a proof's fields."""
     index, image = _image(document["image"])
-    rows = [numbers_of(row) for row in _list(document["rows"])]
-    offsets = numbers_of(document["offsets"])
-    _require(bool(rows) and len(rows) == len(offsets), "it has no rows, or not one offset for each")
-    _require(document["norm"] in NORMS and document["norm"] is not True, "its norm is not 1, 2 or inf")
-    scale = None if document["scale"] is None else numbers_of(document["scale"])
-    _require(scale is None or (len(scale) == len(image) and min(scale) >= 0), "its scale is not one number >= 0 each")
-    radius = _number(document["radius"])
-    _require(radius > 0, "its radius is not positive")
+    rows = [as_numbers(row) for row in as_list(document["rows"])]
+    offsets = as_numbers(document["offsets"])
+    require(bool(rows) and len(rows) == len(offsets), "it has no rows, or not one offset for each")
+    require(document["norm"] in NORMS and document["norm"] is not True, "its norm is not 1, 2 or inf")
+    scale = None if document["scale"] is None else as_numbers(document["scale"])
+    require(scale is None or (len(scale) == len(image) and min(scale) >= 0), "its scale is not one number >= 0 each")
+    radius = as_number(document["radius"])
+    require(radius > 0, "its radius is not positive")
     network = document["network"]
     return {
-        "name": _text(network["name"]), "sha256": _text(network["sha256"]), "index": index, "image": image,
+        "name": as_text(network["name"]), "sha256": as_text(network["sha256"]), "index": index, "image": image,
         "rows": rows, "offsets": offsets, "norm": NORMS[document["norm"]], "box": _box(document["box"], len(image)),
         "scale": scale, "radius": radius,
     }  # fmt: skip
@@ -265,70 +220,25 @@ def claim_of(document: dict[str, Any]) -> dict[str, Any]:
 
 def _image(entry: Any) -> tuple[int, list[float]]:
     """The image's number and its values, which have the SHA-256 that stands beside them."""
-    _require(set(entry) == {"index", "sha256", "values"}, "its image has no index, SHA-256 and values")
-    index, values = _whole(entry["index"]), numbers_of(entry["values"])
-    _require(index >= 0, "its image has no number")
-    _require(image_digest(values) == _text(entry["sha256"]), "its image is not that of the SHA-256 it names")
+    require(set(entry) == {"index", "sha256", "values"}, "its image has no index, SHA-256 and values")
+    index, values = as_whole(entry["index"]), as_numbers(entry["values"])
+    require(index >= 0, "its image has no number")
+    require(image_digest(values) == as_text(entry["sha256"]), "its image is not that of the SHA-256 it names")
     return index, values
 
 
 def _box(entry: Any, size: int) -> tuple[list[float], list[float]] | None:
     if entry is None:
         return None
-    ends = _list(entry)
-    _require(len(ends) == 2, "its box has no two ends")
+    ends = as_list(entry)
+    require(len(ends) == 2, "its box has no two ends")
     low, high = (
-        [endless if number is None else _number(number) for number in _list(end)]
+        [endless if number is None else as_number(number) for number in as_list(end)]
         for end, endless in zip(ends, (-math.inf, math.inf), strict=True)
     )
     ordered = len(low) == len(high) == size and all(one <= other for one, other in zip(low, high, strict=True))
-    _require(ordered, "its box has no lowest and highest value for every coordinate")
+    require(ordered, "its box has no lowest and highest value for every coordinate")
     return low, high
-
-
-def numbers_of(entry: Any) -> list[float]:
-    return [_number(number) for number in _list(entry)]
-
-
-def _node(entry: dict[str, Any]) -> Split | Leaf:
-    if set(entry) == {"split", "halves"}:
-        value, neuron = (_whole(number) for number in _list(entry["split"]))
-        first, second = (_whole(number) for number in _list(entry["halves"]))
-        return Split(value, neuron, (first, second))
-    if set(entry) == {"radius", "empty"}:
-        _require(entry["empty"] is True, "a leaf is neither empty nor proven")
-        return Leaf(_number(entry["radius"]), True, {}, {})
-    _require(set(entry) == {"radius", "slopes", "multipliers"}, "a node is neither split nor a leaf")
-    return Leaf(_number(entry["radius"]), False, _table(entry["slopes"]), _table(entry["multipliers"]))
-
-
-def _table(entry: dict[str, Any]) -> dict[int, list[float]]:
-    return {int(value): numbers_of(numbers) for value, numbers in entry.items()}
-
-
-def _require(condition: bool, otherwise: str) -> None:
-    if not condition:
-        raise Rejected(otherwise)
-
-
-def _kind(test: Callable[[Any], bool]) -> Callable[[Any], Any]:
-    def take(given: Any) -> Any:
-        if not test(given):
-            raise TypeError
-        return given
-
-    return take
-
-
-_list = _kind(lambda given: isinstance(given, list))
-_text = _kind(lambda given: isinstance(given, str))
-_whole = _kind(lambda given: type(given) is int)
-
-
-def _number(given: Any) -> float:
-    if type(given) not in (int, float) or not math.isfinite(given):
-        raise TypeError
-    return float(given)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

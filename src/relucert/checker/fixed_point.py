@@ -151,7 +151,8 @@ def matrix_product(left: Fixed, right: Fixed) -> Fixed:
     """`left @ right`, rounded down to units that hold it."""
     terms = left.units.shape[-1]
     parts = [
-        _levels(_columns(left, begin), _rows(right, begin), torch.matmul, TERMS) for begin in range(0, terms, TERMS)
+        _levels(_columns(left, begin), _rows(right, begin), torch.matmul, TERMS)
+        for begin in range(0, max(1, terms), TERMS)
     ]
     error = terms * (left.error * right.largest + right.error * left.largest)
     return _rounded(_total(parts), left.bits + right.bits, error)
@@ -161,7 +162,7 @@ def sums(left: Fixed, right: Fixed) -> list[int]:
     """`left @ right` of rows and one vector, exactly, over 2**(left.bits + right.bits); errors do not count."""
     parts = [
         _levels(_columns(left, begin), _rows(right, begin), torch.matmul, TERMS)
-        for begin in range(0, left.units.shape[-1], TERMS)
+        for begin in range(0, max(1, left.units.shape[-1]), TERMS)
     ]
     return whole(_total(parts))
 
@@ -173,7 +174,7 @@ def squared_sums(rows: Fixed) -> list[int]:
         return (one * other).sum(-1)
 
     parts = []
-    for begin in range(0, rows.units.shape[-1], TERMS):
+    for begin in range(0, max(1, rows.units.shape[-1]), TERMS):
         part = _columns(rows, begin)
         parts.append(_levels(part, part, product, TERMS))
     return whole(_total(parts))

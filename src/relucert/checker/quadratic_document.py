@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from relucert.checker.document import KEYS, Certified, Rejected, claim_of, numbers_of
+from relucert.checker.document import KEYS, Certified, claim_of
+from relucert.checker.entries import Rejected, as_numbers
 
 QUADRATIC_FORMAT = "relucert quadratic proof 1"
 Part = TypeVar("Part")
@@ -42,7 +43,7 @@ class CertificateEntry:
 class QuadraticProof(Certified):
     """Quadratic certificates that prove it, one per row; None: CROWN's lines prove the row.
 
-    by_intervals: as of a `BoundProof`, for the bounds of hidden neurons, which follow by CROWN's rule.
+    by_intervals: as of a `Rule`, for the bounds of hidden neurons, which follow by CROWN's rule.
     """
 
     by_intervals: bool
@@ -67,7 +68,7 @@ def quadratic_proof(document: dict[str, Any]) -> QuadraticProof:
 def _sector(entry: Any) -> SectorEntry:
     if set(entry) != {"slope", "width"}:
         raise Rejected("a sector has no slope and width")
-    return SectorEntry(numbers_of(entry["slope"]), numbers_of(entry["width"]))
+    return SectorEntry(as_numbers(entry["slope"]), as_numbers(entry["width"]))
 
 
 def _certificate(entry: Any) -> CertificateEntry | None:
@@ -75,11 +76,11 @@ def _certificate(entry: Any) -> CertificateEntry | None:
         return None
     if set(entry) != set(ENTRIES):
         raise Rejected(f"a certificate does not have the entries {', '.join(ENTRIES)}")
-    (rate,) = numbers_of([entry["rate"]])
+    (rate,) = as_numbers([entry["rate"]])
     sectors, weights, links, tangent = (
-        _each(entry[name], numbers_of) for name in ("sectors", "weights", "links", "tangent")
+        _each(entry[name], as_numbers) for name in ("sectors", "weights", "links", "tangent")
     )
-    return CertificateEntry(numbers_of(entry["ball"]), sectors, weights, rate, links, tangent)
+    return CertificateEntry(as_numbers(entry["ball"]), sectors, weights, rate, links, tangent)
 
 
 def _each(entry: Any, part: Callable[[Any], Part]) -> list[Part]:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from flint import fmpq, fmpz_mat
 
-from relucert.checker.document import BoundProof, Certified, Rejected
+from relucert.checker.document import Rejected
 from relucert.checker.fixed_point import of_fractions
 from relucert.checker.fixed_region import FixedRegion
 from relucert.checker.integers import Chain, Scaled
 from relucert.checker.lines import BOUND_BITS
 from relucert.checker.quadratic_document import QuadraticProof, SectorEntry
-from relucert.checker.rules import RuleBounds
+from relucert.checker.tree_check import TreeCheck
+from relucert.checker.trees import Rule, by_rule
 from relucert.network import Network
 
 ROOT_BITS = 96  # behind the point, of square roots that are rounded up
@@ -114,9 +115,9 @@ class Scene:
 
 def scene_of(network: Network, proof: QuadraticProof) -> tuple[Scene, list[Fraction]]:
     """The scene of a proof, whose sectors are checked, and what CROWN's lines prove of its rows."""
-    claim = {field.name: getattr(proof, field.name) for field in fields(Certified)}
     chain = Chain.of(network)
-    found = RuleBounds.of(network, BoundProof(**claim, rule="crown", by_intervals=proof.by_intervals))
+    found = TreeCheck.of(network, proof, by_rule(Rule("crown", proof.by_intervals)))
+    linear = found.margins()
     region, layers = BallScene.of(proof), []
     if len(proof.sectors) != max(0, len(found.bounds) - 1):
         raise Rejected("it has not the sectors of every hidden layer but the last")
@@ -130,7 +131,7 @@ def scene_of(network: Network, proof: QuadraticProof) -> tuple[Scene, list[Fract
             slope, width = _sectors(proof.sectors[number], lower, upper, centre, number)
         layers.append(HiddenScene(weight, bias, lower, upper, centre, slope, width))
         point = [max(number, fmpq(0)) for number in centre]
-    return Scene(region, layers, chain.weights[-1], chain.biases[-1]), found.margins()
+    return Scene(region, layers, chain.weights[-1], chain.biases[-1]), linear
 
 
 def _sectors(

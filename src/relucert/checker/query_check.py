@@ -16,8 +16,14 @@ import torch
 
 from relucert.checker.ball_arithmetic import BallRegion, Bounder, exact
 from relucert.checker.document import Inequality, Part, QueryProof, Rejected
-from relucert.checker.layers import ONE, ZERO, Layer, Terms, sparse
+from relucert.checker.fixed_layers import FixedLayer, fixed_layers
+from relucert.checker.fixed_region import FixedRegion
+from relucert.checker.fixed_rows import FixedRows
+from relucert.checker.layers import ONE, ZERO, Layer, sparse
+from relucert.checker.relaxation import Relaxation as FixedRelaxation
 from relucert.checker.specification import Case, read_cases
+from relucert.checker.tree_check import TreeCheck, check_rows
+from relucert.checker.trees import Relaxation
 from relucert.checker.walk import Walk, precision
 from relucert.network import Add, IndexMap, Linear, Network, Node, Operation, Relu, Reshape
 
@@ -56,41 +62,48 @@ def check_query(proof: QueryProof, network: Network, progress: Callable[[int, in
         proven |= covered
     if missing := len(cases - proven):
         raise Rejected(f"{missing} of {len(cases)} cases of a violation are in none of its parts")
-    nodes = sum(len(part.nodes) for part in proof.parts)
+    nodes = sum(_nodes(part) for part in proof.parts)
     return QueryClaim(network.name, proof.sha256, proof.text_sha256, len(cases), nodes, leaves)
 
 
+def _nodes(part: Part) -> int:
+    return part.proof.nodes if isinstance(part.proof, Relaxation) else len(part.proof)
+
+
 def _check_part(part: Part, network: Network, progress: Callable[[int, int], None] | None) -> int:
+    """How many leaves there are; all of them hold."""
     extended = _Extended(network, [case or (NEVER_MISSED,) for case in part.cases])
-    bounder = Bounder(extended.network, BallRegion.between(part.low, part.high), extended.layers)
     count = len(part.cases)
+    if isinstance(part.proof, Relaxation):
+        region = FixedRegion.between(part.low, part.high)
+        relaxation = FixedRelaxation(extended.network, extended.fixed, region)
+        rows = torch.eye(count, dtype=torch.float64)
+        check_rows(TreeCheck(relaxation, part.proof, rows, [Fraction(0)] * count, progress=progress).margins())
+        return count if part.proof.rows is None else len(part.proof.rows.scales)
+    bounder = Bounder(extended.network, BallRegion.between(part.low, part.high), extended.balls)
     forms = [[ONE if other == place else ZERO for other in range(count)] for place in range(count)]
-    return Walk(
-        extended.network,
-        part.nodes,
-        forms,
-        [ZERO] * count,
-        lambda place, leaf: bounder,
-        progress,
-        (part.low, part.high),
-    ).run()
+    box = part.low, part.high
+    return Walk(extended.network, part.proof, forms, bounder, box, progress).run()
+
+
+Rows = list[list[tuple[int, Fraction]]]
 
 
 class _Extended:
     """A network with the largest excess over the inequalities of every case as its outputs.
 
-    layers: the exact ones, by value, where the network can only hold rounded numbers.
+    rows, constants: by value the exact numbers of layers, where the network can only hold rounded ones.
     """
 
     def __init__(self, network: Network, cases: Sequence[Sequence[Inequality]]) -> None:
         self.nodes = list(network.nodes)
-        self.layers: dict[int, Layer] = {}
+        self.rows: dict[int, tuple[Rows, int]] = {}
         inequalities = [inequality for case in cases for inequality in case]
         scales = [_scale(inequality) for inequality in inequalities]
-        bounds = [exact(-scale * one.bound) for one, scale in zip(inequalities, scales, strict=True)]
         rows = [_terms(one.outputs, scale) for one, scale in zip(inequalities, scales, strict=True)]
         value = self._excess(network.output, rows, network.classes)
-        self.layers[value] = Layer(self.layers[value].transpose, bounds)
+        bounds = [-scale * one.bound for one, scale in zip(inequalities, scales, strict=True)]
+        self.constants = {value: bounds}
         if any(one.inputs for one in inequalities):
             shape, source = network.input_shape, 0
             if len(shape) > 1:
@@ -103,20 +116,40 @@ class _Extended:
             groups = [-(-size // 2) for size in groups]
         self.network = Network(network.input_shape, tuple(self.nodes), network.name)
 
+    @property
+    def balls(self) -> dict[int, Layer]:
+        """The exact layers in ball arithmetic."""
+        layers = {}
+        for value, (rows, size) in self.rows.items():
+            terms = [[(place, exact(number)) for place, number in row] for row in rows]
+            constants = self.constants.get(value)
+            layers[value] = Layer(
+                sparse(terms, size), None if constants is None else [exact(number) for number in constants]
+            )
+        return layers
+
+    @property
+    def fixed(self) -> dict[int, FixedLayer]:
+        """All layers in fixed point."""
+        exact_ones: dict[int, FixedLayer] = {
+            value: FixedRows.of(rows, size, self.constants.get(value)) for value, (rows, size) in self.rows.items()
+        }
+        return {**fixed_layers(self.network), **exact_ones}
+
     def _append(self, operation: Operation, *inputs: int) -> int:
         self.nodes.append(Node(operation, inputs))
         return len(self.nodes)
 
-    def _excess(self, source: int, rows: list[Terms], size: int) -> int:
+    def _excess(self, source: int, rows: Rows, size: int) -> int:
         """Forms on a value; what the network stores of them is never used."""
         nothing = torch.zeros(len(rows), size, dtype=torch.float64)
         value = self._append(Linear(nothing, nothing.new_zeros(len(rows))), source)
-        self.layers[value] = Layer(sparse(rows, size))
+        self.rows[value] = rows, size
         return value
 
     def _halve(self, value: int, groups: Sequence[int]) -> int:
         """The larger of every two neighbours in a group."""
-        differences: list[Terms] = []
+        differences: Rows = []
         first, larger = [], []
         begin, size = 0, sum(groups)
         for group in groups:
@@ -125,7 +158,7 @@ class _Extended:
                 first.append(place)
                 larger.append(len(differences) if paired else -1)
                 if paired:
-                    differences.append([(place, -ONE), (place + 1, ONE)])
+                    differences.append([(place, Fraction(-1)), (place + 1, Fraction(1))])
             begin += group
         rise = self._append(Relu(), self._excess(value, differences, size))
         kept = self._append(IndexMap.of(torch.tensor(first), (size,)), value)
@@ -139,5 +172,5 @@ def _scale(inequality: Inequality) -> Fraction:
     return Fraction(1, 2 ** (longest - 1))
 
 
-def _terms(numbers: tuple[tuple[int, int], ...], scale: Fraction) -> Terms:
-    return [(place, exact(scale * number)) for place, number in numbers]
+def _terms(numbers: tuple[tuple[int, int], ...], scale: Fraction) -> list[tuple[int, Fraction]]:
+    return [(place, scale * number) for place, number in numbers]

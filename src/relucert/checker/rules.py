@@ -1,58 +1,54 @@
-"""Proofs by linear relaxation whose lines follow from a rule: everything is computed anew from the question."""
+"""Bounds of all neurons, value by value in the order of the graph; those by a rule, whose lines follow from them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 
-import torch
-
-from relucert.checker.document import BoundProof
 from relucert.checker.fixed_point import Fixed
-from relucert.checker.fixed_region import FixedRegion
 from relucert.checker.lines import BOUND_BITS, Interval, Lines, adaptive
-from relucert.checker.noise import PRECISIONS, Precision, check_evaluation, noise, rounds
+from relucert.checker.noise import PRECISIONS, check_evaluation, noise, rounds
 from relucert.checker.relaxation import Relaxation
+from relucert.checker.trees import Rule
 from relucert.network import Network
 
 
-@dataclass(frozen=True, eq=False)
-class RuleBounds:
-    """What the rule of a proof says of a network over the proof's region.
+class ValueBounds:
+    """The bounds of pre-activations as far as they are known, and with them the noise of the values before.
 
     Attributes:
-        bounds: Those of every pre-activation.
+        relaxation: The network over a region, with the noise of all values so far.
+        bounds: By pre-activation.
     """
 
-    relaxation: Relaxation
-    proof: BoundProof
-    bounds: dict[int, Interval]
+    def __init__(self, relaxation: Relaxation, inference: str, rule: str) -> None:
+        """inference: what the network is evaluated in; rule: whose lines bound values that are no pre-activations."""
+        self._noise: dict[int, Fixed] = {}
+        self.relaxation = replace(relaxation, noise=self._noise)
+        self.bounds: dict[int, Interval] = {}
+        self._precision, self._rule = PRECISIONS[inference], rule
+        if self._precision is not None:
+            check_evaluation(relaxation.network, inference, self._precision)
 
-    @classmethod
-    def of(cls, network: Network, proof: BoundProof) -> RuleBounds:
-        """Value by value in the order of the graph: what comes before one is known."""
-        region = FixedRegion.ball(proof.image, proof.norm, proof.radius, proof.box, proof.scale)
-        precision = PRECISIONS[proof.inference]
-        if precision is not None:
-            check_evaluation(network, proof.inference, precision)
-        added: dict[int, Fixed] = {}
-        relaxation = replace(Relaxation.of(network, region), noise=added)
-        found = cls(relaxation, proof, {})
+    def run(self, hidden: Callable[[int], Interval]) -> None:
+        """Bounds all pre-activations, each by a function to which what comes before it is known."""
+        network = self.relaxation.network
         for value in range(network.output + 1):
-            if value in relaxation.layers and precision is not None:
-                found._add_noise(value, added, precision)
+            if value in self.relaxation.layers and self._precision is not None:
+                self._add_noise(value)
             if value in network.rectified:
-                found.bounds[value] = _hidden(relaxation, value, found.bounds, proof)
-        return found
+                self.bounds[value] = hidden(value)
 
-    def _add_noise(self, value: int, added: dict[int, Fixed], precision: Precision) -> None:
+    def _add_noise(self, value: int) -> None:
         node = self.relaxation.network.nodes[value - 1]
-        if not rounds(node, precision):
+        assert self._precision is not None
+        if not rounds(node, self._precision):
             return
         sizes = [self._sizes(source) for source in node.inputs]
-        lost = noise(node, self.relaxation.layers[value], sizes, precision)
+        lost = noise(node, self.relaxation.layers[value], sizes, self._precision)
         if lost is not None:
-            added[value] = lost
+            self._noise[value] = lost
 
     def _sizes(self, value: int) -> list[Fraction]:
         """How large the coordinates of a value may be in absolute value, as it is computed."""
@@ -64,49 +60,41 @@ class RuleBounds:
             return [Fraction(max(0, high), 1 << BOUND_BITS) for high in self.bounds[node.inputs[0]].upper]
         interval = self.bounds.get(value)
         if interval is None:
-            lines = _lines(network, self.bounds, self.proof.rule)
+            lines = rule_lines(network, self.bounds, self._rule)
             interval = self.relaxation.enclose(value, self.bounds, lines)
             interval = interval.met(self.relaxation.enclose(value, self.bounds, Lines(flat=True)))
         ends = zip(interval.lower, interval.upper, strict=True)
         return [Fraction(max(-low, high), 1 << BOUND_BITS) for low, high in ends]
 
-    def margins(self) -> list[Fraction]:
-        """Lower bounds of the proof's rows, plus their offsets."""
-        network = self.relaxation.network
-        rows = torch.tensor(self.proof.rows, dtype=torch.float64)
-        lines = _lines(network, self.bounds, self.proof.rule)
-        least = self.relaxation.least(network.output, rows, self.bounds, lines)
-        return [
-            Fraction(number, 1 << BOUND_BITS) + Fraction(offset)
-            for number, offset in zip(least, self.proof.offsets, strict=True)
-        ]
+
+def rule_bounds(relaxation: Relaxation, rule: Rule, inference: str) -> dict[int, Interval]:
+    """The bounds of every pre-activation by a rule, each from those before it."""
+    found = ValueBounds(relaxation, inference, rule.name)
+    found.run(lambda value: _hidden(found.relaxation, value, found.bounds, rule))
+    return found.bounds
 
 
-def least_margins(network: Network, proof: BoundProof) -> list[Fraction]:
-    """Lower bounds of the proof's rows, plus their offsets, over its region."""
-    return RuleBounds.of(network, proof).margins()
-
-
-def _hidden(relaxation: Relaxation, value: int, bounds: dict[int, Interval], proof: BoundProof) -> Interval:
-    """The bounds of a pre-activation, by the rule's lines, or by intervals where these tell a neuron's sign."""
-    network = relaxation.network
-    lines = _lines(network, bounds, proof.rule)
-    if not proof.by_intervals or not network.relu_depths[value] or value in _last(network):
-        return relaxation.enclose(value, bounds, lines)
-    interval = relaxation.enclose(value, bounds, Lines(flat=True))
-    neurons = interval.unstable.nonzero().flatten().tolist()
-    return interval.replaced(neurons, relaxation.enclose(value, bounds, lines, neurons)) if neurons else interval
-
-
-def _lines(network: Network, bounds: dict[int, Interval], rule: str) -> Lines:
-    if rule != "crown":
-        return Lines(flat=rule == "interval")
+def rule_lines(network: Network, bounds: dict[int, Interval], name: str) -> Lines:
+    """The lines of all ReLUs whose bounds are known."""
+    if name != "crown":
+        return Lines(flat=name == "interval")
     slopes = {
         value: adaptive(bounds[node.inputs[0]])
         for value, node in network.steps()
         if node.operation.name == "relu" and node.inputs[0] in bounds
     }
     return Lines(slopes)
+
+
+def _hidden(relaxation: Relaxation, value: int, bounds: dict[int, Interval], rule: Rule) -> Interval:
+    """The bounds of a pre-activation, by the rule's lines, or by intervals where these tell a neuron's sign."""
+    network = relaxation.network
+    lines = rule_lines(network, bounds, rule.name)
+    if not rule.by_intervals or not network.relu_depths[value] or value in _last(network):
+        return relaxation.enclose(value, bounds, lines)
+    interval = relaxation.enclose(value, bounds, Lines(flat=True))
+    neurons = interval.unstable.nonzero().flatten().tolist()
+    return interval.replaced(neurons, relaxation.enclose(value, bounds, lines, neurons)) if neurons else interval
 
 
 def _last(network: Network) -> set[int]:

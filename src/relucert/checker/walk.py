@@ -11,7 +11,7 @@ from typing import NamedTuple
 from flint import arb, ctx
 
 from relucert.checker.ball_arithmetic import Bounder, Bounds
-from relucert.checker.document import Cut, Leaf, Rejected, Split
+from relucert.checker.document import Cut, Leaf, Rejected
 from relucert.checker.layers import Row
 from relucert.network import Network
 
@@ -30,35 +30,33 @@ def precision() -> Iterator[None]:
 
 
 class _Path(NamedTuple):
-    """What is known on the way to a node: signs by value and neuron, and the ends of coordinates that were cut."""
+    """What is known on the way to a node: the ends of coordinates that were cut."""
 
-    signs: dict[tuple[int, int], int]
     low: dict[int, Fraction]
     high: dict[int, Fraction]
 
 
 @dataclass(frozen=True)
 class Walk:
-    """Visits the nodes from the roots, one for each form, and every leaf's region with the signs on the way to it.
+    """Visits the nodes from the roots, one for each form, and every leaf's box.
 
-    forms, offsets: what stays positive: forms on the network's outputs, plus offsets.
-    bounder_of: makes the bounds of a leaf's region, given its place and the leaf.
-    box: the ends of the region, where it is a box that may be cut.
+    forms: what stays positive, on the network's outputs.
+    bounder: the bounds in the whole box.
+    box: its ends.
     """
 
     network: Network
-    nodes: Sequence[Split | Cut | Leaf]
+    nodes: Sequence[Cut | Leaf]
     forms: Sequence[Row]
-    offsets: Sequence[arb]
-    bounder_of: Callable[[int, Leaf], Bounder]
+    bounder: Bounder
+    box: tuple[Sequence[Fraction], Sequence[Fraction]]
     progress: Callable[[int, int], None] | None = None
-    box: tuple[Sequence[Fraction], Sequence[Fraction]] | None = None
 
     def run(self) -> int:
         """How many leaves there are; all of them hold, and nothing is left over."""
         if len(self.nodes) < len(self.forms):
             raise Rejected("a row without a tree")
-        waiting = [(place, place, _Path({}, {}, {})) for place in range(len(self.forms))]
+        waiting = [(place, place, _Path({}, {})) for place in range(len(self.forms))]
         seen, leaves = set(range(len(waiting))), 0
         while waiting:
             place, row, path = waiting.pop()
@@ -71,19 +69,14 @@ class Walk:
                 continue
             self._check_halves(place, node, seen)
             seen.update(node.halves)
-            paths = self._cut(place, node, path) if isinstance(node, Cut) else self._split(place, node, path)
+            paths = self._cut(place, node, path)
             waiting += [(half, row, taken) for half, taken in zip(node.halves, paths, strict=True)]
         if len(seen) != len(self.nodes):
             raise Rejected("some nodes belong to no tree")
         return leaves
 
-    def _split(self, place: int, node: Split, path: _Path) -> list[_Path]:
-        if node.value not in self.network.rectified or not 0 <= node.neuron < self.network.sizes[node.value]:
-            raise Rejected(f"node {place} is split by a neuron that the network does not have")
-        return [path._replace(signs={**path.signs, (node.value, node.neuron): sign}) for sign in (1, -1)]
-
     def _cut(self, place: int, node: Cut, path: _Path) -> list[_Path]:
-        if self.box is None or not 0 <= node.coordinate < len(self.box[0]):
+        if not 0 <= node.coordinate < len(self.box[0]):
             raise Rejected(f"node {place} is cut at an input that can't be cut")
         low = path.low.get(node.coordinate, self.box[0][node.coordinate])
         high = path.high.get(node.coordinate, self.box[1][node.coordinate])
@@ -96,30 +89,22 @@ class Walk:
             for one, other in ends
         ]
 
-    def _check_halves(self, place: int, node: Split | Cut, seen: set[int]) -> None:
+    def _check_halves(self, place: int, node: Cut, seen: set[int]) -> None:
         first, second = node.halves
         inside = all(0 <= half < len(self.nodes) for half in node.halves)
         if first == second or seen & {first, second} or not inside:
             raise Rejected(f"node {place} has no two halves of its own")
 
     def _check_leaf(self, place: int, leaf: Leaf, row: int, path: _Path) -> None:
-        bounder = self.bounder_of(place, leaf)
-        if path.low or leaf.adaptive:
-            bounder = bounder.within(path.low, path.high)
-        bounds = bounder.enclose(path.signs, leaf.adaptive)
-        if bounds is None:
-            return  # no point has these signs
-        if leaf.empty:
-            raise Rejected(f"leaf {place} is not empty")
-        if not self._least(place, bounder, bounds, row, leaf) > 0:
+        bounder = self.bounder.within(path.low, path.high)
+        if not self._least(place, bounder, bounder.enclose(), row, leaf) > 0:
             raise Rejected(f"leaf {place} does not prove that its row is positive")
 
     def _least(self, place: int, bounder: Bounder, bounds: Bounds, row: int, leaf: Leaf) -> arb:
         relus = {
             (value, self.network.sizes[value]) for value, node in self.network.steps() if node.operation.name == "relu"
         }
-        for table in (leaf.slopes, leaf.multipliers):
-            if not {(value, len(numbers)) for value, numbers in table.items()} <= relus:
-                raise Rejected(f"leaf {place} has slopes or multipliers of ReLUs that the network does not have")
-        (least,) = bounder.lower([self.forms[row]], self.network.output, bounds, leaf.slopes, leaf.multipliers)
-        return least + self.offsets[row]
+        if not {(value, len(numbers)) for value, numbers in leaf.slopes.items()} <= relus:
+            raise Rejected(f"leaf {place} has slopes of ReLUs that the network does not have")
+        (least,) = bounder.lower([self.forms[row]], self.network.output, bounds, leaf.slopes)
+        return least

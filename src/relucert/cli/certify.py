@@ -119,7 +119,7 @@ def _add_outputs(group: argparse._ArgumentGroup) -> None:
         "--proofs",
         metavar="FOLDER",
         help="write one proof per certified answer there, which `relucert check` verifies: for interval, fast-lin, "
-        "crown, and for sdp on chains of layers",
+        "crown, alpha, lp, lp-full and best, and for sdp on chains of layers",
     )
     runs.add_overwrite(group)
     runs.add_quiet(group)

@@ -11,6 +11,7 @@ from torch import Tensor
 from relucert.bounding.interval import Bounds
 from relucert.bounding.memory import SlopeMemory
 from relucert.bounding.optimised import optimised_bounds, optimised_margins
+from relucert.bounding.record import Recorder, recording
 from relucert.methods.method import Method
 from relucert.network import Network
 from relucert.query.property import Property
@@ -23,12 +24,14 @@ class AlphaMethod:
     """Bounds with optimised slopes, each at least as good as those of Fast-Lin and CROWN.
 
     ends: by the monotonic clock, when the ascent stops; the bounds are then those found so far.
+    recorder: keeps what is proven in recorded arithmetic.
     """
 
     name: str
     weaker: Method
     ends: float = math.inf
     memory: SlopeMemory = field(default_factory=SlopeMemory)
+    recorder: Recorder | None = None
     takes_inference: ClassVar[bool] = True
 
     def remark(self, point: Tensor, rows: Tensor) -> None:
@@ -38,9 +41,19 @@ class AlphaMethod:
         return network.suits_forward
 
     def hidden(self, network: Network, region: Region, arithmetic: Arithmetic) -> Bounds:
-        return optimised_bounds(network, region, arithmetic, memory=self.memory, ends=self.ends)
+        return optimised_bounds(
+            network,
+            region,
+            arithmetic,
+            memory=self.memory,
+            ends=self.ends,
+            recorder=recording(self.recorder, arithmetic),
+        )
 
     def margins(
         self, network: Network, region: Region, prop: Property, hidden: Bounds, arithmetic: Arithmetic
     ) -> Tensor:
-        return optimised_margins(network, region, prop.rows, prop.offsets, hidden, arithmetic, memory=self.memory)
+        return optimised_margins(
+            network, region, prop.rows, prop.offsets, hidden, arithmetic,
+            memory=self.memory, recorder=recording(self.recorder, arithmetic),
+        )  # fmt: skip

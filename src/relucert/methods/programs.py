@@ -21,6 +21,7 @@ from relucert.bounding.hidden import hidden_bounds
 from relucert.bounding.interval import Bounds, Interval, select
 from relucert.bounding.memory import SlopeMemory
 from relucert.bounding.optimised import optimised_bounds, optimised_margins
+from relucert.bounding.record import Recorder, Tables, lines_of, recording
 from relucert.bounding.relaxers import FAST_LIN
 from relucert.checks import check_number
 from relucert.errors import InputError
@@ -50,6 +51,7 @@ class ProgramMethod:
 
     time_limit: seconds for each program; with `full` on a network too wide for programs, for the ascent over all
     neurons of an evaluation, and for that over its margins.
+    recorder: keeps what is proven in recorded arithmetic.
     """
 
     name: str
@@ -58,6 +60,7 @@ class ProgramMethod:
     time_limit: float = TIME_LIMIT
     make: MakeSolver = make_solver
     memory: SlopeMemory = field(default_factory=SlopeMemory, compare=False)
+    recorder: Recorder | None = field(default=None, compare=False)
     takes_inference: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -98,17 +101,22 @@ class ProgramMethod:
         return network.suits_forward
 
     def hidden(self, network: Network, region: Region, arithmetic: Arithmetic) -> Bounds:
+        recorder = recording(self.recorder, arithmetic)
         if not self.full:
+            if recorder is not None:
+                recorder.begin(network, region, ("fast-lin",))
             return hidden_bounds(network, region, FAST_LIN, arithmetic)
         tallies = [Tally() for _ in region.radius]
         if solvable(network):
-            bounds = optimised_bounds(network, region, arithmetic, memory=self.memory)
+            bounds = optimised_bounds(network, region, arithmetic, memory=self.memory, recorder=recorder)
             for value in network.rectified:
                 if network.relu_depths[value]:  # before the first ReLU nothing is relaxed
                     bounds[value] = self._tightened(network, region, value, bounds, arithmetic, tallies)
         else:
             ends = time.monotonic() + self.time_limit
-            bounds = optimised_bounds(network, region, arithmetic, memory=self.memory, effort=LONG_HIDDEN, ends=ends)
+            bounds = optimised_bounds(
+                network, region, arithmetic, memory=self.memory, effort=LONG_HIDDEN, ends=ends, recorder=recorder
+            )
             _note_ascent(tallies, ends)
         self._tallies.hold(region, tallies)
         return bounds
@@ -119,9 +127,12 @@ class ProgramMethod:
         """The least margin is the programs' own; a margin that Fast-Lin shows not to be the least stays Fast-Lin's."""
         if self.full and not solvable(network):
             return self._climbed_margins(network, region, prop, hidden, arithmetic)
+        recorder = recording(self.recorder, arithmetic)
+        lines = {} if recorder is None else lines_of(network, hidden, FAST_LIN, prop.rows.shape[1], arithmetic)
         margins = bound_forms(
-            network, region, prop.rows, network.output, hidden, arithmetic, offsets=prop.offsets
-        ).lower.clone()
+            network, region, prop.rows, network.output, hidden, arithmetic,
+            duals=DualVariables(lines), offsets=prop.offsets,
+        ).lower.clone()  # fmt: skip
         tallies = [Tally() for _ in region.radius]
         relaxed = any(bool(interval.unstable.any()) for interval in hidden.values())
         waiting, least = margins.clone(), margins.new_full((len(margins),), torch.inf)
@@ -133,11 +144,17 @@ class ProgramMethod:
                 torch.ones(len(chosen), 1, dtype=torch.bool), select(hidden, chosen),
             )  # fmt: skip
             asked = [tallies[member] for member in chosen.tolist()]
-            proven = self._bound(request, arithmetic, asked, prop.offsets[chosen, weakest][:, None])[:, 0]
+            bound, slopes = self._bound(request, arithmetic, asked, prop.offsets[chosen, weakest][:, None])
+            proven = bound[:, 0]
+            higher = (proven > margins[chosen, weakest]).nonzero().flatten()
+            for value, table in lines.items():
+                table[chosen[higher], weakest[higher]] = slopes[value][higher, 0]
             better = torch.fmax(margins[chosen, weakest], proven)
             margins[chosen, weakest], waiting[chosen, weakest] = better, torch.inf
             least[chosen] = torch.minimum(least[chosen], better)
         self._tallies.settle(region, prop, tallies)
+        if recorder is not None:
+            recorder.finish(region, prop.rows, lines, hidden, margins)
         return margins
 
     def _climbed_margins(
@@ -147,7 +164,7 @@ class ProgramMethod:
         ends, tallies = time.monotonic() + self.time_limit, [Tally() for _ in region.radius]
         margins = optimised_margins(
             network, region, prop.rows, prop.offsets, hidden, arithmetic,
-            memory=self.memory, effort=LONG_MARGINS, ends=ends,
+            memory=self.memory, effort=LONG_MARGINS, ends=ends, recorder=recording(self.recorder, arithmetic),
         )  # fmt: skip
         _note_ascent(tallies, ends)
         self._tallies.settle(region, prop, tallies)
@@ -155,15 +172,17 @@ class ProgramMethod:
 
     def _bound(
         self, request: SlopeRequest, arithmetic: Arithmetic, tallies: list[Tally], offsets: Tensor | None = None
-    ) -> Tensor:
-        """Proven lower bounds of a request's forms: (batch, forms). Adds its programs to the batch members' tallies."""
+    ) -> tuple[Tensor, Tables]:
+        """Proven lower bounds of a request's forms, (batch, forms), and their slopes. Adds its programs to the batch
+        members' tallies."""
         proposal = self._proposer.propose(request)
         for tally, programs in zip(tallies, proposal.tallies, strict=True):
             tally.add(programs)
-        return bound_forms(
+        pulled = bound_forms(
             request.network, request.region, request.forms, request.value, request.bounds, arithmetic,
             duals=DualVariables(proposal.slopes), offsets=offsets,
-        ).lower  # fmt: skip
+        )  # fmt: skip
+        return pulled.lower, proposal.slopes
 
     def _tightened(
         self, network: Network, region: Region, value: int, bounds: Bounds, arithmetic: Arithmetic,
@@ -183,7 +202,9 @@ class ProgramMethod:
                 forms[0, torch.arange(len(neurons)), neurons] = sign
                 wanted, known = unstable[:, neurons], sides[side][:, neurons]
                 request = SlopeRequest(network, region, value, forms, wanted, before)
-                proven = self._bound(request, arithmetic, tallies)
+                proven, slopes = self._bound(request, arithmetic, tallies)
+                if (recorder := recording(self.recorder, arithmetic)) is not None:
+                    recorder.add(value, neurons, sign, slopes, before)
                 sides[side][:, neurons] = torch.where(wanted, sign * torch.fmax(proven, sign * known), known)
         return Interval(*sides)
 

@@ -10,11 +10,14 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
 import torch
+from torch import Tensor
 
 from relucert.errors import FAULTS, RelucertError, in_one_line
 from relucert.methods.alpha import AlphaMethod
+from relucert.methods.method import Method
 from relucert.methods.sdp import QuadraticMethod
 from relucert.methods.table import find_method
 from relucert.network import Network
@@ -28,9 +31,29 @@ from relucert.search.radius import SearchEnd, Searcher
 WIDE = 400  # neurons from which on quadratic certificates are a step
 
 
+Evidence = dict[str, Any]
+"""What a proof file says besides its claim."""
+
+
+class Evidential(Protocol):
+    """Who keeps what proves radii, for proof files."""
+
+    def proves(self, method: str) -> bool:
+        """Whether a method's radii have proof files."""
+
+    def recorded(self, method: Method) -> Method:
+        """A method that keeps what proves its radii."""
+
+    def evidence(self, method: Method, image: Tensor, prop: Property, end: SearchEnd) -> Evidence:
+        """What proves the radius of a search by such a method around an image, (size,)."""
+
+
 @dataclass(frozen=True, eq=False)
 class Task:
-    """One question of an inquiry, what a radius means, and how to prove it."""
+    """One question of an inquiry, what a radius means, and how to prove it.
+
+    keeper: Where proofs are to be written, who keeps what they need.
+    """
 
     network: Network
     inquiry: Inquiry
@@ -38,11 +61,16 @@ class Task:
     shape: RegionShape
     arithmetic: Arithmetic = RIGOROUS
     tolerance: float = 1e-4
+    keeper: Evidential | None = None
+
+    @property
+    def image(self) -> Tensor:
+        return self.inquiry.images[self.question.image]
 
     @property
     def region(self) -> Region:
         """Around the image, of radius 0."""
-        return self.shape.around(self.inquiry.images[self.question.image][None])
+        return self.shape.around(self.image[None])
 
     @property
     def prop(self) -> Property:
@@ -52,12 +80,16 @@ class Task:
 
 @dataclass(frozen=True)
 class Proven:
-    """A radius that was proven, the row of the least margin there, and the step that proved it."""
+    """A radius that was proven, the row of the least margin there, and the step that proved it.
+
+    evidence: For a proof file, where one is to be written.
+    """
 
     radius: float
     weakest: int
     step: str
     evaluations: int = 0
+    evidence: Evidence | None = None
 
 
 Run = Callable[[Task, Proven | None, float], Iterator[Proven]]
@@ -80,17 +112,21 @@ class Step:
 
 @dataclass(eq=False)
 class Climb:
-    """A task's climb: the best that is proven so far, the steps that were cut off by time, and what errors said."""
+    """A task's climb: the best that is proven so far, the steps that were cut off by time, what errors said, and the
+    steps left out because they have no proof files."""
 
     task: Task
     best: Proven | None = None
     cut_off: list[str] = field(default_factory=list)
     errors: dict[str, str] = field(default_factory=dict)
     evaluations: int = 0
+    without_proof: list[str] = field(default_factory=list)
 
     def run(self, steps: Sequence[Step], ends: float) -> None:
         """Climbs as long as there is time. The first step is always done: without it nothing would be known."""
-        for number, step in enumerate(step for step in steps if step.suits(self.task)):
+        keeper, suited = self.task.keeper, [step for step in steps if step.suits(self.task)]
+        self.without_proof = [step.name for step in suited if keeper is not None and not keeper.proves(step.name)]
+        for number, step in enumerate(step for step in suited if step.name not in self.without_proof):
             if self.best is not None and self.best.radius == math.inf:
                 return
             if number and time.monotonic() + step.seconds(self.task) >= ends:
@@ -120,12 +156,15 @@ def method_step(
         method = find_method(name)
         if isinstance(method, (AlphaMethod, QuadraticMethod)):
             method = replace(method, ends=ends)
+        if task.keeper is not None:
+            method = task.keeper.recorded(method)
         searcher = Searcher(task.network, method, task.arithmetic, task.tolerance)
         start = [] if best is None else [SearchEnd(0, best.radius, best.weakest, 0, True, best.step)]
         with torch.inference_mode():  # whose end no step may wait for
             (end,) = searcher.run(task.region, task.prop, start, ends)
-        if end.radius is not None:
-            yield Proven(end.radius, end.weakest, end.method, end.evaluations)
+        if end.radius is not None and (best is None or end.radius > best.radius):
+            evidence = None if task.keeper is None else task.keeper.evidence(method, task.image, task.prop, end)
+            yield Proven(end.radius, end.weakest, end.method, end.evaluations, evidence)
 
     return Step(name, run, suits, seconds)
 

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from relucert.branch_and_bound.prove import Outcome
-from relucert.checker.document import QUERY_FORMAT, UNREADABLE, unpacked
+from relucert.checker.document import QUERY_FORMAT
 from relucert.network import Network
 from relucert.network.fingerprint import fingerprint
+from relucert.proof_record import relaxation_entry
 from relucert.specification.query import Query, Violation
 from relucert.storage import files
 from relucert.verification.problem import Problem
@@ -28,15 +29,6 @@ def claimed(network: Network, query: Query) -> dict[str, Any]:
     }
 
 
-def is_about(content: bytes, claim: dict[str, Any]) -> bool:
-    """Whether a file's content is a proof of the same claim."""
-    try:
-        document = json.loads(unpacked(content))
-    except UNREADABLE:
-        return False
-    return isinstance(document, dict) and all(document.get(name) == value for name, value in claim.items())
-
-
 def write(path: Path, claim: dict[str, Any], proven: Sequence[tuple[Problem, Outcome]]) -> None:
     """Writes the proof that every row of some problems stays positive; compressed where the name ends in .gz."""
     document = {**claim, "parts": [_part(problem, outcome) for problem, outcome in proven]}
@@ -45,14 +37,17 @@ def write(path: Path, claim: dict[str, Any], proven: Sequence[tuple[Problem, Out
 
 
 def _part(problem: Problem, outcome: Outcome) -> dict[str, Any]:
-    assert outcome.tree is not None
     first = problem.violations[0]
-    rows = outcome.tree.rows(outcome.bounder, problem.radius)
+    if outcome.record is not None:
+        how: dict[str, Any] = {"relaxation": relaxation_entry(outcome.record)}
+    else:
+        assert outcome.cuts is not None
+        how = {"nodes": outcome.cuts.rows()}
     return {
         "low": [str(number) for number in first.low],
         "high": [str(number) for number in first.high],
         "cases": [_case(violation) for violation in problem.violations],
-        "nodes": [{name: entry for name, entry in row.items() if name != "radius"} for row in rows],
+        **how,
     }
 
 

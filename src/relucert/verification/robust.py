@@ -16,8 +16,6 @@ from torch import Tensor
 
 from relucert.attacks.attack import Attacker, AttackOptions, at_image, overtaken
 from relucert.attacks.witness import Judge, Witness, check_staying
-from relucert.branch_and_bound import proof as proofs
-from relucert.branch_and_bound.proof import Tree
 from relucert.branch_and_bound.prove import prove
 from relucert.checks import check_callable, check_number, check_whole, checked_path
 from relucert.errors import FAULTS, InputError, in_one_line
@@ -28,6 +26,7 @@ from relucert.execution.run import start
 from relucert.loading.runtime import Origin, Runtime, runtime_of
 from relucert.network import Network, find_inference
 from relucert.norm import Norm
+from relucert.proof_files import claimed, is_about, relaxation_evidence, write_proof
 from relucert.query.given import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
 from relucert.query.questions import Inquiry, Question, pose, prepare
 from relucert.region import RegionShape, check_inside
@@ -145,8 +144,8 @@ def robust_at_each(
         if len(inquiry.questions) != 1:
             raise InputError(f"a proof is about one question, and these are {len(inquiry.questions)}")
         files.check_writable(path)
-        claim = proofs.claimed(known, 0, inquiry.images[0], shape, inquiry.property(inquiry.questions))
-        files.check_replaceable(path, lambda there: proofs.is_about(there, claim), overwrite)
+        claim = claimed(known, 0, inquiry.images[0], shape, inquiry.property(inquiry.questions))
+        files.check_replaceable(path, lambda there: is_about(there, claim), overwrite)
     options = _Options(shape, float(radius), time_limit, seed, path)
     decider = _Deciding(known, options, Origin.of(prepared.source, known), progress)
     job = ImageJob(
@@ -263,9 +262,9 @@ class _Answering:
             report=lambda nodes: self.progress(self.question.image, nodes),
         )  # fmt: skip
         self.nodes = outcome.nodes
-        if outcome.proven and self.options.proof is not None and isinstance(outcome.tree, Tree):
-            claim = proofs.claimed(self.network, self.question.image, image, shape, self.prop)
-            proofs.write(self.options.proof, claim, outcome.bounder, outcome.tree, self.options.radius)
+        if outcome.proven and self.options.proof is not None and outcome.record is not None:
+            claim = claimed(self.network, self.question.image, image, shape, self.prop)
+            write_proof(self.options.proof, claim, relaxation_evidence(outcome.record, self.options.radius))
         return PROVER, None if outcome.proven or self.witness is not None else outcome.failure or "no answer"
 
     def _attack(self) -> bool:

@@ -18,6 +18,7 @@ from relucert.checks import check_callable, check_number, check_whole, checked_p
 from relucert.errors import FAULTS, InputError, in_one_line
 from relucert.loading.runtime import Runtime, own_precision
 from relucert.network import Network, find_inference
+from relucert.proof_files import is_about
 from relucert.rigor import check_subnormals
 from relucert.specification.query import EMPTY, Query
 from relucert.storage import files
@@ -83,7 +84,7 @@ def verify(
         return inquest.run()
     path, claim = checked_path(proof, "a proof"), proofs.claimed(known, asked)
     files.check_writable(path)
-    files.check_replaceable(path, lambda there: proofs.is_about(there, claim), overwrite)
+    files.check_replaceable(path, lambda there: is_about(there, claim), overwrite)
     verdict = inquest.run()
     if verdict.holds:
         proofs.write(path, claim, inquest.proven)

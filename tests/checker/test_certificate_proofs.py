@@ -7,7 +7,6 @@ import json
 import math
 import random
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,10 @@ import torch
 
 import relucert
 from relucert.checker.check import Claim, check
-from relucert.checker.document import BOUND_RULES, BoundProof, Rejected, image_digest, read
-from relucert.checker.rules import least_margins
+from relucert.checker.document import Proof, Rejected, image_digest, read
+from relucert.checker.packing import pack, unpack
+from relucert.checker.tree_check import TreeCheck
+from relucert.checker.trees import RULES
 from relucert.errors import InputError
 from relucert.network import Network
 from tests.checker.test_relaxation import pooled
@@ -35,7 +36,10 @@ REGIONS: dict[str, dict[str, Any]] = {
         "norm": "1", "box": (-1.5, 1.25), "scale": torch.tensor([1.0, 0.5, 0.0, 2.0, 1.0, 0.25]),
     },
 }  # fmt: skip
-RULES = [pytest.param(rule, marks=pytest.mark.slow if rule == "interval" else ()) for rule in BOUND_RULES]
+PROVABLE = (*RULES, "alpha", "lp", "lp-full")
+MOSTLY_SLOW = [
+    some if some in ("fast-lin", "crown") else pytest.param(some, marks=pytest.mark.slow) for some in PROVABLE
+]
 Change = Callable[[dict[str, Any], random.Random], None]
 
 
@@ -51,7 +55,13 @@ def stored(path: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("region", REGIONS)
-@pytest.mark.parametrize("method", RULES)
+@pytest.mark.parametrize(
+    "method",
+    [
+        some if some in ("fast-lin", "crown", "alpha") else pytest.param(some, marks=pytest.mark.slow)
+        for some in PROVABLE
+    ],
+)
 def test_every_certificate_passes(method: str, region: str, tmp_path: Path) -> None:
     for number, network in enumerate((mlp(6, 10, 8, 4, seed=1), mlp(6, 8, 8, 8, 8, 4, seed=2))):
         answers, paths = certified(network, tmp_path / str(number), method=method, **REGIONS[region])
@@ -64,7 +74,7 @@ def test_every_certificate_passes(method: str, region: str, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-@pytest.mark.parametrize("method", RULES)
+@pytest.mark.parametrize("method", MOSTLY_SLOW)
 def test_every_network_passes(method: str, name: str, tmp_path: Path) -> None:
     network = NETWORKS[name]()
     for norm, box in (("inf", None), ("2", (-1.5, 1.25))):
@@ -75,7 +85,7 @@ def test_every_network_passes(method: str, name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-@pytest.mark.parametrize("method", RULES)
+@pytest.mark.parametrize("method", MOSTLY_SLOW)
 def test_every_network_passes_as_it_runs(method: str, name: str, tmp_path: Path) -> None:
     """With the noise of float32, which leaves a radius that is smaller; the same radius proves more in real numbers."""
     network = NETWORKS[name]()
@@ -86,9 +96,9 @@ def test_every_network_passes_as_it_runs(method: str, name: str, tmp_path: Path)
         assert claim.inference == "float32"
         assert "every evaluation in float32" in str(claim)
         proof = read(path)
-        assert isinstance(proof, BoundProof)
-        real = least_margins(network, replace(proof, inference="real"))
-        computed = least_margins(network, proof)
+        assert isinstance(proof, Proof)
+        real = TreeCheck.of(network, proof, proof.relaxation).margins()
+        computed = TreeCheck.of(network, proof, proof.relaxation, "float32").margins()
         assert all(one <= two for one, two in zip(computed, real, strict=True))
         if network.rectified:
             assert any(one < two for one, two in zip(computed, real, strict=True))
@@ -98,13 +108,13 @@ def test_layers_that_select_numbers_pass_as_they_run(tmp_path: Path) -> None:
     """A maximum becomes sums and ReLUs, which are charged nothing: no evaluation has them."""
     network = pooled()
     assert any(node.exact for node in network.nodes)
-    for method in ("fast-lin", "crown"):
+    for method in ("fast-lin", "crown", "alpha"):
         _, paths = certified(network, tmp_path / method, method=method, inference="float32")
         assert paths
         assert all(check(path, network).radius > 0 for path in paths)
 
 
-@pytest.mark.parametrize("method", BOUND_RULES)
+@pytest.mark.parametrize("method", PROVABLE)
 def test_margins_are_those_of_the_method(method: str, tmp_path: Path) -> None:
     """Also that they are bounds: no point of the region has smaller ones."""
     network = mlp(6, 10, 8, 4, seed=1)
@@ -112,8 +122,9 @@ def test_margins_are_those_of_the_method(method: str, tmp_path: Path) -> None:
     exact = network.cast(torch.float64)
     for path in paths:
         proof = read(path)
-        assert isinstance(proof, BoundProof)
-        least = torch.tensor([float(margin) for margin in least_margins(network, proof)], dtype=torch.float64)
+        assert isinstance(proof, Proof)
+        margins = TreeCheck.of(network, proof, proof.relaxation).margins()
+        least = torch.tensor([float(margin) for margin in margins], dtype=torch.float64)
         centre = torch.tensor(proof.image, dtype=torch.float64)
         steps = torch.rand(500, len(centre), generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 2 - 1
         scores = exact(centre + proof.radius * torch.cat([steps, steps.sign()]))
@@ -134,12 +145,13 @@ def _other_label(document: dict[str, Any], chance: random.Random) -> None:
 
 
 def _other_rule(document: dict[str, Any], chance: random.Random) -> None:
-    document["rule"] = chance.choice(BOUND_RULES)
+    document["relaxation"]["rules"][0]["rule"] = chance.choice(RULES)
     document["radius"] *= 1.001
 
 
 def _other_order(document: dict[str, Any], chance: random.Random) -> None:
-    document["by_intervals"] = not document["by_intervals"]
+    rule = document["relaxation"]["rules"][0]
+    rule["by_intervals"] = not rule["by_intervals"]
     document["radius"] *= 1.002
 
 
@@ -175,7 +187,7 @@ def _other_network(document: dict[str, Any], chance: random.Random) -> None:
 
 
 def _other_version(document: dict[str, Any], chance: random.Random) -> None:
-    document["format"] = "relucert bound proof 1"
+    document["format"] = "relucert proof 3"
 
 
 def _missing_key(document: dict[str, Any], chance: random.Random) -> None:
@@ -183,14 +195,41 @@ def _missing_key(document: dict[str, Any], chance: random.Random) -> None:
 
 
 def _odd_number(document: dict[str, Any], chance: random.Random) -> None:
-    document[chance.choice(["radius", "norm", "rows", "offsets", "by_intervals", "rule"])] = chance.choice(
+    document[chance.choice(["radius", "norm", "rows", "offsets", "inference", "relaxation"])] = chance.choice(
         [None, "1", -1.0, [], {}, 1e400]
     )
+
+
+def _trees(document: dict[str, Any]) -> list[dict[str, str]]:
+    relaxation = document["relaxation"]
+    return [*relaxation["hidden"].values(), *([] if relaxation["rows"] is None else [relaxation["rows"]])]
+
+
+def _other_slopes(document: dict[str, Any], chance: random.Random) -> None:
+    """Of everything that has slopes, and a larger radius."""
+    for trees in _trees(document):
+        slopes = unpack(trees["slopes"], 3)
+        slopes[:] = [chance.randrange(2**20 + 1) for _ in slopes]
+        trees["slopes"] = pack(slopes, 3)
+    document["radius"] *= 1.001
+
+
+def _steep_slopes(document: dict[str, Any], chance: random.Random) -> None:
+    for trees in _trees(document):
+        trees["slopes"] = pack(unpack(trees["slopes"], 3) + 2**20 + 1, 3)
+
+
+def _cut_short(document: dict[str, Any], chance: random.Random) -> None:
+    trees = _trees(document)
+    if trees:
+        entry, name = chance.choice(trees), chance.choice(["nodes", "slopes", "scales"])
+        entry[name] = entry[name][: len(entry[name]) // 8 * 4]
 
 
 CHANGES: list[Change] = [
     _raise_slightly, _raise_radius, _other_label, _other_rule, _other_order, _other_offset, _other_norm, _other_box,
     _other_scale, _other_image, _spoilt_image, _other_network, _other_version, _missing_key, _odd_number,
+    _other_slopes, _steep_slopes, _cut_short,
 ]  # fmt: skip
 NEVER: list[Change] = [_other_label, _spoilt_image, _other_network, _other_version, _missing_key]
 
@@ -204,7 +243,7 @@ def test_changed_proofs_prove_nothing_false(turns: range, tmp_path: Path) -> Non
     exact = network.cast(torch.float64)
     paths, distortions = [], []
     images = centres(network, 3).float().double().clamp(-1.5, 1.25)
-    for method, norm in (("fast-lin", "inf"), ("crown", "2"), ("interval", "1")):
+    for method, norm in (("fast-lin", "inf"), ("crown", "2"), ("interval", "1"), ("alpha", "inf"), ("lp", "1")):
         folder = tmp_path / f"{method}-{norm}"
         certified(network, folder, method=method, norm=norm)
         paths += sorted(folder.iterdir())
@@ -224,7 +263,7 @@ def test_changed_proofs_prove_nothing_false(turns: range, tmp_path: Path) -> Non
             continue
         accepted += 1
         assert change not in NEVER
-        if change in (_raise_slightly, _raise_radius, _other_rule, _other_order):
+        if change in (_raise_slightly, _raise_radius, _other_rule, _other_order, _other_slopes):
             distortion = distortions[turn % len(paths)]
             assert distortion is None or claim.radius <= distortion
         _assert_no_point_violates(claim, document["image"]["values"], exact, turn)
@@ -255,7 +294,6 @@ def test_what_has_no_proof_is_refused_by_name(tmp_path: Path) -> None:
     network, image = mlp(6, 10, 4), torch.zeros(1, 6)
     refused: list[tuple[Network, dict[str, Any], str]] = [
         (network, {"method": "fast-lip"}, "fast-lip"),
-        (network, {"method": "best"}, "best"),
         (network, {"norm": "3"}, "norm"),
         (network, {"arithmetic": "float"}, "rigorous"),
     ]

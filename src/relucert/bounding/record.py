@@ -1,0 +1,209 @@
+"""What proof files are written of: the slopes and multipliers of every bound that a proof rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from relucert.bounding.interval import Bounds
+from relucert.bounding.relaxers import RELAXERS, Relaxer
+from relucert.bounding.thinned import Thinned
+from relucert.network import LinearForms, Network, Relu
+from relucert.region import Region
+from relucert.rigor import RECORDED, Arithmetic
+
+MULTIPLIER_BITS = 24  # of the largest one of a leaf, which float32 has
+
+Tables = dict[int, Tensor]
+"""By the value of a ReLU, slopes of lower lines: (batch, forms, size)."""
+
+
+class RuleName(NamedTuple):
+    """A rule for the bounds of all neurons, by its name; by_intervals: as in a `checker.trees.Rule`."""
+
+    name: str
+    by_intervals: bool
+
+
+class Leaves(NamedTuple):
+    """Parts of a region in which forms are bounded, some neurons' signs being known.
+
+    Attributes:
+        neurons: By pre-activation, in their order, the undecided neurons that the columns are about.
+        forms: Which form each leaf is about, (leaves,).
+        signs: 1, -1 or, where it is not known, 0: (leaves, columns), int8.
+        duals: The slopes of neurons of unknown sign, the multipliers of the others: (leaves, columns).
+    """
+
+    neurons: dict[int, Tensor]
+    forms: Tensor
+    signs: Tensor
+    duals: Tensor
+
+    @classmethod
+    def whole(cls, neurons: dict[int, Tensor], slopes: Tensor) -> Leaves:
+        """One leaf per form, the whole region: (forms, columns)."""
+        return cls(neurons, torch.arange(len(slopes)), torch.zeros(slopes.shape, dtype=torch.int8), slopes)
+
+    def pick(self, chosen: Tensor) -> Leaves:
+        return Leaves(self.neurons, self.forms[chosen], self.signs[chosen], self.duals[chosen])
+
+
+def join_leaves(parts: Sequence[Leaves]) -> Leaves:
+    """Leaves about the same neurons."""
+    columns = zip(*((part.forms, part.signs, part.duals) for part in parts), strict=True)
+    return Leaves(parts[0].neurons, *(torch.cat(column) for column in columns))
+
+
+class Sides(NamedTuple):
+    """Lower bounds of neurons of a pre-activation, (count,), times signs, (count,); the leaves' forms are these."""
+
+    neurons: Tensor
+    signs: Tensor
+    leaves: Leaves
+
+
+@dataclass(eq=False)
+class Record:
+    """Why the rows of a property are positive in a region.
+
+    Attributes:
+        rules: Those that bound all neurons.
+        hidden: By pre-activation, bounds of single neurons that may be better than those.
+        rows: Of the property's rows; None: the only rule has lines for them.
+    """
+
+    rules: Sequence[RuleName]
+    hidden: dict[int, list[Sides]] = field(default_factory=dict)
+    rows: Leaves | None = None
+
+
+def rules_of(network: Network, names: Sequence[str]) -> list[RuleName]:
+    """As `hidden_bounds` follows them: where it goes forward all neurons are bounded by lines."""
+    return [RuleName(name, not (RELAXERS[name].parallel and network.suits_forward)) for name in names]
+
+
+class Recorder:
+    """Keeps the slopes by which margins are proven in a batch of regions, the largest region of each question."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[bytes, bytes], tuple[float, Record]] = {}
+        self._begun: tuple[Region, list[Record]] | None = None
+
+    def begin(self, network: Network, region: Region, names: Sequence[str]) -> None:
+        """A new region's bounds follow; all neurons are bounded by these rules."""
+        records = [Record(rules_of(network, names)) for _ in region.radius]
+        self._network, self._begun = network, (region, records)
+
+    def add(self, value: int, neurons: Tensor, sign: int, slopes: Tables, bounds: Bounds) -> None:
+        """Bounds of some neurons, (count,), or with the sign -1 of their negatives; bounds: those before."""
+        assert self._begun is not None
+        for member, record in enumerate(self._begun[1]):
+            leaves = self._leaves(member, slopes, bounds, len(neurons))
+            signs = torch.full((len(neurons),), sign, dtype=torch.int8)
+            record.hidden.setdefault(value, []).append(Sides(neurons, signs, leaves))
+
+    def finish(self, region: Region, rows: Tensor, slopes: Tables, bounds: Bounds, margins: Tensor) -> None:
+        """Rows on the outputs, (batch, rows, classes), with bounds (batch, rows) above 0 where they are proven."""
+        assert self._begun is not None
+        (begun, records), self._begun = self._begun, None
+        assert torch.equal(begun.radius, region.radius)
+        places = range(len(records)) if region.which is None else region.which.tolist()
+        for member, (place, record) in enumerate(zip(places, records, strict=True)):
+            asked = _key(region.points[place], rows[member])
+            radius = float(region.radius[member])
+            if bool((margins[member] > 0).all()) and radius > self._found.get(asked, (0.0, record))[0]:
+                record.rows = self._leaves(member, slopes, bounds, rows.shape[1])
+                self._found[asked] = radius, record
+
+    def take(self, point: Tensor, rows: Tensor, radius: float) -> Record | None:
+        """Of the region of this radius around a point, (size,), in which rows (rows, classes) are proven."""
+        found = self._found.pop(_key(point, rows), None)
+        return found[1] if found is not None and found[0] == radius else None
+
+    def _leaves(self, member: int, slopes: Tables, bounds: Bounds, forms: int) -> Leaves:
+        neurons = {value: interval.unstable[member].nonzero().flatten() for value, interval in bounds.items()}
+        relus = _first_relus(self._network)
+        columns = [
+            RECORDED.slopes(slopes[relus[source]][member][:, places].double()).nan_to_num(0).float()
+            if relus[source] in slopes
+            else torch.zeros(forms, len(places))
+            for source, places in neurons.items()
+        ]
+        return Leaves.whole(neurons, torch.cat(columns, 1) if columns else torch.zeros(forms, 0))
+
+
+def multiplier_units(multipliers: Tensor) -> tuple[Tensor, Tensor]:
+    """Multipliers in float32's precision, (leaves, columns), as whole numbers over powers of two, one power per leaf.
+
+    The largest of a leaf keeps all its bits; negative ones and what is no number become 0.
+    """
+    table = multipliers.double().nan_to_num(0.0, 0.0, 0.0).clamp(min=0)
+    largest = table.amax(1) if table.shape[1] else table.new_zeros(len(table))
+    powers = torch.where(largest > 0, MULTIPLIER_BITS - torch.frexp(largest).exponent, 0).to(torch.int64)
+    return torch.floor(torch.ldexp(table, powers[:, None]) + 0.5).to(torch.int64), powers
+
+
+def rounded_duals(signs: Tensor, duals: Tensor) -> Tensor:
+    """Slopes of free neurons and multipliers of others, (leaves, columns), in float64, as a proof file has them."""
+    units, powers = multiplier_units(duals * signs.abs())
+    multipliers = torch.ldexp(units.double(), -powers[:, None])
+    return torch.where(signs == 0, duals.double(), multipliers)
+
+
+def recording(recorder: Recorder | None, arithmetic: Arithmetic) -> Recorder | None:
+    """The recorder, where an evaluation is one to be recorded."""
+    return recorder if arithmetic.recorded else None
+
+
+def dense(part: Thinned, forms: dict[int, LinearForms], slopes: Tables) -> Tables:
+    """Slopes laid out like forms on a network that lost neurons, one for every neuron that the network had."""
+    tables = {}
+    for relu, table in slopes.items():
+        rows = table if table.ndim == 3 else replace(forms[relu], coefficients=table).rows()
+        kept = part.kept.get(part.network.nodes[relu - 1].inputs[0])
+        if kept is not None:
+            whole = rows.new_zeros(*rows.shape[:2], part.whole.sizes[relu])
+            rows = whole.index_copy_(2, kept, rows)
+        tables[relu] = rows
+    return tables
+
+
+def lines_of(network: Network, bounds: Bounds, relaxer: Relaxer, forms: int, arithmetic: Arithmetic) -> Tables:
+    """The slopes that a relaxer's lower lines have, for every form."""
+    tables = {}
+    for relu, source in _sources(network):
+        if source in bounds:
+            tables[relu] = relaxer(bounds[source], arithmetic).slope_below[:, None].repeat(1, forms, 1)
+    return tables
+
+
+def better_lines(lower: Sequence[Tensor], tables: Sequence[Tables]) -> Tables:
+    """Of several slopes for the same forms those with the highest bounds, (batch, forms) each."""
+    best = torch.stack([side.nan_to_num(-torch.inf) for side in lower]).argmax(0)
+    merged: Tables = {}
+    for number, part in enumerate(tables):
+        for relu, table in part.items():
+            merged[relu] = torch.where((best == number)[..., None], table, merged.get(relu, torch.zeros_like(table)))
+    return merged
+
+
+def _sources(network: Network) -> Iterator[tuple[int, int]]:
+    for value, node in network.steps():
+        if isinstance(node.operation, Relu):
+            yield value, node.inputs[0]
+
+
+def _first_relus(network: Network) -> dict[int, int]:
+    relus: dict[int, int] = {}
+    for relu, source in _sources(network):
+        relus.setdefault(source, relu)
+    return relus
+
+
+def _key(point: Tensor, rows: Tensor) -> tuple[bytes, bytes]:
+    return point.double().contiguous().numpy().tobytes(), rows.double().contiguous().numpy().tobytes()

@@ -1,0 +1,37 @@
+"""What a search is to prove."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from relucert.network import Network
+from relucert.query.property import Property
+from relucert.region import Region, RegionShape
+
+
+@dataclass(frozen=True, eq=False)
+class Obligation:
+    """That the rows of a property, a batch of one in float64, stay positive in regions of one shape around a point,
+    (size,)."""
+
+    network: Network
+    centre: Tensor
+    shape: RegionShape
+    prop: Property
+
+    @classmethod
+    def of(cls, network: Network, centre: Tensor, shape: RegionShape, prop: Property) -> Obligation:
+        return cls(network, centre, shape, prop.cast(torch.float64))
+
+    @cached_property
+    def exact(self) -> Network:
+        """The network in float64."""
+        return self.network.cast(torch.float64)
+
+    def region(self, radius: float) -> Region:
+        """A batch of one."""
+        return self.shape.around(self.centre[None], radius)

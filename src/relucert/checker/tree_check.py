@@ -1,0 +1,159 @@
+"""Bounds by rules and by trees: what a proof's relaxation comes to, computed anew in fixed point."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from itertools import islice
+
+import torch
+from torch import Tensor
+
+from relucert.checker.document import Certified
+from relucert.checker.entries import Rejected, require
+from relucert.checker.fixed_region import FixedRegion
+from relucert.checker.lines import BOUND_BITS, Interval, Lines
+from relucert.checker.relaxation import Relaxation
+from relucert.checker.rules import ValueBounds, rule_bounds, rule_lines
+from relucert.checker.trees import NeuronTrees, Part, Trees
+from relucert.checker.trees import Relaxation as Described
+from relucert.network import Network
+
+NUMBERS = 2**22  # of the tables of leaves that are bounded at once
+
+
+@dataclass(eq=False)
+class TreeCheck:
+    """What a relaxation that a proof describes comes to over a region.
+
+    Attributes:
+        relaxation: The network over the region.
+        described: What the proof says.
+        rows: What is to be positive, forms on the outputs: (rows, classes) in float64.
+        offsets: What is added to them.
+        inference: What the network is evaluated in.
+        progress: Called with the leaves done, and with how many there are.
+    """
+
+    relaxation: Relaxation
+    described: Described
+    rows: Tensor
+    offsets: Sequence[Fraction]
+    inference: str = "real"
+    progress: Callable[[int, int], None] | None = None
+    done: int = 0
+    bounds: dict[int, Interval] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls, network: Network, claim: Certified, described: Described, inference: str = "real",
+        progress: Callable[[int, int], None] | None = None,
+    ) -> TreeCheck:  # fmt: skip
+        """That of a claim about an image."""
+        region = FixedRegion.ball(claim.image, claim.norm, claim.radius, claim.box, claim.scale)
+        rows = torch.tensor(claim.rows, dtype=torch.float64)
+        offsets = [Fraction(offset) for offset in claim.offsets]
+        return cls(Relaxation.of(network, region), described, rows, offsets, inference, progress)
+
+    def __post_init__(self) -> None:
+        network = self.relaxation.network
+        for value, neurons in self.described.neurons.items():
+            known = value in network.rectified and all(0 <= neuron < network.sizes[value] for neuron in neurons)
+            require(known and len(set(neurons)) == len(neurons), "it has slopes of neurons that the network lacks")
+        for value, entry in self.described.hidden.items():
+            known = value in network.rectified and all(neuron < network.sizes[value] for neuron in entry.neurons)
+            require(known, "it has trees about neurons that the network does not have")
+        self.places = self.described.places
+        self.relus: dict[int, list[int]] = {}
+        for value, node in network.steps():
+            if node.operation.name == "relu":
+                self.relus.setdefault(node.inputs[0], []).append(value)
+        trees = [entry.trees for entry in self.described.hidden.values()]
+        trees += [] if self.described.rows is None else [self.described.rows]
+        self.leaves = sum(len(part.scales) for part in trees)
+
+    def margins(self) -> list[Fraction]:
+        """Lower bounds of the rows, plus their offsets."""
+        network = self.relaxation.network
+        ruled = [rule_bounds(self.relaxation, rule, self.inference) for rule in self.described.rules]
+        found = ValueBounds(self.relaxation, self.inference, self.described.rules[0].name)
+        self.relaxation, self.bounds = found.relaxation, found.bounds
+
+        def hidden(value: int) -> Interval:
+            interval = ruled[0][value]
+            for other in ruled[1:]:
+                interval = interval.met(other[value])
+            trees = self.described.hidden.get(value)
+            return interval if trees is None else self._improved(value, interval, trees)
+
+        found.run(hidden)
+        if self.described.rows is None:
+            lines = rule_lines(network, self.bounds, self.described.rules[0].name)
+            least = self.relaxation.least(network.output, self.rows, self.bounds, lines)
+        else:
+            least = self._least(network.output, self.rows, self.described.rows)
+        return [Fraction(number, 1 << BOUND_BITS) + offset for number, offset in zip(least, self.offsets, strict=True)]
+
+    def _improved(self, value: int, interval: Interval, entry: NeuronTrees) -> Interval:
+        """Bounds met with what trees prove of single neurons."""
+        neurons = torch.tensor(entry.neurons, dtype=torch.long)
+        forms = torch.zeros(len(neurons), self.relaxation.network.sizes[value], dtype=torch.float64)
+        forms[torch.arange(len(neurons)), neurons] = torch.tensor(entry.signs, dtype=torch.float64)
+        lower, upper = list(interval.lower), list(interval.upper)
+        for neuron, sign, least in zip(entry.neurons, entry.signs, self._least(value, forms, entry.trees), strict=True):
+            if sign > 0:
+                lower[neuron] = max(lower[neuron], least)
+            else:
+                upper[neuron] = min(upper[neuron], -least)
+        return Interval(lower, upper)
+
+    def _least(self, value: int, forms: Tensor, trees: Trees) -> list[int]:
+        """The least bound over the leaves of every form's tree, integers over 2**64."""
+        least: list[int | None] = [None] * len(forms)
+        parts = trees.parts(len(forms))
+        step = max(1, NUMBERS // (1 + sum(self.relaxation.network.sizes[: value + 1])))
+        while some := list(islice(parts, step)):
+            lines = self._lines(value, trees, some)
+            chosen = forms[torch.tensor([part.form for part in some])]
+            found = self.relaxation.least(value, chosen, self.bounds, lines)
+            for part, number in zip(some, found, strict=True):
+                before = least[part.form]
+                least[part.form] = number if before is None else min(before, number)
+            self.done += len(some)
+            if self.progress is not None:
+                self.progress(self.done, self.leaves)
+        if any(number is None for number in least):
+            raise Rejected("a form has no tree")
+        return [number for number in least if number is not None]
+
+    def _lines(self, value: int, trees: Trees, parts: Sequence[Part]) -> Lines:
+        """The slopes, signs and multipliers of some leaves."""
+        sizes, count = self.relaxation.network.sizes, len(parts)
+        given = torch.from_numpy(trees.slopes[[part.leaf for part in parts]])
+        slopes: dict[int, Tensor] = {}
+        first = 0
+        for source in self.bounds:
+            neurons = self.described.neurons.get(source, [])
+            table = torch.zeros(count if neurons else 1, sizes[source], dtype=torch.int64)
+            table[:, neurons] = given[:, first : first + len(neurons)] if neurons else 0
+            first += len(neurons)
+            slopes |= dict.fromkeys(self.relus[source], table if neurons else table[0])
+        signs: dict[int, Tensor] = {}
+        multipliers: dict[int, Tensor] = {}
+        for row, part in enumerate(parts):
+            for (place, sign), units in zip(part.signs, part.multipliers, strict=True):
+                source, neuron = self.places[place]
+                if source not in signs:
+                    signs[source] = torch.zeros(count, sizes[source], dtype=torch.int64)
+                    multipliers[self.relus[source][0]] = torch.zeros(count, sizes[source], dtype=torch.float64)
+                signs[source][row, neuron] = sign
+                multipliers[self.relus[source][0]][row, neuron] = units * 2.0**-part.scale
+        return Lines(slopes, signs, multipliers)
+
+
+def check_rows(margins: Sequence[Fraction]) -> None:
+    """Refuses a proof one of whose rows is not above zero."""
+    for row, least in enumerate(margins):
+        if not least > 0:
+            raise Rejected(f"row {row} is not proven to be positive")

@@ -1,0 +1,167 @@
+"""What a proof file says about the bounds that prove its claim: rules, and trees of splits by the signs of neurons."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from relucert.checker.entries import as_list, as_text, require
+from relucert.checker.packing import Whole, unpack
+
+RULES = ("interval", "fast-lin", "crown")
+SLOPE_BITS = 20
+SCALE_ZERO = 2**15  # what is added to scales in a file, where no number is negative
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How all neurons are bounded, layer after layer, each from the bounds that the same rule gave those before.
+
+    name: one of `RULES`.
+    by_intervals: whether a neuron after the first layer of ReLUs is bounded by intervals first, and by lines where that
+    leaves its sign open.
+    """
+
+    name: str
+    by_intervals: bool
+
+
+class Part(NamedTuple):
+    """A leaf of a tree.
+
+    Attributes:
+        form: The number of the tree.
+        leaf: The number of the leaf.
+        signs: The neurons that it is split by, by their places, and on which side: 1 (not negative) or -1.
+        multipliers: How many times each of these is taken off, in units of 2**-scale.
+        scale: A whole number.
+    """
+
+    form: int
+    leaf: int
+    signs: tuple[tuple[int, int], ...]
+    multipliers: tuple[int, ...]
+    scale: int
+
+
+@dataclass(frozen=True, eq=False)
+class Trees:
+    """One tree per form. Its leaves are the parts of the region in which some neurons have known signs.
+
+    Places of neurons are those among all neurons that have slopes.
+
+    Attributes:
+        nodes: All trees one after the other, each node before its halves, that in which the neuron is not negative
+            before the other: 0 for a leaf, else 1 plus the place of the neuron that it is split by.
+        slopes: Of the lower lines, in units of 2**-20, for every leaf those of all neurons before: (leaves, neurons).
+        multipliers: Of the known signs, for each leaf in the order from its root, and so leaf after leaf.
+        scales: One for each leaf, the power of two by which its multipliers are divided.
+    """
+
+    nodes: Whole
+    slopes: Whole
+    multipliers: Whole
+    scales: Whole
+
+    def parts(self, count: int) -> Iterator[Part]:
+        """The leaves of this number of trees, which are whole, with nothing left over."""
+        nodes, width = iter(self.nodes.tolist()), self.slopes.shape[1]
+        multipliers, scales = self.multipliers.tolist(), self.scales.tolist()
+        leaf = taken = 0
+        for form in range(count):
+            waiting: list[tuple[tuple[int, int], ...]] = [()]
+            while waiting:
+                signs, node = waiting.pop(), next(nodes, None)
+                require(node is not None, "a tree is cut off")
+                if node:
+                    require(node <= width, "a node is split by a neuron that has no slopes there")
+                    require(all(place != node - 1 for place, _ in signs), "a node is split by one neuron twice")
+                    waiting += [(*signs, (node - 1, sign)) for sign in (-1, 1)]
+                    continue
+                ours = tuple(multipliers[taken : taken + len(signs)])
+                require(len(ours) == len(signs), "a leaf has no multipliers")
+                yield Part(form, leaf, signs, ours, scales[leaf])
+                leaf, taken = leaf + 1, taken + len(signs)
+        require(next(nodes, None) is None, "there are more trees than forms")
+        require(taken == len(multipliers), "there are more multipliers than known signs")
+
+
+@dataclass(frozen=True, eq=False)
+class NeuronTrees:
+    """Trees about bounds of single neurons of a pre-activation, each with the sign 1 or, for its negative, -1."""
+
+    neurons: list[int]
+    signs: list[int]
+    trees: Trees
+
+
+@dataclass(frozen=True, eq=False)
+class Relaxation:
+    """How everything is bounded.
+
+    Attributes:
+        rules: A bound of a neuron is the best of those that they give, and its trees.
+        neurons: By pre-activation, in their order, those neurons that have slopes.
+        hidden: Trees by pre-activation.
+        rows: One tree for each row of what is claimed; None: the only rule has lines for them.
+    """
+
+    rules: list[Rule]
+    neurons: dict[int, list[int]]
+    hidden: dict[int, NeuronTrees]
+    rows: Trees | None
+
+    @property
+    def places(self) -> list[tuple[int, int]]:
+        """All neurons that have slopes, by pre-activation and place in it."""
+        return [(value, neuron) for value, neurons in self.neurons.items() for neuron in neurons]
+
+    @property
+    def nodes(self) -> int:
+        """How many the trees of the rows have."""
+        return 0 if self.rows is None else len(self.rows.nodes)
+
+
+def by_rule(rule: Rule) -> Relaxation:
+    """Everything by one rule."""
+    return Relaxation([rule], {}, {}, None)
+
+
+def read_relaxation(entry: dict[str, Any]) -> Relaxation:
+    """Every entry of the right kind and length; whether its neurons are those of a network is not checked here."""
+    require(set(entry) == {"rules", "neurons", "hidden", "rows"}, "its relaxation has other entries")
+    rules = [_rule(rule) for rule in as_list(entry["rules"])]
+    neurons = {int(value): unpack(as_text(numbers), 4).tolist() for value, numbers in entry["neurons"].items()}
+    require(list(neurons) == sorted(neurons), "its neurons are not in the order of the network")
+    hidden = {}
+    for text, trees in entry["hidden"].items():
+        width = sum(len(numbers) for value, numbers in neurons.items() if value < int(text))
+        sides = unpack(as_text(trees["sides"]), 4)
+        rest = {name: part for name, part in trees.items() if name != "sides"}
+        signs = np.where(sides % 2 == 0, 1, -1).tolist()
+        hidden[int(text)] = NeuronTrees((sides // 2).tolist(), signs, _trees(rest, width))
+    total = sum(len(numbers) for numbers in neurons.values())
+    rows = None if entry["rows"] is None else _trees(entry["rows"], total)
+    require(bool(rules) and (rows is not None or len(rules) == 1), "its rows have neither trees nor one rule")
+    require(rows is not None or not hidden, "its rows have no trees, and its neurons have some")
+    return Relaxation(rules, neurons, hidden, rows)
+
+
+def _rule(entry: dict[str, Any]) -> Rule:
+    require(set(entry) == {"rule", "by_intervals"}, "a rule has other entries")
+    require(entry["rule"] in RULES, "a rule is none that is known")
+    require(type(entry["by_intervals"]) is bool, "by_intervals is neither true nor false")
+    return Rule(entry["rule"], entry["by_intervals"])
+
+
+def _trees(entry: dict[str, Any], width: int) -> Trees:
+    require(set(entry) == {"nodes", "slopes", "multipliers", "scales"}, "trees have other entries")
+    nodes, slopes = unpack(as_text(entry["nodes"]), 4), unpack(as_text(entry["slopes"]), 3)
+    multipliers, scales = unpack(as_text(entry["multipliers"]), 4), unpack(as_text(entry["scales"]), 2) - SCALE_ZERO
+    leaves = int((nodes == 0).sum())
+    require(len(scales) == leaves and len(slopes) == leaves * width, "leaves have not one slope for every neuron each")
+    require(not slopes.size or int(slopes.max()) <= 1 << SLOPE_BITS, "a slope is above 1")
+    return Trees(nodes, slopes.reshape(leaves, width), multipliers, scales)
