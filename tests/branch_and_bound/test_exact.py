@@ -13,6 +13,7 @@ from torch import Tensor
 import relucert
 from relucert import Exact, Network
 from relucert.branch_and_bound.exact import SearchProgress
+from relucert.branch_and_bound.progress import Progress
 from relucert.comparison.order import STRONGER
 from relucert.errors import InputError
 from relucert.linear_regions import affine_values, form_gradients
@@ -244,10 +245,38 @@ def test_progress_and_interruption() -> None:
         seen.append(progress)
         raise KeyboardInterrupt
 
+    answers = relucert.exact_each(network, asked(network, 2), box=BOX, progress=watch)
+    kept = next(answers)
+    with pytest.raises(KeyboardInterrupt):
+        next(answers)
+    assert seen[0].search.stage == "cuts"
+    assert seen[0].search.nodes > 0
+    assert kept.failed
+    assert kept.reason is not None
+    assert "interrupted" in kept.reason
+    assert kept.lower is not None
+    assert kept.upper is not None
+    assert 0 < kept.lower <= kept.upper
     with pytest.raises(KeyboardInterrupt):
         relucert.exact(network, asked(network, 1), box=BOX, progress=watch)
-    assert seen[0].nodes > 0
-    assert seen[0].rate > 0
+
+
+@pytest.mark.parametrize("network", [mlp(2, 20, 20, 4, seed=9), mlp(30, 20, 20, 4, seed=9)], ids=["cuts", "splits"])
+def test_a_search_tells_how_far_it_is(network: Network) -> None:
+    seen: list[Progress] = []
+    image = asked(network, 1)[0]
+    (nearest,) = relucert.attack(network, image[None], box=BOX)
+    assert nearest.distance is not None
+    (verdict,) = relucert.robust_at_each(
+        network, image[None], radius=0.9 * nearest.distance, box=BOX, progress=lambda number, state: seen.append(state)
+    )
+    assert verdict.to_json()["stage"] == (seen[-1].stage if seen else None)
+    assert verdict.stage in (None, "cuts", "root", "tree", "certificates", "refinement")
+    assert [state.nodes for state in seen] == sorted(state.nodes for state in seen)
+    for state in seen:
+        assert state.open >= 0
+        assert 0 <= state.rows <= 3
+        assert state.stage in str(state)
 
 
 def test_a_broken_search_keeps_what_is_certified(monkeypatch: pytest.MonkeyPatch) -> None:

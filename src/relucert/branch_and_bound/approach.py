@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -15,6 +15,7 @@ from relucert.attacks.polish import Polisher
 from relucert.attacks.witness import Judge, Witness
 from relucert.bounding.record import Record
 from relucert.branch_and_bound.obligation import Obligation
+from relucert.branch_and_bound.progress import Progress
 from relucert.branch_and_bound.prove import prove
 from relucert.branch_and_bound.tree import LATE
 
@@ -38,7 +39,7 @@ class Approach:
         lower: The largest radius proven.
         failure: Why the search stopped below its goal.
         nodes: How many nodes were bounded.
-        report: Called now and then with the nodes bounded so far.
+        report: Called now and then with how far the search of a region is, the nodes being all so far.
         recorded: Whether a proof is to be written.
         record: What proves the largest radius, then; None where that is the certified one.
     """
@@ -49,7 +50,7 @@ class Approach:
     tolerance: float
     certified: float
     witness: Witness | None = None
-    report: Callable[[int], None] = lambda nodes: None
+    report: Callable[[Progress], None] = lambda progress: None
     lower: float = 0.0
     failure: str | None = None
     nodes: int = 0
@@ -114,7 +115,7 @@ class Approach:
         asked = self.asked
         outcome = prove(
             asked.network, asked.centre, asked.shape, radius, asked.prop, until, violates,
-            record=self.recorded, report=lambda nodes: self.report(before + nodes),
+            record=self.recorded, report=lambda progress: self.report(replace(progress, nodes=before + progress.nodes)),
         )  # fmt: skip
         self.nodes += outcome.nodes
         self._polish()

@@ -14,6 +14,7 @@ from relucert.bounding.boxes import BoxBounds, box_bounds
 from relucert.bounding.interval import Bounds, Interval, select
 from relucert.bounding.relaxers import CROWN
 from relucert.branch_and_bound.cut_record import CutTree
+from relucert.branch_and_bound.progress import Progress
 from relucert.branch_and_bound.tree import LATE
 from relucert.network import Network, Relu
 from relucert.query.property import Property
@@ -27,6 +28,7 @@ STEPS = 6  # of the slopes' ascent
 FIRST_STEP, SHRINKING = 0.25, 0.8
 LEAST_WIDTH = 2.0**-40  # of a box, as a share of the whole region's
 WIDTH_WEIGHT = 0.3  # of a side's share of the width, beside its share of the gap
+STAGE = "cuts"
 TOO_SMALL = "a box that is too small to be cut could not be proven"
 
 
@@ -75,7 +77,7 @@ class BoxProver:
         network: In float64.
         violates: Judges a point (size,) that the search came upon; True ends the search.
         ends: When time is over, on the monotonic clock.
-        report: Called now and then with the boxes bounded so far.
+        report: Called now and then with how far the search is.
         record: Keeps what a proof needs, where one is asked for.
         nodes: How many boxes were bounded.
     """
@@ -84,7 +86,7 @@ class BoxProver:
     prop: Property
     violates: Callable[[Tensor], bool]
     ends: float
-    report: Callable[[int], None] = lambda nodes: None
+    report: Callable[[Progress], None] = lambda progress: None
     record: CutTree | None = None
     nodes: int = 0
 
@@ -104,7 +106,7 @@ class BoxProver:
             if bool((halves.high - halves.low <= LEAST_WIDTH * self.widths).all(1).any()):
                 return False, TOO_SMALL
             waiting = join([waiting, halves])
-            self.report(self.nodes)
+            self.report(Progress(STAGE, self.nodes, len(waiting), int(waiting.open.any(0).sum())))
         return True, None
 
     def _visit(self, boxes: Boxes) -> Boxes | None:

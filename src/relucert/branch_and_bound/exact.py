@@ -20,6 +20,7 @@ from relucert.attacks.attack import Attacker, AttackOptions, at_image, overtaken
 from relucert.attacks.witness import Judge, Witness, check_staying
 from relucert.branch_and_bound.approach import Approach
 from relucert.branch_and_bound.obligation import Obligation
+from relucert.branch_and_bound.progress import Progress
 from relucert.checks import check_callable, check_number, check_whole, checked_path
 from relucert.errors import FAULTS, InputError, in_one_line
 from relucert.execution.execution import Execution
@@ -44,6 +45,7 @@ EXACT_TOLERANCE = 1e-3  # of the interval, where exact search is a step of a cli
 ATTACK_STEPS = 40
 ATTACK_SHARE = 0.3  # of the time limit, for the attack
 UNREACHABLE = "no valid input at all is adversarial"
+INTERRUPTED = "interrupted: the interval so far"
 UNKNOWN = "no adversarial example is known"
 CERTIFY_SHARE = 0.2  # of the time limit, for what methods prove at once
 WIDE_SHARE = 0.6  # the same on wide networks, where quadratic certificates prove more than splitting does
@@ -51,13 +53,14 @@ WIDE_SHARE = 0.6  # the same on wide networks, where quadratic certificates prov
 
 @dataclass(frozen=True)
 class SearchProgress:
-    """How far the search for one image is: its interval so far, the nodes bounded, how many per second."""
+    """How far the search for one image is: its interval so far, how many nodes are bounded per second, and where the
+    search of the region that is tried now stands."""
 
     image: int
     lower: float
     upper: float | None
-    nodes: int
     rate: float
+    search: Progress
 
 
 def exact(
@@ -222,6 +225,8 @@ class _Searching:
         for question in inquiry.questions:
             answering = _Answering(self.network, self.options, self.progress, inquiry, question, runtime=self.runtime)
             yield [answering.run()]
+            if answering.interrupted:
+                raise KeyboardInterrupt
 
     def lost(self, inquiry: Inquiry, question: Question, reason: str) -> Exact:
         """The answer where the processes that worked on it ended."""
@@ -242,6 +247,7 @@ class _Answering:
         self.inquiry, self.question, self.certified = inquiry, question, certified
         self.image = inquiry.images[question.image]
         self.fault: str | None = None  # what went wrong
+        self.interrupted = False
         self.keeper = keeper
         self.evidence: Evidence | None = None  # of the lower end
         if options.proof is not None:
@@ -264,6 +270,8 @@ class _Answering:
             witness = self._attacked()
             growth = self._growth(lower, witness)
             growth.run()
+        except KeyboardInterrupt:
+            self.fault, self.interrupted = INTERRUPTED, True
         except FAULTS as error:
             self.fault = f"the search broke down: {in_one_line(error)}"
         if growth is None:
@@ -320,15 +328,15 @@ class _Answering:
         growth = Approach(
             asked, self.judge, self.ends, self.options.tolerance, lower, witness, recorded=self.keeper is not None
         )
-        growth.report = lambda nodes: self._report(nodes, growth)
+        growth.report = lambda progress: self._report(progress, growth)
         return growth
 
-    def _report(self, nodes: int, growth: Approach) -> None:
+    def _report(self, progress: Progress, growth: Approach) -> None:
         if self.progress is not None:
-            rate = nodes / max(1e-9, time.monotonic() - self.started)
+            rate = progress.nodes / max(1e-9, time.monotonic() - self.started)
             witness = growth.witness
             upper = None if witness is None else witness.distance
-            self.progress(SearchProgress(self.question.image, growth.lower, upper, nodes, rate))
+            self.progress(SearchProgress(self.question.image, growth.lower, upper, rate, progress))
 
     def _answer(
         self, lower: float | None, witness: Witness | None, closed: bool, reason: str | None, nodes: int

@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 
 from relucert.bounding.record import Record
-from relucert.branch_and_bound.boxes import TOO_SMALL, BoxProver
+from relucert.branch_and_bound.boxes import STAGE, TOO_SMALL, BoxProver
 from relucert.branch_and_bound.cut_record import CutTree
 from relucert.branch_and_bound.obligation import Obligation
+from relucert.branch_and_bound.progress import Progress
 from relucert.branch_and_bound.search_record import SearchRecord
 from relucert.branch_and_bound.stages import TooLarge
 from relucert.branch_and_bound.tree import NeuronProver
@@ -36,6 +37,7 @@ class Outcome:
         proven: Whether every row is proven to stay positive in the whole region.
         failure: Why the search ended where it is not, and no violation ended it.
         nodes: How many nodes were bounded.
+        stage: What the search was doing last: a `Progress`'s.
         record: What proves it, where that was to be kept and neurons were split.
         cuts: The same where inputs were cut.
     """
@@ -43,6 +45,7 @@ class Outcome:
     proven: bool
     failure: str | None
     nodes: int
+    stage: str
     record: Record | None = None
     cuts: CutTree | None = None
 
@@ -58,7 +61,7 @@ def prove(
     *,
     record: bool = False,
     record_cuts: bool = False,
-    report: Callable[[int], None] = lambda nodes: None,
+    report: Callable[[Progress], None] = lambda progress: None,
 ) -> Outcome:
     """Tries to prove that the rows stay positive, until it is proven, a violation ends the search, or time does.
 
@@ -72,7 +75,7 @@ def prove(
         violates: Judges a point (size,) that the search came upon; True ends the search.
         record: Whether to keep a record of the search, for a proof.
         record_cuts: Whether the proof may have cuts.
-        report: Called now and then with the nodes bounded so far.
+        report: Called now and then with how far the search is.
     """
     asked = Obligation.of(network, centre, shape, prop)
     if (record_cuts or not record) and suits_cuts(network, shape):
@@ -81,15 +84,15 @@ def prove(
         with torch.inference_mode(False), torch.no_grad():
             proven, failure = box_prover.run(_surrounding(asked.region(radius)))
         if failure != TOO_SMALL:
-            return Outcome(proven, failure, box_prover.nodes, cuts=cuts)
+            return Outcome(proven, failure, box_prover.nodes, STAGE, cuts=cuts)
     kept = SearchRecord(asked.exact) if record else None
     prover = NeuronProver(asked, radius, violates, ends, report, kept)
     try:
         with torch.inference_mode(False), torch.no_grad():
             proven, failure = prover.run()
     except TooLarge as error:
-        return Outcome(False, str(error), prover.nodes)
-    return Outcome(proven, failure, prover.nodes, kept.finish() if kept is not None and proven else None)
+        return Outcome(False, str(error), prover.nodes, prover.stage)
+    return Outcome(proven, failure, prover.nodes, prover.stage, kept.finish() if kept is not None and proven else None)
 
 
 def suits_cuts(network: Network, shape: RegionShape) -> bool:

@@ -18,11 +18,12 @@ from relucert.branch_and_bound import leaf
 from relucert.branch_and_bound.climb import Climbed, Climber, Nodes, join
 from relucert.branch_and_bound.confirm import Rows, proven_bounds
 from relucert.branch_and_bound.obligation import Obligation
+from relucert.branch_and_bound.progress import Progress
 from relucert.branch_and_bound.refine import Refining
 from relucert.branch_and_bound.root import cheap_bounds, rooted
 from relucert.branch_and_bound.search_record import SearchRecord
 from relucert.branch_and_bound.stages import Stages
-from relucert.quadratic.rows import proven_rows
+from relucert.quadratic.rows import proven_rows, suits_certificates
 from relucert.query.property import Property
 from relucert.rigor import RECORDED, RIGOROUS
 
@@ -57,7 +58,7 @@ class NeuronProver:
         radius: Of the region.
         violates: Judges a point (size,) that the search came upon; True ends the search.
         ends: When time is over, on the monotonic clock.
-        report: Called now and then with the nodes bounded so far.
+        report: Called now and then with how far the search is.
         record: Keeps what proves the rows, where a proof is to be written: all rows from the last root.
         nodes: How many nodes were bounded.
         stage: What the search is doing or was doing last, in a word.
@@ -67,13 +68,14 @@ class NeuronProver:
     radius: float
     violates: Callable[[Tensor], bool]
     ends: float
-    report: Callable[[int], None] = lambda nodes: None
+    report: Callable[[Progress], None] = lambda progress: None
     record: SearchRecord | None = None
     nodes: int = 0
     stage: str = "root"
 
     def __post_init__(self) -> None:
         self.network, self.prop, self.region = self.asked.exact, self.asked.prop, self.asked.region(self.radius)
+        self.bound: float | None = None
 
     def run(self) -> tuple[bool, str | None]:
         """Whether it is proven, and why the search ended where it is not and no violation ended it."""
@@ -83,9 +85,17 @@ class NeuronProver:
             return False, ended.reason
         return True, None
 
+    def _enter(self, stage: str) -> None:
+        self.stage, self.bound = stage, None
+        self._tell(len(self.left))
+
+    def _tell(self, parts: int) -> None:
+        self.report(Progress(self.stage, self.nodes, parts, len(self.left), self.bound))
+
     def _search(self) -> None:
         self._check_time()
         self.left = torch.arange(self.prop.rows.shape[1])
+        self._enter("root")
         known = cheap_bounds(self.network, self.region, RIGOROUS if self.record is None else RECORDED)
         stages = rooted(self.network, self.region, known, self.ends, record=self.record)
         seconds, refining = BEFORE_REFINING, Refining(self.ends, LAYER_SECONDS)
@@ -94,9 +104,10 @@ class NeuronProver:
             waiting = self._roots(stages)
             if waiting is None:
                 return
-            self.stage = "tree"
+            self._enter("tree")
             layers = sum(bool(stage.undecided) for stage in stages.stages[1:])
             worth = layers and refining.fits(layers)
+            certifiable = certifiable and suits_certificates(self.network, stages.bounds)
             until = min(self.ends, time.monotonic() + seconds) if worth or certifiable else self.ends
             if self._tree(stages, waiting, until):
                 return
@@ -106,7 +117,7 @@ class NeuronProver:
             certifiable = False
             if not worth:
                 continue
-            self.stage = "refinement"
+            self._enter("refinement")
             if self.record is None:
                 known = stages.bounds
             stages = rooted(self.network, self.region, known, self.ends, refining, self.record)
@@ -115,6 +126,7 @@ class NeuronProver:
 
     def _certified(self, stages: Stages) -> bool:
         """Whether quadratic certificates prove all rows that are left; those that they do prove leave the search."""
+        self._enter("certificates")
         prop = Property(self.prop.rows[:, self.left], self.prop.offsets[:, self.left])
         now = time.monotonic()
         proven = proven_rows(self.network, self.region, prop, stages.bounds, now + CERTIFY_SHARE * (self.ends - now))
@@ -159,7 +171,7 @@ class NeuronProver:
             visited, waiting = waiting.pick(slice(-CROWD, None)), waiting.pick(slice(None, -CROWD))
             halves = self._visit(stages, visited)
             waiting = join([waiting, halves])
-            self.report(self.nodes)
+            self._tell(len(waiting.rows))
         return True
 
     def _drop(self, waiting: Nodes) -> None:
@@ -169,7 +181,7 @@ class NeuronProver:
     def _visit(self, stages: Stages, nodes: Nodes) -> Nodes:
         """What is left of nodes, split in halves."""
         climbed = self.climber.run(nodes, STEPS, self.ends, enough=0.0)
-        self.nodes += len(nodes.rows)
+        self.nodes, self.bound = self.nodes + len(nodes.rows), float(climbed.lower.min())
         closed = climbed.lower > 0
         promising = closed.nonzero().flatten()
         if len(promising):

@@ -112,7 +112,7 @@ def _version(path: Path | None) -> tuple[int, int] | None:
 
 def _describe(progress: SearchProgress) -> str:
     upper = "?" if progress.upper is None else f"{progress.upper:.4g}"
-    return f"[{progress.lower:.4g}, {upper}], {progress.nodes:,} nodes, {progress.rate:,.0f}/s"
+    return f"[{progress.lower:.4g}, {upper}], {progress.search}, {progress.rate:,.0f}/s"
 
 
 def _summarise(answers: list[Exact], screen: Screen) -> None:

@@ -135,7 +135,7 @@ def _property(arguments: argparse.Namespace) -> int:
             left = max(0.0, begun + limit - RESERVE - time.monotonic())
             return relucert.verify(
                 _networks(arguments, query), query, time_limit=left, inference=arguments.inference, seed=arguments.seed,
-                progress=lambda nodes: bar.describe(f"{nodes:,} nodes"), proof=arguments.proof,
+                progress=lambda state: bar.describe(str(state)), proof=arguments.proof,
                 overwrite=arguments.overwrite,
             )  # fmt: skip
 
@@ -215,7 +215,8 @@ def _show(screen: Screen, arguments: argparse.Namespace, query: Query, verdict: 
     for remark in verdict.remarks:
         screen.line("", remark)
     screen.line("network", f"{arguments.network}{runs.inference_text(arguments)}")
-    screen.line("nodes", str(verdict.nodes))
+    stage = "" if verdict.stage is None else f", the last ones in: {verdict.stage}"
+    screen.line("nodes", f"{verdict.nodes}{stage}")
     if arguments.proof is not None and verdict.holds:
         screen.line("proof", f"{arguments.proof}: verify it with `relucert check`")
     screen.line("time", f"{verdict.seconds:.2f} s")
@@ -239,7 +240,7 @@ def _robust(arguments: argparse.Namespace) -> int:
             **chosen,
             **place.options,
             overwrite=arguments.overwrite,
-            progress=lambda image, nodes: bar.describe(f"{nodes:,} nodes"),
+            progress=lambda image, state: bar.describe(str(state)),
         )
 
     def show(verdicts: list[RobustnessVerdict]) -> None:

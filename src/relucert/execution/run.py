@@ -40,6 +40,15 @@ def _nothing() -> None:
     pass
 
 
+def _drained(work: Worked) -> KeyboardInterrupt | None:
+    """Ends work that has nothing more to give; an interruption that the last answer tells of waits until it is out."""
+    try:
+        deque(work, maxlen=0)
+    except KeyboardInterrupt as interruption:
+        return interruption
+    return None
+
+
 class _Run(Generic[ReplyType]):
     def __init__(self, job: Job[ReplyType], execution: Execution, section: Section | None, again: bool) -> None:
         self.job, self.execution, self.section = job, execution, section
@@ -67,6 +76,7 @@ class _Run(Generic[ReplyType]):
         self.done, following = len(self.ready), 0
         self.execution.tell(self.done, total)
         work = self._kept([item for item in left if item])
+        stopped: KeyboardInterrupt | None = None
         try:
             while following < total:
                 while following in self.ready:
@@ -78,7 +88,9 @@ class _Run(Generic[ReplyType]):
                     self._take(came or [])
                     self.execution.tell(self.done, total)
                     if self.done == total:
-                        deque(work, maxlen=0)  # so that workers are idle, and serve what is asked next
+                        stopped = _drained(work)  # so that workers are idle, and serve what is asked next
+            if stopped is not None:
+                raise stopped
         finally:
             work.close()
             close()

@@ -115,6 +115,7 @@ class Decided:
         return {
             "onnx": instance.onnx, "vnnlib": instance.vnnlib, "limit": instance.limit, "result": self.result,
             "seconds": round(verdict.seconds, 3), "nodes": verdict.nodes, "method": verdict.method,
+            "stage": verdict.stage,
             "reason": verdict.reason, "failed": verdict.failed, "sha256": self.digest,
             "inference": self.inference,
         }  # fmt: skip

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from relucert.attacks.attack import Attacker, AttackOptions, at_image, overtaken
 from relucert.attacks.witness import Judge, Witness, check_staying
+from relucert.branch_and_bound.progress import Progress
 from relucert.branch_and_bound.prove import prove
 from relucert.checks import check_callable, check_number, check_whole, checked_path
 from relucert.errors import FAULTS, InputError, in_one_line
@@ -109,7 +110,7 @@ def robust_at_each(
     time_limit: float | None = 60.0,
     inference: str = "real",
     seed: int = 0,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Callable[[int, Progress], None] | None = None,
     proof: str | os.PathLike[str] | None = None,
     overwrite: bool = False,
     input_shape: tuple[int, ...] | None = None,
@@ -173,12 +174,12 @@ class _Deciding:
 
     def __init__(
         self, network: Network, options: _Options, origin: Origin,
-        progress: Callable[[int, int], None] | None = None,
+        progress: Callable[[int, Progress], None] | None = None,
     ) -> None:  # fmt: skip
         self.network, self.options, self.origin = network, options, origin
         self.replay = runtime_of(origin.source, network)
         self.judge = Judge(network, options.shape, self.replay)
-        self.progress = progress or (lambda image, nodes: None)
+        self.progress = progress or (lambda image, state: None)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _Deciding, (self.network, self.options, self.origin)
@@ -206,11 +207,12 @@ class _Answering:
     judge: Judge
     inquiry: Inquiry
     question: Question
-    progress: Callable[[int, int], None]
+    progress: Callable[[int, Progress], None]
 
     def __post_init__(self) -> None:
         self.witness: Witness | None = None
         self.nodes, self.differing = 0, 0
+        self.stage: str | None = None
 
     def run(self) -> RobustnessVerdict:
         self.started = time.monotonic()
@@ -259,9 +261,9 @@ class _Answering:
             self.network, image, shape, self.options.radius, narrowed.prop, self.ends,
             lambda point: self._violates(self.judge.beyond(image, point, self.prop)),
             record=self.options.proof is not None,
-            report=lambda nodes: self.progress(self.question.image, nodes),
+            report=lambda progress: self.progress(self.question.image, progress),
         )  # fmt: skip
-        self.nodes = outcome.nodes
+        self.nodes, self.stage = outcome.nodes, outcome.stage
         if outcome.proven and self.options.proof is not None and outcome.record is not None:
             claim = claimed(self.network, self.question.image, image, shape, self.prop)
             write_proof(self.options.proof, claim, relaxation_evidence(outcome.record, self.options.radius))
@@ -313,7 +315,7 @@ class _Answering:
             status, None if point is None else point.double().reshape(self.network.input_shape).clone(), outputs,
             reason, time.monotonic() - self.started, self.nodes, None if status == UNKNOWN else method,
             None if point is None else tuple(map(Fraction, point.double().tolist())), (), failed,
-            self.network.inference.name,
+            self.network.inference.name, self.stage,
             question.image, question.label, target, options.radius, options.shape.norm.p, options.shape.given_box,
             options.shape.scale, not question.misclassified,
         )  # fmt: skip

@@ -41,6 +41,8 @@ class Verdict:
         remarks: What there is to know about the question.
         failed: Whether an error inside the search, which the reason names, kept the verdict from being known.
         inference: What the network is evaluated in: "real" arithmetic, "float32", "float16" or "bfloat16".
+        stage: What branch and bound was doing last: "cuts" at inputs, or "root", "tree", "certificates" or "refinement"
+            of splits by neurons; None where it was not asked.
     """
 
     status: str
@@ -54,6 +56,7 @@ class Verdict:
     remarks: tuple[str, ...] = ()
     failed: bool = False
     inference: str = "real"
+    stage: str | None = None
 
     def __repr__(self) -> str:
         shown = f"{type(self).__name__}({self.status!r}"
@@ -93,7 +96,7 @@ class RobustnessVerdict(Verdict):
 
     Attributes:
         status: As of a `Verdict`, and so are witness, outputs, reason, seconds, nodes, method, coordinates, remarks,
-            failed and inference.
+            failed, inference and stage.
         image: The image's number, counted from 0.
         label: Its class.
         target: The rival that was asked about, or that caught up; None where any would do.

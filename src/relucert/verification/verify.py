@@ -6,13 +6,14 @@ import math
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from relucert.branch_and_bound.progress import Progress
 from relucert.branch_and_bound.prove import Outcome, prove
 from relucert.checks import check_callable, check_number, check_whole, checked_path, shown
 from relucert.errors import FAULTS, InputError, in_one_line
@@ -42,7 +43,7 @@ def verify(
     time_limit: float | None = 60.0,
     inference: str = "real",
     seed: int = 0,
-    progress: Callable[[int], None] | None = None,
+    progress: Callable[[Progress], None] | None = None,
     proof: str | os.PathLike[str] | None = None,
     overwrite: bool = False,
     input_shape: tuple[int, ...] | None = None,
@@ -59,7 +60,7 @@ def verify(
             round every operation. "holds" is then about every such evaluation at the inputs of that precision, and a
             violation is one that the network's own runtime shows in that precision.
         seed: Of the attack's random starts.
-        progress: Called now and then with the parts of the region bounded so far.
+        progress: Called now and then with how far the search is, a `relucert.branch_and_bound.progress.Progress`.
         proof: A file for the proof that it holds, which `relucert check` verifies.
         overwrite: Whether that file may be replaced where it holds anything but a proof of the same property.
         input_shape: Of one input, where the network leaves it open.
@@ -78,7 +79,7 @@ def verify(
     known, replay = open_sources(network, asked, input_shape, evaluation)
     check_subnormals()
     ends = started + (math.inf if time_limit is None else time_limit)
-    report = progress or (lambda nodes: None)
+    report = progress or (lambda state: None)
     inquest = _Inquest(known, asked, replay, started, ends, seed, report, proof is not None)
     if proof is None:
         return inquest.run()
@@ -116,7 +117,7 @@ class _Inquest:
     started: float
     ends: float
     seed: int
-    progress: Callable[[int], None]
+    progress: Callable[[Progress], None]
     record: bool
 
     def __post_init__(self) -> None:
@@ -125,6 +126,7 @@ class _Inquest:
         self.plain = self.network.cast(own_precision(self.network))
         self.witness: Witness | None = None
         self.nodes = 0
+        self.stage: str | None = None
         self.method: str | None = REGION
 
     def run(self) -> Verdict:
@@ -192,7 +194,7 @@ class _Inquest:
                 problem.network, problem.centre, problem.shape, problem.radius, problem.prop, share, violates,
                 record=self.record, record_cuts=True, report=partial(self._report, self.nodes),
             )  # fmt: skip
-            self.nodes += outcome.nodes
+            self.nodes, self.stage = self.nodes + outcome.nodes, outcome.stage
             if self.record:
                 self.proven.append((problem, outcome))
             if self.witness is not None:
@@ -200,8 +202,8 @@ class _Inquest:
             reason = reason if outcome.proven else outcome.failure or reason or "the search ended without an answer"
         return reason
 
-    def _report(self, before: int, nodes: int) -> None:
-        self.progress(before + nodes)
+    def _report(self, before: int, state: Progress) -> None:
+        self.progress(replace(state, nodes=before + state.nodes))
 
     def _said(self, witness: Witness) -> str:
         if witness.arithmetic is None:
@@ -224,5 +226,5 @@ class _Inquest:
         seconds = time.monotonic() - self.started
         return Verdict(
             status, point, outputs, reason, seconds, self.nodes, method, coordinates, self.query.remarks, failed,
-            self.network.inference.name,
+            self.network.inference.name, self.stage,
         )  # fmt: skip
