@@ -60,5 +60,5 @@ def test_no_verdict_is_wrong(batch: int) -> None:
             if norm != 2 or wrong == "holds":  # an attack's distance is no lower bound
                 assert verdict.status != wrong, (number, radius, verdict)
             asked, decided = asked + 1, decided + (verdict.status != "unknown")
-    assert decided >= 0.95 * asked, (decided, asked)
+    assert decided >= 0.9 * asked, (decided, asked)
     assert asked > BATCH / 2
