@@ -44,7 +44,7 @@ def test_one_that_proves_nothing_fails(command: Command, folder: Path, workers: 
 
 
 def test_one_network_for_all(command: Command, folder: Path) -> None:
-    ended = command("check", str(folder), "mnist-2x20", "--workers", "1")
+    ended = command("check", str(folder), "--network", "mnist-2x20", "--workers", "1")
     assert ended.code == 1
     assert "3 of 4 hold" in ended.out
     assert "another network" in ended.out
@@ -66,3 +66,7 @@ def test_wrong_usage_is_one_line(command: Command, tmp_path: Path) -> None:
     single_line(command("check", str(tmp_path), "--data", "bundled"), ["--data"])
     single_line(command("check", str(tmp_path), "--workers", "0"), ["--workers"])
     single_line(command("check", str(tmp_path / "a.json"), "--workers", "2"), ["--workers"])
+
+
+def test_a_network_given_twice_is_refused(tmp_path: Path) -> None:
+    single_line(command("check", str(tmp_path), "mnist-2x20", "--network", "mnist-3x20"), ["given twice"])

@@ -32,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NETWORK",
         help="what it is about: a network's name, an .onnx or a .safetensors file (default: the name it gives)",
     )
+    parser.add_argument("--network", dest="option_network", metavar="NETWORK", help="the same, as an option")
     parser.add_argument(
         "--data",
         metavar="DATA",
@@ -60,6 +61,9 @@ def run(arguments: argparse.Namespace) -> int:
     from relucert.checker.document import QueryProof, Rejected, read
     from relucert.cli.show import Screen
 
+    if arguments.network is not None and arguments.option_network is not None:
+        raise InputError("the network is given twice: before the options, and with --network")
+    arguments.network = arguments.network or arguments.option_network
     if arguments.data is None and (arguments.data_dir is not None or arguments.layout is not None):
         raise InputError("--data-dir and --layout are about images: say which with --data")
     if arguments.workers is not None and (arguments.workers < 1 or not arguments.proof.is_dir()):
