@@ -68,5 +68,5 @@ def test_wrong_usage_is_one_line(command: Command, tmp_path: Path) -> None:
     single_line(command("check", str(tmp_path / "a.json"), "--workers", "2"), ["--workers"])
 
 
-def test_a_network_given_twice_is_refused(tmp_path: Path) -> None:
+def test_a_network_given_twice_is_refused(command: Command, tmp_path: Path) -> None:
     single_line(command("check", str(tmp_path), "mnist-2x20", "--network", "mnist-3x20"), ["given twice"])
