@@ -73,7 +73,9 @@ class FixedLayer(ABC):
 
 
 @dataclass(frozen=True, eq=False)
-class _Linear(FixedLayer):
+class FixedLinear(FixedLayer):
+    """Rows of a matrix, and constants."""
+
     weight: Fixed
 
     def transpose(self, forms: Fixed) -> Fixed:
@@ -245,7 +247,7 @@ def _layer(network: Network, value: int, node: Node) -> FixedLayer:
 
 
 def _linear(stored: _Stored) -> FixedLayer:
-    return _Linear(of_floats(stored.tensors["bias"]), of_floats(stored.tensors["weight"]))
+    return FixedLinear(of_floats(stored.tensors["bias"]), of_floats(stored.tensors["weight"]))
 
 
 def _convolution(stored: _Stored) -> FixedLayer:

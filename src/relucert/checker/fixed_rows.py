@@ -3,33 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 
-from relucert.checker.fixed_layers import FixedLayer
-from relucert.checker.fixed_point import Fixed, matrix_product, of_fractions
+from relucert.checker.fixed_layers import FixedLinear
+from relucert.checker.fixed_point import Fixed, of_fractions
 
 
-@dataclass(frozen=True, eq=False)
-class FixedRows(FixedLayer):
-    """Forms on a value, and constants."""
-
-    weight: Fixed
-
-    @classmethod
-    def of(
-        cls, rows: Sequence[Sequence[tuple[int, Fraction]]], size: int, constants: Sequence[Fraction] | None
-    ) -> FixedRows:
-        """From the places and coefficients of each form on a value of this size."""
-        numbers = [Fraction(0)] * (len(rows) * size)
-        for row, terms in enumerate(rows):
-            for place, number in terms:
-                numbers[row * size + place] += number
-        weight = _rounded(numbers).reshaped(len(rows), size)
-        return cls(None if constants is None else _rounded(constants), weight)
-
-    def transpose(self, forms: Fixed) -> Fixed:
-        return matrix_product(forms, self.weight)
+def linear_of(
+    rows: Sequence[Sequence[tuple[int, Fraction]]], size: int, constants: Sequence[Fraction] | None
+) -> FixedLinear:
+    """From the places and coefficients of each form on a value of this size."""
+    numbers = [Fraction(0)] * (len(rows) * size)
+    for row, terms in enumerate(rows):
+        for place, number in terms:
+            numbers[row * size + place] += number
+    weight = _rounded(numbers).reshaped(len(rows), size)
+    return FixedLinear(None if constants is None else _rounded(constants), weight)
 
 
 def _rounded(numbers: Sequence[Fraction]) -> Fixed:
