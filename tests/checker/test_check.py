@@ -364,7 +364,7 @@ def only_intervals(document: dict[str, Any]) -> None:
 
 
 def another_inference(document: dict[str, Any]) -> None:
-    document["inference"] = "float32"
+    document["inference"] = "float64"
 
 
 def infinite_radius(document: dict[str, Any]) -> None:

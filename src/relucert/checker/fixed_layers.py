@@ -74,8 +74,6 @@ class FixedLayer(ABC):
 
 @dataclass(frozen=True, eq=False)
 class FixedLinear(FixedLayer):
-    """Rows of a matrix, and constants."""
-
     weight: Fixed
 
     def transpose(self, forms: Fixed) -> Fixed:

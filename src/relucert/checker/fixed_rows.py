@@ -10,10 +10,10 @@ from relucert.checker.fixed_layers import FixedLinear
 from relucert.checker.fixed_point import Fixed, of_fractions
 
 
-def linear_of(
+def fixed_rows(
     rows: Sequence[Sequence[tuple[int, Fraction]]], size: int, constants: Sequence[Fraction] | None
 ) -> FixedLinear:
-    """From the places and coefficients of each form on a value of this size."""
+    """From the places and coefficients of each form on a value of this size, and what is added to them."""
     numbers = [Fraction(0)] * (len(rows) * size)
     for row, terms in enumerate(rows):
         for place, number in terms:

@@ -18,7 +18,7 @@ from relucert.checker.ball_arithmetic import BallRegion, Bounder, exact
 from relucert.checker.document import Inequality, Part, QueryProof, Rejected
 from relucert.checker.fixed_layers import FixedLayer, fixed_layers
 from relucert.checker.fixed_region import FixedRegion
-from relucert.checker.fixed_rows import linear_of
+from relucert.checker.fixed_rows import fixed_rows
 from relucert.checker.layers import ONE, ZERO, Layer, sparse
 from relucert.checker.relaxation import Relaxation as FixedRelaxation
 from relucert.checker.specification import Case, read_cases
@@ -132,7 +132,7 @@ class _Extended:
     def fixed(self) -> dict[int, FixedLayer]:
         """All layers in fixed point."""
         exact_ones: dict[int, FixedLayer] = {
-            value: linear_of(rows, size, self.constants.get(value)) for value, (rows, size) in self.rows.items()
+            value: fixed_rows(rows, size, self.constants.get(value)) for value, (rows, size) in self.rows.items()
         }
         return {**fixed_layers(self.network), **exact_ones}
 
