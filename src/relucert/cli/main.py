@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import sys
 import warnings
@@ -15,6 +16,7 @@ from relucert.cli import attack, certify, check, compare, estimate, exact, paper
 from relucert.errors import ContradictionError, InputWarning, RelucertError, RemarkWarning
 
 COMMANDS = (certify, verify, attack, exact, check, estimate, compare, paper, report, train, zoo)
+COLLECTED = 50_000  # new objects before garbage is looked for: imports make many, and nearly all of them stay
 WRONG, BROKEN_PIPE, CONTRADICTION, INTERRUPTED = 2, 1, 3, 130
 
 OUT_OF_MEMORY = "allocate memory"  # in the RuntimeError that PyTorch raises
@@ -48,6 +50,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs a command; the result is the exit code."""
     arguments = build_parser().parse_args(argv)
     arguments.process = argv is None  # whether the process is the command's own
+    if arguments.process:
+        gc.set_threshold(COLLECTED)
     try:
         with _printed_warnings():
             code: int = arguments.run(arguments)

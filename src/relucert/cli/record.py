@@ -9,7 +9,6 @@ import os
 import platform
 from collections.abc import Mapping
 from datetime import datetime, timezone
-from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -23,6 +22,8 @@ NO_MATTER = ("network", "data", "data_dir", "layout", "target_file", "threads", 
 
 def circumstances(arguments: argparse.Namespace) -> dict[str, Any]:
     """What ran, when, and on what."""
+    from importlib import metadata
+
     import relucert
 
     return {
