@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,12 +14,13 @@ import torch
 import relucert
 from relucert import best
 from relucert.answers import Certificate
+from relucert.checker.check import check
 from relucert.errors import InputError
 from relucert.methods.table import find_method
 from relucert.rigor import RIGOROUS
 from relucert.search.ladder import CHEAP_STEPS, Proven, Step, Task
 from relucert.search.radius import SearchEnd, Searcher
-from tests.nets import NETWORKS, centres
+from tests.nets import NETWORKS, centres, mlp
 from tests.search.test_radius import ask
 
 NAME = "three layers"
@@ -121,6 +123,28 @@ def test_a_search_ends_in_time_with_what_was_proven() -> None:
 def test_what_makes_no_sense_is_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         certify(**options)
+
+
+def test_proofs_are_those_of_the_step_that_counts(tmp_path: Path) -> None:
+    """Exact search here; without time Fast-Lin; sdp, where it has no proofs, is left out and named."""
+    network = mlp(5, 8, 6, 4, seed=5)
+    images = centres(network, 2)
+    for budget in (1e-3, 20.0):
+        folder = tmp_path / str(budget)
+        answers = relucert.certify(network, images, method="best", budget=budget, proofs=folder)
+        for path in folder.iterdir():
+            claim = check(path, network)
+            assert claim.radius == answers[claim.index].radius
+        assert {answer.due_to for answer in answers} <= ({"fast-lin"} if budget < 1 else {"exact", "alpha"})
+        assert len(list(folder.iterdir())) == 2
+
+
+def test_steps_without_proofs_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    network = mlp(4, 6, 3)
+    monkeypatch.setattr("relucert.proof_files.PROVABLE", ("fast-lin", "crown"))
+    (answer,) = relucert.certify(network, centres(network, 1), method="best", budget=5.0, proofs=tmp_path / "proofs")
+    assert answer.reason is not None
+    assert "alpha was left out, which has no proof files here" in answer.reason
 
 
 def test_misclassified_images_have_no_climb() -> None:

@@ -275,5 +275,3 @@ def test_exact_intervals_about_float32() -> None:
         (scores,) = network(answer.witness[None])
         rivals = scores[[rival for rival in range(len(scores)) if rival != answer.label]]
         assert bool((rivals >= scores[answer.label]).any())
-    with pytest.raises(InputError, match="proofs are about real arithmetic"):
-        relucert.exact(network, images[:1], inference="float32", proof="proof.json")

@@ -228,8 +228,6 @@ def test_refusals(tmp_path: Path) -> None:
     network, query = mlp(4, 3), Query.within([0] * 4, [1] * 4, [([[1, -1, 0]], [0])])
     with pytest.raises(InputError, match="proofs are about real arithmetic"):
         relucert.verify(network, query, inference="float32", proof=tmp_path / "proof.json")
-    with pytest.raises(InputError, match="proofs are about real arithmetic"):
-        relucert.robust_at(network, torch.zeros(1, 4), radius=0.1, inference="float32", proof=tmp_path / "proof.json")
     for call in (
         lambda: relucert.verify(network, query, inference="float8"),
         lambda: relucert.attack(network, torch.zeros(1, 4), inference="float8"),

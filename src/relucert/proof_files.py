@@ -143,13 +143,15 @@ def _ends(end: Tensor) -> list[float | None]:
     return [value if math.isfinite(value) else None for value in end.tolist()]
 
 
-def is_about(content: bytes, claim: dict[str, Any]) -> bool:
+def is_about(content: bytes, claim: dict[str, Any], inference: str = "real") -> bool:
     """Whether a file's content is a proof of the same claim, whatever its radius."""
     try:
         document = json.loads(unpacked(content))
     except UNREADABLE:
         return False
-    return isinstance(document, dict) and all(document.get(name) == value for name, value in claim.items())
+    if not isinstance(document, dict) or document.get("inference", "real") != inference:
+        return False
+    return all(document.get(name) == value for name, value in claim.items())
 
 
 def write_proof(path: Path, claim: dict[str, Any], evidence: Evidence) -> None:

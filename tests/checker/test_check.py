@@ -101,6 +101,25 @@ def test_what_is_proven_about_images_passes(name: str, norm: str, tmp_path: Path
     assert check(path, network).radius == answer.lower
 
 
+@pytest.mark.parametrize("name", ["three layers", "residual", "convolutional"])
+def test_what_is_proven_of_a_network_as_it_runs_passes(name: str, tmp_path: Path) -> None:
+    """A proof about real arithmetic is no proof of it, and is not replaced by one."""
+    network, path = NETWORKS[name](), tmp_path / "proof.json"
+    answer = prove(network, path, target="runner-up", inference="float32")
+    assert answer.lower
+    claim = check(path, network)
+    assert (claim.inference, claim.radius) == ("float32", answer.lower)
+    with pytest.raises(InputError, match="overwrite"):
+        prove(network, path, target="runner-up")
+    verdict = relucert.robust_at(
+        network, centres(network, 1).clamp(*BOX), radius=0.9 * answer.lower, target="runner-up", box=BOX,
+        inference="float32", proof=path,
+    )[0]  # fmt: skip
+    assert verdict.holds
+    claim = check(path, network)
+    assert (claim.inference, claim.radius) == ("float32", 0.9 * answer.lower)
+
+
 def test_an_unfinished_search_proves_what_it_says(tmp_path: Path) -> None:
     network, path = mlp(6, 40, 40, 40, 4, seed=8), tmp_path / "proof.json"
     answer = prove(network, path, time_limit=3.0)

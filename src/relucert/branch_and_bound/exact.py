@@ -146,8 +146,6 @@ def exact_each(
     inference, seed, progress, proof, overwrite, input_shape, workers, ray and store.
     """
     evaluation = find_inference(inference)
-    if evaluation.rounds and proof is not None:
-        raise InputError(f"proofs are about real arithmetic, not about {inference}; leave out one of the two")
     prepared = prepare(network, images, labels, input_shape)
     known = prepared.network.evaluated_in(evaluation)
     shape = RegionShape.parse(norm, box, scale, known.input_shape)
@@ -161,7 +159,7 @@ def exact_each(
             raise InputError(f"a proof is about one question, and these are {len(inquiry.questions)}")
         files.check_writable(options.proof)
         claim = _claim(known, inquiry, inquiry.questions[0], shape)
-        files.check_replaceable(options.proof, lambda there: is_about(there, claim), overwrite)
+        files.check_replaceable(options.proof, lambda there: is_about(there, claim, inference), overwrite)
     check_subnormals()
     origin = Origin.of(prepared.source, known)
     job = ImageJob(

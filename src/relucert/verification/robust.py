@@ -126,8 +126,6 @@ def robust_at_each(
     image's number and the parts of its region bounded so far.
     """
     evaluation = find_inference(inference)
-    if evaluation.rounds and proof is not None:
-        raise InputError(f"proofs are about real arithmetic, not about {inference}; leave out one of the two")
     prepared = prepare(network, images, labels, input_shape)
     known = prepared.network.evaluated_in(evaluation)
     shape = RegionShape.parse(norm, box, scale, known.input_shape)
@@ -146,7 +144,7 @@ def robust_at_each(
             raise InputError(f"a proof is about one question, and these are {len(inquiry.questions)}")
         files.check_writable(path)
         claim = claimed(known, 0, inquiry.images[0], shape, inquiry.property(inquiry.questions))
-        files.check_replaceable(path, lambda there: is_about(there, claim), overwrite)
+        files.check_replaceable(path, lambda there: is_about(there, claim, inference), overwrite)
     options = _Options(shape, float(radius), time_limit, seed, path)
     decider = _Deciding(known, options, Origin.of(prepared.source, known), progress)
     job = ImageJob(
@@ -266,7 +264,8 @@ class _Answering:
         self.nodes, self.stage = outcome.nodes, outcome.stage
         if outcome.proven and self.options.proof is not None and outcome.record is not None:
             claim = claimed(self.network, self.question.image, image, shape, self.prop)
-            write_proof(self.options.proof, claim, relaxation_evidence(outcome.record, self.options.radius))
+            inference = self.network.inference.name
+            write_proof(self.options.proof, claim, relaxation_evidence(outcome.record, self.options.radius, inference))
         return PROVER, None if outcome.proven or self.witness is not None else outcome.failure or "no answer"
 
     def _attack(self) -> bool:
