@@ -123,6 +123,7 @@ def test_every_command_that_records_minds_it(command: Command, tmp_path: Path) -
         "exact": ("--time-limit", "0"),
         "estimate": ("--batches", "2", "--samples", "2"),
         "compare": ("--methods", "op-norm"),
+        "verify": ("--radius", "0.001"),
     }
     for name, effort in efforts.items():
         if path.exists():
