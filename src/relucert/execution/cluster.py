@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 import warnings
@@ -46,7 +47,7 @@ class Cluster:
         self._connected = not self._ray.is_initialized()
         if self._connected:
             try:
-                self._ray.init(address=address, logging_level="error", log_to_driver=False)
+                self._ray.init(address=address, logging_level=logging.ERROR, log_to_driver=False)
             except (ConnectionError, RuntimeError, ValueError) as error:
                 raise InputError(f"there is no Ray cluster at {address!r}: {in_one_line(error)}") from error
 
