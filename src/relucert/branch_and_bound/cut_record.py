@@ -13,7 +13,7 @@ from relucert.bounding.relaxers import CROWN
 from relucert.network import Network, Relu
 from relucert.query.property import Property
 from relucert.region import Region
-from relucert.rigor import RIGOROUS
+from relucert.rigor import RECORDED
 
 Slopes = dict[int, Tensor]  # by the value of a ReLU, (pairs, 1, size)
 
@@ -48,19 +48,21 @@ class CutTree:
             slopes: Of the rows' lower lines; None: CROWN's.
         """
         network = self.network
-        bounds = backward(network, region, CROWN, RIGOROUS, network.rectified[-1:]) if network.rectified else {}
+        bounds = backward(network, region, CROWN, RECORDED, network.rectified[-1:]) if network.rectified else {}
         tables: Slopes = {}
         for value, node in network.steps():
             if isinstance(node.operation, Relu) and node.inputs[0] in bounds:
-                adaptive = CROWN(bounds[node.inputs[0]], RIGOROUS).slope_below[:, None]
+                adaptive = CROWN(bounds[node.inputs[0]], RECORDED).slope_below[:, None]
                 tables[value] = adaptive if slopes is None else slopes.get(value, adaptive)
         lower = bound_forms(
-            network, region, self.prop.rows[0, rows][:, None], network.output, bounds, RIGOROUS,
+            network, region, self.prop.rows[0, rows][:, None], network.output, bounds, RECORDED,
             relaxer=CROWN, duals=DualVariables(tables), offsets=self.prop.offsets[0, rows][:, None],
         ).lower.squeeze(1)  # fmt: skip
         closed = lower > 0
         for pair in closed.nonzero().flatten().tolist():
-            numbers = {str(value): table[pair, 0].nan_to_num(0).tolist() for value, table in tables.items()}
+            numbers = {
+                str(value): RECORDED.slopes(table[pair, 0].nan_to_num(0)).tolist() for value, table in tables.items()
+            }
             self.leaves[int(names[pair]), int(rows[pair])] = numbers
         return closed
 

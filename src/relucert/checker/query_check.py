@@ -1,7 +1,7 @@
 """The check of a proof that a property holds, without any of the code that found it.
 
-The property's text is read anew. Each of its cases must be among the proof's parts; a part's trees must prove, in ball
-arithmetic, that at every input of its box one of the inequalities of each of its cases fails. The largest excess over
+The property's text is read anew. Each of its cases must be among the proof's parts; a part's trees must prove, in
+integers, that at every input of its box one of the inequalities of each of its cases fails. The largest excess over
 the inequalities of a case is one more output of the network, by `max(p, q) = p + relu(q - p)`.
 """
 
@@ -14,17 +14,15 @@ from math import prod
 
 import torch
 
-from relucert.checker.ball_arithmetic import BallRegion, Bounder, exact
 from relucert.checker.document import Inequality, Part, QueryProof, Rejected
 from relucert.checker.fixed_layers import FixedLayer, fixed_layers
 from relucert.checker.fixed_region import FixedRegion
 from relucert.checker.fixed_rows import fixed_rows
-from relucert.checker.layers import ONE, ZERO, Layer, sparse
 from relucert.checker.relaxation import Relaxation as FixedRelaxation
 from relucert.checker.specification import Case, read_cases
 from relucert.checker.tree_check import TreeCheck, check_rows
 from relucert.checker.trees import Relaxation
-from relucert.checker.walk import Walk, precision
+from relucert.checker.walk import Walk
 from relucert.network import Add, IndexMap, Linear, Network, Node, Operation, Relu, Reshape
 
 NEVER_MISSED = Inequality((), (), Fraction(0))
@@ -57,8 +55,7 @@ def check_query(proof: QueryProof, network: Network, progress: Callable[[int, in
         covered = {Case(part.low, part.high, frozenset(case)) for case in part.cases}
         if not covered <= cases:
             raise Rejected("a part is about a case that its property does not have")
-        with precision():
-            leaves += _check_part(part, network, progress)
+        leaves += _check_part(part, network, progress)
         proven |= covered
     if missing := len(cases - proven):
         raise Rejected(f"{missing} of {len(cases)} cases of a violation are in none of its parts")
@@ -74,16 +71,13 @@ def _check_part(part: Part, network: Network, progress: Callable[[int, int], Non
     """How many leaves there are; all of them hold."""
     extended = _Extended(network, [case or (NEVER_MISSED,) for case in part.cases])
     count = len(part.cases)
-    if isinstance(part.proof, Relaxation):
-        region = FixedRegion.between(part.low, part.high)
-        relaxation = FixedRelaxation(extended.network, extended.fixed, region)
-        rows = torch.eye(count, dtype=torch.float64)
-        check_rows(TreeCheck(relaxation, part.proof, rows, [Fraction(0)] * count, progress=progress).margins())
-        return count if part.proof.rows is None else len(part.proof.rows.scales)
-    bounder = Bounder(extended.network, BallRegion.between(part.low, part.high), extended.balls)
-    forms = [[ONE if other == place else ZERO for other in range(count)] for place in range(count)]
     box = part.low, part.high
-    return Walk(extended.network, part.proof, forms, bounder, box, progress).run()
+    relaxation = FixedRelaxation(extended.network, extended.fixed, FixedRegion.between(*box))
+    if not isinstance(part.proof, Relaxation):
+        return Walk(relaxation, part.proof, box, progress).run()
+    rows = torch.eye(count, dtype=torch.float64)
+    check_rows(TreeCheck(relaxation, part.proof, rows, [Fraction(0)] * count, progress=progress).margins())
+    return count if part.proof.rows is None else len(part.proof.rows.scales)
 
 
 Rows = list[list[tuple[int, Fraction]]]
@@ -115,18 +109,6 @@ class _Extended:
             value = self._halve(value, groups)
             groups = [-(-size // 2) for size in groups]
         self.network = Network(network.input_shape, tuple(self.nodes), network.name)
-
-    @property
-    def balls(self) -> dict[int, Layer]:
-        """The exact layers in ball arithmetic."""
-        layers = {}
-        for value, (rows, size) in self.rows.items():
-            terms = [[(place, exact(number)) for place, number in row] for row in rows]
-            constants = self.constants.get(value)
-            layers[value] = Layer(
-                sparse(terms, size), None if constants is None else [exact(number) for number in constants]
-            )
-        return layers
 
     @property
     def fixed(self) -> dict[int, FixedLayer]:

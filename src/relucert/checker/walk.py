@@ -1,32 +1,23 @@
-"""The walk over a proof's trees: its leaves cover the region, and in each of them a row stays positive."""
+"""The walk over trees of cuts at inputs: their leaves cover the box, and in each of them a row stays positive."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import NamedTuple
 
-from flint import arb, ctx
+import torch
 
-from relucert.checker.ball_arithmetic import Bounder, Bounds
-from relucert.checker.document import Cut, Leaf, Rejected
-from relucert.checker.layers import Row
-from relucert.network import Network
+from relucert.checker.document import Cut, Leaf
+from relucert.checker.entries import Rejected
+from relucert.checker.fixed_region import FixedRegion
+from relucert.checker.lines import SLOPE_BITS, Interval, Lines
+from relucert.checker.relaxation import Relaxation
+from relucert.checker.rules import rule_bounds
+from relucert.checker.trees import Rule
 
-BITS = 80  # of the midpoints of balls
-
-
-@contextmanager
-def precision() -> Iterator[None]:
-    """Within, balls have as many bits as a check takes."""
-    before = ctx.prec
-    ctx.prec = BITS
-    try:
-        yield
-    finally:
-        ctx.prec = before
+KEPT = 2**12  # boxes whose bounds are remembered for other rows
 
 
 class _Path(NamedTuple):
@@ -36,27 +27,25 @@ class _Path(NamedTuple):
     high: dict[int, Fraction]
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Walk:
-    """Visits the nodes from the roots, one for each form, and every leaf's box.
+    """Visits the nodes from the roots, one for each of the network's outputs, and every leaf's box.
 
-    forms: what stays positive, on the network's outputs.
-    bounder: the bounds in the whole box.
-    box: its ends.
+    relaxation: the network over the whole box, whose ends are `box`.
     """
 
-    network: Network
+    relaxation: Relaxation
     nodes: Sequence[Cut | Leaf]
-    forms: Sequence[Row]
-    bounder: Bounder
     box: tuple[Sequence[Fraction], Sequence[Fraction]]
     progress: Callable[[int, int], None] | None = None
+    _bounds: dict[object, tuple[Relaxation, dict[int, Interval]]] = field(default_factory=dict)
 
     def run(self) -> int:
         """How many leaves there are; all of them hold, and nothing is left over."""
-        if len(self.nodes) < len(self.forms):
+        count = self.relaxation.network.classes
+        if len(self.nodes) < count:
             raise Rejected("a row without a tree")
-        waiting = [(place, place, _Path({}, {})) for place in range(len(self.forms))]
+        waiting = [(place, place, _Path({}, {})) for place in range(count)]
         seen, leaves = set(range(len(waiting))), 0
         while waiting:
             place, row, path = waiting.pop()
@@ -65,7 +54,7 @@ class Walk:
                 self._check_leaf(place, node, row, path)
                 leaves += 1
                 if self.progress is not None:
-                    self.progress(leaves, (len(self.nodes) + len(self.forms)) // 2)
+                    self.progress(leaves, (len(self.nodes) + count) // 2)
                 continue
             self._check_halves(place, node, seen)
             seen.update(node.halves)
@@ -96,15 +85,28 @@ class Walk:
             raise Rejected(f"node {place} has no two halves of its own")
 
     def _check_leaf(self, place: int, leaf: Leaf, row: int, path: _Path) -> None:
-        bounder = self.bounder.within(path.low, path.high)
-        if not self._least(place, bounder, bounder.enclose(), row, leaf) > 0:
-            raise Rejected(f"leaf {place} does not prove that its row is positive")
-
-    def _least(self, place: int, bounder: Bounder, bounds: Bounds, row: int, leaf: Leaf) -> arb:
-        relus = {
-            (value, self.network.sizes[value]) for value, node in self.network.steps() if node.operation.name == "relu"
-        }
+        network = self.relaxation.network
+        relus = {(value, network.sizes[value]) for value, node in network.steps() if node.operation.name == "relu"}
         if not {(value, len(numbers)) for value, numbers in leaf.slopes.items()} <= relus:
             raise Rejected(f"leaf {place} has slopes of ReLUs that the network does not have")
-        (least,) = bounder.lower([self.forms[row]], self.network.output, bounds, leaf.slopes)
-        return least
+        relaxation, bounds = self._bounded(path)
+        slopes = {
+            value: torch.floor(torch.tensor(numbers, dtype=torch.float64).clamp(0, 1) * 2.0**SLOPE_BITS + 0.5).long()
+            for value, numbers in leaf.slopes.items()
+        }
+        form = torch.eye(network.classes, dtype=torch.float64)[row][None]
+        (least,) = relaxation.least(network.output, form, bounds, Lines(slopes))
+        if not least > 0:
+            raise Rejected(f"leaf {place} does not prove that its row is positive")
+
+    def _bounded(self, path: _Path) -> tuple[Relaxation, dict[int, Interval]]:
+        """A leaf's box, and the bounds of its neurons with CROWN's lines."""
+        key = tuple(sorted(path.low.items())), tuple(sorted(path.high.items()))
+        if key not in self._bounds:
+            ends = zip(self.box, (path.low, path.high), strict=True)
+            low, high = ([moved.get(place, end) for place, end in enumerate(side)] for side, moved in ends)
+            relaxation = self.relaxation.over(FixedRegion.between(low, high))
+            if len(self._bounds) >= KEPT:
+                self._bounds.pop(next(iter(self._bounds)))
+            self._bounds[key] = relaxation, rule_bounds(relaxation, Rule("crown", False), "real")
+        return self._bounds[key]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 NAME = "check"
 HELP = "verify proofs that `relucert certify`, `exact` or `verify` wrote"
 DESCRIPTION = (
-    "Verifies, in exact integers or ball arithmetic and without any of the code that found it, that within the radius "
+    "Verifies, in integers and without any of the code that found it, that within the radius "
     "of a proof no valid input is adversarial, or that a property holds. "
     "Exit code 0: it is proven; 1: the file, or one of the folder's, proves nothing."
 )
