@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from relucert import Network
 from tests.cli.conftest import Command, single_line
 
 
@@ -70,3 +71,16 @@ def test_wrong_usage_is_one_line(command: Command, tmp_path: Path) -> None:
 
 def test_a_network_given_twice_is_refused(command: Command, tmp_path: Path) -> None:
     single_line(command("check", str(tmp_path), "mnist-2x20", "--network", "mnist-3x20"), ["given twice"])
+
+
+def test_an_error_of_the_checker_s_own_is_a_reason(
+    command: Command, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(path: Path, network: Network) -> None:
+        raise KeyError("weights")
+
+    monkeypatch.setattr("relucert.checker.folder.check", fail)
+    ended = command("check", str(folder))
+    assert ended.code == 1
+    assert "0 of 4 hold" in ended.out
+    assert "not checked: KeyError" in ended.out

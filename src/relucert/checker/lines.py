@@ -24,11 +24,6 @@ class Interval:
     lower: Sequence[int]
     upper: Sequence[int]
 
-    @property
-    def nowhere(self) -> bool:
-        """Whether some lower bound is above its upper one: no point is there."""
-        return any(low > high for low, high in zip(self.lower, self.upper, strict=True))
-
     def met(self, other: Interval) -> Interval:
         """What lies in both."""
         return Interval(

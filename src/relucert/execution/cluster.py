@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from relucert.errors import InputError, MissingPackageError, in_one_line
-from relucert.execution.job import Item, Job
+from relucert.execution.job import Item, Work
 from relucert.execution.sharing import dump, load
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ AHEAD = 2  # items per core that are with the cluster at any time; the others wa
 ASKED = 1.0  # seconds after which the cluster is asked for its size again
 RETRIES = 1  # of a whole item; then its questions are tried once more, each by itself
 
-_jobs: dict[str, Job[Any]] = {}  # in a worker of the cluster: the one job that it works on, by its name
+_jobs: dict[str, Work[Any]] = {}  # in a worker of the cluster: the one job that it works on, by its name
 
 
 class Cluster:
@@ -51,7 +51,7 @@ class Cluster:
             except (ConnectionError, RuntimeError, ValueError) as error:
                 raise InputError(f"there is no Ray cluster at {address!r}: {in_one_line(error)}") from error
 
-    def run(self, job: Job[Any], items: Iterable[Item]) -> Worked:
+    def run(self, job: Work[Any], items: Iterable[Item]) -> Worked:
         """The answers to all items, as they come."""
         ray = self._ray
         stream, buffers = dump(job)

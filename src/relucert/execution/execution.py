@@ -12,7 +12,7 @@ from typing_extensions import Self
 
 from relucert.checks import check_whole, shown
 from relucert.errors import InputError
-from relucert.execution.job import Item, Job
+from relucert.execution.job import Item, Work
 from relucert.execution.progress import NotebookBar
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Execution:
                 part.close()
         self._processes = self._cluster = None
 
-    def run(self, job: Job[Any], items: Iterable[Item], count: int) -> Worked:
+    def run(self, job: Work[Any], items: Iterable[Item], count: int) -> Worked:
         """The answers to all items, as they come; items are taken when their turn comes, at most `count` of them."""
         if self._cluster is not None:
             return self._cluster.run(job, items)
@@ -79,7 +79,7 @@ class Execution:
             return self._by_itself(job, items, count)
         return self._with(job, items, min(self.workers, count))
 
-    def _with(self, job: Job[Any], items: Iterable[Item], workers: int) -> Worked:
+    def _with(self, job: Work[Any], items: Iterable[Item], workers: int) -> Worked:
         workers = min(workers, job.most_workers or workers)
         if workers <= 1:
             return _here(job, items)
@@ -89,7 +89,7 @@ class Execution:
             self._processes = Processes()
         return self._processes.run(job, items, workers)
 
-    def _by_itself(self, job: Job[Any], items: Iterable[Item], count: int) -> Worked:
+    def _by_itself(self, job: Work[Any], items: Iterable[Item], count: int) -> Worked:
         """In this process until it turns out that the rest would take long."""
         cores, started, coming = _cores(), time.monotonic(), iter(items)
         for place, item in enumerate(coming):
@@ -100,7 +100,7 @@ class Execution:
                 return
 
 
-def _here(job: Job[Any], items: Iterable[Item]) -> Worked:
+def _here(job: Work[Any], items: Iterable[Item]) -> Worked:
     for item in items:
         numbers = iter(item)
         for answers in job.answer(item):

@@ -11,6 +11,7 @@ from relucert.answers import Answer, Reply
 from relucert.query.questions import Inquiry, Question
 from relucert.storage.store import About, Store, mark
 
+ResultType = TypeVar("ResultType", covariant=True)
 ReplyType = TypeVar("ReplyType", bound=Reply)
 AnswerType = TypeVar("AnswerType", bound=Answer)
 AnswerTypeCo = TypeVar("AnswerTypeCo", bound=Answer, covariant=True)
@@ -39,8 +40,22 @@ class Learner(Protocol):
     experience: str | None
 
 
-class Job(Protocol[ReplyType]):
+class Work(Protocol[ResultType]):
     """Numbered questions, and who answers them; it can be pickled, and answers in any process."""
+
+    @property
+    def most_workers(self) -> int | None:
+        """How many items may be worked on at once, by memory; None: any number."""
+
+    def answer(self, numbers: Sequence[int]) -> Iterator[Sequence[ResultType]]:
+        """The answers to some questions, in order; those that came together in one sequence."""
+
+    def lost(self, number: int, reason: str) -> ResultType:
+        """A failed answer: the processes that worked on the question ended."""
+
+
+class Job(Work[ReplyType], Protocol[ReplyType]):
+    """Work whose answers a store may keep."""
 
     @property
     def items(self) -> Sequence[Item]:
@@ -50,21 +65,11 @@ class Job(Protocol[ReplyType]):
     def asked(self) -> dict[str, Any]:
         """What identifies the run in a store: everything that its answers depend on but what `about` says."""
 
-    @property
-    def most_workers(self) -> int | None:
-        """How many items may be worked on at once, by memory; None: any number."""
-
     def about(self) -> list[About]:
         """What each question is about, by which its answer is found in a store."""
 
     def check(self, store: Store) -> None:
         """Raises StoreError where a store's answers are about other things than they should be."""
-
-    def answer(self, numbers: Sequence[int]) -> Iterator[Sequence[ReplyType]]:
-        """The answers to some questions, in order; those that came together in one sequence."""
-
-    def lost(self, number: int, reason: str) -> ReplyType:
-        """A failed answer: the processes that worked on the question ended."""
 
     def came(self, number: int, answer: ReplyType) -> Mapping[str, str]:
         """Told of every new answer where the run was started; what a store is to note beside it."""

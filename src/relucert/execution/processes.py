@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from relucert.errors import RelucertError
 from relucert.execution import serve
-from relucert.execution.job import Item, Job
+from relucert.execution.job import Item, Work
 from relucert.execution.sharing import SharedFile
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Processes:
         self._idle: list[_Process] = []
         self._busy: list[_Process] = []
 
-    def run(self, job: Job[Any], items: Iterable[Item], count: int) -> Worked:
+    def run(self, job: Work[Any], items: Iterable[Item], count: int) -> Worked:
         """The answers to all items, as they come, by so many processes."""
         shared, coming = SharedFile(job), map(_Waiting, items)
         again: deque[_Waiting] = deque()
