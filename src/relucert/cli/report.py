@@ -12,8 +12,8 @@ NAME = "report"
 HELP = "one run, or several, as one page to look at"
 DESCRIPTION = (
     "Turns what --json recorded into one self-contained HTML page: curves, bounds image by image, adversarial "
-    "examples, and what is needed to run it again. Several files about the same network, images and rivals are set "
-    "side by side, others one after the other."
+    "examples, verdicts and how soon they came, and what is needed to run it again. Several files about the same "
+    "network, images and rivals are set side by side, others one after the other."
 )
 
 
@@ -31,8 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Reads everything before anything is written."""
     from relucert.report.page import page
-    from relucert.report.paper_table import read_any
-    from relucert.report.reading import Run
+    from relucert.report.record import count, read_any
     from relucert.storage import files
 
     sources, output = arguments.run_files, arguments.output
@@ -46,9 +45,8 @@ def run(arguments: argparse.Namespace) -> int:
     recorded = [read_any(source) for source in sources]
     content = page(*recorded).encode(errors="replace")
     files.write(output, content)
-    count = sum(len(one.results if isinstance(one, Run) else one.cells) for one in recorded)
     of_files = f" of {len(sources)} files" if len(sources) > 1 else ""
-    sys.stdout.write(f"{count:,} results{of_files} in {output} ({len(content) / 1e6:.2f} MB)\n")
+    sys.stdout.write(f"{sum(map(count, recorded)):,} results{of_files} in {output} ({len(content) / 1e6:.2f} MB)\n")
     if arguments.open and not _show(output):
         sys.stdout.write(f"there is no browser here: open {output.resolve()} with one\n")
     return 0

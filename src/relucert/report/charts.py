@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from relucert.report.markup import Markup, join, tag
@@ -15,6 +15,7 @@ WIDTH, HEIGHT = 720.0, 350.0
 LEFT, RIGHT, TOP, BOTTOM = 66.0, 24.0, 14.0, 56.0
 TICKS = 6
 LEAST = 1e-300  # an axis ends there at least
+SOON = 1e-4  # seconds; sooner is drawn there
 LABEL_HEIGHT, LETTER, DOT = 15.0, 7.5, 6.0
 BAR = 200.0
 COLOURS = 16  # in the style; more methods use them again
@@ -71,6 +72,28 @@ def timing(points: Sequence[Point]) -> Markup:
         f"{point.name} {point.tightness:.1%} in {point.seconds:.3g} s" for point in points
     )
     return _frame(described, ticks, "seconds per answer", "tightness", *drawn)
+
+
+def decided(times: Mapping[str, Sequence[float]], count: int) -> Markup:
+    """A curve for each kind of verdict: the share of `count` questions that had it after so many seconds each, on a
+    logarithmic axis."""
+    exponents = {kind: sorted(math.log10(max(one, SOON)) for one in seconds) for kind, seconds in times.items()}
+    low = math.floor(min(one for kind in exponents.values() for one in kind))
+    high = max(low + 1, math.ceil(max(one for kind in exponents.values() for one in kind)))
+    paths = []
+    for place, kind in enumerate(exponents.values()):
+        if not kind:
+            continue
+        steps = "".join(
+            f"H{_x(one - low, high - low):.1f}V{_y(number / count):.1f}" for number, one in enumerate(kind, start=1)
+        )
+        path = f"M{LEFT:.1f} {_y(0):.1f}{steps}H{_x(1, 1):.1f}"
+        paths.append(tag("path", d=path, class_=f"curve {colour(place)}"))
+    ticks = [(_x(power - low, high - low), f"{10.0**power:g}") for power in range(low, high + 1)]
+    described = "Decided questions against time: " + ", ".join(
+        f"{len(seconds)} of {count} {kind}" for kind, seconds in times.items()
+    )
+    return _frame(described, ticks, "seconds", "share of questions", *paths)
 
 
 def bar(question: Sandwich, top: float) -> Markup:

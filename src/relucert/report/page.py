@@ -15,18 +15,22 @@ from relucert.report.markup import Markup, raw, tag
 from relucert.report.paper_table import Table
 from relucert.report.published import table_section
 from relucert.report.reading import REAL, Run
+from relucert.report.record import Record
 from relucert.report.sections import norm_section
+from relucert.report.verdict_run import VerdictRun
+from relucert.report.verdict_section import verdict_section
 
 MOST_REASONS = 3  # for failures, that a warning names
 
 
-def page(*recorded: Run | Table) -> str:
+def page(*recorded: Record) -> str:
     """The whole page about one record or several, as text."""
     folder = resources.files("relucert.report")
     style, script = (folder.joinpath(name).read_text("utf-8") for name in ("page.css", "page.js"))
     groups = grouped([run for run in recorded if isinstance(run, Run)])
     paper = [table for table in recorded if isinstance(table, Table)]
-    title = _title(groups, paper)
+    verdicts = [run for run in recorded if isinstance(run, VerdictRun)]
+    title = _title(groups, verdicts, paper)
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
@@ -36,8 +40,9 @@ def page(*recorded: Run | Table) -> str:
         tag("title", f"{title} \N{MIDDLE DOT} relucert"),
         raw("style", style),
     )
-    alone = len(groups) == 1 and not paper
+    alone = len(groups) == 1 and not verdicts and not paper
     parts = [part for group, name in zip(groups, _names(groups), strict=True) for part in _group(group, name, alone)]
+    parts += [verdict_section(run) for run in verdicts]
     parts += [table_section(table) for table in paper]
     header = tag("header", tag("h1", title), *(_facts(groups[0]) if alone else ()))
     main = tag("main", *parts, _records(recorded))
@@ -54,10 +59,12 @@ def _policy(style: str, script: str) -> str:
     )
 
 
-def _title(groups: Sequence[Group], paper: Sequence[Table]) -> str:
-    names = list(dict.fromkeys(group.name for group in groups))
+def _title(groups: Sequence[Group], verdicts: Sequence[VerdictRun], paper: Sequence[Table]) -> str:
+    asked = [run.network for run in verdicts if run.network is not None]
+    names = list(dict.fromkeys([*(group.name for group in groups), *asked]))
     if not names:
-        return f"The paper's table{'s' if len(paper) > 1 else ''}, computed anew"
+        tables = f"The paper's table{'s' if len(paper) > 1 else ''}, computed anew"
+        return "Which properties hold?" if verdicts else tables
     listed = " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
     return f"How robust {'are' if len(names) > 1 else 'is'} {listed}?"
 
@@ -113,7 +120,7 @@ def _failures(group: Group) -> Markup | None:
     return tag("p", f"{reasons.total():,} answers failed inside their method: {named}", class_="warning")
 
 
-def _records(recorded: Sequence[Run | Table]) -> Markup:
+def _records(recorded: Sequence[Record]) -> Markup:
     """What is needed to run everything again."""
     parts = []
     for one in recorded:

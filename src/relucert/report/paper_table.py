@@ -9,7 +9,7 @@ from typing import Any
 
 from relucert.errors import LoadError
 from relucert.report.fields import number, text, whole
-from relucert.report.reading import REAL, Kind, Run, inference_of, read_record, run_of
+from relucert.report.reading import REAL, Kind, inference_of
 
 
 @dataclass(frozen=True)
@@ -65,13 +65,8 @@ class Table:
         return self.head.get("complete") is True
 
 
-def read_any(path: Path) -> Run | Table:
-    """Reads a run file, or the record of a table; raises LoadError, with a message of one line, for anything else."""
-    record = read_record(path)
-    return _table_of(record, path) if "cells" in record else run_of(record, path)
-
-
-def _table_of(record: Mapping[str, Any], path: Path) -> Table:
+def table_of(record: Mapping[str, Any], path: Path) -> Table:
+    """The table that a record from this file tells of; raises LoadError with one line."""
     head = dict(record)
     rows = head.pop("cells")
     if not isinstance(rows, list):

@@ -135,8 +135,6 @@ def run_of(record: Mapping[str, Any], path: Path) -> Run:
     rows = head.pop("results", None)
     if not isinstance(rows, list):
         raise LoadError(f"{path} is no run file of relucert: it has no list of results")
-    if head.get("command") == "verify":
-        raise LoadError(f"{path} holds verdicts of `relucert verify`, which have no page: a report is about radii")
     if not rows:
         raise LoadError(f"{path} has no results yet")
     results = []

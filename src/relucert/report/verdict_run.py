@@ -1,0 +1,130 @@
+"""What `relucert verify --json` records: verdicts about a property, about a list of them, or about images."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from relucert.errors import LoadError
+from relucert.report.fields import norm, number, text, whole
+from relucert.report.reading import inference_of
+from relucert.report.sections import NORMS
+
+STATUSES = ("holds", "violated", "unknown")
+RESULTS = {"unsat": "holds", "sat": "violated"}  # the competition's words; all others are unknown
+
+
+@dataclass(frozen=True)
+class RecordedVerdict:
+    """One verdict.
+
+    Attributes:
+        question: What was asked, in words that the run's other verdicts share.
+        about: What it was asked about, one word or number for each of the run's `titles`.
+        status: "holds" (proven), "violated" (with a witness) or "unknown".
+        method: What decided it; None where nothing did.
+        remark: Why nothing did, and whatever else there is to say.
+    """
+
+    question: str
+    about: tuple[str | int, ...]
+    status: str
+    seconds: float
+    nodes: int
+    method: str | None
+    remark: str | None
+    inference: str
+
+
+@dataclass(frozen=True)
+class VerdictRun:
+    """What a record of verdicts says of the run; source: the file's name.
+
+    Attributes:
+        network: The name of the network that images were asked about; None for properties.
+        titles: Of what each verdict is about.
+    """
+
+    head: Mapping[str, Any]
+    verdicts: tuple[RecordedVerdict, ...]
+    network: str | None
+    titles: tuple[str, ...]
+    source: str = ""
+
+    @property
+    def question(self) -> str:
+        """What the verdicts have in common."""
+        return self.verdicts[0].question
+
+    @property
+    def complete(self) -> bool:
+        return self.head.get("complete") is True
+
+
+def verdict_run_of(record: Mapping[str, Any], path: Path) -> VerdictRun:
+    """The run that a record of `relucert verify` from this file tells of; raises LoadError with one line."""
+    head = dict(record)
+    rows = head.pop("results", None)
+    if not isinstance(rows, list):
+        raise LoadError(f"{path} is no run file of relucert: it has no list of results")
+    if not rows:
+        raise LoadError(f"{path} has no results yet")
+    verdicts = []
+    for place, row in enumerate(rows):
+        try:
+            verdicts.append(_verdict(row, head))
+        except ValueError as error:
+            raise LoadError(f"{path}, result {place}: {error}") from error
+    network = _name(head, "network") if "image" in rows[0] else None
+    titles = ("network", "property") if network is None else ("image", "label", "rival")
+    return VerdictRun(head, tuple(verdicts), network, titles, path.name)
+
+
+def _verdict(row: Any, head: Mapping[str, Any]) -> RecordedVerdict:
+    if not isinstance(row, dict):
+        raise ValueError("it is no object")
+    status = RESULTS.get(text(row, "result"), "unknown") if "result" in row else text(row, "status")
+    if status not in STATUSES:
+        raise ValueError(f"its status is {status!r}")
+    seconds = number(row, "seconds")
+    if seconds is None or math.isinf(seconds):
+        raise ValueError(f"seconds is {row.get('seconds')!r}")
+    return RecordedVerdict(
+        question=_question(row, head),
+        about=_image(row) if "image" in row else _property(row, head),
+        status=status,
+        seconds=seconds,
+        nodes=whole(row, "nodes"),
+        method=None if row.get("method") is None else text(row, "method"),
+        remark=None if row.get("reason") is None else text(row, "reason"),
+        inference=inference_of(row),
+    )
+
+
+def _image(row: Mapping[str, Any]) -> tuple[str | int, ...]:
+    rival = "any" if row.get("target") is None else whole(row, "target")
+    return whole(row, "image"), whole(row, "label"), rival
+
+
+def _property(row: Mapping[str, Any], head: Mapping[str, Any]) -> tuple[str | int, ...]:
+    """The files' names: of an instance its own, of a single property those that the head tells."""
+    if "onnx" in row:
+        return Path(text(row, "onnx")).name, Path(text(row, "vnnlib")).name
+    return Path(_name(head, "network") or "").name, Path(_name(head, "query") or "").name
+
+
+def _question(row: Mapping[str, Any], head: Mapping[str, Any]) -> str:
+    if "image" not in row:
+        return f"properties of {_name(head, 'instances') or _name(head, 'network')}"
+    measured = norm(row)
+    return f"within {number(row, 'radius'):g}, p = {NORMS.get(measured, measured)}"
+
+
+def _name(head: Mapping[str, Any], part: str) -> str | None:
+    """The name of a network, a list or a property, as the head has it."""
+    described = head.get(part)
+    name = described.get("name") if isinstance(described, dict) else None
+    return name if isinstance(name, str) else None
