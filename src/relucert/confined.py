@@ -15,7 +15,6 @@ from torch import Tensor
 from relucert.rigor import Arithmetic
 
 LARGEST = 4  # coefficients to look at first, for p = 1
-LITTLE = 0.05  # room, as a share of the radius
 ROUNDS = 8  # after which no more coordinates are looked for that meet a wall, for p = 2
 SQUARED_TINY = 2.0**-500  # above the root of a million squares that underflow
 
@@ -56,9 +55,9 @@ def _beyond(sizes: Tensor, level: Tensor) -> Tensor:
 
 def _level(positive: Tensor, negative: Tensor, down: Tensor, up: Tensor, radius: Tensor) -> Tensor:
     """The size of the coefficient on which the last of the radius is spent, (batch, forms), 0 where the room ends
-    first. Coordinates with hardly any room are left out: there are many of them, and they hardly matter."""
+    first."""
     with torch.no_grad():
-        roomy = [(room > LITTLE * radius[:, None])[:, None].to(positive.dtype) for room in (down, up)]
+        roomy = [(room > 0)[:, None].to(positive.dtype) for room in (down, up)]
         movable = torch.addcmul(positive * roomy[0], negative, roomy[1])
         return _marginal(movable, positive > 0, down, up, radius, LARGEST)
 
