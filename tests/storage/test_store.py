@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 import torch
 
+import relucert
+from relucert import Network
 from relucert.answers import Certificate, Exact, Rounding, UpperBound
 from relucert.errors import RemarkWarning, StoreError
 from relucert.storage import journal
@@ -21,6 +23,7 @@ from relucert.storage.codec import TYPES, decode, encode
 from relucert.storage.journal import Journal
 from relucert.storage.store import About, Store, start_anew
 from relucert.verification.verdict import RobustnessVerdict
+from tests.nets import mlp
 
 ASKED = {"command": "certify", "norm": math.inf, "scale": torch.ones(3), "box": (0.0, 1.0)}
 KEYS: list[About] = [
@@ -133,6 +136,16 @@ def test_another_question_is_refused_and_the_difference_told(
     with pytest.raises(StoreError, match=said):
         Store(path, {**ASKED, **changes})
     assert path.read_bytes() == content
+
+
+def test_where_evaluations_round_is_part_of_the_question(tmp_path: Path) -> None:
+    network = mlp(3, 4, 2)
+    first, *rest = network.nodes
+    moved = Network(network.input_shape, (replace(first, exact=True), *rest))
+    options: dict[str, Any] = {"images": torch.zeros(1, 3), "store": tmp_path / "a.answers"}
+    relucert.certify(network, inference="float32", **options)
+    with pytest.raises(StoreError, match="steps that round nothing"):
+        relucert.certify(moved, inference="float32", **options)
 
 
 def test_another_format_and_other_files_are_refused(tmp_path: Path) -> None:

@@ -16,11 +16,12 @@ def identity(
     command: str, network: Network, shape: RegionShape, target: TargetLike, effort: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The question and the effort in plain values; targets of their own that images have are told by the answers."""
-    parsed = parse_target(target, network.classes)
+    parsed, rounds = parse_target(target, network.classes), network.inference.rounds
     return {
         "command": command,
         "network": fingerprint(network),
         "inference": network.inference.name,
+        "steps that round nothing": [place for place, node in enumerate(network.nodes) if node.exact and rounds],
         "norm": shape.norm.p,
         "box": shape.given_box,
         "scale": shape.scale,
