@@ -184,7 +184,8 @@ def _job(
         else Certifier(network, options, step, proofs=proofs)
     )
     asked = options.asked(network, target) | {"proofs": None if proofs is None else str(proofs.resolve())}
-    return ImageJob(answerer, inquiry, items, asked, most_workers)
+    always = None if options.method == BEST else proofs  # whose answers may have none
+    return ImageJob(answerer, inquiry, items, asked, most_workers, always)
 
 
 def bounds(

@@ -102,11 +102,16 @@ class ProofWriter:
         """Writes the proof of one answer; it replaces the file of an earlier run."""
         image, prop = inquiry.images[question.image], inquiry.property([question])
         claim = claimed(self.network, question.image, image, self.shape, prop)
-        rival = f"-class-{question.rivals[0]}" if len(question.rivals) == 1 else ""
-        path = self.folder / f"image-{question.image}{rival}.json.gz"
+        path = proof_path(self.folder, question)
         self.folder.mkdir(parents=True, exist_ok=True)
         write_proof(path, claim, evidence)
         return path
+
+
+def proof_path(folder: Path, question: Question) -> Path:
+    """Where the proof of the answer to a question is written."""
+    rival = f"-class-{question.rivals[0]}" if len(question.rivals) == 1 else ""
+    return folder / f"image-{question.image}{rival}.json.gz"
 
 
 def check_provable(method: str, network: Network) -> None:

@@ -301,3 +301,16 @@ def test_what_has_no_proof_is_refused_by_name(tmp_path: Path) -> None:
         with pytest.raises(InputError, match=reason):
             relucert.certify(asked, image, proofs=tmp_path / "proofs", **options)
     assert not (tmp_path / "proofs").exists()
+
+
+def test_a_proof_that_is_gone_is_written_again(tmp_path: Path) -> None:
+    network, images = relucert.load("mnist-2x20"), relucert.data.bundled().first(2)
+    folder, store = tmp_path / "proofs", tmp_path / "a.answers"
+    before = relucert.certify(network, images, proofs=folder, store=store)
+    first, second = sorted(folder.iterdir())
+    first.unlink()
+    kept = second.stat().st_mtime_ns
+    after = relucert.certify(network, images, proofs=folder, store=store)
+    assert [answer.radius for answer in after] == pytest.approx([answer.radius for answer in before], rel=1e-3)
+    assert first.exists()
+    assert second.stat().st_mtime_ns == kept  # its answer is in the store

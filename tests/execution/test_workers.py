@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import relucert
+from relucert.comparison.deadline import OutOfTime, Worker
 from relucert.errors import BudgetError, InputError, MissingPackageError, StoreError
 from relucert.execution import execution, processes, sharing
 from relucert.execution.execution import Execution
@@ -59,6 +63,44 @@ def test_workers_serve_one_run_after_the_other(tmp_path: Path) -> None:
             served.append({process.popen.pid for process in pool._processes._idle})
     assert served[0] == served[1] == served[2]
     assert len(served[0]) == 2
+
+
+def test_a_run_that_is_given_up_does_not_disturb_the_next(tmp_path: Path) -> None:
+    """As a method of a comparison that is out of time: its thread waits for processes that work on."""
+    with Execution(2) as pool:
+        stuck = start(job(Answering(tmp_path, pause=30.0), 4, 1), pool, None, None)
+
+        def wait() -> None:
+            with pytest.raises(OutOfTime), Worker() as worker:
+                worker.call(lambda: next(stuck), 3.0)
+
+        given_up = threading.Thread(target=wait)
+        given_up.start()
+        time.sleep(1.0)  # by then it waits
+        answers = list(start(job(Answering(tmp_path), 6, 1), pool, None, None))
+        given_up.join(20.0)
+    assert [answer.radius for answer in answers] == [1, 2, 3, 4, 5, 6]
+    assert not given_up.is_alive()
+
+
+def test_what_killed_runs_left_in_memory_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sharing, "MEMORY", tmp_path)
+    monkeypatch.setattr(sharing, "YOUNG", -1.0)
+    left = tmp_path / f"{sharing.PREFIX}killed"
+    left.write_bytes(b"a job")
+    first, second = (sharing.SharedFile({"a": torch.ones(2)}) for _ in range(2))
+    assert not left.exists()
+    assert first.path.exists()  # its owner lives
+    assert sharing.open_shared(str(first.path))["a"].tolist() == [1, 1]
+    for file in (first, second):
+        file.close()
+    assert not list(tmp_path.iterdir())
+
+
+def test_workers_import_what_their_parent_did(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "queue.py").write_text("raise SystemExit('the wrong module')")
+    monkeypatch.chdir(tmp_path)
+    assert len(list(start(job(Answering(tmp_path), 2, 1), 2, None, None))) == 2
 
 
 def test_what_a_worker_refuses_ends_the_run_and_its_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from relucert import data
+from relucert import Network, data
 from relucert.comparison.deadline import OutOfTime
 from relucert.comparison.methods import Setting, find_contenders
 from relucert.execution.execution import Execution
 from relucert.execution.run import start
 from relucert.loading import zoo
+from relucert.network import Node, Relu
 from relucert.norm import Norm
 from relucert.paper import job as jobs
 from relucert.paper.job import Omitted, TableJob
-from relucert.paper.networks import Subject
+from relucert.paper.networks import Subject, digest
 from relucert.paper.published import lines
 from relucert.paper.rerun import Rerun
 
 METHODS = ["fast-lin", "op-norm"]
 
 
-def _job(budget: float = 60.0) -> TableJob:
+def _job(budget: float = 60.0, network: Network | None = None) -> TableJob:
     asked = lines("toy", ["mnist-2x20"], ["inf", "2"], ["random", "least-likely"])
-    subjects = {"mnist-2x20": Subject.of("mnist-2x20", zoo.load("mnist-2x20"))}
+    subjects = {"mnist-2x20": Subject.of("mnist-2x20", network or zoo.load("mnist-2x20"))}
     images = {"mnist-2x20": data.bundled().first(3)}
     setting = Setting(Norm.parse("inf"), budget=budget)
     return Rerun(asked, subjects, images, find_contenders(METHODS), setting, {"table": "toy"}, protocol=True).job
@@ -34,7 +37,7 @@ def test_questions_are_in_the_order_of_the_table() -> None:
     job = _job()
     order = [(one.row, one.question.image, one.method) for one in job.questions]
     assert order == [(row, image, method) for row in range(4) for image in range(3) for method in METHODS]
-    abouts = [tuple(about.items()) for about in job.about()]
+    abouts = [json.dumps(about) for about in job.about()]
     assert len(set(abouts)) == len(abouts)
 
 
@@ -63,9 +66,31 @@ def test_later_runs_know_what_was_too_slow() -> None:
     notes = _job(budget=2.0).came(1, Omitted("image 0 took more than the budget of 2 s", slow=True))
     for budget, known in ((1.0, True), (2.0, True), (3.0, False)):
         job = _job(budget)
-        job.recall(notes)
+        job.recall(notes, again=False)
         assert (job.settled(1) is not None) == known
         assert job.settled(0) is None
+
+
+def test_what_is_no_longer_too_slow_is_noted() -> None:
+    notes = dict(_job(budget=2.0).came(1, Omitted("image 0 took more than the budget of 2 s", slow=True)))
+    job = _job(budget=2.0)
+    job.recall(notes, again=True)
+    assert job.settled(1) is None
+    (answer,) = next(iter(job.answer([1])))
+    notes |= job.came(1, answer)
+    later = _job(budget=2.0)
+    later.recall(notes, again=False)
+    assert later.settled(1) is None
+
+
+def test_networks_are_told_apart_by_their_structure() -> None:
+    network = zoo.load("mnist-2x20")
+    first, *rest = network.nodes
+    others = (first, Node(Relu(), (1,)), *(replace(node, inputs=(node.inputs[0] + 1,)) for node in rest))
+    other = Network(network.input_shape, others, network.name)
+    assert digest(network) == digest(other)  # the same weights
+    one, two = (_job(network=given).about()[0] for given in (network, other))
+    assert one["network"] != two["network"]
 
 
 def test_a_question_that_is_lost_gives_nothing_up() -> None:

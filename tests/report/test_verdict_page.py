@@ -42,7 +42,8 @@ IMAGES = [
 
 
 def _write(path: Path, results: Any, **changes: Any) -> Path:
-    head = {"command": "verify", "relucert": relucert.__version__, "complete": True, "network": {"name": "mnist-2x20"}}
+    head = {"command": "verify", "relucert": relucert.__version__, "complete": True, "network": {"name": "mnist-2x20"},
+            "options": {"target": "untargeted"}}  # fmt: skip
     path.write_text(json.dumps({**head, **changes, "results": results}))
     return path
 
@@ -56,7 +57,7 @@ def test_verdicts_about_images(tmp_path: Path) -> None:
     assert text.count("<dd>1 of 3</dd>") == 3  # one of each kind
     for words in (
         "<h1>How robust is mnist-2x20?</h1>",
-        "mnist-2x20 within 0.02, p = \N{INFINITY}",
+        "mnist-2x20 within 0.02, p = \N{INFINITY}, every input valid, target untargeted",
         "the time limit of 60 s was reached",
         "1 of 3 holds, 1 of 3 violated",  # what the chart says to screen readers
         "For reproduction",
@@ -93,6 +94,18 @@ def test_what_is_about_a_precision_says_so(tmp_path: Path) -> None:
     assert "every evaluation in float32" in text
 
 
+def test_a_verdict_that_failed_is_told(tmp_path: Path) -> None:
+    rows = [_image(0, "holds"), _image(1, "unknown", failed=True, reason="MemoryError")]
+    assert "1 verdicts failed inside their method, for one: MemoryError" in page(read_any(_write(tmp_path / "v", rows)))
+
+
+def test_a_radius_is_shown_in_full_with_the_box_and_the_scale(tmp_path: Path) -> None:
+    row = {**_image(0, "holds"), "radius": 2 / 255, "box": [0.0, 1.0], "input_scale": [1.0, 2.0]}
+    text = page(read_any(_write(tmp_path / "v.json", [row])))
+    for words in (f"within {2 / 255!r},", "from 0 to 1", "scaled per coordinate"):
+        assert words in text
+
+
 def test_verdicts_beside_radii(tmp_path: Path) -> None:
     radii = read_any(runs.write(tmp_path / "run.json", runs.invented(2)))
     text = page(radii, read_any(_write(tmp_path / "v.json", IMAGES)))
@@ -109,6 +122,8 @@ def test_verdicts_beside_radii(tmp_path: Path) -> None:
         ([_image(0, "certified")], "status is 'certified'"),
         ([_image(0, "holds", seconds="inf")], "seconds is 'inf'"),
         ([_image(0, "holds", nodes=-1)], "nodes is -1"),
+        ([{**_image(0, "holds"), "radius": None}], "it has no radius"),
+        ([{**_image(0, "holds"), "box": [1, 0]}], "box has the lowest value"),
         ([_image(0, "holds", inference="float8")], "inference is 'float8'"),
     ],
 )

@@ -21,7 +21,7 @@ from relucert.errors import RemarkWarning, StoreError
 from relucert.storage import journal
 from relucert.storage.codec import TYPES, decode, encode
 from relucert.storage.journal import Journal
-from relucert.storage.store import About, Store, start_anew
+from relucert.storage.store import About, Anew, Store, open_store
 from relucert.verification.verdict import RobustnessVerdict
 from tests.nets import mlp
 
@@ -138,6 +138,54 @@ def test_another_question_is_refused_and_the_difference_told(
     assert path.read_bytes() == content
 
 
+@pytest.mark.parametrize("content", [b'{"a": 1}', b"my notes\nwithout an end", b"\x08\x07\x12 an\nonnx file"])
+def test_a_file_that_is_not_ours_stays_as_it_is(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "mine.onnx"
+    path.write_bytes(content)
+    with pytest.raises(StoreError, match="is no store of answers"), pytest.warns(RemarkWarning, match="damaged"):
+        Store(path, ASKED)
+    assert path.read_bytes() == content
+
+
+def test_a_store_without_answers_takes_another_question(tmp_path: Path) -> None:
+    path = tmp_path / "a.answers"
+    Store(path, ASKED).close()
+    with Store(path, {**ASKED, "norm": 2.0}) as store:
+        store.add([(KEYS[0], certificate(0))])
+    with pytest.raises(StoreError, match=r"norm is 2\.0, not inf"):
+        Store(path, ASKED)
+
+
+def test_an_interruption_leaves_whole_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.answers"
+
+    def interrupt(file: int) -> None:
+        raise KeyboardInterrupt
+
+    with Store(path, ASKED) as store:
+        store.add([(KEYS[0], certificate(0))])
+        with monkeypatch.context() as patch:
+            patch.setattr(journal, "SYNCED", -1.0)
+            patch.setattr("os.fsync", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                store.add([(KEYS[1], certificate(1))])
+        store.add([(KEYS[2], certificate(2))])
+    assert _there(path) == [True, False, True]
+
+
+def test_an_answer_about_another_image_is_not_kept(tmp_path: Path) -> None:
+    with Store(tmp_path / "a.answers", ASKED) as store, pytest.raises(AssertionError):
+        store.add([(KEYS[0], certificate(1))])
+
+
+def test_answers_of_another_series_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.answers"
+    _filled(path)
+    monkeypatch.setattr(relucert, "__version__", "99.0.0")
+    with pytest.raises(StoreError, match=r"this is 99\.0\.0"):
+        Store(path, ASKED)
+
+
 def test_where_evaluations_round_is_part_of_the_question(tmp_path: Path) -> None:
     network = mlp(3, 4, 2)
     first, *rest = network.nodes
@@ -161,7 +209,7 @@ def test_another_format_and_other_files_are_refused(tmp_path: Path) -> None:
         with pytest.raises(StoreError, match=said), pytest.warns() if b"notes" in content else _nothing():
             Store(path, ASKED)
         assert path.read_bytes() == content
-    start_anew(path)
+    open_store(Anew(path), ASKED).close()
     assert _there(path) == [False, False, False]
 
 
@@ -177,7 +225,7 @@ def test_two_runs_can_t_share_a_store(tmp_path: Path) -> None:
         with pytest.raises(StoreError, match="in use by another run"):
             Store(path, ASKED)
         with pytest.raises(StoreError, match="in use by another run"):
-            start_anew(path)
+            open_store(Anew(path), ASKED).close()
     assert _there(path) == [False, False, False]
 
 

@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
     contest = Contest(setup.loaded, images.images, images.labels, contenders, setting)
     given = {"norm": arguments.norm, "methods": [contender.name for contender in contenders], **chosen}
     head = {**record.head(arguments, network, images, given), "skipped": contest.skipped}
-    kept = runs.store_path(arguments, outputs)
+    kept = runs.store_place(arguments, outputs)
     started = time.perf_counter()
     with (
         screen.progress("comparing", contest.total) as bar,

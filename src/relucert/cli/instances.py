@@ -36,7 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
     listed = instances.read_instances(arguments.instances)
     job = instances.InstancesJob(listed, arguments.time_limit, arguments.seed, arguments.inference)
     screen, started = Screen(quiet=arguments.quiet), time.perf_counter()
-    head, kept = _head(arguments, job), runs.store_path(arguments, files)
+    head, kept = _head(arguments, job), runs.store_place(arguments, files)
     with screen.progress("verifying", len(listed)) as bar, runs.execution(arguments, bar.advance) as workers:
         decided = instances.run(job, workers, kept)
         run_file = RunFile(head, files.get("json"), files.get("csv"), overwrite=arguments.overwrite)

@@ -16,8 +16,11 @@ if TYPE_CHECKING:
     from relucert.data import Dataset
 
 PACKAGES = ("torch", "numpy", "scipy", "highspy", "clarabel")  # whose versions a record names
-NO_MATTER = ("network", "data", "data_dir", "layout", "target_file", "threads", "memory", "proof", "proofs", "images")
-# options that change no question: the numbers that they lead to count
+NO_MATTER = (
+    "network", "data", "data_dir", "layout", "target_file", "threads", "memory", "proof", "proofs",
+    "images", "methods", "norms", "targets",
+)  # fmt: skip
+# options that change no question: the numbers that they lead to count, and more images and methods belong to it
 
 
 def circumstances(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -38,6 +41,7 @@ def circumstances(arguments: argparse.Namespace) -> dict[str, Any]:
 def head(arguments: argparse.Namespace, network: Network, images: Dataset, chosen: Mapping[str, Any]) -> dict[str, Any]:
     """The record of a command that answers questions about images; chosen: the options of the library's call."""
     from relucert.network.fingerprint import fingerprint
+    from relucert.norm import Norm
 
     given = {"network": arguments.network, "data": arguments.data, **chosen, "threads": arguments.threads}
     for name in ("data_dir", "target_file"):
@@ -52,9 +56,12 @@ def head(arguments: argparse.Namespace, network: Network, images: Dataset, chose
         "sha256": fingerprint(network),
     }
     data = {"name": images.name, "images": len(images), "sha256": images.sha256()}
+    asked = {**chosen, "target": "per image" if arguments.target_file else arguments.target}
+    if "norm" in asked:
+        asked["norm"] = repr(Norm.parse(asked["norm"]).p)
     return {
         **circumstances(arguments),
-        "question": question(arguments.command, {**chosen, "target": arguments.target}, about["sha256"]),
+        "question": question(arguments.command, asked, about["sha256"]),
         "network": about,
         "data": data,
         "options": given,

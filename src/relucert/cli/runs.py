@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from relucert.execution.execution import Execution
     from relucert.loading.runtime import Loaded
     from relucert.report.runfile import RunFile
+    from relucert.storage.store import Anew
 
 NETWORK = "mnist-2x20"
 FAILED, INTERRUPTED = 4, 130
@@ -222,9 +223,10 @@ def outputs(arguments: argparse.Namespace, names: Sequence[str]) -> dict[str, Pa
     from relucert.storage import files
 
     paths = [(name, path) for name in names for path in _listed(getattr(arguments, name))]
-    named = ("network", "data", "scale", "target_file")
+    named = ("network", "data", "scale", "target_file", "property", "instances")
     single = [given for name in named if (given := getattr(arguments, name, None)) is not None]
-    inputs = [("", Path(given)) for given in (*single, *(getattr(arguments, "network_file", None) or ()))]
+    further = [path for _, path in getattr(arguments, "networks", None) or ()]
+    inputs = [("", Path(given)) for given in (*single, *further, *(getattr(arguments, "network_file", None) or ()))]
     for (_, first), (name, second) in combinations([*inputs, *paths], 2):
         if name and first.resolve() == second.resolve():
             option = name.replace("_", "-")
@@ -253,7 +255,7 @@ def execution(arguments: argparse.Namespace, tell: Callable[[int, int], None]) -
         yield place
 
 
-def store_path(arguments: argparse.Namespace, files: Mapping[str, Path]) -> Path | None:
+def store_place(arguments: argparse.Namespace, files: Mapping[str, Path]) -> Path | Anew | None:
     """Where the answers are kept from which the record is made; an old record without them can't be gone on with."""
     from relucert.report.runfile import has_answers
     from relucert.storage import store
@@ -263,8 +265,8 @@ def store_path(arguments: argparse.Namespace, files: Mapping[str, Path]) -> Path
         return None
     path = store.beside(record_path)
     if arguments.overwrite:
-        store.start_anew(path)
-    elif not path.exists() and has_answers(record_path):
+        return store.Anew(path)
+    if not path.exists() and has_answers(record_path):
         raise InputError(
             f"{record_path} holds something, and there is no {path.name} to go on from: name another file, or start "
             "anew with --overwrite"
@@ -315,7 +317,7 @@ def tell_runtime(screen: Screen, answers: Sequence[UpperBound] | Sequence[Exact]
         screen.line("witnesses", f"shown by {shown_by}")
 
 
-def end(work: Work[AnswerType], kept: Path | None, screen: Screen, done: str) -> int:
+def end(work: Work[AnswerType], kept: Path | Anew | None, screen: Screen, done: str) -> int:
     """The exit code; where the work was stopped, says what is done, and whether that is kept."""
     if work.stopped is None:
         return FAILED if any(answer.failed for answer in work.answers) else 0
@@ -330,7 +332,7 @@ class Place:
     """What a command hands to the library's call, so that its answers are found anywhere and kept."""
 
     workers: Execution
-    store: Path | None
+    store: Path | Anew | None
 
     @property
     def options(self) -> dict[str, Any]:
@@ -356,7 +358,7 @@ def answer(
 
     started = time.perf_counter()
     head = record.head(arguments, setup.network, setup.images, setup.chosen)
-    kept = store_path(arguments, files)
+    kept = store_place(arguments, files)
     with setup.screen.progress(title, len(setup.images)) as bar, execution(arguments, bar.advance) as workers:
         answers = ask(Place(workers, kept), bar)
         run_file = RunFile(head, files.get("json"), files.get("csv"), overwrite=arguments.overwrite)

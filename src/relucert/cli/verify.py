@@ -160,13 +160,13 @@ def _property(arguments: argparse.Namespace) -> int:
 
 def _store(arguments: argparse.Namespace, files: dict[str, Path], head: dict[str, Any]) -> Store:
     """Where the verdict is kept, and taken from by the same command."""
-    from relucert.storage.store import Store
+    from relucert.storage.store import open_store
 
-    path = runs.store_path(arguments, files)
-    assert path is not None
+    place = runs.store_place(arguments, files)
+    assert place is not None
     asked = {name: head["options"][name] for name in ("time_limit", "inference", "seed")}
     network = {"network": head["network"]["file_sha256"], "other networks": head["network"]["others"]}
-    return Store(path, {"command": "verify PROPERTY", **asked, **network, "property": head["query"]["sha256"]})
+    return open_store(place, {"command": "verify PROPERTY", **asked, **network, "property": head["query"]["sha256"]})
 
 
 def _networks(arguments: argparse.Namespace, query: Query) -> str | dict[str, str]:
@@ -195,11 +195,10 @@ def _head(arguments: argparse.Namespace, query: Query) -> dict[str, Any]:
 
 def _digest(network: str) -> str:
     """The SHA-256 of a network's file, or of one of the zoo."""
-    import hashlib
-
     from relucert.loading import zoo
+    from relucert.loading.file_digest import file_digest
 
-    return hashlib.sha256(Path(network).read_bytes()).hexdigest() if _is_file(network) else zoo.digest(network)
+    return file_digest(Path(network)) if _is_file(network) else zoo.digest(network)
 
 
 def _is_file(name: str) -> bool:

@@ -31,7 +31,7 @@ from relucert.query.questions import pose, prepare
 from relucert.query.targets import parse_target
 from relucert.region import RegionShape, check_inside
 from relucert.report.answer_list import Presentable
-from relucert.storage.store import Section, Store
+from relucert.storage.store import Anew, Section, Store, open_store
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,7 +138,7 @@ def compare(
         inference: What the network is evaluated in, as for `certify`; methods that say nothing about it are left out.
         seed: Of random targets, starts and samples.
         input_shape: Of one image, where neither the network nor the images tell it.
-        workers: As for `certify`; a method's first image is tried in one of them alone.
+        workers: As for `certify`; a method's first image is tried alone.
         ray: As for `certify`.
         store: A file that keeps the answers, as for `certify`.
 
@@ -163,14 +163,16 @@ def compare(
 
 
 @contextmanager
-def running(contest: Contest, workers: int | Execution | None, ray: str | None, store: Path | None) -> Iterator[None]:
+def running(
+    contest: Contest, workers: int | Execution | None, ray: str | None, store: Path | Anew | None
+) -> Iterator[None]:
     """Gives a comparison its processes, and the store that keeps its answers."""
     with ExitStack() as stack:
         if not isinstance(workers, Execution):
             workers = stack.enter_context(Execution(workers, ray, tell=lambda done, total: None))
         contest.execution = workers
         if store is not None:
-            contest.store = stack.enter_context(Store(store, contest.asked()))
+            contest.store = stack.enter_context(open_store(store, contest.asked()))
         yield
 
 

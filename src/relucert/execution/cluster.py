@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 AHEAD = 2  # items per core that are with the cluster at any time; the others wait here
 ASKED = 1.0  # seconds after which the cluster is asked for its size again
+POLL = 0.2  # seconds between looks, so that whoever waits can be told to stop
 RETRIES = 1  # of a whole item; then its questions are tried once more, each by itself
 
 _jobs: dict[str, Work[Any]] = {}  # in a worker of the cluster: the one job that it works on, by its name
@@ -68,7 +69,10 @@ class Cluster:
                     running[ask.remote(shared, following[0])] = following
                 if not running:
                     return
-                (done, *_), _ = ray.wait(list(running), num_returns=1)
+                ready, _ = ray.wait(list(running), num_returns=1, timeout=POLL)
+                if not ready:
+                    continue
+                (done,) = ready
                 item, tried = running.pop(done)
                 try:
                     answers = ray.get(done)
@@ -115,4 +119,4 @@ def _cause(error: Any) -> BaseException:
 
 
 def _told(error: BaseException) -> str:
-    return f"two workers of the cluster were lost to it (the last: {in_one_line(error)[:200]})"
+    return f"the workers of the cluster that tried it were lost (the last: {in_one_line(error)[:200]})"

@@ -16,15 +16,23 @@ def identity(
     command: str, network: Network, shape: RegionShape, target: TargetLike, effort: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The question and the effort in plain values; targets of their own that images have are told by the answers."""
-    parsed, rounds = parse_target(target, network.classes), network.inference.rounds
+    parsed = parse_target(target, network.classes)
     return {
         "command": command,
-        "network": fingerprint(network),
-        "inference": network.inference.name,
-        "steps that round nothing": [place for place, node in enumerate(network.nodes) if node.exact and rounds],
+        **network_mark(network),
         "norm": shape.norm.p,
         "box": shape.given_box,
         "scale": shape.scale,
         "target": "per image" if isinstance(parsed, tuple) else parsed,
         **effort,
+    }
+
+
+def network_mark(network: Network) -> dict[str, Any]:
+    """What tells a network and its evaluation from all others."""
+    rounds = network.inference.rounds
+    return {
+        "network": fingerprint(network),
+        "inference": network.inference.name,
+        "steps that round nothing": [place for place, node in enumerate(network.nodes) if node.exact and rounds],
     }

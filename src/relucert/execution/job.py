@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from relucert.answers import Answer, Reply
+from relucert.proof_files import proof_path
 from relucert.query.questions import Inquiry, Question
 from relucert.storage.store import About, Store, mark
 
@@ -71,6 +73,9 @@ class Job(Work[ReplyType], Protocol[ReplyType]):
     def check(self, store: Store) -> None:
         """Raises StoreError where a store's answers are about other things than they should be."""
 
+    def is_whole(self, number: int, answer: ReplyType) -> bool:
+        """Whether a store's answer is all that was asked for, with what was to be written beside it."""
+
     def came(self, number: int, answer: ReplyType) -> Mapping[str, str]:
         """Told of every new answer where the run was started; what a store is to note beside it."""
 
@@ -86,6 +91,7 @@ class ImageJob(Generic[AnswerType]):
         answerer: Who answers.
         inquiry: Every question, with the images.
         items, asked, most_workers: As of any `Job`; the images do not count.
+        proofs: The folder with a proof of every certified radius; None where none are asked for.
     """
 
     answerer: Answerer[AnswerType]
@@ -93,6 +99,7 @@ class ImageJob(Generic[AnswerType]):
     items: Sequence[Item]
     asked: dict[str, Any]
     most_workers: int | None = None
+    proofs: Path | None = None
 
     def answer(self, numbers: Sequence[int]) -> Iterator[Sequence[AnswerType]]:
         """The answers to some questions, in order."""
@@ -108,6 +115,11 @@ class ImageJob(Generic[AnswerType]):
 
     def check(self, store: Store) -> None:
         store.check_images(self._marks())
+
+    def is_whole(self, number: int, answer: AnswerType) -> bool:
+        if self.proofs is None or getattr(answer, "radius", None) is None:
+            return True
+        return proof_path(self.proofs, self.inquiry.questions[number]).exists()
 
     def lost(self, number: int, reason: str) -> AnswerType:
         return self.answerer.lost(self.inquiry, self.inquiry.questions[number], reason)

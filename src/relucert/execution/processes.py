@@ -24,7 +24,15 @@ if TYPE_CHECKING:
 
 DIED = "died"
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-COMMAND = (sys.executable, "-m", "relucert.execution.serve")
+POLL = 0.1  # seconds between looks, so that whoever waits can be told to stop
+SERVE = """
+import sys
+sys.path[:] = [part for part in sys.path if part]
+from relucert.execution.serve import main
+main()
+"""  # the same modules as here, whatever the current folder has
+
+Events = queue.SimpleQueue[tuple["_Process", str, Any]]
 
 
 class _Process:
@@ -33,15 +41,25 @@ class _Process:
     It is started like any program, so that it neither runs the caller's script again nor has threads of it.
     """
 
-    def __init__(self, events: queue.SimpleQueue[tuple[_Process, str, Any]]) -> None:
-        path = os.pathsep.join(part for part in sys.path if part)
-        environment = {**os.environ, **ONE_THREAD, "PYTHONPATH": path}
-        self.popen = subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+    def __init__(self, events: Events) -> None:
+        path = os.pathsep.join(part or os.getcwd() for part in sys.path)
+        self.popen = subprocess.Popen(
+            (sys.executable, "-c", SERVE),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, **ONE_THREAD, "PYTHONPATH": path},
+            start_new_session=True,  # Ctrl-C in the terminal is for the one who asks
+        )
+        self.events = events
+        self.code: int | None = None  # that it ended with
         self.ready, self.left, self.tried = False, deque[int](), False
-        threading.Thread(target=self._listen, args=(events,), name="relucert-worker", daemon=True).start()
+        threading.Thread(target=self._listen, name="relucert-worker", daemon=True).start()
 
-    def ask(self, path: str, item: Item, tried: bool) -> None:
-        self.left, self.tried = deque(item), tried
+    def ask(self, events: Events, path: str, item: Item, tried: bool) -> None:
+        """events: where the answers go, and the news of its death."""
+        self.events, self.left, self.tried = events, deque(item), tried
+        if self.code is not None:  # it died before this, and the one it told may be gone
+            events.put((self, DIED, self.code))
         assert self.popen.stdin is not None
         with suppress(OSError):  # where it has died, its listener tells
             self.popen.stdin.write(pickle.dumps((path, item)))
@@ -55,15 +73,20 @@ class _Process:
                 with suppress(OSError):
                     pipe.close()
 
-    def _listen(self, events: queue.SimpleQueue[tuple[_Process, str, Any]]) -> None:
+    def _listen(self) -> None:
         assert self.popen.stdout is not None
         while True:
             try:
                 what, content = pickle.load(self.popen.stdout)
-            except (EOFError, OSError, ValueError, pickle.UnpicklingError):
-                events.put((self, DIED, self.popen.wait()))
+            except Exception:  # it ended, or what it says makes no sense, and then it is to end
+                self.popen.kill()
+                self.code = self.popen.wait()
+                self.events.put((self, DIED, self.code))
                 return
-            events.put((self, what, content))
+            if what == serve.READY:
+                self.ready = True
+            else:
+                self.events.put((self, what, content))
 
 
 @dataclass(frozen=True)
@@ -81,31 +104,37 @@ class Processes:
     """Processes that serve one job after the other."""
 
     def __init__(self) -> None:
-        self._events: queue.SimpleQueue[tuple[_Process, str, Any]] = queue.SimpleQueue()
         self._idle: list[_Process] = []
-        self._busy: list[_Process] = []
+        self._all: list[_Process] = []
 
     def run(self, job: Work[Any], items: Iterable[Item], count: int) -> Worked:
-        """The answers to all items, as they come, by so many processes."""
+        """The answers to all items, as they come, by so many processes.
+
+        What they tell this run, no other one hears: one that was given up may still be on its way out.
+        """
         shared, coming = SharedFile(job), map(_Waiting, items)
+        events: Events = queue.SimpleQueue()
+        busy: list[_Process] = []
         again: deque[_Waiting] = deque()
         try:
             while True:
-                while len(self._busy) < count and (following := _first(again, coming)) is not None:
-                    self._start(str(shared.path), following)
-                if not self._busy:
+                while len(busy) < count and (following := _first(again, coming)) is not None:
+                    busy.append(self._free(events))
+                    busy[-1].ask(events, str(shared.path), following.item, following.tried)
+                if not busy:
                     return
-                process, what, content = self._events.get()
-                if process not in self._busy:
-                    self._idle = [other for other in self._idle if other is not process or what != DIED]
-                elif what == serve.READY:
-                    process.ready = True
-                elif what == serve.ANSWERS:
+                try:
+                    process, what, content = events.get(timeout=POLL)
+                except queue.Empty:
+                    continue
+                if process not in busy:
+                    continue
+                if what == serve.ANSWERS:
                     yield [(process.left.popleft(), answer) for answer in content]
                 elif what == serve.ERROR:
                     raise content
                 else:
-                    self._busy.remove(process)
+                    busy.remove(process)
                     if what == serve.DONE:
                         self._idle.append(process)
                         continue
@@ -114,20 +143,23 @@ class Processes:
                     if not retried:
                         yield [(number, job.lost(number, _told(content))) for number in process.left]
         finally:
-            for process in self._busy:  # what they work on is no longer wanted
+            for process in busy:  # what they work on is no longer wanted
                 process.end()
-            self._busy = []
             shared.close()
 
     def close(self) -> None:
-        for process in (*self._idle, *self._busy):
+        for process in self._all:
             process.end()
-        self._idle, self._busy = [], []
+        self._idle, self._all = [], []
 
-    def _start(self, path: str, following: _Waiting) -> None:
-        process = self._idle.pop() if self._idle else _Process(self._events)
-        self._busy.append(process)
-        process.ask(path, following.item, following.tried)
+    def _free(self, events: Events) -> _Process:
+        """One that has nothing to do, else a new one."""
+        while self._idle:
+            process = self._idle.pop()
+            if process.code is None:
+                return process
+        self._all.append(_Process(events))
+        return self._all[-1]
 
     def _bury(self, process: _Process, code: int) -> list[_Waiting]:
         """What is to be tried again of what a process left: all of it together, so that the answers are the same as

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Generic
 
 from relucert.checks import checked_path
 from relucert.execution.execution import Came, Execution, Worked
 from relucert.execution.job import ImageJob, Item, Job, Learner, ReplyType
-from relucert.storage.store import About, Section, Store, StoreLike
+from relucert.storage.store import About, Anew, Section, StoreLike, open_store
 
 EXPERIENCE = "experience "  # before a method's name: the note of what its first item taught
 
@@ -27,13 +26,20 @@ def start(
     else:
         execution = Execution(workers, ray)
         close = execution.close
-    section = None
-    if isinstance(store, Section):
-        section = store
-    elif store is not None:
-        path: Path = checked_path(store, "a store of answers")
-        section = Section(Store(path, job.asked))
-    return _Run(job, execution, section, again).answers(close, not isinstance(store, Section))
+    try:
+        run = _Run(job, execution, _section(job, store), again)
+    except BaseException:
+        close()
+        raise
+    return run.answers(close, not isinstance(store, Section))
+
+
+def _section(job: Job[ReplyType], store: StoreLike | None) -> Section | None:
+    """The part of a store that is the job's."""
+    if store is None or isinstance(store, Section):
+        return store
+    place = store if isinstance(store, Anew) else checked_path(store, "a store of answers")
+    return Section(open_store(place, job.asked))
 
 
 def _nothing() -> None:
@@ -67,7 +73,7 @@ class _Run(Generic[ReplyType]):
         self.about = [section.about(about) for about in self.job.about()]
         for number, about in enumerate(self.about):
             answer = None if again else section.store.get(about)
-            if answer is not None:
+            if answer is not None and self.job.is_whole(number, answer):
                 self.ready[number] = answer
 
     def answers(self, close: Callable[[], None], close_store: bool) -> Iterator[ReplyType]:

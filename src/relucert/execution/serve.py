@@ -54,11 +54,9 @@ def _listen(source: BinaryIO, requests: queue.SimpleQueue[tuple[str, tuple[int, 
 def _reply(replies: BinaryIO, what: str, content: Any) -> None:
     try:
         message = pickle.dumps((what, content))
-    except Exception:  # an error that holds something of this process alone
+        if what == ERROR:
+            pickle.loads(message)
+    except Exception:  # an error that holds something of this process alone, or that can't be made again
         message = pickle.dumps((what, RuntimeError(f"{type(content).__name__}: {content}")))
     replies.write(message)
     replies.flush()
-
-
-if __name__ == "__main__":
-    main()

@@ -8,15 +8,20 @@ import os
 import pickle
 import struct
 import tempfile
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import torch
 from torch import Tensor
 
+from relucert.storage.journal import locked
+
 MEMORY = Path("/dev/shm")  # files that are memory, on Linux
+PREFIX = "relucert-job-"
+YOUNG = 60.0  # seconds that a file may take to be locked
 ALIGNED = 64  # bytes at which a tensor's numbers begin
 LENGTH = struct.Struct("<Q")
 
@@ -45,7 +50,7 @@ def dump(value: Any) -> tuple[bytes, list[memoryview]]:
 
 
 def load(stream: bytes, buffers: Sequence[Any]) -> Any:
-    """The value; its tensors are views of the buffers, which must be writable."""
+    """The value; its tensors are views of the buffers."""
     return pickle.loads(stream, buffers=buffers)
 
 
@@ -53,31 +58,49 @@ class SharedFile:
     """A value in a file, in memory where the system has such files; removed by `close`."""
 
     def __init__(self, value: Any) -> None:
-        folder = MEMORY if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) else None
+        folder = MEMORY if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) else Path(tempfile.gettempdir())
+        _sweep(folder)
         parts = dump(value)
         try:
-            self.path = _written(parts, folder)
+            self._file = _written(parts, folder)
         except OSError:  # little memory is set aside for such files in some containers
-            self.path = _written(parts, None)
+            self._file = _written(parts, Path(tempfile.gettempdir()))
+        self.path = Path(self._file.name)
 
     def close(self) -> None:
+        self._file.close()
         with suppress(OSError):
             self.path.unlink()
 
 
-def _written(parts: tuple[bytes, list[memoryview]], folder: Path | None) -> Path:
+def _sweep(folder: Path) -> None:
+    """Removes what killed runs left behind: whoever is alive has a lock on its file."""
+    for path in folder.glob(f"{PREFIX}*"):
+        with suppress(OSError):
+            if time.time() - path.stat().st_mtime > YOUNG:
+                with path.open("r+b") as file:
+                    if locked(file.fileno()):
+                        path.unlink()
+
+
+def _written(parts: tuple[bytes, list[memoryview]], folder: Path) -> IO[bytes]:
+    """A file with the parts, open and locked."""
     stream, buffers = parts
-    descriptor, name = tempfile.mkstemp(prefix="relucert-job-", dir=folder)
+    descriptor, name = tempfile.mkstemp(prefix=PREFIX, dir=folder)
+    os.close(descriptor)
+    file = open(name, "r+b")  # noqa: SIM115, as long as the value is shared
     try:
-        with os.fdopen(descriptor, "wb") as file:
-            for part in (memoryview(stream), *buffers):
-                file.write(LENGTH.pack(len(part)).ljust(ALIGNED, b"\0"))
-                file.write(part)
-                file.write(b"\0" * (-len(part) % ALIGNED))
+        for part in (memoryview(stream), *buffers):
+            file.write(LENGTH.pack(len(part)).ljust(ALIGNED, b"\0"))
+            file.write(part)
+            file.write(b"\0" * (-len(part) % ALIGNED))
+        file.flush()
+        locked(file.fileno())
     except BaseException:
+        file.close()
         Path(name).unlink()
         raise
-    return Path(name)
+    return file
 
 
 def open_shared(path: str) -> Any:

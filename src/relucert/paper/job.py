@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -14,7 +16,9 @@ from relucert.comparison.deadline import OutOfTime, limited
 from relucert.comparison.methods import CONTENDERS, Setting
 from relucert.data import Dataset
 from relucert.errors import FAULTS, RelucertError, in_one_line
+from relucert.execution.identity import network_mark
 from relucert.execution.job import Item
+from relucert.network import find_inference
 from relucert.norm import Norm
 from relucert.paper.networks import Subject
 from relucert.paper.published import Line
@@ -81,6 +85,7 @@ class TableJob:
         questions: All of them, in order.
         effort: What every answer depends on.
         skipped: By course, why it is given up; grows during the run.
+        noted: The names of the notes that a store has.
     """
 
     subjects: Mapping[str, Subject]
@@ -89,6 +94,7 @@ class TableJob:
     questions: Sequence[TableQuestion]
     effort: Mapping[str, Any]
     skipped: dict[str, str] = field(default_factory=dict)
+    noted: set[str] = field(default_factory=set)
 
     @property
     def items(self) -> Sequence[Item]:
@@ -111,7 +117,7 @@ class TableJob:
         }
         return [
             {
-                "network": self.subjects[asked.line.network].digest, "norm": asked.line.norm,
+                **self._marks[asked.line.network], "norm": asked.line.norm,
                 "target": asked.line.target, "method": asked.method,
                 "limit": self.setting.budget if CONTENDERS[asked.method].timed else None,
                 "pixels": marks[asked.line.network, asked.question.image], "image": asked.question.image,
@@ -122,11 +128,21 @@ class TableJob:
     def check(self, store: Store) -> None:
         """Answers about other networks and images are no harm: they are told by their checksums."""
 
-    def recall(self, notes: Mapping[str, str]) -> None:
-        """Gives up at once what was too slow in earlier runs."""
+    def is_whole(self, number: int, answer: Answer | Omitted) -> bool:
+        return True
+
+    @cached_property
+    def _marks(self) -> dict[str, dict[str, Any]]:
+        """By the network's name in the table, what tells it from all others in a store."""
+        inference = find_inference(self.setting.inference)
+        return {name: network_mark(subject.network.evaluated_in(inference)) for name, subject in self.subjects.items()}
+
+    def recall(self, notes: Mapping[str, str], again: bool) -> None:
+        """Gives up at once what was too slow in earlier runs, unless everything is asked again."""
+        self.noted = set(notes)
         for asked in {one.course: one for one in self.questions}.values():
             seconds, _, reason = notes.get(self._note(asked), "-1").partition(" ")
-            if float(seconds) >= self.setting.budget:
+            if float(seconds) >= self.setting.budget and not again:
                 self.skipped[asked.course] = f"{reason}; a larger --budget tries again"
 
     def answer(self, numbers: Sequence[int]) -> Iterator[Sequence[Answer | Omitted]]:
@@ -137,10 +153,12 @@ class TableJob:
         return Omitted(reason, error=reason, alone=True)
 
     def came(self, number: int, answer: Answer | Omitted) -> Mapping[str, str]:
-        """Gives a course up where it must be; what was too slow is noted for later runs."""
-        if not isinstance(answer, Omitted) or answer.alone:
-            return {}
+        """Gives a course up where it must be; what was too slow is noted for later runs, until it no longer is."""
         asked = self.questions[number]
+        if not isinstance(answer, Omitted):
+            return {note: "-1"} if (note := self._note(asked)) in self.noted else {}
+        if answer.alone:
+            return {}
         self.skipped.setdefault(asked.course, answer.reason)
         return {self._note(asked): f"{self.setting.budget!r} {answer.reason}"} if answer.slow else {}
 
@@ -149,7 +167,7 @@ class TableJob:
         return None if reason is None else Omitted(reason)
 
     def _note(self, asked: TableQuestion) -> str:
-        return f"{SLOW}{asked.method} {self.subjects[asked.line.network].digest} {asked.line.norm}"
+        return f"{SLOW}{asked.method} {json.dumps(self._marks[asked.line.network])} {asked.line.norm}"
 
     def _answer(self, asked: TableQuestion) -> Answer | Omitted:
         """The same answer as in a run over all images at once, or why there is none."""

@@ -64,8 +64,7 @@ class Rerun:
 
     def run(self, store: Store, execution: Execution, again: bool, came: Callable[[], None]) -> None:
         """Asks for the answers that are missing; with `again` for all. `came` is called now and then."""
-        if not again:
-            self.job.recall(store.notes)
+        self.job.recall(store.notes, again)
         stored = [None if again else store.get(about) for about in self.job.about()]
         for asked, known in zip(self.job.questions, stored, strict=True):  # first, so that no table loses what it had
             if known is not None:

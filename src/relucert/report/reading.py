@@ -18,6 +18,7 @@ from relucert.errors import LoadError
 from relucert.report.domain import Domain, assumed, check_options, read_domain
 from relucert.report.fields import norm, number, text, whole
 from relucert.report.older import upgraded
+from relucert.storage.store import series
 
 PARTS = ("dead", "undecided", "active")
 REAL = "real"
@@ -165,7 +166,7 @@ def read_record(path: Path) -> dict[str, Any]:
         raise LoadError(f"{path} is no run file, or a part of one: {error}") from error
     if not isinstance(record, dict) or not isinstance(record.get("relucert"), str):
         raise LoadError(f"{path} is no run file of relucert")
-    if _series(record["relucert"]) != _series(relucert.__version__):
+    if series(record["relucert"]) != series(relucert.__version__):
         raise LoadError(f"{path} was written by relucert {record['relucert']}, this is {relucert.__version__}")
     return record
 
@@ -261,11 +262,6 @@ def _picture(row: Mapping[str, Any]) -> Picture | None:
     if not len(original) == len(adversarial) == math.prod(sizes):
         raise ValueError("a picture has not as many pixels as its shape says")
     return Picture(tuple(sizes), original, adversarial)
-
-
-def _series(version: str) -> list[str]:
-    """Releases that differ only in their last number read each other's files."""
-    return version.split(".")[:2]
 
 
 def _refuse(name: str) -> NoReturn:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from relucert.errors import LoadError
+from relucert.report.domain import in_words, read_domain
 from relucert.report.fields import norm, number, text, whole
 from relucert.report.reading import inference_of
 from relucert.report.sections import NORMS
@@ -27,6 +28,7 @@ class RecordedVerdict:
         status: "holds" (proven), "violated" (with a witness) or "unknown".
         method: What decided it; None where nothing did.
         remark: Why nothing did, and whatever else there is to say.
+        failed: Whether an error inside the method spoilt it.
     """
 
     question: str
@@ -37,6 +39,7 @@ class RecordedVerdict:
     method: str | None
     remark: str | None
     inference: str
+    failed: bool = False
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,7 @@ def _verdict(row: Any, head: Mapping[str, Any]) -> RecordedVerdict:
         raise ValueError(f"seconds is {row.get('seconds')!r}")
     return RecordedVerdict(
         question=_question(row, head),
+        failed=row.get("failed") is True,
         about=_image(row) if "image" in row else _property(row, head),
         status=status,
         seconds=seconds,
@@ -119,8 +123,17 @@ def _property(row: Mapping[str, Any], head: Mapping[str, Any]) -> tuple[str | in
 def _question(row: Mapping[str, Any], head: Mapping[str, Any]) -> str:
     if "image" not in row:
         return f"properties of {_name(head, 'instances') or _name(head, 'network')}"
-    measured = norm(row)
-    return f"within {number(row, 'radius'):g}, p = {NORMS.get(measured, measured)}"
+    radius, measured, options = number(row, "radius"), norm(row), head.get("options")
+    if radius is None:
+        raise ValueError("it has no radius")
+    target = options.get("target") if isinstance(options, dict) else None
+    parts = [
+        f"within {radius!r}, p = {NORMS.get(measured, measured)}",
+        in_words([read_domain(row)]),
+        "perturbations scaled per coordinate" if row.get("input_scale") is not None else None,
+        f"target {target}" if isinstance(target, str) else None,
+    ]
+    return ", ".join(part for part in parts if part)
 
 
 def _name(head: Mapping[str, Any], part: str) -> str | None:

@@ -23,6 +23,7 @@ def verdict_section(run: VerdictRun) -> Markup:
         tag("h2", f"Verdicts: {run.question if run.network is None else f'{run.network} {run.question}'}"),
         None if run.complete else unfinished,
         *(tag("p", f"About every evaluation in {inference}.") for inference in inferences),
+        _failures(run.verdicts),
         _tiles(run.verdicts),
         _soon(run.verdicts),
         _kinds(run.verdicts),
@@ -32,6 +33,15 @@ def verdict_section(run: VerdictRun) -> Markup:
 
 def _of(verdicts: Sequence[RecordedVerdict], status: str) -> list[RecordedVerdict]:
     return [one for one in verdicts if one.status == status]
+
+
+def _failures(verdicts: Sequence[RecordedVerdict]) -> Markup | None:
+    """A warning where errors inside methods spoilt verdicts."""
+    reasons = list(dict.fromkeys(one.remark or "" for one in verdicts if one.failed))
+    if not reasons:
+        return None
+    count = sum(one.failed for one in verdicts)
+    return tag("p", f"{count:,} verdicts failed inside their method, for one: {reasons[0]}", class_="warning")
 
 
 def _tiles(verdicts: Sequence[RecordedVerdict]) -> Markup:

@@ -1,1 +1,1 @@
-"""Files on disk: atomic writing, and the location of the user's cache."""
+"""Files on disk: stores of answers, atomic writing, and the location of the user's cache."""

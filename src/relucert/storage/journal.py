@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -16,6 +18,7 @@ from typing_extensions import Self
 from relucert.errors import StoreError
 
 DIGITS = 16  # of the checksum at the beginning of each line
+TORN = re.compile(rb"[0-9a-f]{0,16}|[0-9a-f]{16} .*", re.DOTALL)  # what is left of a line that was cut off
 SYNCED = 1.0  # seconds after which what was appended is also forced onto the disk
 
 Record = dict[str, Any]
@@ -35,16 +38,20 @@ class Journal:
     def __init__(self, path: Path, tell: Tell) -> None:
         self.path = path
         self._synced = time.monotonic()
+        self._end, self._torn = 0, False  # where the next record goes, and whether something is to be cut away there
         try:
             path.touch()
             self._file = path.open("r+b", buffering=0)
-            _lock(self._file.fileno())
-        except BlockingIOError:
-            self._file.close()
-            raise StoreError(f"{path} is in use by another run: wait for its end, or name another file") from None
+            mine = locked(self._file.fileno())
         except OSError as error:
             raise self._refusal(error) from error
-        self.records, self.damaged = self._read(tell)
+        try:
+            if not mine:
+                raise StoreError(f"{path} is in use by another run: wait for its end, or name another file")
+            self.records, self.damaged = self._read(tell)
+        except BaseException:
+            self._file.close()
+            raise
 
     def __enter__(self) -> Self:
         return self
@@ -58,22 +65,34 @@ class Journal:
         """Adds records in one step: after a kill the file has all of them, or all whole ones up to the one cut off."""
         lines = b"".join(_line(record) for record in records)
         try:
+            self.mend()
             self._write(lines)
             if time.monotonic() - self._synced > SYNCED:
                 os.fsync(self._file.fileno())
                 self._synced = time.monotonic()
-        except OSError as error:
+        except BaseException as error:  # also that the time of a method is up
             self._file.truncate(self._end)  # no torn record before those that may still follow
-            raise self._refusal(error) from error
+            if isinstance(error, OSError):
+                raise self._refusal(error) from error
+            raise
         self._end += len(lines)
+
+    def mend(self) -> None:
+        """Cuts away what is left of a torn record; not at once, since a file may turn out to be another's."""
+        if self._torn:
+            self._file.truncate(self._end)
+            self._torn = False
 
     def restart(self) -> None:
         """Drops everything."""
         self._file.truncate(0)
         self._file.seek(0)
-        self._end, self.records, self.damaged = 0, [], 0
+        self._end, self._torn, self.records, self.damaged = 0, False, [], 0
 
     def close(self) -> None:
+        if not self._file.closed:
+            with suppress(OSError):  # what can't be synced is in the file all the same
+                os.fsync(self._file.fileno())
         self._file.close()
 
     def _write(self, lines: bytes) -> None:
@@ -85,13 +104,14 @@ class Journal:
         try:
             content = self._file.read()
             whole, ended, rest = content.rpartition(b"\n")
-            self._end = len(whole) + len(ended)
-            if rest:
-                tell(f"{self.path}: the last record was cut off; that answer is found again")
-                self._file.truncate(self._end)
         except OSError as error:
             raise self._refusal(error) from error
+        self._end, self._torn = len(whole) + len(ended), bool(rest)
         lines = whole.split(b"\n") if ended else []
+        if rest and TORN.fullmatch(rest):
+            tell(f"{self.path}: the last record was cut off; that answer is found again")
+        elif rest:
+            lines.append(rest)
         records = [record for line in lines if (record := _record(line)) is not None]
         damaged = len(lines) - len(records)
         if damaged:
@@ -123,8 +143,8 @@ def _checksum(text: bytes) -> bytes:
     return hashlib.sha256(text).hexdigest()[:DIGITS].encode()
 
 
-def _lock(file: int) -> None:
-    """Locks an open file until it is closed, however the process ends; raises BlockingIOError where another has it."""
+def locked(file: int) -> bool:
+    """Locks an open file until it is closed, however the process ends; False where another has it."""
     try:
         import fcntl
     except ImportError:  # not a POSIX system
@@ -133,8 +153,12 @@ def _lock(file: int) -> None:
         try:
             os.lseek(file, 2**62, os.SEEK_SET)  # beyond the end: what is locked there can't be read by others
             msvcrt.locking(file, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
-        except OSError as error:
-            raise BlockingIOError(error.errno, error.strerror) from None
+        except OSError:
+            return False
         os.lseek(file, 0, os.SEEK_SET)
     else:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True

@@ -29,6 +29,11 @@ About = Mapping[str, Any]
 """What an answer is about, in plain values: the method, the image's number and checksum, and the rivals, for one."""
 
 
+def series(version: str) -> list[str]:
+    """Releases that differ only in their last number read each other's files."""
+    return version.split(".")[:2]
+
+
 def beside(path: Path) -> Path:
     """Where the answers are kept that a file is made from."""
     return path.with_name(path.name + SUFFIX)
@@ -42,7 +47,6 @@ class Store:
         asked: What identifies the run: everything that an answer depends on except the images, in plain values.
 
     Attributes:
-        resumed: Whether there were answers already.
         notes: Further things to remember, by name: from this run and earlier ones.
     """
 
@@ -56,13 +60,14 @@ class Store:
             self.notes: dict[str, str] = {}
             if self._journal.records or self._journal.damaged:
                 self._check(head)
+                self._journal.mend()
                 self._take()
-            else:
+            if not self._journal.records:
                 self._journal.append([head])
+            self._journal.records = []  # what they say is here now
         except BaseException:
             self._journal.close()
             raise
-        self.resumed = bool(self._answers)
 
     def __enter__(self) -> Self:
         return self
@@ -85,6 +90,7 @@ class Store:
         """
         notes = notes or {}
         sound = [(about, answer) for about, answer in answers if not answer.failed]
+        assert all(_fits(about, answer) for about, answer in sound), "an answer is about its own question"
         noted = [{"note": name, "text": text} for name, text in notes.items()]
         self._journal.append([*noted, *({**about, ANSWER: encode(answer)} for about, answer in sound)])
         self._answers.update((_key(about), answer) for about, answer in sound)
@@ -100,11 +106,13 @@ class Store:
         there = self._journal.records[0] if self._journal.records else {}
         if not {"relucert", "format", "asked"} <= there.keys():
             raise StoreError(f"{self.path} is no store of answers, or its first record is damaged: {ANEW}")
-        if there["format"] != FORMAT:
+        if there["format"] != FORMAT or series(str(there["relucert"])) != series(relucert.__version__):
             whose = f"relucert {there['relucert']} in format {there['format']}"
             raise StoreError(f"{self.path} was written by {whose}, this is {relucert.__version__}, {FORMAT}: {ANEW}")
         before, now = there["asked"], head["asked"]
-        if before != now:
+        if before != now and len(self._journal.records) == 1 and not self._journal.damaged:
+            self._journal.restart()  # nothing was answered yet
+        elif before != now:
             differing = [name for name in dict.fromkeys([*before, *now]) if before.get(name) != now.get(name)]
             pairs = [f"{name} is {_short(before.get(name))}, not {_short(now.get(name))}" for name in differing]
             shown = ", ".join(pairs)
@@ -139,15 +147,25 @@ class Section:
         return {**about, "method": self.method} if self.method else about
 
 
-StoreLike = str | os.PathLike[str] | Section
+@dataclass(frozen=True)
+class Anew:
+    """A file to keep answers in that is emptied first, whatever it holds, once the question is known to be sound."""
+
+    path: Path
+
+
+StoreLike = str | os.PathLike[str] | Anew | Section
 """A file to keep answers in, or a part of one that is open."""
 
 
-def start_anew(path: Path) -> None:
-    """Empties a store, whatever it holds; raises StoreError where a run goes on with it."""
-    if path.exists():
-        with Journal(path, lambda text: None) as journal:
+def open_store(place: Path | Anew, asked: Mapping[str, Any]) -> Store:
+    """Opens a store; raises StoreError where another run goes on with it."""
+    if isinstance(place, Path):
+        return Store(place, asked)
+    if place.path.exists():
+        with Journal(place.path, lambda text: None) as journal:
             journal.restart()
+    return Store(place.path, asked)
 
 
 def mark(image: Tensor, label: int) -> str:
@@ -163,9 +181,13 @@ def _key(about: About) -> str:
 def _read(record: Record) -> tuple[About, Any]:
     about, answer = dict(record), decode(record[ANSWER])
     del about[ANSWER]
-    if answer.failed or ("image" in about and answer.image != about["image"]):
+    if answer.failed or not _fits(about, answer):
         raise ValueError("the record is about another image than its answer")
     return about, answer
+
+
+def _fits(about: About, answer: Any) -> bool:
+    return "image" not in about or answer.image == about["image"]
 
 
 def _plain(asked: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from relucert.errors import FAULTS, InputError, RelucertError, in_one_line
 from relucert.execution.execution import Execution
 from relucert.execution.job import Item
 from relucert.execution.run import start
+from relucert.loading.file_digest import file_digest
 from relucert.network import find_inference
 from relucert.storage.store import About, Store, StoreLike
 from relucert.verification.results import word
@@ -51,7 +52,7 @@ class Instance:
         digest = hashlib.sha256()
         for path in (self.network, self.query):
             try:
-                digest.update(hashlib.sha256(path.read_bytes()).digest())
+                digest.update(bytes.fromhex(file_digest(path)))
             except OSError:
                 digest.update(str(path).encode())
         return digest.hexdigest()
@@ -164,12 +165,17 @@ class InstancesJob:
     def check(self, store: Store) -> None:
         """Answers about other files are no harm: they are told by their checksums."""
 
+    def is_whole(self, number: int, answer: Verdict) -> bool:
+        return True
+
     def answer(self, numbers: Sequence[int]) -> Iterator[Sequence[Verdict]]:
         for number in numbers:
             instance, started = self.instances[number], time.monotonic()
             limit = instance.limit if self.time_limit is None else min(instance.limit, self.time_limit)
             try:
                 verdict = self._verify(instance, limit)
+                if instance.digest() != self.digests[number]:
+                    verdict = _failed("the files were changed during the run", time.monotonic() - started)
             except RelucertError as error:
                 verdict = _failed(str(error), time.monotonic() - started)
             except (OSError, *FAULTS) as error:
