@@ -116,6 +116,15 @@ def test_verdicts_agree_with_samples_and_proofs_with_verdicts(name: str, tmp_pat
             assert check_property(proof, network).leaves >= disjuncts
 
 
+def test_a_proof_about_what_is_rectified_twice_passes(tmp_path: Path) -> None:
+    """Such neurons are never negative, which the search's rounding does not show, and the check's does."""
+    network = NETWORKS["normalised"]()
+    generator = torch.Generator().manual_seed(len("normalised"))
+    _, query = random_query(network, generator, 1, 1), random_query(network, generator, 2, 3)
+    assert verify(network, query, time_limit=60, proof=tmp_path / "proof.json").holds
+    assert check_property(tmp_path / "proof.json", network).leaves > 2
+
+
 def test_verdicts_of_a_small_network_are_all_found() -> None:
     network = mlp(2, 6, 2, seed=3)
     generator = torch.Generator().manual_seed(1)

@@ -92,8 +92,9 @@ class Lines:
     A table holds one row of numbers for all forms, (size,), or one row per form, (forms, size).
 
     Attributes:
-        slopes: By the value of a ReLU, the slopes of the lower lines of unstable neurons: int64 over 2**20, which are
-            clamped to [0, 1]. Where there are none the chord's slope is taken.
+        slopes: By the value of a ReLU, the slopes of the lower lines of neurons that are not off: int64 over 2**20,
+            which are clamped to [0, 1]. Where there is no table, and for neurons that are on where its number is
+            negative, the chord's slope is taken.
         signs: By pre-activation, which neurons are known not to be negative, 1, or not to be positive, -1, in the part
             of the region that a form is about; 0 for the others, whose bounds tell what is known.
         multipliers: By the value of a ReLU, how many times `sign * z` is taken off a form, for neurons z of a known

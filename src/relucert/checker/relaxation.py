@@ -271,9 +271,13 @@ class _Pull:
 
 
 def _slopes(given: Tensor, interval: Interval) -> Tensor:
-    """Lower slopes over 2**30: a proof's for unstable neurons, for the others those of the chords."""
+    """Lower slopes over 2**30: a proof's where it has some, and for unstable neurons, otherwise those of the chords.
+
+    A proof may have slopes of neurons that are on here, where the search could not tell. They are lower lines all the
+    same, also once their products are rounded down, since these neurons are never negative.
+    """
     clamped = given.clamp(0, 1 << SLOPE_BITS) << (CHORD_BITS - SLOPE_BITS)
-    return torch.where(interval.unstable, clamped, interval.chords)
+    return torch.where(interval.unstable | (interval.on & (given >= 0)), clamped, interval.chords)
 
 
 def _with_room(forms: Fixed, largest: float) -> Fixed:

@@ -135,8 +135,9 @@ class TreeCheck:
         first = 0
         for source in self.bounds:
             neurons = self.described.neurons.get(source, [])
-            table = torch.zeros(count if neurons else 1, sizes[source], dtype=torch.int64)
-            table[:, neurons] = given[:, first : first + len(neurons)] if neurons else 0
+            table = torch.full((count if neurons else 1, sizes[source]), -1, dtype=torch.int64)
+            if neurons:
+                table[:, neurons] = given[:, first : first + len(neurons)]
             first += len(neurons)
             slopes |= dict.fromkeys(self.relus[source], table if neurons else table[0])
         signs: dict[int, Tensor] = {}
