@@ -225,7 +225,7 @@ def outputs(arguments: argparse.Namespace, names: Sequence[str]) -> dict[str, Pa
     paths = [(name, path) for name in names for path in _listed(getattr(arguments, name))]
     named = ("network", "data", "scale", "target_file", "property", "instances")
     single = [given for name in named if (given := getattr(arguments, name, None)) is not None]
-    further = [path for _, path in getattr(arguments, "networks", None) or ()]
+    further = [path for _, path in getattr(arguments, "further_networks", None) or ()]
     inputs = [("", Path(given)) for given in (*single, *further, *(getattr(arguments, "network_file", None) or ()))]
     for (_, first), (name, second) in combinations([*inputs, *paths], 2):
         if name and first.resolve() == second.resolve():

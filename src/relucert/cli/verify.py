@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("property", nargs="?", type=Path, metavar="PROPERTY", help="a .vnnlib or .vnnlib.gz file")
     parser.add_argument(
         "--network",
-        dest="networks",
+        dest="further_networks",
         action="append",
         type=_named_file,
         metavar="NAME=FILE",
@@ -100,7 +100,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _check_options(arguments: argparse.Namespace, question: str) -> None:
     """Refuses options that would not be heeded."""
     for name, questions in {
-        "results": ("property",), "networks": ("property",),
+        "results": ("property",), "further_networks": ("property",),
         "proof": ("property", "radius"), "csv": ("instances", "radius"),
         "data": ("radius",), "images": ("radius",), "box": ("radius",), "scale": ("radius",),
         "target_file": ("radius",), "layout": ("radius",), "data_dir": ("radius",),
@@ -108,7 +108,8 @@ def _check_options(arguments: argparse.Namespace, question: str) -> None:
     }.items():  # fmt: skip
         if getattr(arguments, name) is not None and question not in questions:
             asked = {"property": "a property", "instances": "--instances", "radius": "--radius"}[question]
-            raise InputError(f"--{name.replace('_', '-')} does not go with {asked}")
+            option = "network" if name == "further_networks" else name.replace("_", "-")
+            raise InputError(f"--{option} does not go with {asked}")
 
 
 def _property(arguments: argparse.Namespace) -> int:
@@ -171,10 +172,10 @@ def _store(arguments: argparse.Namespace, files: dict[str, Path], head: dict[str
 
 def _networks(arguments: argparse.Namespace, query: Query) -> str | dict[str, str]:
     """The network; where others are given by name it is the first one that the property declares."""
-    if not arguments.networks:
+    if not arguments.further_networks:
         return str(arguments.network)
     first = query.declared[0].network if query.declared else "N"
-    return {first: str(arguments.network), **dict(arguments.networks)}
+    return {first: str(arguments.network), **dict(arguments.further_networks)}
 
 
 def _head(arguments: argparse.Namespace, query: Query) -> dict[str, Any]:
@@ -182,7 +183,7 @@ def _head(arguments: argparse.Namespace, query: Query) -> dict[str, Any]:
 
     text = hashlib.sha256(query.vnnlib().encode()).hexdigest()
     network = _digest(str(arguments.network))
-    others = {name: _digest(path) for name, path in arguments.networks or ()}
+    others = {name: _digest(path) for name, path in arguments.further_networks or ()}
     chosen = {"time_limit": arguments.time_limit, "inference": arguments.inference, "seed": arguments.seed}
     return {
         **record.circumstances(arguments),
