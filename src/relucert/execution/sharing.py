@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -62,13 +62,12 @@ class SharedFile:
         _sweep(folder)
         parts = dump(value)
         try:
-            self._file = _written(parts, folder)
+            self.path, self._lock = _written(parts, folder)
         except OSError:  # little memory is set aside for such files in some containers
-            self._file = _written(parts, Path(tempfile.gettempdir()))
-        self.path = Path(self._file.name)
+            self.path, self._lock = _written(parts, Path(tempfile.gettempdir()))
 
     def close(self) -> None:
-        self._file.close()
+        os.close(self._lock)
         with suppress(OSError):
             self.path.unlink()
 
@@ -83,24 +82,22 @@ def _sweep(folder: Path) -> None:
                         path.unlink()
 
 
-def _written(parts: tuple[bytes, list[memoryview]], folder: Path) -> IO[bytes]:
-    """A file with the parts, open and locked."""
+def _written(parts: tuple[bytes, list[memoryview]], folder: Path) -> tuple[Path, int]:
+    """A file with the parts, and its descriptor, by which it stays locked."""
     stream, buffers = parts
     descriptor, name = tempfile.mkstemp(prefix=PREFIX, dir=folder)
-    os.close(descriptor)
-    file = open(name, "r+b")  # noqa: SIM115, as long as the value is shared
     try:
-        for part in (memoryview(stream), *buffers):
-            file.write(LENGTH.pack(len(part)).ljust(ALIGNED, b"\0"))
-            file.write(part)
-            file.write(b"\0" * (-len(part) % ALIGNED))
-        file.flush()
-        locked(file.fileno())
+        locked(descriptor)
+        with open(descriptor, "wb", closefd=False) as file:
+            for part in (memoryview(stream), *buffers):
+                file.write(LENGTH.pack(len(part)).ljust(ALIGNED, b"\0"))
+                file.write(part)
+                file.write(b"\0" * (-len(part) % ALIGNED))
     except BaseException:
-        file.close()
+        os.close(descriptor)
         Path(name).unlink()
         raise
-    return file
+    return Path(name), descriptor
 
 
 def open_shared(path: str) -> Any:
