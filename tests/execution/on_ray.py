@@ -27,9 +27,10 @@ def plain(answers: Any) -> list[Any]:
     return [replace(answer, seconds=0.0).to_json() for answer in answers]
 
 
-def short() -> None:
-    """One node: the answers of one process; what fails is told; a connection of the caller's stays open."""
+def short(folder: Path) -> None:
+    """Two nodes: the answers of one process, a connection of the caller's stays open; then one of them is lost."""
     cluster: Any = Cluster(initialize_head=True, head_node_args=node())
+    second = cluster.add_node(num_cpus=1, object_store_memory=MEMORY)
     network, data = relucert.load("mnist-2x20"), relucert.data.bundled().first(6)
     options: dict[str, Any] = {"target": "all", "memory": 2**20}
     assert plain(relucert.certify(network, data, ray=cluster.address, **options)) == plain(
@@ -43,6 +44,7 @@ def short() -> None:
     assert ray.is_initialized()
     commands()
     ray.shutdown()
+    lose(cluster, second, folder)
     cluster.shutdown()
 
 
@@ -68,10 +70,8 @@ def node() -> dict[str, Any]:
     return {"num_cpus": 1, "object_store_memory": MEMORY, "include_dashboard": False}
 
 
-def lost(folder: Path) -> None:
-    """Two nodes, one of them removed in the middle; a question that kills whoever works on it; then resumed."""
-    cluster: Any = Cluster(initialize_head=True, head_node_args=node())
-    second = cluster.add_node(num_cpus=1, object_store_memory=MEMORY)
+def lose(cluster: Any, second: Any, folder: Path) -> None:
+    """A node is removed in the middle of a run with a question that kills whoever works on it; then resumed."""
     work = job(Answering(folder, always=(29,), pause=0.2), count=30, step=2)
     answers = []
     for place, answer in enumerate(start(work, None, cluster.address, folder / "a.answers")):
@@ -81,14 +81,12 @@ def lost(folder: Path) -> None:
     assert [answer.image for answer in answers] == list(range(30))
     assert [answer.radius for answer in answers] == [*map(float, range(1, 30)), None]
     assert "lost" in str(answers[-1].reason)
-    cluster.shutdown()
     with Execution(1) as here:
         resumed = list(start(job(Answering(folder), 30, 2), here, None, folder / "a.answers"))
     assert [answer.radius for answer in resumed] == list(map(float, range(1, 31)))
-    lost_in_a_real_run()
 
 
-def lost_in_a_real_run() -> None:
+def real() -> None:
     """A node that is removed while radii are searched for: the answers are those of one process."""
     network, data = relucert.load("mnist-3x20"), relucert.data.bundled().first(60)
     alone = relucert.certify(network, data, method="lp", workers=1)
@@ -104,5 +102,5 @@ def lost_in_a_real_run() -> None:
 
 
 if __name__ == "__main__":
-    short() if sys.argv[1] == "short" else lost(Path(sys.argv[2]))
+    short(Path(sys.argv[2])) if sys.argv[1] == "short" else real()
     print("all is well")
