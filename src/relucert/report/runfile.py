@@ -19,7 +19,8 @@ from typing_extensions import Self
 from relucert.errors import InputError
 from relucert.storage import files
 
-INTERVAL = 1.0  # seconds between savings
+INTERVAL = 1.0  # seconds between savings, at least
+REST = 20.0  # times as long as a saving took is the time until the next one: files of long runs are large
 MARK = 16  # digits of a question's SHA-256 in every row of a table
 
 Row = Mapping[str, Any]
@@ -28,7 +29,7 @@ Row = Mapping[str, Any]
 class RunFile:
     """Writes a run's answers as JSON, CSV or both, so that whatever stops the run leaves readable files.
 
-    A context manager: a thread saves the rows about once a second, and they are saved once more on leaving.
+    A context manager: a thread saves the rows about once a second, large files less often, and once more on leaving.
     The files say `complete` only after `finish`.
 
     Files that hold anything but results of the same question, told by the head's `question`, are refused unless
@@ -105,10 +106,13 @@ class RunFile:
         self.save()
 
     def _save_now_and_then(self) -> None:
-        while not self._leaving.wait(self._interval):
+        pause = self._interval
+        while not self._leaving.wait(pause):
             if len(self._rows) > self._saved:
+                started = time.monotonic()
                 with suppress(InputError):  # the last saving reports what is wrong
                     self.save()
+                pause = max(self._interval, REST * (time.monotonic() - started))
 
     def _json(self, count: int) -> str:
         """The head, then one line per answer."""
