@@ -14,6 +14,8 @@ import torch
 import relucert
 from relucert import best
 from relucert.answers import Certificate
+from relucert.branch_and_bound.approach import Approach
+from relucert.branch_and_bound.exact import EXACT_STEP
 from relucert.checker.check import check
 from relucert.errors import InputError
 from relucert.methods.table import find_method
@@ -155,3 +157,16 @@ def test_misclassified_images_have_no_climb() -> None:
     assert answer.radius is None
     assert answer.due_to is None
     assert "misclassified" in str(answer.reason)
+
+
+def test_an_interruption_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within the exact search, too, which by itself would keep its interval."""
+
+    def interrupted(approach: Approach) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Approach, "run", interrupted)
+    monkeypatch.setattr(best, "STEPS", (CHEAP_STEPS[0], EXACT_STEP))
+    network = mlp(4, 8, 3)
+    with pytest.raises(KeyboardInterrupt):
+        relucert.certify(network, centres(network)[:1], method="best", budget=5)

@@ -36,7 +36,7 @@ from relucert.query.property import Property
 from relucert.region import Region
 from relucert.rigor import RIGOROUS
 from tests.methods import FORMS
-from tests.nets import chain
+from tests.nets import chain, mlp
 from tests.rational import evaluate_graph, exact
 
 SIZE = 3
@@ -336,3 +336,18 @@ def test_what_underflows_when_it_is_scaled_is_charged(
     region = Region.around(torch.zeros(1, 1, dtype=torch.float64), radius, norm, box, [scale])
     lower = relucert.bounds(network, region, form=form)[-1].lower[0, 0]
     assert Fraction(float(lower)) <= -Fraction(weight) * reach
+
+
+def test_no_verdict_is_proven_by_a_process_that_flushes_subnormal_numbers() -> None:
+    """Also where it was asked by one that does not, as by workers of a cluster."""
+    network = mlp(2, 4, 2)
+    verdicts = relucert.robust_at_each(network, torch.zeros(1, 2), radius=1e-9)
+    if not torch.set_flush_denormal(True):
+        pytest.skip("this processor can't flush subnormal numbers")
+    try:
+        (verdict,) = verdicts
+    finally:
+        torch.set_flush_denormal(False)
+    assert verdict.status == "unknown"
+    assert verdict.failed
+    assert "flush" in str(verdict.reason)

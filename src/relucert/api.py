@@ -22,9 +22,9 @@ from relucert.bounding.interval import Interval
 from relucert.bounding.relaxers import find_relaxer
 from relucert.checks import check_name, check_number, check_whole, checked_path
 from relucert.errors import FAULTS, InputError, RelucertError, in_one_line
-from relucert.execution.execution import Execution
+from relucert.execution.execution import Execution, check_proof_place
 from relucert.execution.identity import identity
-from relucert.execution.job import Answerer, ImageJob, by_images, in_steps
+from relucert.execution.job import ImageJob, by_images, in_steps
 from relucert.execution.run import start
 from relucert.loading import load
 from relucert.methods.method import Method
@@ -93,7 +93,7 @@ def certify(
         inference: What the network is evaluated in: "real" arithmetic, or "float32", "float16" or "bfloat16", which
             round every operation. The certificate then holds for every such evaluation.
         tolerance: How far, relatively, a radius may stay below the largest the method can prove.
-        memory: How many bytes the bounds of one batch may take.
+        memory: How many bytes all bounds that are worked on at a time may take, by all workers together.
         seed: What random targets are drawn with.
         shells: For "fast-lip" and "lipschitz-norm" alone, how many parts the ball is split into (30; 1 is the plain
             form).
@@ -158,8 +158,8 @@ def certify_each(
     inquiry = pose(known, prepared.images, prepared.labels, target, seed)
     check_inside(inquiry.images, options.shape.box)
     folder = None if proofs is None else checked_path(proofs, "a folder of proofs")
-    if folder is not None and (ray is not None or (isinstance(workers, Execution) and workers.ray is not None)):
-        raise InputError("proofs are written on this machine: leave out proofs or ray")
+    if folder is not None:
+        check_proof_place(workers, ray)
     return start(_job(known, options, inquiry, target, folder), workers, ray, store)
 
 
@@ -178,13 +178,13 @@ def _job(
     else:
         items = by_images(inquiry, step, first=1)
     most_workers = max(1, options.memory // (step * question_bytes(network, rows)))
-    answerer: Answerer[Certificate] = (
+    answerer = (
         BestCertifier(network, options, proofs)
         if options.method == BEST
         else Certifier(network, options, step, proofs=proofs)
     )
     asked = options.asked(network, target) | {"proofs": None if proofs is None else str(proofs.resolve())}
-    always = None if options.method == BEST else proofs  # whose answers may have none
+    always = None if options.method == BEST else answerer.writer  # answers of best may have none
     return ImageJob(answerer, inquiry, items, asked, most_workers, always)
 
 
@@ -352,15 +352,27 @@ class Certifier:
             if question.refusal is not None:
                 answers.append(_certificate(self.options, question, None, question.refusal, 0.0))
             else:
-                end = ends.get(next(numbers))
-                point, rows = inquiry.images[question.image], inquiry.property([question]).rows[0]
-                reason = failure if end is None else self.searcher.method.remark(point, rows)
+                end, reason = ends.get(next(numbers)), failure
+                if end is not None:
+                    point, prop = inquiry.images[question.image], inquiry.property([question])
+                    reason = self.searcher.method.remark(point, prop.rows[0])
+                    if (unwritten := self._unwritten(inquiry, question, end)) is not None:
+                        end, reason = None, unwritten
                 answers.append(_certificate(self.options, question, end, reason, seconds, failed=end is None))
-                if self.writer is not None and end is not None and end.radius is not None:
-                    prop = inquiry.property([question])
-                    evidence = self.keeper.evidence(self.searcher.method, point, prop, end)
-                    self.writer.write(inquiry, question, evidence)
+        self.keeper.forget(self.searcher.method)
         return answers
+
+    def _unwritten(self, inquiry: Inquiry, question: Question, end: SearchEnd) -> str | None:
+        """Writes the proof of a radius where that is asked for; why there is none."""
+        if self.writer is None or end.radius is None:
+            return None
+        point, prop = inquiry.images[question.image], inquiry.property([question])
+        try:
+            evidence = self.keeper.evidence(self.searcher.method, point, prop, end)
+            self.writer.write(inquiry, question, evidence)
+        except FAULTS as error:
+            return f"not certified: its proof could not be written: {in_one_line(error)}"
+        return None
 
     def _search(self, inquiry: Inquiry, asked: list[Question], step: int) -> tuple[dict[int, SearchEnd], str | None]:
         """How each search ended, by its position; where the arithmetic broke down, the reason."""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+
 from relucert.errors import BudgetError
 from relucert.network import Affine, Network
 
 MAPS = 64  # of every value: bounds, middles, costs, and what gathering them for a chunk takes
 COSY = 2**24  # bytes of coefficients beyond which a larger batch no longer speeds up the products
 COMPANY = 32  # images to attack at once: more would gain little, and lose more to an interruption
+PROCESS = 2**28  # bytes of a worker process itself, PyTorch included
+USABLE = 0.75  # of the machine's memory
 CROWD = 512  # questions beyond which a larger batch no longer saves overhead
 
 
@@ -60,3 +64,12 @@ def coefficient_bytes(network: Network) -> int:
         else:
             symbols.append((incoming or network.sizes[0]) + network.sizes[value])
     return 8 * largest
+
+
+def fitting_workers(need: int) -> int:
+    """How many processes the machine has the memory for whose work takes so many bytes each; at least one."""
+    try:
+        machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):  # not on every system
+        return max(1, os.cpu_count() or 1)
+    return max(1, int(USABLE * machine) // (PROCESS + need))

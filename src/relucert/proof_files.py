@@ -76,6 +76,13 @@ class EvidenceKeeper:
             raise ArithmeticError(LOST.format(radius))
         return relaxation_evidence(record, radius, self.network.inference.name)
 
+    def forget(self, method: Method | None) -> None:
+        """Drops what such a method, and those that it starts from, have kept."""
+        while method is not None:
+            if isinstance(method, (AlphaMethod, ProgramMethod)) and method.recorder is not None:
+                method.recorder.clear()
+            method = method.weaker
+
     def _quadratic(self, method: QuadraticMethod, image: Tensor, rows: Tensor, radius: float) -> Evidence:
         found = method.evidence(image, rows)
         if found is None or found.radius < radius:
@@ -102,16 +109,27 @@ class ProofWriter:
         """Writes the proof of one answer; it replaces the file of an earlier run."""
         image, prop = inquiry.images[question.image], inquiry.property([question])
         claim = claimed(self.network, question.image, image, self.shape, prop)
-        path = proof_path(self.folder, question)
+        path = self._path(question)
         self.folder.mkdir(parents=True, exist_ok=True)
         write_proof(path, claim, evidence)
         return path
 
+    def has(self, inquiry: Inquiry, question: Question, radius: float) -> bool:
+        """Whether the file of an answer is there, and about this question and radius."""
+        try:
+            content = self._path(question).read_bytes()
+        except OSError:
+            return False
+        image, prop = inquiry.images[question.image], inquiry.property([question])
+        claim = claimed(self.network, question.image, image, self.shape, prop)
+        if math.isinf(radius):
+            radius = float(self.shape.around(image[None]).whole)
+        return is_about(content, {**claim, "radius": radius}, self.network.inference.name)
 
-def proof_path(folder: Path, question: Question) -> Path:
-    """Where the proof of the answer to a question is written."""
-    rival = f"-class-{question.rivals[0]}" if len(question.rivals) == 1 else ""
-    return folder / f"image-{question.image}{rival}.json.gz"
+    def _path(self, question: Question) -> Path:
+        """Where the proof of the answer to a question is written."""
+        rival = f"-class-{question.rivals[0]}" if len(question.rivals) == 1 else ""
+        return self.folder / f"image-{question.image}{rival}.json.gz"
 
 
 def check_provable(method: str, network: Network) -> None:

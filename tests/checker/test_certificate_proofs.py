@@ -14,6 +14,7 @@ import pytest
 import torch
 
 import relucert
+from relucert.bounding.record import Recorder
 from relucert.checker.check import Claim, check
 from relucert.checker.document import Proof, Rejected, image_digest, read
 from relucert.checker.packing import pack, unpack
@@ -314,3 +315,41 @@ def test_a_proof_that_is_gone_is_written_again(tmp_path: Path) -> None:
     assert [answer.radius for answer in after] == pytest.approx([answer.radius for answer in before], rel=1e-3)
     assert first.exists()
     assert second.stat().st_mtime_ns == kept  # its answer is in the store
+
+
+def test_a_proof_of_another_question_is_replaced_by_the_run_that_goes_on(tmp_path: Path) -> None:
+    network, images = relucert.load("mnist-2x20"), relucert.data.bundled().first(2)
+    folder, store = tmp_path / "proofs", tmp_path / "a.answers"
+    before = relucert.certify(network, images, proofs=folder, store=store)
+    relucert.certify(network, images, proofs=folder, norm=2)
+    after = relucert.certify(network, images, proofs=folder, store=store)
+    for answer, path in zip(after, sorted(folder.iterdir()), strict=True):
+        document = json.loads(gzip.decompress(path.read_bytes()))
+        assert (document["norm"], document["radius"]) == ("inf", answer.radius)
+    assert [answer.radius for answer in after] == pytest.approx([answer.radius for answer in before], rel=1e-3)
+
+
+def test_equal_images_have_a_proof_each(tmp_path: Path) -> None:
+    network = mlp(4, 8, 8, 3)
+    images = centres(network)[:1].repeat(2, 1)
+    answers = relucert.certify(network, images, method="alpha", proofs=tmp_path)
+    assert len(answers) == len(list(tmp_path.iterdir())) == 2
+    assert all(answer.radius for answer in answers)
+
+
+def test_an_answer_without_its_proof_is_a_failed_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Recorder, "take", lambda *_: None)
+    network = mlp(4, 8, 8, 3)
+    (answer,) = relucert.certify(network, centres(network)[:1], method="alpha", proofs=tmp_path)
+    assert answer.radius is None
+    assert answer.failed
+    assert "its proof could not be written" in str(answer.reason)
+
+
+@pytest.mark.parametrize("ask", [relucert.certify, relucert.exact, relucert.robust_at])
+def test_proofs_are_not_written_on_clusters(ask: Any, tmp_path: Path) -> None:
+    network = mlp(4, 8, 3)
+    options = {"proofs": tmp_path} if ask is relucert.certify else {"proof": tmp_path / "proof.json"}
+    radius = {"radius": 0.01} if ask is relucert.robust_at else {}
+    with pytest.raises(InputError, match="written on this machine"):
+        ask(network, centres(network)[:1], ray="auto", **options, **radius)

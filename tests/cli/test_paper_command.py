@@ -287,3 +287,20 @@ def test_evaluated_in_float32(command: Command, tmp_path: Path) -> None:
     assert {cell["inference"] for cell in cells.values()} == {"float32"}
     assert {cell["inference"] for cell in others.values()} == {"real"}
     assert 0.99 * others["fast-lin"]["mean"] < cells["fast-lin"]["mean"] < others["fast-lin"]["mean"]
+
+
+def test_stores_of_other_versions_and_damaged_ones_are_no_dead_end(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = (*TOY, "--images", "1", "--methods", "op-norm", "--quiet")
+    assert command(*asked).code == 0
+    (store,) = (tmp_path / "cache").rglob("*.answers")
+    store.write_bytes(b"0" + store.read_bytes()[1:])
+    refused = command(*asked)
+    assert refused.code == 2
+    assert "first record is damaged" in refused.err
+    assert "--overwrite" in refused.err
+    assert command(*asked, "--overwrite").code == 0
+    monkeypatch.setattr(relucert, "__version__", "9.9.9")
+    assert command(*asked).code == 0
+    assert len(list((tmp_path / "cache").rglob("*.answers"))) == 2

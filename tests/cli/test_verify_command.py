@@ -8,11 +8,13 @@ import re
 import subprocess
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnxruntime
 import pytest
 
+import relucert
 from tests.cli.conftest import Command, single_line
 from tests.nets import mlp
 from tests.verification.networks import as_onnx
@@ -256,3 +258,19 @@ def test_an_attack_evaluated_in_float32(command: Command, folder: Path, monkeypa
         (row,) = json.loads((folder / f"{name}.json").read_text())["results"]
         assert (row["inference"], row["shown_by"]) == ("float32", "onnxruntime in float32")
         assert "shown by onnxruntime in float32" in ended.out
+
+
+def test_a_verdict_about_a_file_that_was_replaced_meanwhile_is_not_kept(
+    command: Command, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verify, record = relucert.verify, folder / "r.json"
+
+    def replacing(*arguments: Any, **options: Any) -> Any:
+        as_onnx(mlp(2, 8, 8, 2, seed=7), folder / "network.onnx")
+        return verify(*arguments, **options)
+
+    monkeypatch.setattr(relucert, "verify", replacing)
+    asked = (str(folder / "network.onnx"), str(folder / "true.vnnlib"))
+    single_line(command("verify", *asked, "--json", str(record), "--quiet"), ["changed meanwhile"])
+    assert not record.exists() or not json.loads(record.read_text())["results"]
+    assert len((folder / "r.json.answers").read_text().splitlines()) == 1  # the head

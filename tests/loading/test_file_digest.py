@@ -4,9 +4,14 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from relucert.errors import LoadError
 from relucert.loading.file_digest import file_digest
+from relucert.loading.runtime import Origin
+from tests.nets import mlp
+from tests.verification.networks import as_onnx
 
 
 def _saved(path: Path, weights: float, apart: bool) -> str:
@@ -34,3 +39,16 @@ def test_what_is_no_model_has_one_too(tmp_path: Path) -> None:
     path = tmp_path / "a.onnx"
     path.write_bytes(b"a location of nothing")
     assert file_digest(path) == file_digest(path)
+
+
+def test_a_runtime_is_that_of_the_file_that_was_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever another process has its current folder, and whatever has taken the file's place."""
+    network = mlp(2, 4, 2)
+    as_onnx(network, tmp_path / "network.onnx")
+    monkeypatch.chdir(tmp_path)
+    origin = Origin.of("network.onnx", network)
+    monkeypatch.chdir("/")
+    assert "onnxruntime" in origin.runtime(network).by
+    as_onnx(mlp(2, 4, 2, seed=1), tmp_path / "network.onnx")
+    with pytest.raises(LoadError, match="no longer, the file"):
+        origin.runtime(network)

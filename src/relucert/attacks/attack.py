@@ -27,7 +27,7 @@ from relucert.execution.execution import Execution
 from relucert.execution.identity import identity
 from relucert.execution.job import ImageJob, in_steps
 from relucert.execution.run import start
-from relucert.loading.runtime import Origin, Runtime, own_precision, runtime_of
+from relucert.loading.runtime import Origin, Runtime, own_precision
 from relucert.network import Network, find_inference
 from relucert.norm import Norm
 from relucert.query.given import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
@@ -88,7 +88,7 @@ def attack(
         polish: Whether to shorten what was found by a search over linear regions.
         steps: Gradient steps of each attack.
         time_limit: Seconds for the whole call, shared evenly among the images; what was found by then is returned.
-        memory: How many bytes the attack of one batch may take.
+        memory: How many bytes all attacks that are worked on at a time may take, by all workers together.
         inference: What the network is evaluated in, as for `certify`: an example is then one that the network's own
             runtime shows in that precision.
         seed: Of random targets and random starts; the same seed gives the same answers.
@@ -214,7 +214,7 @@ class Attacker:
         self.network, self.options, self.count, self.progress = network, options, count, progress
         self.origin = origin
         self.attacks = find_attacks(options.method, options.shape.norm)
-        runtime = runtime_of(origin.source, network) if isinstance(origin, Origin) else origin
+        runtime = origin.runtime(network) if isinstance(origin, Origin) else origin
         self.judge = Judge(network, options.shape, runtime)
         self.parts = len(self.attacks) + 1
         self.done, self._unspent = 0, 0.0

@@ -122,8 +122,12 @@ class Recorder:
 
     def take(self, point: Tensor, rows: Tensor, radius: float) -> Record | None:
         """Of the region of this radius around a point, (size,), in which rows (rows, classes) are proven."""
-        found = self._found.pop(_key(point, rows), None)
+        found = self._found.get(_key(point, rows))
         return found[1] if found is not None and found[0] == radius else None
+
+    def clear(self) -> None:
+        """Forgets all regions, once whatever was needed of them is taken."""
+        self._found = {}
 
     def _leaves(self, member: int, slopes: Tables, bounds: Bounds, forms: int) -> Leaves:
         neurons = {value: interval.unstable[member].nonzero().flatten() for value, interval in bounds.items()}

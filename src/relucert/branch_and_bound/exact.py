@@ -18,16 +18,18 @@ from typing import Any
 from relucert.answers import Exact
 from relucert.attacks.attack import Attacker, AttackOptions, at_image, overtaken
 from relucert.attacks.witness import Judge, Witness, check_staying
+from relucert.batching import fitting_workers
 from relucert.branch_and_bound.approach import Approach
 from relucert.branch_and_bound.obligation import Obligation
 from relucert.branch_and_bound.progress import Progress
+from relucert.branch_and_bound.stages import search_bytes
 from relucert.checks import check_callable, check_number, check_whole, checked_path
 from relucert.errors import FAULTS, InputError, in_one_line
-from relucert.execution.execution import Execution
+from relucert.execution.execution import Execution, check_proof_place
 from relucert.execution.identity import identity
 from relucert.execution.job import ImageJob, in_steps
 from relucert.execution.run import start
-from relucert.loading.runtime import Origin, Runtime, runtime_of
+from relucert.loading.runtime import Origin, Runtime
 from relucert.network import Network, find_inference
 from relucert.norm import Norm
 from relucert.proof_files import EvidenceKeeper, claimed, is_about, relaxation_evidence, write_proof
@@ -155,6 +157,7 @@ def exact_each(
     check_inside(inquiry.images, shape.box)
     check_staying(inquiry.images, known, shape)
     if options.proof is not None:
+        check_proof_place(workers, ray)
         if len(inquiry.questions) != 1:
             raise InputError(f"a proof is about one question, and these are {len(inquiry.questions)}")
         files.check_writable(options.proof)
@@ -164,7 +167,7 @@ def exact_each(
     origin = Origin.of(prepared.source, known)
     job = ImageJob(
         _Searching(known, options, origin, progress), inquiry, in_steps(inquiry, 1), options.asked(known, target),
-        origin.most_workers(workers, ray),
+        origin.most_workers(workers, ray) or fitting_workers(search_bytes(known)),
     )  # fmt: skip
     return start(job, workers, ray, store, again=options.proof is not None)
 
@@ -216,7 +219,7 @@ class _Searching:
     @cached_property
     def runtime(self) -> Runtime | None:
         """The network's own, where it is evaluated in floating point."""
-        return runtime_of(self.origin.source, self.network) if self.network.inference.rounds else None
+        return self.origin.runtime(self.network) if self.network.inference.rounds else None
 
     def run(self, inquiry: Inquiry) -> Iterator[list[Exact]]:
         """The answers, in the order of the questions."""
@@ -361,6 +364,8 @@ def _run_step(task: Task, best: Proven | None, ends: float) -> Iterator[Proven]:
     start = 0.0 if best is None else best.radius
     answering = _Answering(task.network, options, None, task.inquiry, task.question, start, keeper=task.keeper)
     answer = answering.run()
+    if answering.interrupted:
+        raise KeyboardInterrupt
     weakest = 0 if best is None else best.weakest
     if answer.target is not None:
         weakest = task.question.rivals.index(answer.target)

@@ -30,6 +30,17 @@ MOST_NUMBERS = 2**27  # of all matrices together
 CHUNK_NUMBERS = 2**24  # of forms that are pulled back at once
 
 
+def search_bytes(network: Network | None = None) -> int:
+    """What a search by neurons takes, of a network or at most: its matrices in float32, and as much on the way."""
+    numbers, undecided = 0, 0
+    if network is None:
+        return 8 * MOST_NUMBERS
+    for value in network.rectified:
+        numbers += network.sizes[value] * (network.sizes[INPUT] + undecided)
+        undecided += network.sizes[value]
+    return 8 * min(MOST_NUMBERS, numbers)
+
+
 class TooLarge(Exception):  # noqa: N818 - a count, and no error of the user's
     """The dense matrices would be too large."""
 

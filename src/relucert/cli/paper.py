@@ -9,8 +9,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import relucert
 from relucert.cli import options, record, runs
-from relucert.errors import InputError, LoadError
+from relucert.errors import InputError, LoadError, StoreError
 from relucert.query.valid import valid_inputs
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from relucert.paper.networks import Subject
     from relucert.paper.published import Line
     from relucert.paper.rerun import Rerun
+    from relucert.storage.store import Store
 
 NAME = "paper"
 HELP = "the paper's tables, computed anew beside the published numbers"
@@ -110,8 +112,6 @@ def _find(
     arguments: argparse.Namespace, outputs: dict[str, Path], rerun: Rerun, missing: dict[str, str], screen: Screen
 ) -> int:
     """Finds what is missing, exports and shows; the result is the exit code."""
-    from relucert.storage.store import Store
-
     head, place = _head(arguments, rerun), _place(rerun, screen)
     _check_replaceable(outputs, head, place, arguments.overwrite)
     interrupted, started, saved = False, time.perf_counter(), time.monotonic()
@@ -127,7 +127,7 @@ def _find(
             save(complete=False)
             saved = time.monotonic()
 
-    with Store(place, rerun.job.asked) as store:
+    with _store(place, rerun, arguments.overwrite) as store:
         try:
             with (
                 screen.progress(f"the table {arguments.table}", len(rerun.job.questions)) as bar,
@@ -150,10 +150,11 @@ def _find(
 def _place(rerun: Rerun, screen: Screen) -> Path:
     """The store of all answers of this table and effort, whichever part of it was asked for."""
     from relucert.storage.cache import cache_directory
-    from relucert.storage.store import SUFFIX
+    from relucert.storage.store import FORMAT, SUFFIX, series
 
     folder, asked = cache_directory("paper"), rerun.job.asked
-    mark = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:12]
+    written = [FORMAT, series(relucert.__version__)]  # other versions keep theirs
+    mark = hashlib.sha256(json.dumps([asked, written], sort_keys=True).encode()).hexdigest()[:12]
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -161,6 +162,18 @@ def _place(rerun: Rerun, screen: Screen) -> Path:
     if old := sorted(folder.glob(f"{asked['table']}-*.jsonl")):
         screen.complain(f"answers of an earlier version are not read: {', '.join(map(str, old))}")
     return folder / f"{asked['table']}-{mark}{SUFFIX}"
+
+
+def _store(place: Path, rerun: Rerun, overwrite: bool) -> Store:
+    """The open store; one that can't be read is started anew where everything is asked again."""
+    from relucert.storage.store import Anew, Store, open_store
+
+    try:
+        return Store(place, rerun.job.asked)
+    except StoreError:
+        if not overwrite:
+            raise
+        return open_store(Anew(place), rerun.job.asked)
 
 
 def _check_replaceable(outputs: dict[str, Path], head: dict[str, Any], place: Path, overwrite: bool) -> None:

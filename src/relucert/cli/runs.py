@@ -124,7 +124,7 @@ def add_memory(group: argparse._ArgumentGroup, what: str) -> None:
         type=options.memory,
         default="1G",
         metavar="SIZE",
-        help=f"what {what} of one batch may take, as in 512M (default: %(default)s)",
+        help=f"what {what} may take, of all workers together, as in 512M (default: %(default)s)",
     )
 
 
@@ -263,7 +263,7 @@ def store_place(arguments: argparse.Namespace, files: Mapping[str, Path]) -> Pat
     record_path = files.get("json") or files.get("csv")
     if record_path is None:
         return None
-    path = store.beside(record_path)
+    path = store.store_path(record_path)
     if arguments.overwrite:
         return store.Anew(path)
     if not path.exists() and has_answers(record_path):
@@ -275,7 +275,7 @@ def store_place(arguments: argparse.Namespace, files: Mapping[str, Path]) -> Pat
 
 
 @dataclass(frozen=True)
-class Work(Generic[AnswerType]):
+class Collected(Generic[AnswerType]):
     """The answers that came, and what stopped the work before its end."""
 
     answers: list[AnswerType]
@@ -287,7 +287,7 @@ def collect(
     run_file: RunFile,
     came: Callable[[AnswerType], None] = lambda answer: None,
     row: Callable[[AnswerType], dict[str, Any]] = lambda answer: answer.to_json(),
-) -> Work[AnswerType]:
+) -> Collected[AnswerType]:
     """Takes the answers as they come; what came is recorded, as its row, whatever happens."""
     received: list[AnswerType] = []
     try:
@@ -298,8 +298,9 @@ def collect(
                 came(answer)
             run_file.finish()
     except (KeyboardInterrupt, RelucertError, ContradictionError) as stopped:
-        return Work(received[: len(run_file)], stopped)  # an interruption may come before the last one is on record
-    return Work(received, None)
+        kept = received[: len(run_file)]  # the last one may not be on record
+        return Collected(kept, stopped)
+    return Collected(received, None)
 
 
 def tell_failures(screen: Screen, answers: Sequence[Reply]) -> None:
@@ -317,7 +318,7 @@ def tell_runtime(screen: Screen, answers: Sequence[UpperBound] | Sequence[Exact]
         screen.line("witnesses", f"shown by {shown_by}")
 
 
-def end(work: Work[AnswerType], kept: Path | Anew | None, screen: Screen, done: str) -> int:
+def end(work: Collected[AnswerType], kept: Path | Anew | None, screen: Screen, done: str) -> int:
     """The exit code; where the work was stopped, says what is done, and whether that is kept."""
     if work.stopped is None:
         return FAILED if any(answer.failed for answer in work.answers) else 0

@@ -149,6 +149,8 @@ def _property(arguments: argparse.Namespace) -> int:
             stored: Verdict | None = None if arguments.proof is not None else store.get(ABOUT)
             verdict = decide() if stored is None else stored
             if stored is None:
+                if _digests(arguments) != (head["network"]["file_sha256"], head["network"]["others"]):
+                    raise InputError("the files of the network were changed meanwhile: ask again")
                 store.add([(ABOUT, verdict)])
             with run_file:
                 run_file.add(verdict.to_json())
@@ -182,8 +184,7 @@ def _head(arguments: argparse.Namespace, query: Query) -> dict[str, Any]:
     import hashlib
 
     text = hashlib.sha256(query.vnnlib().encode()).hexdigest()
-    network = _digest(str(arguments.network))
-    others = {name: _digest(path) for name, path in arguments.further_networks or ()}
+    network, others = _digests(arguments)
     chosen = {"time_limit": arguments.time_limit, "inference": arguments.inference, "seed": arguments.seed}
     return {
         **record.circumstances(arguments),
@@ -192,6 +193,12 @@ def _head(arguments: argparse.Namespace, query: Query) -> dict[str, Any]:
         "query": {"name": str(arguments.property), "sha256": text, "violations": len(query.violations)},
         "options": {**chosen, "threads": arguments.threads},
     }
+
+
+def _digests(arguments: argparse.Namespace) -> tuple[str, dict[str, str]]:
+    """Of the network, and of the further ones by their names."""
+    others = {name: _digest(path) for name, path in arguments.further_networks or ()}
+    return _digest(str(arguments.network)), others
 
 
 def _digest(network: str) -> str:

@@ -134,7 +134,7 @@ def compare(
         batches: How many batches CLEVER samples.
         samples: How many samples each of its batches has.
         budget: Seconds that a method may take per image; one too slow is left out, and `skipped` says so.
-        memory: How many bytes a batch of the work may take.
+        memory: How many bytes all that is worked on at a time may take, by all workers together.
         inference: What the network is evaluated in, as for `certify`; methods that say nothing about it are left out.
         seed: Of random targets, starts and samples.
         input_shape: Of one image, where neither the network nor the images tell it.

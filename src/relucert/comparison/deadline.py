@@ -37,7 +37,7 @@ class Worker:
         self._calls: SimpleQueue[Callable[[], Any] | None] = SimpleQueue()
         self._ends: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
         self._busy = False
-        self._thread = threading.Thread(target=self._run, name="relucert-worker")
+        self._thread = threading.Thread(target=self._run, name="relucert-limited")
 
     def __enter__(self) -> Self:
         self._thread.start()

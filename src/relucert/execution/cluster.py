@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import math
+import platform
 import time
 import warnings
-from collections import deque
 from collections.abc import Iterable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,9 @@ import numpy as np
 import torch
 
 from relucert.errors import InputError, MissingPackageError, in_one_line
+from relucert.execution.identity import program_mark
 from relucert.execution.job import Item, Work
+from relucert.execution.pending import Pending, Waiting
 from relucert.execution.sharing import dump, load
 
 if TYPE_CHECKING:
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
 AHEAD = 2  # items per core that are with the cluster at any time; the others wait here
 ASKED = 1.0  # seconds after which the cluster is asked for its size again
 POLL = 0.2  # seconds between looks, so that whoever waits can be told to stop
-RETRIES = 1  # of a whole item; then its questions are tried once more, each by itself
 
 _jobs: dict[str, Work[Any]] = {}  # in a worker of the cluster: the one job that it works on, by its name
 
@@ -57,34 +58,30 @@ class Cluster:
         ray = self._ray
         stream, buffers = dump(job)
         arrays = [np.frombuffer(buffer, dtype=np.uint8) for buffer in buffers]  # which Ray's workers share
-        shared = ray.put((uuid4().hex, stream, arrays))
-        ask = ray.remote(num_cpus=1, max_retries=RETRIES)(_answered)
-        coming = ((item, False) for item in items)
-        again: deque[tuple[Item, bool]] = deque()
-        running: dict[Any, tuple[Item, bool]] = {}
+        shared = ray.put((uuid4().hex, program_mark(), stream, arrays))
+        ask = ray.remote(num_cpus=1, max_retries=0)(_answered)  # Ray itself would retry for ever where memory runs out
+        pending, running = Pending(items), dict[Any, Waiting]()
         try:
             while True:
                 room = self._room()
-                while len(running) < room and (following := again.popleft() if again else next(coming, None)):
-                    running[ask.remote(shared, following[0])] = following
+                while len(running) < room and (following := pending.next()) is not None:
+                    running[ask.remote(shared, following.item)] = following
                 if not running:
                     return
                 ready, _ = ray.wait(list(running), num_returns=1, timeout=POLL)
                 if not ready:
                     continue
                 (done,) = ready
-                item, tried = running.pop(done)
+                asked = running.pop(done)
                 try:
                     answers = ray.get(done)
                 except ray.exceptions.RayTaskError as error:
                     raise _cause(error) from None
                 except ray.exceptions.RayError as error:
-                    if tried:
-                        yield [(number, job.lost(number, _told(error))) for number in item]
-                    else:
-                        again.extend(((number,), True) for number in item)
+                    if not pending.died(asked.item, asked.tried):
+                        yield [(number, job.lost(number, _told(error))) for number in asked.item]
                 else:
-                    yield list(zip(item, answers, strict=True))
+                    yield list(zip(asked.item, answers, strict=True))
         finally:
             for reference in running:
                 ray.cancel(reference, force=True)
@@ -102,12 +99,20 @@ class Cluster:
         return self._known_room
 
 
-def _answered(shared: tuple[str, bytes, list[Any]], item: Item) -> list[Any]:
-    """An item's answers, in a worker of the cluster; what many items share is made once."""
+def _answered(shared: tuple[str, str, bytes, list[Any]], item: Item) -> list[Any]:
+    """An item's answers, in a worker of the cluster; what many items share is made once.
+
+    A machine with another program than that which asks is refused: its answers would be that program's claims.
+    """
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")  # also the one that shared numbers can't be written to, which nobody does
-    name, stream, buffers = shared
+    name, program, stream, buffers = shared
     if name not in _jobs:
+        if program != program_mark():
+            raise InputError(
+                f"the machine {platform.node()} of the cluster has another version of relucert than this one: install "
+                "the same on all of them"
+            )
         _jobs.clear()
         _jobs[name] = load(stream, buffers)
     return [answer for answers in _jobs[name].answer(item) for answer in answers]

@@ -100,6 +100,12 @@ class Execution:
                 return
 
 
+def check_proof_place(workers: int | Execution | None, ray: str | None) -> None:
+    """Refuses to write proofs on a cluster, whose machines have folders of their own."""
+    if ray is not None or (isinstance(workers, Execution) and workers.ray is not None):
+        raise InputError("proofs are written on this machine: leave out the proof, or ray")
+
+
 def _here(job: Work[Any], items: Iterable[Item]) -> Worked:
     for item in items:
         numbers = iter(item)

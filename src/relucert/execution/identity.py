@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
 from typing import Any
 
+import relucert
 from relucert.network import Network
 from relucert.network.fingerprint import fingerprint
 from relucert.query.given import TargetLike
@@ -36,3 +40,13 @@ def network_mark(network: Network) -> dict[str, Any]:
         "inference": network.inference.name,
         "steps that round nothing": [place for place, node in enumerate(network.nodes) if node.exact and rounds],
     }
+
+
+@cache
+def program_mark() -> str:
+    """What tells this program from all others: a SHA-256 of its sources."""
+    folder = Path(relucert.__file__).parent
+    digest = hashlib.sha256(relucert.__version__.encode())
+    for path in sorted(folder.rglob("*.py")):
+        digest.update(path.relative_to(folder).as_posix().encode() + hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()

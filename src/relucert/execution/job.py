@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from relucert.answers import Answer, Reply
-from relucert.proof_files import proof_path
+from relucert.proof_files import ProofWriter
 from relucert.query.questions import Inquiry, Question
 from relucert.storage.store import About, Store, mark
 
@@ -91,7 +90,7 @@ class ImageJob(Generic[AnswerType]):
         answerer: Who answers.
         inquiry: Every question, with the images.
         items, asked, most_workers: As of any `Job`; the images do not count.
-        proofs: The folder with a proof of every certified radius; None where none are asked for.
+        proofs: Who writes a proof of every certified radius; None where none are asked for.
     """
 
     answerer: Answerer[AnswerType]
@@ -99,7 +98,7 @@ class ImageJob(Generic[AnswerType]):
     items: Sequence[Item]
     asked: dict[str, Any]
     most_workers: int | None = None
-    proofs: Path | None = None
+    proofs: ProofWriter | None = None
 
     def answer(self, numbers: Sequence[int]) -> Iterator[Sequence[AnswerType]]:
         """The answers to some questions, in order."""
@@ -119,7 +118,7 @@ class ImageJob(Generic[AnswerType]):
     def is_whole(self, number: int, answer: AnswerType) -> bool:
         if self.proofs is None or getattr(answer, "radius", None) is None:
             return True
-        return proof_path(self.proofs, self.inquiry.questions[number]).exists()
+        return self.proofs.has(self.inquiry, self.inquiry.questions[number], answer.radius)  # type: ignore[attr-defined]
 
     def lost(self, number: int, reason: str) -> AnswerType:
         return self.answerer.lost(self.inquiry, self.inquiry.questions[number], reason)

@@ -9,14 +9,14 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from relucert.errors import RelucertError
 from relucert.execution import serve
 from relucert.execution.job import Item, Work
+from relucert.execution.pending import Pending
 from relucert.execution.sharing import SharedFile
 
 if TYPE_CHECKING:
@@ -89,17 +89,6 @@ class _Process:
                 self.events.put((self, what, content))
 
 
-@dataclass(frozen=True)
-class _Waiting:
-    item: Item
-    tried: bool = False  # whether a process has died of it
-
-
-def _first(again: deque[_Waiting], coming: Iterator[_Waiting]) -> _Waiting | None:
-    """What is to be started next: what a process died of before what nobody tried; None where nothing is left."""
-    return again.popleft() if again else next(coming, None)
-
-
 class Processes:
     """Processes that serve one job after the other."""
 
@@ -112,13 +101,12 @@ class Processes:
 
         What they tell this run, no other one hears: one that was given up may still be on its way out.
         """
-        shared, coming = SharedFile(job), map(_Waiting, items)
+        shared, pending = SharedFile(job), Pending(items)
         events: Events = queue.SimpleQueue()
         busy: list[_Process] = []
-        again: deque[_Waiting] = deque()
         try:
             while True:
-                while len(busy) < count and (following := _first(again, coming)) is not None:
+                while len(busy) < count and (following := pending.next()) is not None:
                     busy.append(self._free(events))
                     busy[-1].ask(events, str(shared.path), following.item, following.tried)
                 if not busy:
@@ -138,9 +126,8 @@ class Processes:
                     if what == serve.DONE:
                         self._idle.append(process)
                         continue
-                    retried = self._bury(process, content)
-                    again.extend(retried)
-                    if not retried:
+                    self._bury(process, content)
+                    if not pending.died(process.left, process.tried):
                         yield [(number, job.lost(number, _told(content))) for number in process.left]
         finally:
             for process in busy:  # what they work on is no longer wanted
@@ -161,15 +148,10 @@ class Processes:
         self._all.append(_Process(events))
         return self._all[-1]
 
-    def _bury(self, process: _Process, code: int) -> list[_Waiting]:
-        """What is to be tried again of what a process left: all of it together, so that the answers are the same as
-        ever; after a second death each question by itself, unless it was by itself."""
+    def _bury(self, process: _Process, code: int) -> None:
         process.end()
         if not process.ready and code >= 0:  # by itself, before it had any question
             raise RelucertError(f"a worker process could not start (it ended with {code}): use --workers 1")
-        if process.left and not process.tried:
-            return [_Waiting(tuple(process.left), tried=True)]
-        return [_Waiting((number,), tried=True) for number in process.left] if len(process.left) > 1 else []
 
 
 def _told(code: int) -> str:

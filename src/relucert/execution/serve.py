@@ -56,7 +56,8 @@ def _reply(replies: BinaryIO, what: str, content: Any) -> None:
         message = pickle.dumps((what, content))
         if what == ERROR:
             pickle.loads(message)
-    except Exception:  # an error that holds something of this process alone, or that can't be made again
-        message = pickle.dumps((what, RuntimeError(f"{type(content).__name__}: {content}")))
+    except Exception as error:  # it holds something of this process alone, or can't be made again
+        told = content if what == ERROR else error
+        message = pickle.dumps((ERROR, RuntimeError(f"{type(told).__name__}: {told}")))
     replies.write(message)
     replies.flush()

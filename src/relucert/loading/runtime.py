@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from relucert.errors import InputError
+from relucert.errors import InputError, LoadError
+from relucert.loading.file_digest import file_digest
 from relucert.loading.walk import keeps_only_order
 from relucert.network import Affine, Network
 
@@ -69,16 +70,33 @@ def runtime_of(source: Any, network: Network) -> Runtime:
 
 @dataclass(frozen=True, eq=False)
 class Origin:
-    """What a network's own runtime is made from."""
+    """What a network's own runtime is made from, here or in another process.
+
+    Attributes:
+        source: A file, a module that runs itself, or the network.
+        stays_here: Whether other processes can't have it.
+        digest: Of an ONNX file: its SHA-256, so that another file at the same place is not taken for it.
+    """
 
     source: Any
     stays_here: bool
+    digest: str | None = None
 
     @classmethod
     def of(cls, source: Any, network: Network) -> Origin:
         """That of a network that was loaded from a source; only modules that run themselves, and files, are kept."""
+        if _is_onnx(source):
+            path = Path(source).resolve()  # other processes may have other current folders
+            return cls(path, False, file_digest(path))
         runs_itself = network.inference.rounds and isinstance(source, nn.Module)
-        return cls(source if runs_itself or isinstance(source, (str, os.PathLike)) else network, runs_itself)
+        return cls(source if runs_itself else network, runs_itself)
+
+    def runtime(self, network: Network) -> Runtime:
+        """As `runtime_of`; a file that is not the one that was loaded is refused."""
+        runtime = runtime_of(self.source, network)
+        if self.digest is not None and file_digest(self.source) != self.digest:
+            raise LoadError(f"{self.source} is not, or no longer, the file that the network was loaded from")
+        return runtime
 
     def most_workers(self, workers: object, ray: str | None) -> int | None:
         """How many processes may use it: modules stay in this one, as others may not know their classes."""

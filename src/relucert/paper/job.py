@@ -156,7 +156,8 @@ class TableJob:
         """Gives a course up where it must be; what was too slow is noted for later runs, until it no longer is."""
         asked = self.questions[number]
         if not isinstance(answer, Omitted):
-            return {note: "-1"} if (note := self._note(asked)) in self.noted else {}
+            given_up = asked.course in self.skipped  # by another image, while this one was in work
+            return {note: "-1"} if (note := self._note(asked)) in self.noted and not given_up else {}
         if answer.alone:
             return {}
         self.skipped.setdefault(asked.course, answer.reason)

@@ -61,7 +61,7 @@ class ExampleFile:
         }
         content = io.BytesIO()
         np.savez(content, allow_pickle=False, **arrays)
-        place = self.path if complete or not self._replaces else files.beside(self.path)
+        place = self.path if complete or not self._replaces else files.free_name(self.path)
         files.write(place, content.getvalue())
         return place, len(shown)
 

@@ -30,7 +30,7 @@ def write(path: Path, content: bytes) -> None:
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """Opens a temporary file that replaces the path at the end; after an error or an interruption it is removed."""
     place = path.resolve()  # a symbolic link is followed, not replaced
-    temporary = _beside(place)
+    temporary = _temporary(place)
     try:
         with temporary.open("wb") as file:
             yield file
@@ -57,7 +57,7 @@ def check_writable(path: Path) -> None:
         raise InputError(f"can't write {path}: there is no folder {place.parent}")
     if place.exists() and not place.is_file():
         raise InputError(f"can't write {path}: it is not a regular file")
-    temporary = _beside(place)
+    temporary = _temporary(place)
     try:
         temporary.touch()
         temporary.unlink()
@@ -90,7 +90,7 @@ def check_replaceable(path: Path, same: Callable[[bytes], bool], overwrite: bool
     return True
 
 
-def beside(path: Path) -> Path:
+def free_name(path: Path) -> Path:
     """A free name beside a file: for what is to replace it once it is complete."""
     numbers = itertools.count(2)
     place = path.with_name(f"{path.stem}.partial{path.suffix}")
@@ -103,5 +103,5 @@ def _unwritable(path: Path, error: OSError) -> InputError:
     return InputError(f"can't write {path}: {error.strerror or error}")
 
 
-def _beside(place: Path) -> Path:
+def _temporary(place: Path) -> Path:
     return place.with_name(f".{place.name}.{os.getpid()}-{threading.get_ident()}.tmp")

@@ -34,7 +34,7 @@ def series(version: str) -> list[str]:
     return version.split(".")[:2]
 
 
-def beside(path: Path) -> Path:
+def store_path(path: Path) -> Path:
     """Where the answers are kept that a file is made from."""
     return path.with_name(path.name + SUFFIX)
 

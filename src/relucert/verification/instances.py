@@ -13,6 +13,8 @@ from itertools import repeat
 from pathlib import Path
 from typing import Any
 
+from relucert.batching import fitting_workers
+from relucert.branch_and_bound.stages import search_bytes
 from relucert.errors import FAULTS, InputError, RelucertError, in_one_line
 from relucert.execution.execution import Execution
 from relucert.execution.job import Item
@@ -155,8 +157,8 @@ class InstancesJob:
         return {"command": "verify --instances", **asked}
 
     @property
-    def most_workers(self) -> None:
-        return None
+    def most_workers(self) -> int:
+        return fitting_workers(search_bytes())
 
     def about(self) -> list[About]:
         numbered = zip(self.instances, self.digests, strict=True)

@@ -16,15 +16,17 @@ from torch import Tensor
 
 from relucert.attacks.attack import Attacker, AttackOptions, at_image, overtaken
 from relucert.attacks.witness import Judge, Witness, check_staying
+from relucert.batching import fitting_workers
 from relucert.branch_and_bound.progress import Progress
 from relucert.branch_and_bound.prove import prove
+from relucert.branch_and_bound.stages import search_bytes
 from relucert.checks import check_callable, check_number, check_whole, checked_path
 from relucert.errors import FAULTS, InputError, in_one_line
-from relucert.execution.execution import Execution
+from relucert.execution.execution import Execution, check_proof_place
 from relucert.execution.identity import identity
 from relucert.execution.job import ImageJob, in_steps
 from relucert.execution.run import start
-from relucert.loading.runtime import Origin, Runtime, runtime_of
+from relucert.loading.runtime import Origin, Runtime
 from relucert.network import Network, find_inference
 from relucert.norm import Norm
 from relucert.proof_files import claimed, is_about, relaxation_evidence, write_proof
@@ -140,6 +142,7 @@ def robust_at_each(
     check_subnormals()
     path = None if proof is None else checked_path(proof, "a proof")
     if path is not None:
+        check_proof_place(workers, ray)
         if len(inquiry.questions) != 1:
             raise InputError(f"a proof is about one question, and these are {len(inquiry.questions)}")
         files.check_writable(path)
@@ -147,9 +150,8 @@ def robust_at_each(
         files.check_replaceable(path, lambda there: is_about(there, claim, inference), overwrite)
     options = _Options(shape, float(radius), time_limit, seed, path)
     decider = _Deciding(known, options, Origin.of(prepared.source, known), progress)
-    job = ImageJob(
-        decider, inquiry, in_steps(inquiry, 1), options.asked(known, target), decider.origin.most_workers(workers, ray)
-    )
+    most_workers = decider.origin.most_workers(workers, ray) or fitting_workers(search_bytes(known))
+    job = ImageJob(decider, inquiry, in_steps(inquiry, 1), options.asked(known, target), most_workers)
     return start(job, workers, ray, store, again=path is not None)
 
 
@@ -175,7 +177,7 @@ class _Deciding:
         progress: Callable[[int, Progress], None] | None = None,
     ) -> None:  # fmt: skip
         self.network, self.options, self.origin = network, options, origin
-        self.replay = runtime_of(origin.source, network)
+        self.replay = origin.runtime(network)
         self.judge = Judge(network, options.shape, self.replay)
         self.progress = progress or (lambda image, state: None)
 
@@ -226,6 +228,7 @@ class _Answering:
         if question.refusal is not None:
             return self._verdict(UNKNOWN, question.refusal, None)
         try:
+            check_subnormals()  # in the process that proves it
             method, failure = self._decide()
         except FAULTS as error:
             return self._verdict(UNKNOWN, f"the search broke down: {in_one_line(error)}", None, failed=True)
