@@ -2,7 +2,7 @@
 
 python -m bench.workers [--share S]
 
-Start-up is left out. The images are asked about in rounds, by everyone in turn, so that a machine that slows down does
+Start-up is left out. All images are asked about in rounds, by everyone in turn, so that a machine that slows down does
 so for all. The first line says what the machine allows: how much faster two programs with nothing in common do the
 same matrix products than one alone. What larger machines take is computed from the rows above.
 """
@@ -24,10 +24,9 @@ from relucert.data import bundled
 from relucert.execution.execution import Execution
 
 HEADER = ["network", "images", "one process, s", "two workers, s", "ratio", "Ray, two CPUs, s", "over two workers"]
-CASES = (("mnist-3x1024", 200, 4), ("mnist-2x20", 1000, 1))  # images, and in how many parts they are asked about
+CASES = (("mnist-3x1024", 200, 3), ("mnist-2x20", 1000, 20))  # images, and in how many rounds everyone is asked
 LARGE_NETWORK = "mnist-3x1024"
-ROUNDS = 4  # in which everyone is asked in turn
-WARM = 3  # questions that start all workers, where each is an item
+WARM = 4  # questions of the large network that start all workers
 LARGE = 10_000
 CORES = (1, 8, 64)
 PRODUCTS = """
@@ -65,9 +64,8 @@ def _products(count: int) -> float:
     return max(float(program.communicate()[0]) for program in programs)
 
 
-def measure(name: str, count: int, parts: int) -> tuple[list[str], float]:
+def measure(name: str, count: int, rounds: int) -> tuple[list[str], float]:
     """The cells of a network, and the seconds that one image takes in one process and on its way to a worker."""
-    size = count // parts
     network, data = relucert.load(name), bundled()
     times = -(-count // len(data))
     assert data.labels is not None
@@ -78,18 +76,16 @@ def measure(name: str, count: int, parts: int) -> tuple[list[str], float]:
         if _starts_ray(stack):
             places["ray"] = stack.enter_context(Execution(None, "auto"))
         for place in places.values():
-            few = 1 + WARM if parts > 1 else count
+            few = WARM if name == LARGE_NETWORK else count
             relucert.certify(network, images[:few], labels[:few], workers=place)
-        for number in range(ROUNDS):
-            part = slice(number % parts * size, (number % parts + 1) * size)
+        for _ in range(rounds):
             for called, place in places.items():
                 started = time.perf_counter()
-                relucert.certify(network, images[part], labels[part], workers=place)
-                spent = (time.perf_counter() - started) * parts / ROUNDS
-                seconds[called] = seconds.get(called, 0.0) + spent
+                relucert.certify(network, images, labels, workers=place)
+                seconds[called] = seconds.get(called, 0.0) + (time.perf_counter() - started) / rounds
     alone, shared, on_ray = seconds["alone"], seconds["shared"], seconds.get("ray")
-    ray_cells = ["no Ray", "-"] if on_ray is None else [f"{on_ray:.1f}", f"{on_ray / shared - 1:+.0%}"]
-    cells = [name, str(count), f"{alone:.1f}", f"{shared:.1f}", f"{alone / shared:.2f}", *ray_cells]
+    ray_cells = ["no Ray", "-"] if on_ray is None else [f"{on_ray:.2f}", f"{on_ray / shared - 1:+.0%}"]
+    cells = [name, str(count), f"{alone:.2f}", f"{shared:.2f}", f"{alone / shared:.2f}", *ray_cells]
     return cells, (alone + max(0.0, 2 * shared - alone)) / count
 
 
@@ -111,8 +107,8 @@ def _starts_ray(stack: ExitStack) -> bool:
 def rows(share: float) -> Iterator[list[str]]:
     """The measured cells, then what they say of larger machines."""
     yield [f"measured: two programs at once are {limit():.2f} times as fast as one", *[""] * 6]
-    for name, count, parts in CASES:
-        cells, each = measure(name, max(4 * parts, int(count * share)), parts)
+    for name, count, rounds in CASES:
+        cells, each = measure(name, max(2 * WARM, int(count * share)), rounds)
         yield cells
         if name == LARGE_NETWORK:
             for cores in CORES:
