@@ -182,10 +182,10 @@ def exact_lines(
         for number, low, high, slope in zip(current, interval.lower, interval.upper, given, strict=True):
             if high <= 0:
                 pulled.append(Fraction(0))
-            elif low >= 0:
+            elif low >= 0 and (number <= 0 or slope < 0):
                 pulled.append(number)
             elif number > 0:
-                pulled.append(number * Fraction(slope, 1 << SLOPE_BITS))
+                pulled.append(number * Fraction(max(0, slope), 1 << SLOPE_BITS))
             else:
                 chord = Fraction(high, high - low)
                 constant += number * -chord * Fraction(low, UNIT)
@@ -196,13 +196,19 @@ def exact_lines(
 
 @pytest.mark.parametrize("seed", range(4))
 def test_bounds_are_those_of_the_lines_in_fractions(seed: int) -> None:
-    """Apart from the chord's slope, which is rounded to 30 bits, and from coefficients, which have 58."""
+    """Apart from the chord's slope, which is rounded to 30 bits, and from coefficients, which have 58.
+
+    Some neurons that are on have slopes of their own, others, with the number -1, have none.
+    """
     network = mlp(3, 5, 4, 2, seed=seed)
     centre, chance = centres(network, 1, seed)[0], torch.Generator().manual_seed(seed)
     low, high = ([Fraction(number) + step for number in centre.tolist()] for step in (Fraction(-1, 7), Fraction(1, 3)))
     relaxation = Relaxation.of(network, FixedRegion.between(low, high))
     bounds = bounds_of(relaxation)
-    slopes = {value: torch.randint(0, 1 << SLOPE_BITS, (network.sizes[value],), generator=chance) for value in (2, 4)}
+    slopes = {}
+    for value in (2, 4):
+        given = torch.randint(-(1 << SLOPE_BITS), 1 << SLOPE_BITS, (network.sizes[value],), generator=chance)
+        slopes[value] = given.clamp(min=-1)
     for form in ([1.0, -1.0], [-0.3, 0.7]):
         (least,) = relaxation.least(5, torch.tensor([form], dtype=torch.float64), bounds, Lines(slopes))
         *coefficients, constant = exact_lines(network, bounds, slopes, [Fraction(number) for number in form])

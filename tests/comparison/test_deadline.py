@@ -25,7 +25,7 @@ def _endless() -> None:
 def _gone() -> bool:
     """Whether all threads that took calls have ended, or do so soon."""
     ends = time.monotonic() + 10
-    while any(thread.name == "relucert-worker" for thread in threading.enumerate()):
+    while any(thread.name == "relucert-limited" for thread in threading.enumerate()):
         if time.monotonic() > ends:
             return False
         time.sleep(0.01)
@@ -88,7 +88,7 @@ def test_a_long_step_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     done = threading.Event()
     with pytest.raises(OutOfTime):
         limited(lambda: done.wait(30), 0.05)
-    assert any(thread.name == "relucert-worker" for thread in threading.enumerate())
+    assert any(thread.name == "relucert-limited" for thread in threading.enumerate())
     done.set()
     assert _gone()
 
