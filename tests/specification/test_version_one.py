@@ -73,8 +73,66 @@ def test_equality_is_two_bounds() -> None:
     assert (one.bound, other.bound) == (Fraction(2), Fraction(-2))
 
 
-def test_contradictory_bounds_leave_nothing() -> None:
-    assert parse(HEAD + BOX + "(assert (>= X_0 0.2)) (assert (<= Y_0 0))").violations == ()
+@pytest.mark.parametrize("text", ["(assert (>= X_0 0.2))", "(assert (>= X_0 0.1)) (assert (< X_0 0.1))"])
+def test_contradictory_bounds_leave_nothing(text: str) -> None:
+    assert parse(HEAD + BOX + text + "(assert (<= Y_0 0))").violations == ()
+
+
+@pytest.mark.parametrize(("relation", "strict"), [("<", True), (">", True), ("<=", False), (">=", False), ("=", False)])
+def test_strict_relations_stay_strict(relation: str, strict: bool) -> None:
+    """Of outputs, of inputs and of both, and in what is written."""
+    text = f"(assert ({relation} Y_0 (+ X_1 2))) (assert ({relation} X_0 0))"
+    query = parse(HEAD + BOX + text)
+    for asked in (query, parse((query | query).vnnlib())):
+        (violation,) = set(asked.violations)
+        assert {constraint.strict for constraint in violation.constraints} == {strict}
+        assert violation.strict == strict
+        assert violation.open_low == (frozenset({0}) if relation == ">" else frozenset())
+        assert violation.open_high == (frozenset({0}) if relation == "<" else frozenset())
+
+
+def test_the_tighter_of_two_bounds_counts() -> None:
+    for bounds, strict in (("(<= X_0 0) (< X_0 0)", True), ("(< X_0 0) (<= X_0 -0.1)", False)):
+        for order in (bounds.split(") "), bounds.split(") ")[::-1]):
+            text = " ".join(f"(assert {part.rstrip(')')}))" for part in order)
+            (violation,) = parse(HEAD + BOX + text + "(assert (<= Y_0 0))").violations
+            assert (violation.open_high == {0}) == strict
+
+
+@pytest.mark.parametrize(
+    ("text", "contradictory"),
+    [
+        ("(< Y_0 Y_1) (< Y_1 Y_0)", True),
+        ("(< Y_0 Y_1) (<= (* 2 Y_1) (* 2 Y_0))", True),
+        ("(<= Y_0 Y_1) (<= Y_1 Y_0)", False),
+        ("(< Y_0 0.1) (> Y_0 0.1)", True),
+        ("(= Y_0 0.1) (< Y_0 0.1)", True),
+        ("(= Y_0 0.1) (= Y_0 0.2)", True),
+        ("(< Y_0 0.2) (> Y_0 0.1)", False),
+        ("(< (+ X_0 X_1) Y_0) (<= Y_0 (+ X_1 X_0))", True),
+        ("(<= (* 0 Y_0) -1)", True),
+        ("(< (- Y_0 Y_0) 0)", True),
+        ("(<= (- Y_0 Y_0) 0)", False),
+    ],
+)
+def test_conditions_that_contradict_each_other(text: str, contradictory: bool) -> None:
+    """The checker leaves them out, too, and no others."""
+    query = parse(HEAD + BOX + f"(assert (and {text}))")
+    assert [violation.contradictory for violation in query.violations] == [contradictory]
+    assert len(query.possible) == len(read_cases(query.vnnlib(), 2, 2)) == 1 - contradictory
+
+
+@pytest.mark.parametrize("last", ["(check-sat)", "(exit)", "(check-sat)\n(get-model)"])
+def test_nothing_is_asserted_after_the_end(last: str) -> None:
+    text = HEAD + BOX + "(assert (<= Y_0 0))\n" + last
+    for allowed in (text, text + "(exit)"):
+        assert parse(allowed).violations
+        assert read_cases(allowed, 2, 2)
+    for further in ("(assert (<= Y_1 -9))", "(declare-const X_2 Real)"):
+        with pytest.raises(RelucertError, match=r"stands after \((check-sat|exit)\)"):
+            parse(text + further)
+        with pytest.raises(Rejected, match="goes on after"):
+            read_cases(text + further, 2, 2)
 
 
 @pytest.mark.parametrize(
@@ -99,6 +157,8 @@ def test_contradictory_bounds_leave_nothing() -> None:
         (BOX + "(declare-const X_2 Int)", "a declaration is"),
         (BOX + "(declare-const Z_0 Real)", "a declaration is"),
         (BOX + "(assert (<= Y_0 1e9999))", "exponent"),
+        (BOX + "(assert (<= Y_0 1e399))", "beyond the numbers of float64"),
+        (BOX + "(assert (>= Y_0 1e399))", "beyond the numbers of float64"),
         (BOX + "hello (assert (<= Y_0 0))", "outside of brackets"),
         (BOX + "()", "begin with"),
         ("(" * 200 + ")" * 200, "nested deeper"),
@@ -136,6 +196,7 @@ def test_files(tmp_path: Path) -> None:
         "(assert (or (and (<= X_0 -0.5) (<= (* 3 Y_0) 1)) (and (>= X_0 0.05) (>= Y_0 (+ X_1 Y_1)))))",
         "(assert (or (<= (* 3 X_0) -1) (<= Y_1 2))) (assert (>= Y_0 1e-3))",
         "(assert (>= X_0 7)) (assert (<= Y_0 0))",
+        "(assert (or (and (< X_0 -0.5) (< Y_0 0)) (and (> X_0 0) (> Y_0 Y_1) (<= Y_0 Y_1)) (> Y_1 9)))",
     ],
 )
 def test_what_is_written_says_the_same_and_the_checker_reads_it_alike(text: str) -> None:
@@ -145,7 +206,7 @@ def test_what_is_written_says_the_same_and_the_checker_reads_it_alike(text: str)
     for source in (query.vnnlib(), written):
         cases = read_cases(source, 2, 2)
         assert {(case.low, case.high, _plain(case.inequalities)) for case in cases} == {
-            (one.low, one.high, _plain(one.constraints)) for one in query.violations
+            (one.low, one.high, _plain(one.constraints)) for one in query.possible
         }
 
 

@@ -63,6 +63,25 @@ def _met(x: Fraction, rows: Any, bounds: Any, input_rows: Any = None) -> bool:
     )
 
 
+@pytest.mark.parametrize(
+    ("violation", "status"),
+    [
+        (([[1, 0]], [0]), "holds"),  # |x| < 0: touched at 0
+        (([[-1, 0]], [-1]), "holds"),  # |x| > 1: touched at -1
+        (([[-1, 0]], [Fraction(-9, 10)]), "violated"),
+        (([[1, 0]], [0], [[-1]]), "holds"),  # |x| < x: touched on a third of the box
+        (([[0, 1], [0, -1]], [Fraction(1, 4), Fraction(-1, 4)]), "holds"),  # x < 1/4 and x > 1/4
+    ],
+)
+def test_ties_are_no_strict_violations(violation: tuple[Any, ...], status: str) -> None:
+    """They are violations of what is not strict."""
+    for inference in ("real", "float32"):
+        strict = Query.within(LOW, HIGH, [violation], strict=True)
+        verdict = verify(absolute(), strict, time_limit=10, inference=inference)
+        assert verdict.status in ({status} if status == "violated" else {status, "unknown"})
+    assert verify(absolute(), Query.within(LOW, HIGH, [violation]), time_limit=10).status == "violated"
+
+
 def random_query(network: Network, generator: torch.Generator, disjuncts: int, conjuncts: int) -> Query:
     """Random rows whose bounds are near what samples reach, so that both verdicts happen."""
     size, outputs = network.sizes[0], network.classes
@@ -180,7 +199,18 @@ def test_witnesses_of_onnx_files_are_replayed_by_onnxruntime(tmp_path: Path) -> 
 def test_a_region_without_inputs_holds_and_says_why() -> None:
     verdict = verify(absolute(), Query.within([1], [0], [([[1, 0]], [5])]))
     assert verdict.holds
-    assert "empty" in str(verdict.reason)
+    assert "region is empty" in str(verdict.reason)
+
+
+@pytest.mark.parametrize("violation", [([[0, 0]], [-1]), ([[1, 0], [-1, 0]], [0, -1])])
+def test_outputs_that_can_not_be_are_no_empty_region(violation: tuple[Any, ...], tmp_path: Path) -> None:
+    path = tmp_path / "proof.json"
+    for proof in (None, path):
+        verdict = verify(absolute(), Query.within([0], [1], [violation]), proof=proof)
+        assert (verdict.status, verdict.method) == ("holds", "conditions")
+        assert "contradict each other" in str(verdict.reason)
+        assert "region" not in str(verdict.reason)
+    assert check_property(path, absolute()).cases == 0
 
 
 def test_what_breaks_down_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:

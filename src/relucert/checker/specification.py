@@ -17,13 +17,17 @@ from relucert.checker.document import Inequality, Rejected
 NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?")
 NAME = re.compile(r"([XY])_(\d{1,9})")
 HARMLESS = ("set-logic", "set-info", "set-option", "check-sat", "get-model", "exit")
+LAST = ("check-sat", "exit")  # commands that nothing may be asserted after
 MOST_CASES = 10_000
 Form = dict[str, Fraction]  # by name; the constant stands under ""
+Terms = tuple[tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]]  # whole numbers on inputs and on outputs
+Atom = tuple[Form, bool]  # a form that is not positive, and whether it has to be negative
 
 
 @dataclass(frozen=True)
 class Case:
-    """Inputs between two ends at which all inequalities are met."""
+    """Inputs between two ends at which all inequalities are met. Strict ones are met in fewer places, so that a proof
+    about `<=` is one about `<`."""
 
     low: tuple[Fraction, ...]
     high: tuple[Fraction, ...]
@@ -33,12 +37,16 @@ class Case:
 def read_cases(text: str, inputs: int, outputs: int) -> set[Case]:
     """The cases of which one has to be met at a violation; those that can't be met are left out."""
     sizes = {"X": inputs, "Y": outputs}
-    conjunctions: list[list[Form]] = [[]]
+    conjunctions: list[list[Atom]] = [[]]
+    ended = None
     for part in _brackets(text):
+        if ended is not None and part[0] not in HARMLESS:
+            raise Rejected(f"its property goes on after ({ended})")
         if part[0] == "assert" and len(part) == 2:
             conjunctions = _both(conjunctions, list(_alternatives(part[1], sizes)))
         elif part[0] != "declare-const" and part[0] != "declare-fun" and part[0] not in HARMLESS:
             raise Rejected(f"its property has the unknown command {str(part[0])[:40]!r}")
+        ended = part[0] if part[0] in LAST else ended
     cases = (_case(conjunction, inputs) for conjunction in conjunctions)
     return {case for case in cases if case is not None}
 
@@ -60,26 +68,27 @@ def _brackets(text: str) -> list[Any]:
     return stack[0]
 
 
-def _both(one: list[list[Form]], other: list[list[Form]]) -> list[list[Form]]:
+def _both(one: list[list[Atom]], other: list[list[Atom]]) -> list[list[Atom]]:
     if len(one) * len(other) > MOST_CASES:
         raise Rejected(f"its property has more than {MOST_CASES} cases")
     return [first + second for first in one for second in other]
 
 
-def _alternatives(formula: Any, sizes: dict[str, int]) -> Iterator[list[Form]]:
-    """A formula as alternatives, each some forms that are not positive at once."""
+def _alternatives(formula: Any, sizes: dict[str, int]) -> Iterator[list[Atom]]:
+    """A formula as alternatives, each some atoms that are met at once."""
     operator, *parts = formula if isinstance(formula, list) else [formula]
     if operator == "or" and parts:
         for part in parts:
             yield from _alternatives(part, sizes)
     elif operator == "and" and parts:
-        joined: list[list[Form]] = [[]]
+        joined: list[list[Atom]] = [[]]
         for part in parts:
             joined = _both(joined, list(_alternatives(part, sizes)))
         yield from joined
     elif operator in ("<=", "<", ">=", ">", "=", "==") and len(parts) == 2:
         left, right = (_form(part, sizes) for part in parts)
-        below, above = _sum([(1, left), (-1, right)]), _sum([(1, right), (-1, left)])
+        strict = operator in ("<", ">")
+        below, above = (_sum([(1, left), (-1, right)]), strict), (_sum([(1, right), (-1, left)]), strict)
         yield [below, above] if operator[0] == "=" else [below] if operator[0] == "<" else [above]
     else:
         raise Rejected(f"its property has the unknown formula {str(formula)[:60]}")
@@ -119,38 +128,42 @@ def _sum(parts: list[tuple[int, Form]]) -> Form:
     return total
 
 
-def _case(conjunction: list[Form], inputs: int) -> Case | None:
-    """The case of some forms that are not positive; None where it can't be met."""
-    low: dict[int, Fraction] = {}
-    high: dict[int, Fraction] = {}
-    inequalities = set()
-    for form in conjunction:
-        numbers = {name: number for name, number in form.items() if name and number}
-        bound = -form.get("", Fraction(0))
-        if not numbers:
-            if bound < 0:
-                return None
-        elif len(numbers) == 1 and next(iter(numbers)).startswith("X"):
-            ((name, number),) = numbers.items()
-            place, end = int(name[2:]), bound / number
-            if number > 0:
-                high[place] = min(end, high.get(place, end))
-            else:
-                low[place] = max(end, low.get(place, end))
-        else:
-            inequalities.add(_inequality(numbers, bound))
+def _case(conjunction: list[Atom], inputs: int) -> Case | None:
+    """The case of some atoms; None where it can't be met."""
+    inequalities = [(_inequality(form), strict) for form, strict in conjunction]
+    least: dict[Terms, tuple[Fraction, bool]] = {}  # of every sum the lowest bound, and whether it may be reached
+    for one, strict in inequalities:
+        terms, bound = (one.inputs, one.outputs), (one.bound, not strict)
+        least[terms] = min(bound, least.get(terms, bound))
+    if any(_exclude(terms, least) for terms in least):
+        return None
+    low, high = (
+        tuple(sign * least[terms][0] for place in range(inputs) if (terms := (((place, sign),), ())) in least)
+        for sign in (-1, 1)
+    )
     if not len(low) == len(high) == inputs:
         raise Rejected("its property leaves an input without a bound")
-    ends = tuple(low[place] for place in range(inputs)), tuple(high[place] for place in range(inputs))
-    return Case(*ends, frozenset(inequalities)) if all(map(Fraction.__le__, *ends)) else None
+    return Case(low, high, frozenset(one for one, _ in inequalities if one.outputs or len(one.inputs) > 1))
 
 
-def _inequality(numbers: dict[str, Fraction], bound: Fraction) -> Inequality:
+def _exclude(terms: Terms, least: dict[Terms, tuple[Fraction, bool]]) -> bool:
+    """Whether a sum has an upper and a lower bound that leave no number; of no terms, it is 0 and its own negative."""
+    inputs, outputs = (tuple((place, -number) for place, number in side) for side in terms)
+    (upper, reached), other = least[terms], least.get((inputs, outputs))
+    if other is None:
+        return False
+    room = upper + other[0]
+    return room < 0 or (room == 0 and not (reached and other[1]))
+
+
+def _inequality(form: Form) -> Inequality:
+    """That a form is not positive, with whole numbers that have no common divisor."""
+    numbers = {name: number for name, number in form.items() if name and number}
     multiple = lcm(*(number.denominator for number in numbers.values()))
     divisor = gcd(*(int(number * multiple) for number in numbers.values()))
-    scale = Fraction(multiple, divisor)
+    scale = Fraction(multiple, divisor or 1)
     inputs, outputs = (
         tuple(sorted((int(name[2:]), int(number * scale)) for name, number in numbers.items() if name[0] == letter))
         for letter in "XY"
     )
-    return Inequality(inputs, outputs, bound * scale)
+    return Inequality(inputs, outputs, -scale * form.get("", Fraction(0)))

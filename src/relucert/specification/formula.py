@@ -46,9 +46,10 @@ class Linear:
 
 @dataclass(frozen=True)
 class AtMost:
-    """That a linear form is not positive."""
+    """That a linear form is not positive; where it is strict, that the form is negative."""
 
     form: Linear
+    strict: bool = False
 
 
 @dataclass(frozen=True)
@@ -64,38 +65,57 @@ class AnyOf:
 Formula = AtMost | All | AnyOf
 
 
+class End(NamedTuple):
+    """A bound of an input, which stays off it where the bound is strict."""
+
+    at: Fraction
+    strict: bool = False
+
+    def is_tighter(self, other: End | None, upper: bool) -> bool:
+        """Whether fewer numbers meet it than meet another bound of the same side; None: no bound."""
+        if other is None:
+            return True
+        if self.at == other.at:
+            return self.strict > other.strict
+        return (self.at < other.at) == upper
+
+    def leaves_room(self, high: End) -> bool:
+        """Whether there are numbers from this bound to an upper one."""
+        return self.at < high.at or (self.at == high.at and not (self.strict or high.strict))
+
+
 @dataclass(frozen=True)
 class Case:
-    """One way to meet a formula: inputs within bounds, by their index, and further forms that are not positive.
+    """One way to meet a formula: inputs within bounds, by their index, and further forms.
 
     Cases share their bounds where they can: these are replaced, never changed.
     """
 
-    low: dict[int, Fraction] = field(default_factory=dict)
-    high: dict[int, Fraction] = field(default_factory=dict)
-    forms: tuple[Linear, ...] = ()
+    low: dict[int, End] = field(default_factory=dict)
+    high: dict[int, End] = field(default_factory=dict)
+    forms: tuple[AtMost, ...] = ()
 
     def with_all(self, atoms: Sequence[AtMost]) -> Case | None:
-        """The case in which these are met as well; None where that is impossible at sight."""
+        """The case in which these are met as well; None where the bounds of an input leave it no number."""
         low, high, forms = self.low, self.high, list(self.forms)
         for atom in atoms:
             coefficients, constant = atom.form.coefficients, atom.form.constant
             if not coefficients:
-                if constant > 0:
-                    return None
+                if constant > 0 or (constant == 0 and atom.strict):
+                    forms.append(atom)
                 continue
             (variable, coefficient), *others = coefficients.items()
             if others or variable.output:
-                forms.append(atom.form)
+                forms.append(atom)
                 continue
-            bound, index = -constant / coefficient, variable.place
-            if coefficient > 0 and (index not in high or bound < high[index]):
+            bound, index = End(-constant / coefficient, atom.strict), variable.place
+            if coefficient > 0 and bound.is_tighter(high.get(index), upper=True):
                 high = dict(high) if high is self.high else high
                 high[index] = bound
-            elif coefficient < 0 and (index not in low or bound > low[index]):
+            elif coefficient < 0 and bound.is_tighter(low.get(index), upper=False):
                 low = dict(low) if low is self.low else low
                 low[index] = bound
-            if index in low and index in high and low[index] > high[index]:
+            if index in low and index in high and not low[index].leaves_room(high[index]):
                 return None
         return Case(low, high, tuple(forms))
 

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from itertools import chain, product
 from typing import Any, NamedTuple
 
@@ -15,12 +16,13 @@ from numpy.typing import NDArray
 
 from relucert.checks import shown
 from relucert.errors import InputError
-from relucert.specification.formula import AtMost, Case, Linear, Variable
+from relucert.specification.formula import AtMost, Case, End, Linear, Variable
 from relucert.specification.numbers import as_decimal, exactly, float_above, float_below
 
 Terms = tuple[tuple[int, int], ...]
 NOTHING = "(* 0 Y_0)"  # which mentions an output, as a property must
 EMPTY = "no input meets the bounds: the region is empty"
+CONTRADICTORY = "no outputs meet the conditions of a violation: they contradict each other"
 
 
 class Declared(NamedTuple):
@@ -45,15 +47,18 @@ class Constraint:
         inputs: Index and coefficient of every input in it; the coefficients are whole numbers without a common divisor.
         outputs: The same of the outputs.
         bound: An exact number.
+        strict: Whether the sum must be below the bound, and not at it.
     """
 
     inputs: Terms
     outputs: Terms
     bound: Fraction
+    strict: bool = False
 
     @classmethod
-    def of(cls, form: Linear) -> Constraint:
-        """That a form is not positive, scaled to whole coefficients."""
+    def of(cls, atom: AtMost) -> Constraint:
+        """That a form is not positive, or negative, scaled to whole coefficients."""
+        form = atom.form
         coefficients = form.coefficients.values()
         scale = Fraction(math.lcm(*(number.denominator for number in coefficients)))
         if form.coefficients:
@@ -66,7 +71,7 @@ class Constraint:
             )
             for output in (False, True)
         )
-        return cls(inputs, outputs, -scale * form.constant)
+        return cls(inputs, outputs, -scale * form.constant, atom.strict)
 
     @property
     def scale(self) -> Fraction:
@@ -75,12 +80,16 @@ class Constraint:
         return Fraction(1, 2 ** (longest - 1))
 
     def excess(self, inputs: Sequence[Fraction], outputs: Sequence[Fraction]) -> Fraction:
-        """By how much the constraint is missed at an input and its outputs; not positive: it is met."""
+        """By how much the sum is above the bound at an input and its outputs."""
         parts = chain(
             (number * inputs[index] for index, number in self.inputs),
             (number * outputs[index] for index, number in self.outputs),
         )
         return sum(parts, -self.bound)
+
+    def is_met_by(self, excess: Fraction) -> bool:
+        """Whether it is met where the sum is so much above the bound."""
+        return excess < 0 if self.strict else excess <= 0
 
 
 @dataclass(frozen=True)
@@ -91,11 +100,42 @@ class Violation:
         low: The lowest value of every input.
         high: The highest.
         constraints: On inputs and outputs, all of them met at once.
+        open_low: The inputs that must be above their lowest value.
+        open_high: The inputs that must be below their highest.
     """
 
     low: tuple[Fraction, ...]
     high: tuple[Fraction, ...]
     constraints: tuple[Constraint, ...]
+    open_low: frozenset[int] = frozenset()
+    open_high: frozenset[int] = frozenset()
+
+    @property
+    def strict(self) -> bool:
+        """Whether all constraints are, so that a largest excess of zero is no violation."""
+        return bool(self.constraints) and all(constraint.strict for constraint in self.constraints)
+
+    @property
+    def contradictory(self) -> bool:
+        """Whether no inputs and outputs at all meet the constraints, seen from those that bound a sum from both sides;
+        a constant is its own other side."""
+        ends: dict[tuple[Terms, Terms], End] = {}
+        for constraint in self.constraints:
+            key, end = (constraint.inputs, constraint.outputs), End(constraint.bound, constraint.strict)
+            ends[key] = end if end.is_tighter(ends.get(key), upper=True) else ends[key]
+        for (inputs, outputs), high in ends.items():
+            other = ends.get((_negated(inputs), _negated(outputs)))
+            if other is not None and not End(-other.at, other.strict).leaves_room(high):
+                return True
+        return False
+
+    def has_inputs(self, point: Sequence[Fraction]) -> bool:
+        """Whether an input lies in the box, and off its open ends."""
+        return (
+            all(low <= number <= high for low, number, high in zip(self.low, point, self.high, strict=True))
+            and not any(point[place] == self.low[place] for place in self.open_low)
+            and not any(point[place] == self.high[place] for place in self.open_high)
+        )
 
 
 @dataclass(frozen=True, repr=False)
@@ -136,7 +176,7 @@ class Query:
         return read(path)
 
     @classmethod
-    def within(cls, low: Any, high: Any, violations: Sequence[Sequence[Any]]) -> Query:
+    def within(cls, low: Any, high: Any, violations: Sequence[Sequence[Any]], *, strict: bool = False) -> Query:
         """The property that, within a box of inputs, none of some violations happens.
 
         Every number counts exactly as it is stored.
@@ -147,11 +187,14 @@ class Query:
             violations: Each is `(rows, bounds)`: at the outputs y all of `rows @ y <= bounds` are met, rows
                 (constraints, outputs) and bounds (constraints,); or `(rows, bounds, input_rows)`: all of
                 `rows @ y + input_rows @ x <= bounds`.
+            strict: Whether the sums must be below the bounds, and not at them, for a violation.
         """
+        if not isinstance(strict, bool):
+            raise InputError(f"strict is True or False, for all constraints of a query, not {shown(strict)}")
         lowest, highest = (_numbers(end, f"the {name} end of the box") for end, name in ((low, "low"), (high, "high")))
         if len(lowest) != len(highest) or not lowest:
             raise InputError(f"a box has two ends of as many numbers, not {len(lowest)} and {len(highest)}")
-        bounds = dict(enumerate(lowest)), dict(enumerate(highest))
+        below, above = ({place: End(number) for place, number in enumerate(side)} for side in (lowest, highest))
         if not isinstance(violations, (list, tuple)):
             raise InputError(f"a query needs a list of violations, not {shown(violations)}")
         forms = [_forms(violation, len(lowest)) for violation in violations]
@@ -159,7 +202,9 @@ class Query:
         if len(widths) != 1:
             raise InputError(f"a query needs violations, all on as many outputs, not on {sorted(widths) or 'none'}")
         possible = all(one <= other for one, other in zip(lowest, highest, strict=True))
-        cases = [Case(*bounds).with_all([AtMost(form) for form in conjunction]) for _, conjunction in forms]
+        cases = [
+            Case(below, above).with_all([AtMost(form, strict) for form in conjunction]) for _, conjunction in forms
+        ]
         return from_cases([case for case in cases if possible and case is not None], len(lowest), widths.pop())
 
     def __or__(self, other: object) -> Query:
@@ -169,6 +214,11 @@ class Query:
             raise InputError(f"{self!r} and {other!r} are about different networks")
         remarks = tuple(dict.fromkeys(self.remarks + other.remarks))
         return replace(self, violations=self.violations + other.violations, text=None, remarks=remarks)
+
+    @cached_property
+    def possible(self) -> tuple[Violation, ...]:
+        """The violations that do not contradict themselves."""
+        return tuple(violation for violation in self.violations if not violation.contradictory)
 
     def vnnlib(self) -> str:
         """The query as VNN-LIB 1.0: the file's own text, or one that says the same."""
@@ -181,15 +231,17 @@ def from_cases(
 ) -> Query:  # fmt: skip
     """The query whose violations are these cases; every input needs both bounds in all of them."""
     violations: dict[tuple[tuple[int, int], tuple[Constraint, ...]], Violation] = {}
-    boxes: dict[tuple[int, int], tuple[tuple[Fraction, ...], tuple[Fraction, ...]]] = {}
+    boxes: dict[tuple[int, int], Violation] = {}
     for case in cases:
         shared = id(case.low), id(case.high)
         if shared not in boxes:
             names = _input_names(inputs, declared)
-            boxes[shared] = _ends(case.low, "lower", names), _ends(case.high, "upper", names)
-        low, high = boxes[shared]
-        constraints = tuple(dict.fromkeys(Constraint.of(form) for form in case.forms))
-        violations.setdefault((shared, constraints), Violation(low, high, constraints))
+            ends = _ends(case.low, "lower", names), _ends(case.high, "upper", names)
+            boxes[shared] = Violation(*ends, (), _strict_ones(case.low), _strict_ones(case.high))
+        constraints = tuple(dict.fromkeys(map(Constraint.of, case.forms)))
+        if not all(_is_float(constraint.scale * constraint.bound) for constraint in constraints):
+            raise InputError("a constraint has a bound beyond the numbers of float64, about 1.8e308")
+        violations.setdefault((shared, constraints), replace(boxes[shared], constraints=constraints))
     return Query(inputs, outputs, tuple(violations.values()), text, remarks, declared)
 
 
@@ -205,15 +257,28 @@ def _input_names(count: int, declared: Sequence[Declared]) -> list[str]:
     ]
 
 
-def _ends(bounds: dict[int, Fraction], side: str, names: Sequence[str]) -> tuple[Fraction, ...]:
+def _is_float(number: Fraction) -> bool:
+    """Whether a number is within those of float64."""
+    return math.isfinite(float_below(number)) and math.isfinite(float_above(number))
+
+
+def _strict_ones(bounds: dict[int, End]) -> frozenset[int]:
+    return frozenset(index for index, end in bounds.items() if end.strict)
+
+
+def _negated(terms: Terms) -> Terms:
+    return tuple((place, -number) for place, number in terms)
+
+
+def _ends(bounds: dict[int, End], side: str, names: Sequence[str]) -> tuple[Fraction, ...]:
     missing = [name for index, name in enumerate(names) if index not in bounds]
     if missing:
         listed = ", ".join(missing[:3]) + (", ..." if missing[3:] else "")
         raise InputError(f"the region is unbounded: {listed} has no {side} bound; assert one for every input")
     for index, name in enumerate(names):
-        if not math.isfinite(float_below(bounds[index])) or not math.isfinite(float_above(bounds[index])):
+        if not _is_float(bounds[index].at):
             raise InputError(f"the {side} bound of {name} is beyond the numbers of float64")
-    return tuple(bounds[index] for index in range(len(names)))
+    return tuple(bounds[index].at for index in range(len(names)))
 
 
 def _array(given: Any, what: str) -> NDArray[np.object_]:
@@ -259,19 +324,20 @@ def _text(query: Query) -> str:
     names += [Variable(True, index) for index in range(query.outputs)]
     lines = [f"(declare-const {name} Real)" for name in names]
     if not query.violations:
-        return "\n".join([*lines, f"(assert (<= {NOTHING} -1))", ""])
+        return "\n".join([*lines, "(assert (<= X_0 -1))", "(assert (>= X_0 1))", f"(assert (<= {NOTHING} 0))", ""])
     parts = "\n".join(f"  (and {' '.join(_atoms(violation))})" for violation in query.violations)
     return "\n".join([*lines, f"(assert (or\n{parts}\n))", ""])
 
 
 def _atoms(violation: Violation) -> Iterable[str]:
     for index, (low, high) in enumerate(zip(violation.low, violation.high, strict=True)):
-        yield _scaled(">=", f"X_{index}", low)
-        yield _scaled("<=", f"X_{index}", high)
+        yield _scaled(">" if index in violation.open_low else ">=", f"X_{index}", low)
+        yield _scaled("<" if index in violation.open_high else "<=", f"X_{index}", high)
     for constraint in violation.constraints:
         terms = [f"(* {number} X_{index})" for index, number in constraint.inputs]
         terms += [f"(* {number} Y_{index})" for index, number in constraint.outputs]
-        yield _scaled("<=", f"(+ {' '.join(terms)})" if len(terms) > 1 else (terms or [NOTHING])[0], constraint.bound)
+        left = f"(+ {' '.join(terms)})" if len(terms) > 1 else (terms or [NOTHING])[0]
+        yield _scaled("<" if constraint.strict else "<=", left, constraint.bound)
 
 
 def _scaled(relation: str, left: str, bound: Fraction) -> str:

@@ -13,6 +13,7 @@ from relucert.specification.syntax import Expression, Group, Word, groups
 
 NAME = re.compile(r"([XY])_(0|[1-9]\d{0,8})")
 IGNORED = ("set-logic", "set-info", "set-option", "check-sat", "get-model", "exit")
+LAST = ("check-sat", "exit")  # commands that nothing may be asserted after
 RELATIONS = ("<=", "<", ">=", ">", "=", "==")
 CONNECTIVES = ("and", "or")
 OPERATORS = ("+", "-", "*")
@@ -39,6 +40,7 @@ class _Parser:
         self.declared: dict[str, set[int]] = {"X": set(), "Y": set()}
         self.assertions: list[Formula] = []
         self.mentions_outputs = False
+        self.ended: str | None = None  # the command that ended the assertions
 
     def count(self, letter: str) -> int:
         """How many inputs or outputs there are; raises LoadError where they are not counted from 0 without gaps."""
@@ -51,6 +53,12 @@ class _Parser:
 
     def take(self, group: Group) -> None:
         command, rest = _head(group)
+        if self.ended is not None and command not in IGNORED:
+            raise LoadError(
+                f"line {group.line}: ({command[:40]} ...) stands after ({self.ended}), where it would not count; move "
+                f"it before"
+            )
+        self.ended = command if command in LAST else self.ended
         if command in ("declare-const", "declare-fun"):
             self._declare(command, rest, group.line)
         elif command == "assert":
@@ -87,7 +95,8 @@ class _Parser:
         if len(rest) != 2:
             raise LoadError(f"line {expression.line}: {operator} compares two terms, not {len(rest)}")
         difference = self._linear(rest[0]).minus(self._linear(rest[1]))
-        at_most, at_least = AtMost(difference), AtMost(difference.times(Fraction(-1)))
+        strict = operator in ("<", ">")
+        at_most, at_least = (AtMost(difference.times(Fraction(sign)), strict) for sign in (1, -1))
         if operator.startswith("="):
             return All([at_most, at_least])
         return at_most if operator.startswith("<") else at_least

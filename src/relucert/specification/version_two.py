@@ -96,7 +96,8 @@ class _Translation:
         if not isinstance(expression, package.Comparison) or isinstance(expression, package.NotEqual):
             raise LoadError(f"{_short(expression)} is not supported; formulas are made of and, or, <=, <, >=, > and ==")
         difference = self._linear(expression.lhs).minus(self._linear(expression.rhs))
-        at_most, at_least = AtMost(difference), AtMost(difference.times(Fraction(-1)))
+        strict = isinstance(expression, (package.LessThan, package.GreaterThan))
+        at_most, at_least = (AtMost(difference.times(Fraction(sign)), strict) for sign in (1, -1))
         if isinstance(expression, package.Equal):
             return All([at_most, at_least])
         return at_most if isinstance(expression, (package.LessThan, package.LessEqual)) else at_least

@@ -2,7 +2,8 @@
 
 Each violation becomes one margin, appended to the network: all of `a_j y <= b_j` are met where
 `max_j (a_j y - b_j) <= 0`, and `max(p, q) = p + relu(q - p)`. Boxes are rounded outwards and bounds upwards: where the
-margins are positive, no violation is possible.
+margins are positive, no violation is possible. Strict constraints are met in fewer places: where all of a violation's
+are strict, a margin of zero is none.
 """
 
 from __future__ import annotations
@@ -51,6 +52,10 @@ class Problem:
     prop: Property
     violations: tuple[Violation, ...] = ()
 
+    def excluded(self, row: int, least: float) -> bool:
+        """Whether a row's violation is impossible where its margin has this lower bound."""
+        return least > 0 or (least == 0 and bool(self.violations) and self.violations[row].strict)
+
     def only(self, rows: Sequence[int]) -> Problem:
         """The problem of some rows."""
         chosen = torch.tensor(list(rows))
@@ -61,7 +66,7 @@ class Problem:
 
 def problems(network: Network, query: Query) -> Iterator[Problem]:
     """The problems that a query comes to: it holds where all of their rows stay positive."""
-    for _, group in groupby(query.violations, lambda violation: (id(violation.low), id(violation.high))):
+    for _, group in groupby(query.possible, lambda violation: (id(violation.low), id(violation.high))):
         same_box: list[Violation] = []
         for violation in group:
             if sum(max(1, len(other.constraints)) for other in (*same_box, violation)) > MOST_CONSTRAINTS and same_box:

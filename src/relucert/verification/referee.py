@@ -7,6 +7,7 @@ network that is evaluated in floating point the last one alone counts, in that p
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -114,6 +115,10 @@ class StatedBox:
         first = violations[0]
         low = [_above(float_above(end, dtype), precision) for end in first.low]
         high = [-_above(-float_below(end, dtype), precision) for end in first.high]
+        for place in first.open_low:
+            low[place] = _past(low[place], first.low[place], precision)
+        for place in first.open_high:
+            high[place] = -_past(-high[place], -first.high[place], precision)
         self.exact = {
             place: (first.low[place] + first.high[place]) / 2
             for place, (least, most) in enumerate(zip(low, high, strict=True))
@@ -142,25 +147,34 @@ class StatedBox:
         self, point: Sequence[Fraction], outputs: Sequence[Fraction], doubts: Sequence[Fraction] | None = None
     ) -> bool:
         """Whether a violation happens at a point and its outputs, wherever these are within their doubts, exactly."""
-        first = self.violations[0]
-        if not all(low <= x <= high for low, x, high in zip(first.low, point, first.high, strict=True)):
+        if not self.violations[0].has_inputs(point):
             return False
 
         def met(constraint: Constraint) -> bool:
             doubt = 0 if doubts is None else sum(abs(number) * doubts[index] for index, number in constraint.outputs)
-            return constraint.excess(point, outputs) + doubt <= 0
+            return constraint.is_met_by(constraint.excess(point, outputs) + doubt)
 
         return any(all(map(met, violation.constraints)) for violation in self.violations)
 
     @cached_property
-    def tables(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Coefficients on outputs and on inputs, bounds, and the violation, of every constraint, in float64."""
-        owners = [
+    def _owned(self) -> list[tuple[int, Constraint]]:
+        """All constraints, each with its violation's place; one that is always met where a violation has none."""
+        always = (Constraint((), (), Fraction(0)),)
+        return [
             (place, constraint)
             for place, violation in enumerate(self.violations)
-            for constraint in violation.constraints or (Constraint((), (), Fraction(0)),)
+            for constraint in violation.constraints or always
         ]
-        first = self.violations[0]
+
+    @cached_property
+    def strict(self) -> Tensor:
+        """Which constraints are, (constraints,)."""
+        return torch.tensor([constraint.strict for _, constraint in self._owned])
+
+    @cached_property
+    def tables(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Coefficients on outputs and on inputs, bounds, and the violation, of every constraint, in float64."""
+        owners, first = self._owned, self.violations[0]
         outputs = 1 + max((index for _, constraint in owners for index, _ in constraint.outputs), default=0)
         rows = torch.zeros(len(owners), outputs, dtype=torch.float64)
         input_rows = torch.zeros(len(owners), len(first.low), dtype=torch.float64)
@@ -182,12 +196,21 @@ class StatedBox:
         """The points at which float64 sees a violation, or nearly one, the clearest first: their places."""
         rows, input_rows, bounds, owners = self.tables
         size = outputs[:, : rows.shape[1]].abs() @ rows.abs().T + inputs.double().abs() @ input_rows.abs().T
-        missed = self.excess(inputs, outputs) / (size + bounds.abs() + 1e-300)
+        excess = self.excess(inputs, outputs)
+        missed = excess / (size + bounds.abs() + 1e-300)
+        missed = torch.where(self.strict & (excess >= 0), torch.inf, missed)  # a tie, at best
         worst = torch.full((len(inputs), len(self.violations)), -torch.inf, dtype=torch.float64)
         worst = worst.scatter_reduce(1, owners.expand(len(inputs), -1), missed, "amax")
         least = worst.min(1).values
         near = (least <= NEAR).nonzero().flatten()
         return near[least[near].argsort()]
+
+
+def _past(number: float, end: Fraction, precision: torch.dtype) -> float:
+    """The next larger number of a precision where a given one is the end itself."""
+    if not math.isfinite(number) or Fraction(number) != end:
+        return number
+    return float(torch.nextafter(torch.tensor(number, dtype=precision), torch.tensor(torch.inf, dtype=precision)))
 
 
 def _above(number: float, precision: torch.dtype) -> float:

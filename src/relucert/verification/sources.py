@@ -107,7 +107,7 @@ def check_fit(network: Network, query: Query) -> None:
             raise InputError(f"the property declares {tensor.name} of shape {tensor.shape}, {network.name} has {shape}")
     if keeps_only_order(network) and not all(
         not one.inputs and one.bound == 0 and sorted(number for _, number in one.outputs) == [-1, 1]
-        for violation in query.violations
+        for violation in query.possible
         for one in violation.constraints
     ):
         raise InputError(

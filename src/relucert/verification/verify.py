@@ -21,7 +21,7 @@ from relucert.loading.runtime import Runtime, own_precision
 from relucert.network import Network, find_inference
 from relucert.proof_files import is_about
 from relucert.rigor import check_subnormals
-from relucert.specification.query import EMPTY, Query
+from relucert.specification.query import CONTRADICTORY, EMPTY, Query
 from relucert.storage import files
 from relucert.verification import proof as proofs
 from relucert.verification.attack import BoxAttack
@@ -31,7 +31,7 @@ from relucert.verification.search import bounded
 from relucert.verification.sources import Sources, is_joint, open_sources
 from relucert.verification.verdict import HOLDS, UNKNOWN, VIOLATED, Verdict
 
-ATTACK, PROVER, REGION = "attack", "branch and bound", "bounds of the region"
+ATTACK, PROVER, REGION, CONDITIONS = "attack", "branch and bound", "bounds of the region", "conditions"
 ATTACK_SHARE = 0.3  # of the time limit
 DIFFERING = "in real arithmetic there is a violation, which {by} does not show"
 
@@ -132,6 +132,9 @@ class _Inquest:
     def run(self) -> Verdict:
         if not self.query.violations:
             return self._verdict(HOLDS, EMPTY)
+        if not self.query.possible:
+            self.method = CONDITIONS
+            return self._verdict(HOLDS, CONTRADICTORY)
         try:
             reason = self._decide()
         except InputError:
