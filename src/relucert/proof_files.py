@@ -151,7 +151,7 @@ def claimed(network: Network, index: int, image: Tensor, shape: RegionShape, pro
     """What a proof is about, but for the radius: image number `index`, (size,), and a property with a batch of one."""
     values = image.double().tolist()
     return {
-        "network": {"name": network.name, "sha256": fingerprint(network)},
+        "network": {"name": network.name, "sha256": fingerprint(network, network.inference.rounds)},
         "image": {"index": index, "sha256": image_digest(values), "values": values},
         "rows": prop.rows[0].tolist(),
         "offsets": prop.offsets[0].tolist(),

@@ -102,7 +102,7 @@ def test_what_says_nothing_is_rejected() -> None:
         (long, "float32", "numbers that float32 has not"),
         (wide, "float16", "may lose all"),
         (large, "float32", "may overflow"),
-        (replace(network, changes_precision=True), "float32", "casts"),
+        (replace(network, real_only=("it casts",)), "float32", "casts"),
     ):
         with pytest.raises(Rejected, match=reason):
             bounded(asked, proof_of(asked, inference))

@@ -14,7 +14,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from relucert.errors import InputError, LoadError, NetworkError, RelucertError
+from relucert.errors import InputError, LoadError, NetworkError, RelucertError, RemarkWarning
 from relucert.loading import load, safetensors_file, save
 from relucert.network import (
     Add,
@@ -29,8 +29,11 @@ from relucert.network import (
     Reshape,
     Scale,
     Shift,
+    find_inference,
 )
+from relucert.network.fingerprint import fingerprint
 from relucert.network.operation import _REGISTRY
+from tests.nets import mlp
 
 PRECISIONS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 
@@ -113,6 +116,39 @@ def test_what_is_known_about_inputs_is_kept(tmp_path: Path) -> None:
     assert (load(path).input_range, load(path).picture_shape) == (None, None)
 
 
+def test_what_is_said_about_evaluations_is_kept(tmp_path: Path) -> None:
+    """So that what is refused before a round trip is refused after it, and what is charged is charged."""
+    path, network = tmp_path / "kept.safetensors", example()
+    nodes = tuple(replace(node, roundings=100) if place in (0, 3) else node for place, node in enumerate(network.nodes))
+    save(replace(network, nodes=nodes, remarks=("one", "two"), real_only=("it casts",)), path)
+    with pytest.warns(RemarkWarning):
+        loaded = load(path)
+    assert [node.roundings for node in loaded.nodes] == [node.roundings for node in nodes]
+    assert (loaded.remarks, loaded.real_only) == (("one", "two"), ("it casts",))
+    with pytest.raises(InputError, match="float32': it casts"):
+        loaded.evaluated_in(find_inference("float32"))
+
+
+def older(graph: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+    graph["format"] = 1
+
+
+def test_sums_of_older_files_count_as_one(tmp_path: Path) -> None:
+    """They do not say whether a sum over two axes is two layers: then 12 numbers meet as many roundings."""
+    path = tmp_path / "older.safetensors"
+    down = Convolution(torch.ones(1, 1, 3, 1), torch.zeros(1), (3, 4), (1, 1), (0,) * 4, (1, 1), 1)
+    across = Convolution(torch.ones(1, 1, 1, 4), torch.zeros(1), (1, 4), (1, 1), (0,) * 4, (1, 1), 1)
+    last = Linear(torch.ones(2, 1), torch.zeros(2))
+    steps = (down, across, Reshape((1, 1, 1), (1,)), Shift(torch.ones(1)), Relu(), last)
+    network = Network((1, 3, 4), tuple(Node(step, (place,)) for place, step in enumerate(steps)))
+    write(path, network, older)
+    loaded = load(path)
+    assert [node.roundings for node in loaded.nodes] == [28, 28, None, 28, None, None]
+    assert fingerprint(loaded) == fingerprint(network)
+    write(path, chained := mlp(3, 4, 2), older)
+    assert fingerprint(load(path), rounds=True) == fingerprint(chained, rounds=True)
+
+
 def test_texts_about_the_network_are_kept(tmp_path: Path) -> None:
     path = tmp_path / "kept.safetensors"
     save(example(), path, {"recipe": '{"seed": 0}', "test_accuracy": "0.9525"})
@@ -176,7 +212,7 @@ def changed(*keys: str | int, to: object) -> Callable[[dict[str, Any], dict[str,
 
 DAMAGES: dict[str, Callable[[dict[str, Any], dict[str, Tensor]], object]] = {
     "no format": lambda graph, tensors: graph.pop("format"),
-    "newer format": changed("format", to=2),
+    "newer format": changed("format", to=3),
     "no nodes": lambda graph, tensors: graph.pop("nodes"),
     "nodes no list": changed("nodes", to={}),
     "nodes empty": changed("nodes", to=[]),
@@ -201,6 +237,17 @@ DAMAGES: dict[str, Callable[[dict[str, Any], dict[str, Tensor]], object]] = {
     "range no number": changed("input_range", to=[0.0, float("nan")]),
     "picture no list": changed("picture_shape", to="2x3"),
     "picture other": changed("picture_shape", to=[2, 4]),
+    "remarks no list": changed("remarks", to="text"),
+    "remarks of numbers": changed("remarks", to=[1]),
+    "reasons no list": changed("real_only", to={"a": "b"}),
+    "exact no truth": changed("nodes", 3, "exact", to=1),
+    "roundings no number": changed("nodes", 3, "roundings", to="9"),
+    "roundings a truth": changed("nodes", 3, "roundings", to=True),
+    "roundings none": changed("nodes", 3, "roundings", to=None),
+    "roundings zero": changed("nodes", 3, "roundings", to=0),
+    "roundings too few": changed("nodes", 3, "roundings", to=6),
+    "roundings its own": changed("nodes", 3, "roundings", to=7),
+    "roundings of a ReLU": changed("nodes", 4, "roundings", to=9),
     "operation unknown": changed("nodes", 4, "operation", to="sigmoid"),
     "operation no text": changed("nodes", 4, "operation", to=["relu"]),
     "operation other": changed("nodes", 0, "operation", to="linear"),

@@ -47,3 +47,23 @@ def test_one_bit_matters(dtype: torch.dtype) -> None:
     nodes = (Node(changed, network.nodes[0].inputs), *network.nodes[1:])
     assert fingerprint(replace(network, nodes=nodes)) != fingerprint(network)
     assert fingerprint(Network(network.input_shape, network.nodes, "another name")) == fingerprint(network)
+
+
+def test_marks_count_where_evaluations_round() -> None:
+    """What nodes say about their roundings is hashed for claims about floating point, and for no others."""
+    network = mlp(3, 4, 2)
+    first, *rest = network.nodes
+    marked = [
+        Network((3,), (replace(first, **mark), *rest)) for mark in ({"exact": True}, {"roundings": 5}, {"roundings": 6})
+    ]
+    assert {fingerprint(other) for other in marked} == {fingerprint(network)} == {fingerprint(network, rounds=True)}
+    assert len({fingerprint(other, rounds=True) for other in (network, *marked)}) == 4
+    entry = json.dumps(["linear", [0], {}, {"roundings": 5}], sort_keys=True)
+    digest = hashlib.sha256(json.dumps([3]).encode() + entry.encode())
+    for number, node in enumerate(network.nodes):
+        if number:
+            digest.update(json.dumps([node.operation.name, node.inputs, {}]).encode())
+        for name, tensor in sorted(node.operation.tensors().items()):
+            digest.update(json.dumps([name, "torch.float32", list(tensor.shape)]).encode())
+            digest.update(tensor.numpy().tobytes())
+    assert fingerprint(marked[1], rounds=True) == digest.hexdigest()

@@ -23,9 +23,7 @@ if TYPE_CHECKING:
 
 def rounds(network: Network, value: int) -> bool:
     """Whether computing this value, of an affine operation, may add noise."""
-    node, inference = network.nodes[value - 1], network.inference
-    assert isinstance(node.operation, Affine)
-    return inference.rounds and not node.exact and node.operation.roundings > 0
+    return network.roundings[value] > 0
 
 
 class InputSize(NamedTuple):
@@ -89,8 +87,9 @@ def noise(network: Network, value: int, sizes: Sequence[Tensor | InputSize], ari
     if operation.constant is not None:
         total = total + operation.constant.abs().expand(network.shapes[value]).flatten()
     total = arithmetic.above(total, operation.terms + 9)
-    underflow = inference.underflow * (operation.roundings + 4) * (4 + largest)
-    lost = arithmetic.above(inference.gamma(operation.roundings) * total + underflow, 9)
+    roundings = network.roundings[value]
+    underflow = inference.underflow * (roundings + 4) * (4 + largest)
+    lost = arithmetic.above(inference.gamma(roundings) * total + underflow, 9)
     return torch.where(2 * total <= inference.largest, lost, torch.inf)
 
 

@@ -66,8 +66,8 @@ PRECISIONS: dict[str, Precision | None] = {
 
 def check_evaluation(network: Network, name: str, precision: Precision) -> None:
     """Refuses a network whose numbers the precision does not have, or that changes the precision on its way."""
-    if network.changes_precision:
-        raise Rejected(f"the network casts to another precision than {name} on its way")
+    if network.real_only:
+        raise Rejected(f"nothing follows about {name}: {network.real_only[0]}")
     for value, node in network.steps():
         if not _can_be_evaluated(node, precision):
             raise Rejected(f"the network's node {value} ({node.operation.name}) has numbers that {name} has not")
@@ -120,10 +120,21 @@ def noise(node: Node, layer: FixedLayer, sizes: Sequence[Sequence[Fraction]], pr
 
 
 def _roundings(node: Node, sizes: Sequence[Sequence[Fraction]] | None, precision: Precision) -> int:
-    """How many roundings meet in one number, whatever the order of summation; terms that are zero add none."""
-    tensors, name = node.operation.tensors(), node.operation.name
-    if node.exact and all(precision.represents(tensor) for tensor in tensors.values()):
+    """How many roundings meet in one number, whatever the order of summation; those of a longer sum that the operation
+    is part of, where the node says so."""
+    if node.exact and all(precision.represents(tensor) for tensor in node.operation.tensors().values()):
         return 0
+    if node.roundings is None:
+        return _own_roundings(node, sizes)
+    own = _own_roundings(node, None)
+    if node.roundings < own:
+        raise Rejected(f"the network's {node.operation.name} rounds {own} times, and says {node.roundings}")
+    return node.roundings
+
+
+def _own_roundings(node: Node, sizes: Sequence[Sequence[Fraction]] | None) -> int:
+    """Those of the operation by itself; terms that are zero add none."""
+    tensors, name = node.operation.tensors(), node.operation.name
     if name == "linear":
         return 1 + (tensors["weight"].shape[1] if sizes is None else sum(size > 0 for size in sizes[0]))
     if name == "convolution":

@@ -53,7 +53,7 @@ def head(arguments: argparse.Namespace, network: Network, images: Dataset, chose
         "layers": network.describe(),
         "parameters": network.parameters,
         "classes": network.classes,
-        "sha256": fingerprint(network),
+        "sha256": fingerprint(network, chosen.get("inference", "real") != "real"),
     }
     data = {"name": images.name, "images": len(images), "sha256": images.sha256()}
     asked = {**chosen, "target": "per image" if arguments.target_file else arguments.target}

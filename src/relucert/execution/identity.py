@@ -34,12 +34,7 @@ def identity(
 
 def network_mark(network: Network) -> dict[str, Any]:
     """What tells a network and its evaluation from all others."""
-    rounds = network.inference.rounds
-    return {
-        "network": fingerprint(network),
-        "inference": network.inference.name,
-        "steps that round nothing": [place for place, node in enumerate(network.nodes) if node.exact and rounds],
-    }
+    return {"network": fingerprint(network, network.inference.rounds), "inference": network.inference.name}
 
 
 @cache

@@ -39,6 +39,7 @@ from relucert.network import (
 Operand = int | Tensor
 """An input of a foreign operator: the index of a value, or a constant."""
 
+CASTS = "the network casts to another precision on its way"
 PRECISIONS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
@@ -239,7 +240,7 @@ class Assembly:
         if self.batch is None and prod(shape[:-1]) == 1:  # axes of size 1 before the scores, or none at all
             output = self.reshaped(output, (prod(shape),))
         nodes = tuple(tidied(self._nodes, output))
-        return Network(self.shapes[0], nodes, name, remarks=remarks, changes_precision=bool(self.casts))
+        return Network(self.shapes[0], nodes, name, remarks=remarks, real_only=(CASTS,) if self.casts else ())
 
     def _append(self, operation: Operation, *inputs: int) -> int:
         self.shapes.append(operation.shape(*(self.shapes[source] for source in inputs)))

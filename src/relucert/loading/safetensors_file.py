@@ -2,10 +2,13 @@
 
 A tensor is named `{value}.{field}`, as in `1.weight`: the index of the value that its node computes (0 is
 the input) and the field of the operation. The metadata entry `relucert` holds
-`{"format": 1, "name": ..., "input_shape": [...], "nodes": [...]}`, each node
-`{"operation": "linear", "inputs": [0], "settings": {...}}`, with `"exact": true` where floating point rounds nothing,
-and, where they are known, `input_range` (the lowest and the highest number of an input) and `picture_shape`. Every
-other entry is free text about the network.
+`{"format": 2, "name": ..., "input_shape": [...], "nodes": [...]}`, each node
+`{"operation": "linear", "inputs": [0], "settings": {...}}`, with `"exact": true` where it is part of a layer that only
+selects numbers, and `"roundings": n` where it is part of a sum in which more meet than in the operation itself; and,
+where there is something to say, `input_range` (the lowest and the highest number of an input), `picture_shape`,
+`remarks` and `real_only` (texts). Every other entry is free text about the network.
+
+Format 1 did not say which operations are parts of one sum, so all that might be are taken for such.
 """
 
 from __future__ import annotations
@@ -23,13 +26,17 @@ from torch import Tensor
 from relucert.errors import InputError, LoadError
 from relucert.loading.assembly import PRECISIONS
 from relucert.loading.paths import check_file, one_line
-from relucert.network import Network, Node, Operation, find
+from relucert.loading.sums import joint_sums
+from relucert.network import Affine, Network, Node, Operation, find
+from relucert.network.fingerprint import rounding_marks
 from relucert.storage import files
 
-FORMAT = 1
+FORMAT, OLDER = 2, 1
 ENTRY = "relucert"
+TEXTS = ("remarks", "real_only")
+MARKS = ("exact", "roundings")
 SIZE = 8  # bytes that tell the length of the header, which is a multiple of them
-OPTIONAL = ("input_range", "picture_shape")  # what a network knows about its inputs, if it does
+OPTIONAL = ("input_range", "picture_shape", "remarks", "real_only")  # present where there is something to say
 
 
 def check_suffix(path: Path) -> None:
@@ -74,8 +81,9 @@ def load_safetensors(path: Path) -> Network:
         nodes.append(_node(entry, node_tensors, f"{path}: node {value}"))
     if tensors:
         raise LoadError(f"{path}: no node has the tensors {sorted(tensors)}")
-    input_range, picture_shape = (tuple(graph[key]) if key in graph else None for key in OPTIONAL)
-    return Network(tuple(graph["input_shape"]), tuple(nodes), path.stem, input_range, picture_shape)
+    known: dict[str, Any] = {key: tuple(graph[key]) for key in OPTIONAL if key in graph}
+    kept = joint_sums(nodes) if graph["format"] == OLDER else nodes
+    return Network(tuple(graph["input_shape"]), tuple(kept), path.stem, **known)
 
 
 def about(path: Path) -> dict[str, str]:
@@ -99,10 +107,11 @@ def _is_text(given: object) -> bool:
 def _graph(network: Network) -> dict[str, Any]:
     nodes = [
         {"operation": node.operation.name, "inputs": list(node.inputs), "settings": node.operation.settings()}
-        | ({"exact": True} if node.exact else {})
+        | rounding_marks(node)
         for node in network.nodes
     ]
     graph = {"format": FORMAT, "name": network.name, "input_shape": list(network.input_shape), "nodes": nodes}
+    graph |= {key: list(texts) for key in TEXTS if (texts := getattr(network, key))}
     if network.input_range is not None:
         graph["input_range"] = [float(end) for end in network.input_range]
     if network.picture_shape is not None:
@@ -131,7 +140,7 @@ def _parse(metadata: Mapping[str, str], path: Path) -> dict[str, Any]:
         graph = json.loads(metadata[ENTRY])
     except (ValueError, RecursionError) as error:
         raise LoadError(f"{path}: the metadata entry {ENTRY!r} is no JSON: {one_line(error)}") from error
-    if not isinstance(graph, dict) or graph.get("format") != FORMAT:
+    if not isinstance(graph, dict) or graph.get("format") not in (FORMAT, OLDER):
         raise LoadError(f"{path}: expected a network in format {FORMAT}; it may come from a newer relucert")
     if set(graph) - set(OPTIONAL) != {"format", "name", "input_shape", "nodes"}:
         raise LoadError(f"{path}: the network has the entries {sorted(graph)}")
@@ -141,6 +150,9 @@ def _parse(metadata: Mapping[str, str], path: Path) -> dict[str, Any]:
         raise LoadError(f"{path}: the input_shape must be a list of counts, not {graph['input_shape']!r}")
     if not _numbers(graph.get("picture_shape", [])):
         raise LoadError(f"{path}: the picture_shape must be a list of counts, not {graph['picture_shape']!r}")
+    for key in TEXTS:
+        if not isinstance(texts := graph.get(key, []), list) or not all(isinstance(text, str) for text in texts):
+            raise LoadError(f"{path}: the {key} must be a list of texts, not {texts!r}")
     ends = graph.get("input_range", [0.0, 1.0])
     if not isinstance(ends, list) or len(ends) != 2 or not all(type(end) is float for end in ends):
         raise LoadError(f"{path}: the input_range must be two numbers with a point, not {ends!r}")
@@ -148,16 +160,28 @@ def _parse(metadata: Mapping[str, str], path: Path) -> dict[str, Any]:
 
 
 def _node(entry: object, tensors: dict[str, Tensor], where: str) -> Node:
-    if not isinstance(entry, dict) or set(entry) - {"exact"} != {"operation", "inputs", "settings"}:
+    if not isinstance(entry, dict) or set(entry) - set(MARKS) != {"operation", "inputs", "settings"}:
         raise LoadError(f"{where} must have an operation, inputs and settings")
-    name, inputs, settings, exact = entry["operation"], entry["inputs"], entry["settings"], entry.get("exact", False)
-    if not isinstance(exact, bool):
-        raise LoadError(f"{where} must be exact or not, which is true or false")
+    name, inputs, settings = entry["operation"], entry["inputs"], entry["settings"]
     if not isinstance(name, str) or not isinstance(settings, dict) or not _numbers(inputs):
         raise LoadError(f"{where} must have an operation's name, a list of inputs and a map of settings")
     operation_type = find(name)
     _check_fields(operation_type, tensors, settings, where)
-    return Node(operation_type.restore(tensors, settings), tuple(inputs), exact)
+    operation = operation_type.restore(tensors, settings)
+    exact, roundings = _marks(entry, operation, where)
+    return Node(operation, tuple(inputs), exact, roundings)
+
+
+def _marks(entry: Mapping[str, Any], operation: Operation, where: str) -> tuple[bool, int | None]:
+    """What a node says about its roundings: nothing that makes them fewer, but for `exact`."""
+    exact, roundings = entry.get("exact", False), entry.get("roundings")
+    if not isinstance(exact, bool):
+        raise LoadError(f"{where} must be exact or not, which is true or false")
+    if "roundings" not in entry:
+        return exact, None
+    if exact or type(roundings) is not int or not isinstance(operation, Affine) or roundings <= operation.roundings:
+        raise LoadError(f"{where} must have more roundings than its operation has by itself, not {roundings!r}")
+    return exact, roundings
 
 
 def _check_fields(

@@ -2,18 +2,31 @@
 
 import hashlib
 import json
+from typing import Any
 
 import torch
 
-from relucert.network.graph import Network
+from relucert.network.graph import Network, Node
 
 
-def fingerprint(network: Network) -> str:
-    """The SHA-256 of everything stored: operations, their inputs, their settings, and the bytes of every tensor."""
+def rounding_marks(node: Node) -> dict[str, Any]:
+    """What a node says about its roundings, as it is stored; empty for most."""
+    marks: dict[str, Any] = {"exact": True} if node.exact else {}
+    return marks if node.roundings is None else {**marks, "roundings": node.roundings}
+
+
+def fingerprint(network: Network, rounds: bool = False) -> str:
+    """The SHA-256 of everything stored: operations, their inputs, their settings, and the bytes of every tensor.
+
+    rounds: whether it is about evaluations in floating point; then it also covers what the nodes say about roundings.
+    """
     digest = hashlib.sha256(json.dumps(network.input_shape).encode())
     for node in network.nodes:
         operation = node.operation
-        digest.update(json.dumps([operation.name, node.inputs, operation.settings()], sort_keys=True).encode())
+        entry: list[Any] = [operation.name, node.inputs, operation.settings()]
+        if rounds and (marks := rounding_marks(node)):
+            entry.append(marks)
+        digest.update(json.dumps(entry, sort_keys=True).encode())
         for name, tensor in sorted(operation.tensors().items()):
             digest.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
             digest.update(tensor.contiguous().flatten().view(torch.uint8).numpy().tobytes())  # NumPy has no bfloat16

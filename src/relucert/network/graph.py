@@ -15,7 +15,7 @@ from relucert.checks import shown
 from relucert.errors import InputError, NetworkError
 from relucert.network.forms import Shape
 from relucert.network.inference import REAL, Inference
-from relucert.network.operation import Operation
+from relucert.network.operation import Affine, Operation
 from relucert.network.relu import Relu
 
 
@@ -24,12 +24,16 @@ class Node:
     """An operation and the values it takes: value 0 is the network's input, value i the result of node i - 1.
 
     exact: whether nothing rounds here when the network is evaluated in floating point, as it is part of a layer that
-    only selects numbers, such as a maximum, or of a question about the network.
+    only selects numbers, such as a maximum.
+    roundings: how many roundings meet in one number of an affine operation, in any order of summation, where these are
+    not the operation's own: more, where it is part of a longer sum, or none, where it is part of a question about the
+    network, which nobody evaluates.
     """
 
     operation: Operation
     inputs: tuple[int, ...]
     exact: bool = False
+    roundings: int | None = None
 
     def __repr__(self) -> str:
         return f"Node({self.operation!r} of {', '.join(map(str, self.inputs))})"
@@ -49,7 +53,7 @@ class Network:
         picture_shape: Of the pictures that a flat input is made of, colours first; None where unknown.
         remarks: What an import left out of the original, in words.
         inference: What it is evaluated in: bounds are about real arithmetic, or about every evaluation that rounds so.
-        changes_precision: Whether the original casts values on its way, which real arithmetic does not see.
+        real_only: Why nothing is said about evaluations in floating point, in words; empty where something is.
     """
 
     input_shape: Shape
@@ -59,7 +63,7 @@ class Network:
     picture_shape: Shape | None = None
     remarks: tuple[str, ...] = ()
     inference: Inference = REAL
-    changes_precision: bool = False
+    real_only: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for shape in (self.input_shape, self.picture_shape):
@@ -121,6 +125,11 @@ class Network:
         return tuple(depth)
 
     @cached_property
+    def roundings(self) -> tuple[int, ...]:
+        """How many roundings meet in one number of every value, as the network is evaluated; 0: nothing rounds."""
+        return (0, *(_roundings(node, self.inference) for node in self.nodes))
+
+    @cached_property
     def suits_forward(self) -> bool:
         """Whether carrying all symbols forward takes no more multiplications than pulling every neuron back."""
         from relucert.network.work import backward_work, forward_work  # which walk over networks
@@ -153,7 +162,7 @@ class Network:
     def with_operations(self, operations: Mapping[int, Operation]) -> Network:
         """The same graph with other operations, by the values they compute; the checks are not repeated."""
         twin = copy(self)
-        for name in ("shapes", "sizes", "suits_forward"):
+        for name in ("shapes", "sizes", "suits_forward", "roundings"):
             twin.__dict__.pop(name, None)
         nodes = tuple(replace(node, operation=operations.get(value, node.operation)) for value, node in self.steps())
         object.__setattr__(twin, "nodes", nodes)
@@ -161,8 +170,8 @@ class Network:
 
     def evaluated_in(self, inference: Inference) -> Network:
         """The same network, evaluated in a precision that represents its weights; other ones are refused."""
-        if inference.rounds and self.changes_precision:
-            raise InputError(f"inference {inference.name!r}: the network casts to another precision on its way")
+        if inference.rounds and self.real_only:
+            raise InputError(f"inference {inference.name!r}: {self.real_only[0]}")
         for value, node in self.steps():
             if not node.operation.can_be_evaluated(inference):
                 raise InputError(
@@ -171,10 +180,8 @@ class Network:
                     f"give the network with {inference.name} weights"
                 )
         twin = copy(self)
+        twin.__dict__.pop("roundings", None)
         object.__setattr__(twin, "inference", inference)
-        if inference.rounds:  # a number that the precision does not represent is rounded where it is used
-            nodes = tuple(replace(node, exact=node.exact and _represented(node, inference)) for node in self.nodes)
-            object.__setattr__(twin, "nodes", nodes)
         return twin
 
     def values(self, images: Tensor) -> list[Tensor]:
@@ -203,8 +210,13 @@ class Network:
         return between.join("x".join(map(str, shape)) for shape in shapes)
 
 
-def _represented(node: Node, inference: Inference) -> bool:
-    return all(inference.represents(tensor) for tensor in node.operation.tensors().values())
+def _roundings(node: Node, inference: Inference) -> int:
+    if not inference.rounds or not isinstance(node.operation, Affine):
+        return 0
+    # What is selected is rounded first, where the precision does not represent it.
+    if node.exact and all(inference.represents(tensor) for tensor in node.operation.tensors().values()):
+        return 0
+    return node.operation.roundings if node.roundings is None else node.roundings
 
 
 def _is_shape(given: object) -> bool:
@@ -223,6 +235,8 @@ def _are_nodes(given: object) -> bool:
 def _check(value: int, node: Node) -> None:
     if len(node.inputs) != node.operation.arity or not all(0 <= source < value for source in node.inputs):
         raise NetworkError(f"node {value} ({node.operation.name}) takes the values {node.inputs}")
+    if node.roundings is not None and not (isinstance(node.operation, Affine) and node.roundings >= 0):
+        raise NetworkError(f"node {value} ({node.operation.name}) has {shown(node.roundings)} roundings")
     for name, tensor in node.operation.tensors().items():
         if not tensor.is_floating_point():
             raise NetworkError(f"node {value} ({node.operation.name}): {name} is {tensor.dtype}, not floating point")

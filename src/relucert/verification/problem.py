@@ -20,7 +20,7 @@ from torch import Tensor
 from relucert.bounding.interval import propagate
 from relucert.errors import InputError
 from relucert.methods.table import find_method
-from relucert.network import INPUT, Add, IndexMap, Linear, Network, Node, Operation, Relu, Reshape
+from relucert.network import INPUT, Add, Affine, IndexMap, Linear, Network, Node, Operation, Relu, Reshape
 from relucert.norm import Norm
 from relucert.query.property import Property
 from relucert.region import Box, Region, RegionShape
@@ -101,7 +101,7 @@ class _Extension:
         self.network, self.nodes = network, list(network.nodes)
 
     def append(self, operation: Operation, *inputs: int) -> int:
-        self.nodes.append(Node(operation, inputs, exact=True))
+        self.nodes.append(Node(operation, inputs, roundings=0 if isinstance(operation, Affine) else None))
         return len(self.nodes)
 
     def linear(self, value: int, weight: Tensor, bias: Tensor | None = None) -> int:
