@@ -42,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     examples.add_arguments(answers)
     runs.add_overwrite(answers)
+    runs.add_all(answers)
     runs.add_quiet(answers)
 
 

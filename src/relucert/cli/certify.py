@@ -122,6 +122,7 @@ def _add_outputs(group: argparse._ArgumentGroup) -> None:
         "crown, alpha, lp, lp-full and best, and for sdp on chains of layers",
     )
     runs.add_overwrite(group)
+    runs.add_all(group)
     runs.add_quiet(group)
 
 

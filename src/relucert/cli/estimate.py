@@ -34,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     answers = parser.add_argument_group("the answers")
     runs.add_json(answers)
     runs.add_overwrite(answers)
+    runs.add_all(answers)
     runs.add_quiet(answers)
 
 

@@ -35,13 +35,13 @@ def run(arguments: argparse.Namespace) -> int:
         torch.set_num_threads(arguments.threads)
     listed = instances.read_instances(arguments.instances)
     job = instances.InstancesJob(listed, arguments.time_limit, arguments.seed, arguments.inference)
-    screen, started = Screen(quiet=arguments.quiet), time.perf_counter()
+    screen, started = Screen(arguments.quiet, arguments.all), time.perf_counter()
     head, kept = _head(arguments, job), runs.store_place(arguments, files)
     with screen.progress("verifying", len(listed)) as bar, runs.execution(arguments, bar.advance) as workers:
         decided = instances.run(job, workers, kept)
         run_file = RunFile(head, files.get("json"), files.get("csv"), overwrite=arguments.overwrite)
         work = runs.collect(decided, run_file)
-    _show(arguments, screen, work.answers)
+    _show(screen, work.answers)
     for path in files.values():
         screen.line("table" if path == files.get("csv") else "record", str(path))
     screen.line("time", f"{time.perf_counter() - started:.2f} s")
@@ -61,12 +61,11 @@ def _head(arguments: argparse.Namespace, job: InstancesJob) -> dict[str, Any]:
     }
 
 
-def _show(arguments: argparse.Namespace, screen: Screen, decided: Sequence[Decided]) -> None:
-    if not arguments.quiet:
-        rows = [
-            [Path(one.instance.onnx).name, Path(one.instance.vnnlib).name, one.result, f"{one.verdict.seconds:.3f}",
-             one.verdict.method or "", one.reason or ""] for one in decided
-        ]  # fmt: skip
-        screen.columns(TITLES, rows)
+def _show(screen: Screen, decided: Sequence[Decided]) -> None:
+    rows = [
+        [Path(one.instance.onnx).name, Path(one.instance.vnnlib).name, one.result, f"{one.verdict.seconds:.3f}",
+         one.verdict.method or "", one.reason or ""] for one in decided
+    ]  # fmt: skip
+    screen.each(TITLES, rows, keys=2)
     counts = Counter(one.result for one in decided)
     screen.line("verdicts", ", ".join(f"{count} {name}" for name, count in counts.most_common()))

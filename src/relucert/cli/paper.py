@@ -267,8 +267,8 @@ def _show(rerun: Rerun, screen: Screen) -> None:
 
     methods, results, setting = rerun.methods, rerun.results(), rerun.setting
     inference = setting.inference
-    for titles, rows in (export.radii(results, methods, inference), export.seconds(results, methods, inference)):
-        screen.columns(titles, rows)
+    for title, (titles, rows) in export.both(results, methods, inference):
+        screen.columns(titles, rows, len(export.QUESTION), heading=f"{title}, ours and the published")
     for what, reason in rerun.skipped.items():
         screen.complain(f"{what} is left out: {reason}")
     for what, reasons in rerun.failed.items():

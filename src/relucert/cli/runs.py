@@ -162,6 +162,10 @@ def add_quiet(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--quiet", action="store_true", help="no progress bar and no table, only the summary")
 
 
+def add_all(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--all", action="store_true", help="show every answer on the terminal, however many there are")
+
+
 @dataclass(frozen=True)
 class Setup:
     """What a command is about, and `chosen`, the options of the library's call that it was given.
@@ -200,7 +204,7 @@ def set_up(arguments: argparse.Namespace, names: Sequence[str]) -> Setup:
     if arguments.threads is not None:
         torch.set_num_threads(arguments.threads)
     network = image_options.load_network(arguments)
-    screen = Screen(quiet=arguments.quiet)
+    screen = Screen(arguments.quiet, getattr(arguments, "all", False))
     images = image_options.load(arguments, network, screen)
     chosen = {name: getattr(arguments, name) for name in names}
     if arguments.target_file is not None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from rich import box
 from rich.console import Console
 from rich.filesize import decimal
 from rich.progress import (
@@ -20,16 +19,18 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
-from rich.table import Table
 from rich.text import Text
 
 from relucert.answers import Certificate, Estimate, Exact, UpperBound
+from relucert.cli.layout import REMARK, Grid, Line, fold, lay_out
 from relucert.cli.progress import ProgressLines
 from relucert.execution.progress import rate
 from relucert.report.summary import Summary, rounded_down, rounded_up
 
-PLAIN_WIDTH = 1000  # where no terminal says how wide a line may be
+PLAIN_WIDTH = 100_000  # where no terminal says how wide a line may be
 NAME_WIDTH = 20
+MOST_ROWS = 20  # of answers on a terminal; of more, the first and the last few are shown
+FIRST_ROWS, LAST_ROWS = 10, 5
 
 
 class Bar:
@@ -55,10 +56,13 @@ class _RateColumn(ProgressColumn):
 
 
 class Screen:
-    """Colours and rules on a terminal; plain whole lines in a file or a pipe."""
+    """Colours, rules and lines that fit on a terminal; plain whole lines in a file or a pipe.
 
-    def __init__(self, quiet: bool) -> None:
-        self._quiet = quiet
+    every: whether a terminal shows every answer, however many there are.
+    """
+
+    def __init__(self, quiet: bool, every: bool = False) -> None:
+        self._quiet, self._every = quiet, every
         self._out = _console(stderr=False)
         self._err = _console(stderr=True)
 
@@ -98,37 +102,29 @@ class Screen:
 
     def table(self, certificates: Sequence[Certificate], proven: bool) -> None:
         """One row per certificate: image, label, rival, radius, and a remark, such as why a radius is missing."""
-        if self._quiet:
-            return
         title = "certified radius" if proven else "radius (rounding ignored)"
-        self._rows(title, [(*_cells(certificate), _remark(certificate)) for certificate in certificates])
+        self.answers(title, [(*_cells(certificate), _remark(certificate)) for certificate in certificates])
 
     def estimates(self, estimates: Sequence[Estimate]) -> None:
         """One row per estimate: image, label, rival, value, and a remark."""
-        if self._quiet:
-            return
         rows = []
         for estimate in estimates:
             value = "-" if estimate.value is None else f"{estimate.value:.4g}"
             rival = "-" if estimate.target is None else str(estimate.target)
             rows.append((str(estimate.image), str(estimate.label), rival, value, estimate.reason or ""))
-        self._rows("estimate (not certified)", rows)
+        self.answers("estimate (not certified)", rows)
 
     def attacks(self, answers: Sequence[UpperBound]) -> None:
         """One row per attack: image, label, rival, distance, and a remark."""
-        if self._quiet:
-            return
         rows = []
         for answer in answers:
             distance = "-" if answer.distance is None else rounded_up(answer.distance)
             rival = "-" if answer.target is None else str(answer.target)
             rows.append((str(answer.image), str(answer.label), rival, distance, answer.reason or ""))
-        self._rows("distance", rows)
+        self.answers("distance", rows)
 
     def intervals(self, answers: Sequence[Exact]) -> None:
         """One row per minimum distortion: image, label, rival, both ends, and a remark."""
-        if self._quiet:
-            return
         rows = []
         for answer in answers:
             lower = "-" if answer.lower is None else rounded_down(answer.lower)
@@ -136,32 +132,34 @@ class Screen:
             rival = "-" if answer.target is None else str(answer.target)
             ends = "unreachable" if answer.unreachable else f"{lower} to {upper}"
             rows.append((str(answer.image), str(answer.label), rival, ends, answer.reason or ""))
-        self._rows("minimum distortion", rows)
+        self.answers("minimum distortion", rows)
 
-    def _rows(self, answer: str, rows: Sequence[tuple[str, str, str, str, str]]) -> None:
-        """A table of image, label, rival, answer and, if there are any, remarks."""
-        remarks = any(row[-1] for row in rows)
-        titles = ["image", "label", "rival", answer, *(["remark"] if remarks else [])]
-        self.columns(titles, [row if remarks else row[:-1] for row in rows], right=3)
+    def answers(self, title: str, rows: Sequence[tuple[str, str, str, str, str]]) -> None:
+        """One row per answer about an image, unless quiet: image, label, rival, the answer, and a remark."""
+        self.each(("image", "label", "rival", title, REMARK), rows, keys=3, right=3)
 
-    def columns(self, titles: Sequence[str], rows: Sequence[Sequence[str]], right: int = 0) -> None:
-        """Any table; the first `right` columns are set to the right, a column of remarks may be folded."""
-        table = Table(box=box.SIMPLE_HEAD if self._out.is_terminal else None, pad_edge=False, header_style="bold")
-        for place, title in enumerate(titles):
-            folded = title == "remark"
-            table.add_column(
-                title, justify="right" if place < right else "left", no_wrap=not folded, overflow="fold"
-            )  # fmt: skip
-        for row in rows:
-            table.add_row(*row)
-        with self._out.capture() as captured:
-            self._out.print(table)
-        for line in captured.get().rstrip().splitlines():
-            self._out.out(line.rstrip(), highlight=False)
-        self._out.out("")
+    def each(self, titles: Sequence[str], rows: Sequence[Sequence[str]], keys: int, right: int = 0) -> None:
+        """One row per answer, unless quiet; of many answers a terminal shows the first and the last."""
+        if self._quiet:
+            return
+        hidden = 0
+        if self._out.is_terminal and not self._every and len(rows) > MOST_ROWS:
+            hidden = len(rows) - FIRST_ROWS - LAST_ROWS
+            rows = [*rows[:FIRST_ROWS], ("...", *[""] * (len(titles) - 1)), *rows[-LAST_ROWS:]]
+        note = f"... {hidden:,} more; --all shows every one" if hidden else ""
+        _print_table(self._out, Grid(titles, rows, keys, right), note=note)
+
+    def columns(
+        self, titles: Sequence[str], rows: Sequence[Sequence[str]], keys: int = 1, right: int = 0, heading: str = ""
+    ) -> None:
+        """Any table: the first `keys` columns say what a row is about, the first `right` are set to the right."""
+        _print_table(self._out, Grid(titles, rows, keys, right), heading)
 
     def line(self, name: str, text: str) -> None:
-        self._out.print(f"{name:<{NAME_WIDTH}}{text}", soft_wrap=True)
+        """A name and what there is to say; on a terminal long texts go on below their beginning."""
+        lines = fold(text, self._out.width - NAME_WIDTH) if self._out.is_terminal else [text]
+        for place, part in enumerate(lines):
+            self._out.print(f"{'' if place else name:<{NAME_WIDTH}}{part}", soft_wrap=True)
 
     def summary(self, summary: Summary, radii: Sequence[float]) -> None:
         """The counts, the mean radius, and how many images are left at some radii."""
@@ -184,10 +182,8 @@ class Screen:
 
     def grid(self, rows: Sequence[tuple[str, str, str, str]]) -> None:
         """What came of every setting of a search: learning rate, weight decay, accuracies."""
-        table = Table("learning rate", "weight decay", "validation", "test", title="best validation accuracy first")
-        for row in rows:
-            table.add_row(*row)
-        self._err.print(table)
+        titles = ("learning rate", "weight decay", "validation", "test")
+        _print_table(self._err, Grid(titles, rows, keys=2), heading="best validation accuracy first")
 
     def complain(self, text: str) -> None:
         self._err.print(f"relucert: {text}", soft_wrap=True)
@@ -198,6 +194,13 @@ def _console(stderr: bool) -> Console:
     if not console.is_terminal:
         console.width = PLAIN_WIDTH
     return console
+
+
+def _print_table(console: Console, grid: Grid, heading: str = "", note: str = "") -> None:
+    """A table between what stands above and below it, and an empty line."""
+    above, below = ([Line(text)] if text else [] for text in (heading, note))
+    for line in [*above, *lay_out(grid, console.width, ruled=console.is_terminal), *below, Line("")]:
+        console.out(line.text, style="bold" if line.header else None, highlight=False)
 
 
 def _remark(certificate: Certificate) -> str:

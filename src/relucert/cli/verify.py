@@ -72,6 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     runs.add_json(answers)
     runs.add_csv(answers)
     runs.add_overwrite(answers)
+    runs.add_all(answers)
     runs.add_quiet(answers)
 
 
@@ -252,8 +253,7 @@ def _robust(arguments: argparse.Namespace) -> int:
 
     def show(verdicts: list[RobustnessVerdict]) -> None:
         screen = setup.screen
-        if not arguments.quiet:
-            screen.columns(["image", "label", "rival", "verdict", "remark"], [_cells(one) for one in verdicts], right=3)
+        screen.answers("verdict", [_cells(one) for one in verdicts])
         screen.line("network", setup.about)
         asked = f"radius {arguments.radius!r}, norm {arguments.norm}, target {arguments.target}, {setup.valid}"
         screen.line("question", f"{asked}{runs.inference_text(arguments)}")

@@ -11,6 +11,7 @@ from relucert.cli.training import build_network, training_options, write_json
 
 NAME = "zoo"
 HELP = "networks by name: list them, or build one by its plan"
+TITLES = ("name", "state", "layers", "parameters", "defence", "test accuracy", "file's SHA-256")
 DESCRIPTION = "Lists the networks known by name. With `train NAME`, builds one by its plan in the cache."
 
 
@@ -107,23 +108,17 @@ def _row(name: str, state: str, **known: Any) -> dict[str, Any]:
 
 
 def _show(rows: list[dict[str, Any]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
+    from relucert.cli.show import Screen
 
-    table = Table(box=None)
-    for title in ("name", "state", "layers", "parameters", "defence", "test accuracy", "file's SHA-256"):
-        table.add_column(title, no_wrap=True)
+    cells = []
     for row in rows:
         parameters, accuracy = row["parameters"], row["test_accuracy"]
-        table.add_row(
-            row["name"],
-            row["state"],
-            row["layers"] or "",
-            "" if parameters is None else f"{parameters:,}",
-            row["defence"] or "",
-            "" if accuracy is None else f"{100 * accuracy:.2f} %",
-            (row["sha256"] or "")[:12],
+        known = (
+            row["layers"],
+            None if parameters is None else f"{parameters:,}",
+            row["defence"],
+            None if accuracy is None else f"{100 * accuracy:.2f} %",
+            row["sha256"] and row["sha256"][:12],
         )
-    console = Console()
-    console.width = max(console.width, 160)  # a name cut short is no name
-    console.print(table)
+        cells.append((row["name"], row["state"], *(cell or "" for cell in known)))
+    Screen(quiet=False).columns(TITLES, cells)

@@ -23,6 +23,7 @@ TITLES = {
     "exact": "Exact", "clever": "CLEVER (no bound)", "attack": "Attacks",
 }  # fmt: skip
 NORMS = {"inf": r"$\infty$", "2": "$2$", "1": "$1$"}
+QUESTION = ("network", "p", "target", "images")  # the first columns: what a row is about
 Table = tuple[list[str], list[list[str]]]
 
 
@@ -57,7 +58,7 @@ def _table(results: Sequence[Result], methods: Sequence[str], cell: Any, inferen
             cells.append(cell(line, name, ranking, result.authors) + fewer)
         rows.append([result.label, line.norm, line.target, str(count), *cells])
     about = "" if inference == "real" else f" in {inference}"
-    return ["network", "p", "target", "images", *(f"{TITLES.get(name, name)}{about}" for name in methods)], rows
+    return [*QUESTION, *(f"{TITLES.get(name, name)}{about}" for name in methods)], rows
 
 
 def _bounds(line: Line, method: str) -> bool | None:
@@ -91,7 +92,7 @@ def _beside(ours: str, published: str | None, authors: bool) -> str:
 
 def markdown(results: Sequence[Result], methods: Sequence[str], valid: str, inference: str) -> str:
     parts = []
-    for title, (titles, rows) in _both(results, methods, inference):
+    for title, (titles, rows) in both(results, methods, inference):
         lines = [titles, ["---"] * len(titles), *rows]
         parts.append(f"{title}:\n\n" + "\n".join(f"| {' | '.join(cells)} |" for cells in lines))
     return "\n\n".join([*parts, legend(inference), f"Valid inputs: {valid}."]) + "\n"
@@ -99,7 +100,7 @@ def markdown(results: Sequence[Result], methods: Sequence[str], valid: str, infe
 
 def latex(results: Sequence[Result], methods: Sequence[str], valid: str, inference: str) -> str:
     parts = []
-    for title, (titles, rows) in _both(results, methods, inference):
+    for title, (titles, rows) in both(results, methods, inference):
         head = " & ".join(titles)
         body = "\n".join(
             " & ".join([row[0], NORMS[row[1]], *(cell.replace("†", r"$^\dagger$") for cell in row[2:])]) + r" \\"
@@ -110,7 +111,7 @@ def latex(results: Sequence[Result], methods: Sequence[str], valid: str, inferen
     return "\n\n".join([*parts, f"% {legend(inference)}\n% Valid inputs: {valid}."]) + "\n"
 
 
-def _both(results: Sequence[Result], methods: Sequence[str], inference: str) -> list[tuple[str, Table]]:
+def both(results: Sequence[Result], methods: Sequence[str], inference: str) -> list[tuple[str, Table]]:
     return [
         ("mean radius", radii(results, methods, inference)),
         ("mean seconds an image", seconds(results, methods, inference)),
