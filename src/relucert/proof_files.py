@@ -12,7 +12,8 @@ from typing import Any
 from torch import Tensor
 
 from relucert.bounding.record import Record, Recorder, rules_of
-from relucert.checker.document import FORMAT, NORMS, UNREADABLE, image_digest, unpacked
+from relucert.checker.content import UNREADABLE, document_of
+from relucert.checker.document import FORMAT, NORMS, Rejected, image_digest
 from relucert.checker.quadratic_document import QUADRATIC_FORMAT
 from relucert.checker.trees import RULES
 from relucert.errors import InputError
@@ -169,8 +170,8 @@ def _ends(end: Tensor) -> list[float | None]:
 def is_about(content: bytes, claim: dict[str, Any], inference: str = "real") -> bool:
     """Whether a file's content is a proof of the same claim, whatever its radius."""
     try:
-        document = json.loads(unpacked(content))
-    except UNREADABLE:
+        document = document_of(content)
+    except (*UNREADABLE, Rejected):
         return False
     if not isinstance(document, dict) or document.get("inference", "real") != inference:
         return False

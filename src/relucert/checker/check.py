@@ -12,16 +12,19 @@ from pathlib import Path
 
 import torch
 
+from relucert.checker.content import MOST_BYTES
 from relucert.checker.document import Certified, Proof, QueryProof, Rejected, image_digest, read
 from relucert.checker.quadratic import check_quadratic
 from relucert.checker.quadratic_document import QuadraticProof
 from relucert.checker.query_check import QueryClaim, check_query
 from relucert.checker.tree_check import TreeCheck, check_rows
-from relucert.loading import load
+from relucert.checks import shown
+from relucert.errors import LoadError
+from relucert.loading import load, zoo
 from relucert.network import Network
 from relucert.network.fingerprint import fingerprint
 
-__all__ = ["Claim", "QueryClaim", "Rejected", "check", "check_property"]
+__all__ = ["Claim", "QueryClaim", "Rejected", "check", "check_claim", "check_property", "network_of"]
 
 
 @dataclass(frozen=True)
@@ -91,54 +94,79 @@ def check(
     network: Network | torch.nn.Module | str | None = None,
     progress: Callable[[int, int], None] | None = None,
     images: torch.Tensor | None = None,
+    most_bytes: int = MOST_BYTES,
 ) -> Claim:
-    """What a proof file proves about a network (by default the one it names); raises `Rejected` where it does not.
+    """What a proof file proves about a network; raises `Rejected` where it does not.
 
-    images: one row per image; where they are given the proof has to be about the one of its number.
+    Args:
+        path: The file.
+        network: What it has to be about; None: the bundled or built network of the name that it gives.
+        progress: Called with the leaves done, and with how many there are.
+        images: One row per image; where they are given the proof has to be about the one of its number.
+        most_bytes: Of the file, once it is unpacked; a larger one is rejected.
     """
-    proof = read(Path(path))
+    proof = read(Path(path), most_bytes)
     if isinstance(proof, QueryProof):
         raise Rejected("it is about a property, and not about an image")
-    if images is not None:
-        _check_image(proof, images)
-    known = _load(proof, network)
-    _check_question(proof, known)
-    if isinstance(proof, QuadraticProof):
-        check_quadratic(known, proof)
-        nodes = leaves = len(proof.rows)
-    else:
-        assert isinstance(proof, Proof)
-        trees = proof.relaxation.rows
-        try:
-            check_rows(TreeCheck.of(known, proof, proof.relaxation, proof.inference, progress).margins())
-        except ArithmeticError as error:
-            raise Rejected(f"its bounds are no numbers: {error}") from None
-        nodes, leaves = (len(proof.rows),) * 2 if trees is None else (len(trees.nodes), len(trees.scales))
-    return Claim(
-        known.name, proof.sha256, proof.index, image_digest(proof.image), proof.rows, proof.offsets, proof.norm,
-        proof.radius, proof.box, proof.scale, nodes, leaves, proof.inference if isinstance(proof, Proof) else "real",
-    )  # fmt: skip
+    return check_claim(proof, network_of(proof, network), progress, images)
 
 
 def check_property(
     path: str | Path,
     network: Network | torch.nn.Module | str | None = None,
     progress: Callable[[int, int], None] | None = None,
+    most_bytes: int = MOST_BYTES,
 ) -> QueryClaim:
-    """The property that a proof file proves about a network; raises `Rejected` where it does not."""
-    proof = read(Path(path))
+    """The property that a proof file proves about a network; raises `Rejected` where it does not. See `check`."""
+    proof = read(Path(path), most_bytes)
     if not isinstance(proof, QueryProof):
         raise Rejected("it is about an image, and not about a property")
-    return check_query(proof, _load(proof, network), progress)
+    return check_query(proof, network_of(proof, network), progress)
 
 
-def _load(proof: Certified | QueryProof, network: Network | torch.nn.Module | str | None) -> Network:
-    """The network that a proof is about."""
-    known = load(proof.name if network is None else network)
+def network_of(proof: Certified | QueryProof, network: Network | torch.nn.Module | str | None) -> Network:
+    """The network that a proof is about, by its SHA-256.
+
+    None stands for the bundled or built one of the proof's name: a proof is not trusted to choose a file, which might
+    be one of its own.
+    """
+    if network is None and proof.name not in zoo.names():
+        raise LoadError(
+            f"it is about a network named {shown(proof.name)}, SHA-256 {shown(proof.sha256)}, which is none that is "
+            "known by name: say which one with --network (in Python, network=)"
+        )
+    known = zoo.load(proof.name) if network is None else load(network)
     rounds = isinstance(proof, Proof) and proof.inference != "real"
     if fingerprint(known, rounds) != proof.sha256:
-        raise Rejected(f"it is about another network than {known.name}: the SHA-256 of their numbers differ")
+        raise Rejected(f"it is about another network than {known.name}, one of SHA-256 {shown(proof.sha256)}")
     return known
+
+
+def check_claim(
+    proof: Certified,
+    network: Network,
+    progress: Callable[[int, int], None] | None = None,
+    images: torch.Tensor | None = None,
+) -> Claim:
+    """What a proof about an image proves of the network that it is about; arguments as of `check`."""
+    if images is not None:
+        _check_image(proof, images)
+    _check_question(proof, network)
+    if isinstance(proof, QuadraticProof):
+        check_quadratic(network, proof)
+        nodes = leaves = len(proof.rows)
+    else:
+        assert isinstance(proof, Proof)
+        trees = proof.relaxation.rows
+        try:
+            check_rows(TreeCheck.of(network, proof, proof.relaxation, proof.inference, progress).margins())
+        except ArithmeticError as error:
+            raise Rejected(f"its bounds are no numbers: {error}") from None
+        nodes, leaves = (len(proof.rows),) * 2 if trees is None else (len(trees.nodes), len(trees.scales))
+    return Claim(
+        network.name, proof.sha256, proof.index, image_digest(proof.image), proof.rows, proof.offsets, proof.norm,
+        proof.radius, proof.box, proof.scale, nodes, leaves, proof.inference if isinstance(proof, Proof) else "real",
+    )  # fmt: skip
 
 
 def _check_image(proof: Certified, images: torch.Tensor) -> None:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
-import json
 import math
 import struct
-import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from relucert.checker.content import MOST_BYTES, read_document
 from relucert.checker.entries import Rejected as Rejected
 from relucert.checker.entries import as_list, as_number, as_numbers, as_text, as_whole, require
 from relucert.checker.trees import Relaxation, read_relaxation
-from relucert.errors import LoadError
 
 FORMAT = "relucert proof 4"  # what the file of a proof about an image says it is
 
@@ -25,7 +22,6 @@ QUERY_FORMAT = "relucert query proof 2"
 
 INFERENCES = ("real", "float32", "float16", "bfloat16")
 KEYS = {"format", "network", "image", "rows", "offsets", "norm", "box", "scale", "radius"}
-UNREADABLE = (ValueError, EOFError, OSError, zlib.error, RecursionError)  # what content that is no JSON may raise
 NORMS: dict[object, float] = {"inf": math.inf, 1.0: 1.0, 2.0: 2.0}
 
 
@@ -109,18 +105,12 @@ class QueryProof:
 Reader = Callable[[dict[str, Any]], Certified]
 
 
-def read(path: Path) -> Certified | QueryProof:
-    """A proof whose every entry is of the right kind; raises LoadError where there is no file to read."""
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise LoadError(f"can't read {path}: {error.strerror}") from error
-    try:
-        document = json.loads(
-            unpacked(content).decode(), object_pairs_hook=_unique, parse_constant=_no_number, parse_float=_finite
-        )
-    except UNREADABLE as error:
-        raise Rejected(f"it is no proof file: {' '.join(str(error).split()) or type(error).__name__}") from None
+def read(path: Path, most_bytes: int = MOST_BYTES) -> Certified | QueryProof:
+    """A proof whose every entry is of the right kind; raises LoadError where there is no file to read.
+
+    most_bytes: of the file, once it is unpacked; a larger one is rejected.
+    """
+    document = read_document(path, most_bytes)
     try:
         require(isinstance(document.get("format"), str), "it does not say of which format it is")
         if document["format"] == QUERY_FORMAT:
@@ -152,6 +142,7 @@ def _part(entry: dict[str, Any]) -> Part:
     low, high = (tuple(_fraction(number) for number in as_list(entry[end])) for end in ("low", "high"))
     cases = tuple(tuple(_inequality(one) for one in as_list(case)) for case in as_list(entry["cases"]))
     require(bool(cases), "a part has no cases")
+    require(all(len(set(case)) == len(case) for case in cases), "an inequality stands twice in a case")
     if how == "relaxation":
         return Part(low, high, cases, read_relaxation(entry[how]))
     require(how == "nodes", "a part has neither nodes nor a relaxation")
@@ -181,11 +172,6 @@ def _fraction(entry: Any) -> Fraction:
     return Fraction(int(numerator), int(denominator or "1"))
 
 
-def unpacked(content: bytes) -> bytes:
-    """The content of a file, which may be compressed."""
-    return gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
-
-
 def image_digest(values: list[float]) -> str:
     """The SHA-256 of an image's numbers, as float64 in little-endian order."""
     return hashlib.sha256(struct.pack(f"<{len(values)}d", *values)).hexdigest()
@@ -205,6 +191,8 @@ def claim_of(document: dict[str, Any]) -> dict[str, Any]:
     rows = [as_numbers(row) for row in as_list(document["rows"])]
     offsets = as_numbers(document["offsets"])
     require(bool(rows) and len(rows) == len(offsets), "it has no rows, or not one offset for each")
+    distinct = {(*row, offset) for row, offset in zip(rows, offsets, strict=True)}
+    require(len(distinct) == len(rows), "a row stands twice")
     require(document["norm"] in NORMS and document["norm"] is not True, "its norm is not 1, 2 or inf")
     scale = None if document["scale"] is None else as_numbers(document["scale"])
     require(scale is None or (len(scale) == len(image) and min(scale) >= 0), "its scale is not one number >= 0 each")
@@ -239,21 +227,3 @@ def _box(entry: Any, size: int) -> tuple[list[float], list[float]] | None:
     ordered = len(low) == len(high) == size and all(one <= other for one, other in zip(low, high, strict=True))
     require(ordered, "its box has no lowest and highest value for every coordinate")
     return low, high
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    entries = dict(pairs)
-    if len(entries) != len(pairs):
-        raise ValueError("a key stands twice")
-    return entries
-
-
-def _no_number(name: str) -> float:
-    raise ValueError(f"{name} is no number")
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
-        raise ValueError(f"{text} is too large")
-    return value

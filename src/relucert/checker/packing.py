@@ -27,5 +27,8 @@ def unpack(text: str, width: int) -> Whole:
         raise ValueError("no base64") from error
     if len(content) % width:
         raise ValueError("bytes are missing")
-    planes = np.frombuffer(content, dtype=np.uint8).astype(np.int64).reshape(width, -1)
-    return np.asarray(sum(plane << (8 * place) for place, plane in enumerate(planes)), dtype=np.int64)
+    planes = np.frombuffer(content, dtype=np.uint8).reshape(width, -1)
+    numbers = np.zeros(planes.shape[1], dtype=np.int64)
+    for place, plane in enumerate(planes):
+        numbers |= plane.astype(np.int64) << (8 * place)
+    return numbers

@@ -19,7 +19,7 @@ from relucert.checker.fixed_layers import FixedLayer, fixed_layers
 from relucert.checker.fixed_region import FixedRegion
 from relucert.checker.fixed_rows import fixed_rows
 from relucert.checker.relaxation import Relaxation as FixedRelaxation
-from relucert.checker.specification import Case, read_cases
+from relucert.checker.specification import MOST_CASES, Case, read_cases
 from relucert.checker.tree_check import TreeCheck, check_rows
 from relucert.checker.trees import Relaxation
 from relucert.checker.walk import Walk
@@ -49,6 +49,8 @@ def check_query(proof: QueryProof, network: Network, progress: Callable[[int, in
         cases = read_cases(proof.text, network.sizes[0], network.classes)
     except RecursionError:
         raise Rejected("the formulas of its property are nested too deep") from None
+    if sum(len(part.cases) for part in proof.parts) > MOST_CASES:
+        raise Rejected(f"its parts have more than {MOST_CASES} cases")
     proven = set()
     leaves = 0
     for part in proof.parts:

@@ -134,12 +134,14 @@ def read_relaxation(entry: dict[str, Any]) -> Relaxation:
     """Every entry of the right kind and length; whether its neurons are those of a network is not checked here."""
     require(set(entry) == {"rules", "neurons", "hidden", "rows"}, "its relaxation has other entries")
     rules = [_rule(rule) for rule in as_list(entry["rules"])]
+    require(len(set(rules)) == len(rules), "a rule stands twice")
     neurons = {int(value): unpack(as_text(numbers), 4).tolist() for value, numbers in entry["neurons"].items()}
     require(list(neurons) == sorted(neurons), "its neurons are not in the order of the network")
     hidden = {}
     for text, trees in entry["hidden"].items():
         width = sum(len(numbers) for value, numbers in neurons.items() if value < int(text))
         sides = unpack(as_text(trees["sides"]), 4)
+        require(len(np.unique(sides)) == len(sides), "a bound of a neuron has two trees")
         rest = {name: part for name, part in trees.items() if name != "sides"}
         signs = np.where(sides % 2 == 0, 1, -1).tolist()
         hidden[int(text)] = NeuronTrees((sides // 2).tolist(), signs, _trees(rest, width))

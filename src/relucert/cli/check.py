@@ -1,27 +1,36 @@
-"""`relucert check`: verifies the proof of a minimum distortion or of a property, in code of its own."""
+"""`relucert check`: verifies proofs of certificates, of minimum distortions and of properties, in code of its own."""
 
 from __future__ import annotations
 
 import argparse
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from relucert.cli import images as image_options
+from relucert.cli import options
 from relucert.errors import InputError
 
 if TYPE_CHECKING:
     from relucert import Network
+    from relucert.checker.check import Claim, QueryClaim
+    from relucert.checker.folder import Asked, Checked
     from relucert.cli.show import Screen
-    from relucert.data import Dataset
+    from relucert.query.samples import Samples
 
 NAME = "check"
 HELP = "verify proofs that `relucert certify`, `exact` or `verify` wrote"
 DESCRIPTION = (
     "Verifies, in integers and without any of the code that found it, that within the radius "
     "of a proof no valid input is adversarial, or that a property holds. "
-    "Exit code 0: it is proven; 1: the file, or one of the folder's, proves nothing."
+    "Exit code 0: the proof, or every one of the folder, holds; 1: one of them proves nothing, or could not be "
+    "checked; 2: something was wrong with the question."
 )
 REJECTED = 1
 BUNDLED = "bundled"  # the images that come with the package
+BY_NAME = "found by the name in the proof; --network NETWORK checks that it is about yours"
+BY_NUMBER = "numbered as the proof says; --data DATA checks that it is of that number"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,14 +39,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "network",
         nargs="?",
         metavar="NETWORK",
-        help="what it is about: a network's name, an .onnx or a .safetensors file (default: the name it gives)",
+        help="what it has to be about: a network's name, an .onnx or a .safetensors file "
+        "(default: the bundled or built network of the name it gives)",
     )
     parser.add_argument("--network", dest="option_network", metavar="NETWORK", help="the same, as an option")
     parser.add_argument(
         "--data",
         metavar="DATA",
-        help="the images that were asked about, to check that it is about the one of its number: a .npz or .npy file, "
-        "mnist, cifar10 or bundled",
+        help="the images that were asked about: a proof about another one than that of its number is refused; "
+        "a .npz or .npy file, mnist, cifar10 or bundled",
     )
     parser.add_argument("--data-dir", type=Path, metavar="DIR", help="the folder that has mnist or cifar10")
     parser.add_argument("--layout", choices=("nchw", "nhwc"), help="how the pictures of your file lie")
@@ -45,7 +55,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--property",
         type=Path,
         metavar="FILE",
-        help="the .vnnlib file that was asked about, to check that it is this one",
+        help="the .vnnlib file that was asked about: a proof about another property is refused",
+    )
+    parser.add_argument(
+        "--largest",
+        type=options.memory,
+        default="128M",
+        metavar="SIZE",
+        help="refuse a proof that has more once it is unpacked, as in 1G (default: %(default)s)",
     )
     parser.add_argument(
         "--workers",
@@ -57,8 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    import relucert
-    from relucert.checker.document import QueryProof, Rejected, read
+    from relucert.checker.folder import proof_paths
     from relucert.cli.show import Screen
 
     if arguments.network is not None and arguments.option_network is not None:
@@ -68,87 +84,123 @@ def run(arguments: argparse.Namespace) -> int:
         raise InputError("--data-dir and --layout are about images: say which with --data")
     if arguments.workers is not None and (arguments.workers < 1 or not arguments.proof.is_dir()):
         raise InputError("--workers is how many processes check a folder, 1 or more")
+    if not arguments.proof.exists():
+        raise InputError(f"can't read {arguments.proof}: there is no such file or folder")
     screen = Screen(quiet=arguments.quiet)
-    if arguments.proof.is_dir():
-        return _folder(arguments, screen)
-    try:
-        proof = read(arguments.proof)
-        network = relucert.load(arguments.network or proof.name)
-        if arguments.property is not None or (isinstance(proof, QueryProof) and arguments.data is None):
-            _about_property(arguments, network, screen)
-        else:
-            _about_image(arguments, network, screen)
-    except Rejected as error:
-        screen.complain(f"rejected: {error}")
-        return REJECTED
-    return 0
-
-
-def _folder(arguments: argparse.Namespace, screen: Screen) -> int:
-    """Every proof in a folder, one row each; 1 where one of them proves nothing."""
-    from relucert.checker.folder import check_all, proof_paths
-
-    if arguments.property is not None or arguments.data is not None:
-        raise InputError("--property and --data are for one proof: give its file instead of a folder")
+    if not arguments.proof.is_dir():
+        return _one(arguments, _asked(arguments, screen), screen)
     paths = proof_paths(arguments.proof)
     if not paths:
         raise InputError(f"{arguments.proof} has no proofs: no .json or .json.gz files")
-    results = []
+    return _folder(paths, arguments, _asked(arguments, screen), screen)
+
+
+def _asked(arguments: argparse.Namespace, screen: Screen) -> Asked:
+    """What the proofs have to be about."""
+    import relucert
+    from relucert.checker.folder import Asked
+
+    network = _network(arguments)
+    text = None if arguments.property is None else relucert.Query.read(arguments.property).vnnlib()
+    return Asked(network, _samples(arguments, screen, network), arguments.layout, text, arguments.largest)
+
+
+def _network(arguments: argparse.Namespace) -> Network | None:
+    """The network that is given; images tell the shape of its input where it leaves that open."""
+    import relucert
+
+    if arguments.network is None:
+        return None
+    return relucert.load(arguments.network) if arguments.data is None else image_options.load_network(_named(arguments))
+
+
+def _samples(arguments: argparse.Namespace, screen: Screen, network: Network | None) -> Samples | None:
+    """The images that are given, which fit the network where one is given, too."""
+    from relucert.query.inputs import check_images
+    from relucert.query.samples import read_samples
+
+    if arguments.data is None:
+        return None
+    samples = read_samples(image_options.read(_named(arguments), screen, network), None)
+    if network is not None:
+        check_images(samples.images, network, arguments.layout or samples.layout)
+    return samples
+
+
+def _named(arguments: argparse.Namespace) -> argparse.Namespace:
+    """The same, with the images called as other commands call them."""
+    named = argparse.Namespace(**vars(arguments))
+    named.data = None if arguments.data == BUNDLED else arguments.data
+    return named
+
+
+def _one(arguments: argparse.Namespace, asked: Asked, screen: Screen) -> int:
+    """One proof, with all that is known of what it proves."""
+    with screen.progress("checking", 1) as bar:
+        checked = asked.check(arguments.proof, bar.advance)
+    claim = checked.claim
+    if claim is None:
+        screen.complain(checked.reason)
+        return REJECTED
+    screen.line("proven", str(claim))
+    screen.line("network", f"{claim.network}, SHA-256 {claim.sha256}")
+    screen.line("", BY_NAME if asked.network is None else "the one given, checked")
+    _about(claim, arguments, screen)
+    screen.line("nodes", f"{claim.nodes}, {claim.leaves} of them leaves")
+    return 0
+
+
+def _about(claim: Claim | QueryClaim, arguments: argparse.Namespace, screen: Screen) -> None:
+    from relucert.checker.check import Claim
+
+    if isinstance(claim, Claim):
+        screen.line("image", f"number {claim.index}, SHA-256 {claim.image} of its numbers as little-endian float64")
+        screen.line("", BY_NUMBER if arguments.data is None else f"that of this number in {arguments.data}, checked")
+        return
+    checked = "its text is in the proof; --property FILE checks that it is yours"
+    screen.line("property", checked if arguments.property is None else f"{arguments.property}, checked")
+
+
+def _folder(paths: Sequence[Path], arguments: argparse.Namespace, asked: Asked, screen: Screen) -> int:
+    """Every proof in a folder, one row each."""
+    from relucert.checker.folder import check_all
+
+    results: list[Checked] = []
     with screen.progress("checking", len(paths)) as bar:
-        for result in check_all(paths, arguments.network, arguments.workers):
+        for result in check_all(paths, asked, arguments.workers):
             results.append(result)
             bar.advance(len(results), len(paths))
     results.sort(key=lambda result: result.path)
     rows = [
-        (f"{result.seconds:.2f}", result.path.name, "holds" if result.holds else "proves nothing", result.words)
-        for result in results
+        (f"{one.seconds:.2f}", one.path.name, "proves nothing" if one.claim is None else "holds", _remark(one))
+        for one in results
     ]
-    screen.columns(["seconds", "file", "verdict", "remark"], rows, right=1)
-    held = sum(result.holds for result in results)
-    screen.line("proofs", f"{held} of {len(results)} hold")
-    return 0 if held == len(results) else REJECTED
+    screen.columns(["seconds", "file", "verdict", "remark"], rows, keys=2, right=1)
+    claims = [one.claim for one in results if one.claim is not None]
+    _summarise(claims, arguments, screen)
+    screen.line("proofs", f"{len(claims)} of {len(results)} hold")
+    return 0 if len(claims) == len(results) else REJECTED
 
 
-def _about_image(arguments: argparse.Namespace, network: Network, screen: Screen) -> None:
-    from relucert.checker.check import check
+def _remark(checked: Checked) -> str:
+    from relucert.checker.check import Claim
 
-    images = None if arguments.data is None else _images(arguments, network, screen)
-    with screen.progress("checking", 1) as bar:
-        claim = check(
-            arguments.proof, network, progress=bar.advance,
-            images=None if images is None else images.images,
-        )  # fmt: skip
-    screen.line("proven", str(claim))
-    screen.line("network", f"{claim.network}, SHA-256 {claim.sha256}")
-    where = "the images asked about; --data checks that" if images is None else f"{images.name}, checked"
-    screen.line("image", f"number {claim.index} of {where}")
-    screen.line("", f"SHA-256 {claim.image}, of its numbers as little-endian float64")
-    screen.line("nodes", f"{claim.nodes}, {claim.leaves} of them leaves")
+    claim = checked.claim
+    if claim is None:
+        return checked.reason
+    return f"{claim}; image SHA-256 {claim.image}" if isinstance(claim, Claim) else str(claim)
 
 
-def _about_property(arguments: argparse.Namespace, network: Network, screen: Screen) -> None:
-    import relucert
-    from relucert.checker.check import check_property
-    from relucert.checker.document import QueryProof, Rejected, read
+def _summarise(claims: Sequence[Claim | QueryClaim], arguments: argparse.Namespace, screen: Screen) -> None:
+    """The networks that proofs hold of, and what nobody checked."""
+    from relucert.checker.check import Claim
 
-    proof = read(arguments.proof)
-    if arguments.property is not None and isinstance(proof, QueryProof):
-        text = relucert.Query.read(arguments.property).vnnlib()  # of VNN-LIB 2.0, the text of 1.0 that says the same
-        if text != proof.text:
-            raise Rejected(f"it is about another property than {arguments.property}")
-    with screen.progress("checking", 1) as bar:
-        claim = check_property(arguments.proof, network, bar.advance)
-    screen.line("proven", str(claim))
-    screen.line("network", f"{claim.network}, SHA-256 {claim.sha256}")
-    checked = "its text is in the proof; --property checks that it is a file's"
-    screen.line("property", checked if arguments.property is None else f"{arguments.property}, checked")
-    screen.line("nodes", f"{claim.nodes}, {claim.leaves} of them leaves")
-
-
-def _images(arguments: argparse.Namespace, network: Network, screen: Screen) -> Dataset:
-    """The images that were asked about, in rows as the network takes them."""
-    from relucert.cli import images
-
-    named = argparse.Namespace(**vars(arguments))
-    named.data, named.images = None if arguments.data == BUNDLED else arguments.data, None
-    return images.load(named, network, screen)
+    if not claims:
+        return
+    networks = Counter((claim.network, claim.sha256) for claim in claims)
+    for (name, sha256), count in sorted(networks.items()):
+        screen.line("network", f"{name}, SHA-256 {sha256}: {count} {'proof' if count == 1 else 'proofs'}")
+    screen.line("", BY_NAME if arguments.network is None else "the one given, checked")
+    if any(isinstance(claim, Claim) for claim in claims):
+        where = BY_NUMBER if arguments.data is None else f"those of their numbers in {arguments.data}, checked"
+        screen.line("images", where)

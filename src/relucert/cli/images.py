@@ -69,7 +69,7 @@ def load(arguments: argparse.Namespace, network: Network, screen: Screen) -> Dat
     from relucert.query.inputs import check_images
     from relucert.query.samples import read_samples
 
-    images = _read(arguments, network, screen)
+    images = read(arguments, screen, network)
     if arguments.images is not None:
         images = images.first(arguments.images)
     samples = read_samples(images, None)
@@ -77,7 +77,8 @@ def load(arguments: argparse.Namespace, network: Network, screen: Screen) -> Dat
     return replace(images, images=rows.to(images.images.dtype), picture_shape=None)
 
 
-def _read(arguments: argparse.Namespace, network: Network, screen: Screen) -> Dataset:
+def read(arguments: argparse.Namespace, screen: Screen, network: Network | None = None) -> Dataset:
+    """All images of what is named, as they are stored; they must fit the network where one is given."""
     from relucert import data
     from relucert.data import catalogue
 
@@ -87,13 +88,15 @@ def _read(arguments: argparse.Namespace, network: Network, screen: Screen) -> Da
     if arguments.data_dir is not None and not named:
         raise InputError(f"--data-dir is where a data set lies: say which with --data {' or '.join(data.NAMES)}")
     if named:
-        _check_size(network, catalogue.find(arguments.data).size, f"the images of {arguments.data}")
+        if network is not None:
+            _check_size(network, catalogue.find(arguments.data).size, f"the images of {arguments.data}")
         with screen.downloads() as progress:
             return data.load(arguments.data, "test", arguments.data_dir, progress=progress)
     if arguments.data is not None:
         return data.read(arguments.data)
     images = data.bundled()
-    _check_size(network, images.images.shape[1], "the bundled images")
+    if network is not None:
+        _check_size(network, images.images.shape[1], "the bundled images")
     return images
 
 
