@@ -171,10 +171,7 @@ def _folder(paths: Sequence[Path], arguments: argparse.Namespace, asked: Asked, 
             results.append(result)
             bar.advance(len(results), len(paths))
     results.sort(key=lambda result: result.path)
-    rows = [
-        (f"{one.seconds:.2f}", one.path.name, "proves nothing" if one.claim is None else "holds", _remark(one))
-        for one in results
-    ]
+    rows = [_row(result) for result in results]
     screen.columns(["seconds", "file", "verdict", "remark"], rows, keys=2, right=1)
     claims = [one.claim for one in results if one.claim is not None]
     _summarise(claims, arguments, screen)
@@ -182,25 +179,22 @@ def _folder(paths: Sequence[Path], arguments: argparse.Namespace, asked: Asked, 
     return 0 if len(claims) == len(results) else REJECTED
 
 
-def _remark(checked: Checked) -> str:
-    from relucert.checker.check import Claim
-
-    claim = checked.claim
-    if claim is None:
-        return checked.reason
-    return f"{claim}; image SHA-256 {claim.image}" if isinstance(claim, Claim) else str(claim)
+def _row(checked: Checked) -> tuple[str, str, str, str]:
+    verdict, remark = ("proves nothing", checked.reason) if checked.claim is None else ("holds", str(checked.claim))
+    return f"{checked.seconds:.2f}", checked.path.name, verdict, remark
 
 
 def _summarise(claims: Sequence[Claim | QueryClaim], arguments: argparse.Namespace, screen: Screen) -> None:
-    """The networks that proofs hold of, and what nobody checked."""
+    """The networks and images that proofs hold of, and what nobody checked."""
     from relucert.checker.check import Claim
 
-    if not claims:
-        return
     networks = Counter((claim.network, claim.sha256) for claim in claims)
     for (name, sha256), count in sorted(networks.items()):
         screen.line("network", f"{name}, SHA-256 {sha256}: {count} {'proof' if count == 1 else 'proofs'}")
-    screen.line("", BY_NAME if arguments.network is None else "the one given, checked")
-    if any(isinstance(claim, Claim) for claim in claims):
-        where = BY_NUMBER if arguments.data is None else f"those of their numbers in {arguments.data}, checked"
-        screen.line("images", where)
+    if claims:
+        screen.line("", BY_NAME if arguments.network is None else "the one given, checked")
+    images = sorted({(claim.index, claim.image) for claim in claims if isinstance(claim, Claim)})
+    for index, sha256 in images:
+        screen.line("image", f"number {index}, SHA-256 {sha256}")
+    if images:
+        screen.line("", BY_NUMBER if arguments.data is None else f"those of their numbers in {arguments.data}, checked")
