@@ -24,6 +24,7 @@ _HOMES = {
     "LipschitzBound": "answers",
     "LoadError": "errors",
     "Network": "network",
+    "Progress": "progress",
     "Property": "query.property",
     "Query": "specification.query",
     "Region": "region",
@@ -87,6 +88,7 @@ if TYPE_CHECKING:
     from relucert.loading import save as save
     from relucert.loading.torch_module import live_network as live_network
     from relucert.network import Network as Network
+    from relucert.progress import Progress as Progress
     from relucert.query.property import Property as Property
     from relucert.recipes.recipe import Adversarial as Adversarial
     from relucert.recipes.recipe import Certified as Certified

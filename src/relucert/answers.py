@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
@@ -31,10 +30,6 @@ def parse_rounding(arithmetic: str) -> Rounding:
 
 Box = tuple[float, float] | tuple["Tensor", "Tensor"] | None
 """The lowest and the highest valid values: two numbers, or where coordinates differ two tensors (size,)."""
-
-
-Progress = Callable[[int, int], None]
-"""Called with how many parts of some work are done, and how many there are."""
 
 
 class Recordable(Protocol):

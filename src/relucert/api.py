@@ -32,6 +32,7 @@ from relucert.methods.programs import ProgramMethod
 from relucert.methods.table import METHODS, check_inference, find_method
 from relucert.network import REAL, Inference, Network, find_inference
 from relucert.norm import Norm
+from relucert.progress import ProgressLike, Report, Reporter, about_image, silent
 from relucert.proof_files import EvidenceKeeper, ProofWriter, check_provable
 from relucert.query.given import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
 from relucert.query.plausible import warn_of_range
@@ -71,6 +72,7 @@ def certify(
     workers: int | Execution | None = None,
     ray: str | None = None,
     store: StoreLike | None = None,
+    progress: ProgressLike = None,
 ) -> Answers[Certificate]:
     """The certified radius of every image, in the images' order (with target "all": an image's rivals in turn).
 
@@ -106,13 +108,15 @@ def certify(
         workers: How many processes of one thread each; by default this one, and one per core for what would take long.
         ray: The address of a Ray cluster to work on, or "auto", in the place of `workers`.
         store: A file that keeps the answers as they come: the same call goes on where an earlier one was stopped.
+        progress: A function that is called with how far it is, a `Progress`; True: a bar, in notebooks, in terminals
+            and as lines in logs; False: none. By default notebooks show a bar.
     """
     return Answers(
         certify_each(
             network, images, labels, norm=norm, method=method, target=target, box=box, scale=scale,
             arithmetic=arithmetic, inference=inference, tolerance=tolerance, memory=memory, seed=seed, shells=shells,
             time_limit=time_limit, budget=budget, proofs=proofs, input_shape=input_shape, workers=workers, ray=ray,
-            store=store,
+            store=store, progress=progress,
         )
     )  # fmt: skip
 
@@ -140,12 +144,14 @@ def certify_each(
     workers: int | Execution | None = None,
     ray: str | None = None,
     store: StoreLike | None = None,
+    progress: ProgressLike = None,
 ) -> Iterator[Certificate]:
     """The certificates of `certify`, one by one as they are found.
 
     Everything is checked at the call; the work is done as answers are asked for.
     Its parameters are those of `certify`: network, images, labels, norm, method, target, box, scale, arithmetic,
-    inference, tolerance, memory, seed, shells, time_limit, budget, proofs, input_shape, workers, ray and store.
+    inference, tolerance, memory, seed, shells, time_limit, budget, proofs, input_shape, workers, ray, store and
+    progress.
     """
     evaluation = find_inference(inference)
     prepared = prepare(network, images, labels, input_shape)
@@ -160,7 +166,7 @@ def certify_each(
     folder = None if proofs is None else checked_path(proofs, "a folder of proofs")
     if folder is not None:
         check_proof_place(workers, ray)
-    return start(_job(known, options, inquiry, target, folder), workers, ray, store)
+    return start(_job(known, options, inquiry, target, folder), workers, ray, store, progress)
 
 
 def _job(
@@ -262,8 +268,8 @@ class Options:
     def budget_seconds(self) -> float:
         return BUDGET if self.budget is None else self.budget
 
-    def find_method(self) -> Method:
-        return find_method(self.method, self.shells, self.time_limit)
+    def find_method(self, report: Report = silent) -> Method:
+        return find_method(self.method, self.shells, self.time_limit, report)
 
     def asked(self, network: Network, target: TargetLike) -> dict[str, Any]:
         """What identifies a run."""
@@ -287,9 +293,9 @@ class BestCertifier:
     def __reduce__(self) -> tuple[Any, ...]:
         return BestCertifier, (self.network, self.options, self.proofs)
 
-    def run(self, inquiry: Inquiry) -> Iterator[list[Certificate]]:
+    def run(self, inquiry: Inquiry, report: Report) -> Iterator[list[Certificate]]:
         """The answers, in the order of the questions."""
-        for question, climbed in self.climber.each(inquiry):
+        for question, climbed in self.climber.each(inquiry, report):
             if climbed is None:
                 yield [_certificate(self.options, question, None, question.refusal, 0.0)]
             else:
@@ -315,7 +321,8 @@ class Certifier:
     ) -> None:
         self.network, self.options, self.step, self.experience = network, options, step, experience
         self.proofs = proofs
-        method = options.find_method()
+        self.reporter = Reporter()
+        method = options.find_method(self.reporter)
         arithmetic, self.writer = ARITHMETICS[options.arithmetic], None
         self.keeper = EvidenceKeeper(network, options.shape)
         if proofs is not None:
@@ -323,7 +330,7 @@ class Certifier:
             check_provable(options.method, network)
             arithmetic, method = RECORDED, self.keeper.recorded(method)
             self.writer = ProofWriter(proofs, network, options.shape)
-        self.searcher = Searcher(network, method, arithmetic, options.tolerance)
+        self.searcher = Searcher(network, method, arithmetic, options.tolerance, self.reporter)
         self._innocent = self.searcher.experience
         if method.weaker is not None:
             self.experience = self._innocent  # the others need not wait for the first, which may take long
@@ -331,8 +338,11 @@ class Certifier:
     def __reduce__(self) -> tuple[Any, ...]:
         return Certifier, (self.network, self.options, self.step, self.experience, self.proofs)
 
-    def run(self, inquiry: Inquiry) -> Iterator[list[Certificate]]:
+    def run(self, inquiry: Inquiry, report: Report) -> Iterator[list[Certificate]]:
         """All answers at once, in the order of the questions."""
+        images = {question.image for question in inquiry.questions}
+        image = images.pop() if len(images) == 1 else None
+        self.reporter.listener = about_image(report, image)
         self.searcher.recall(self.experience or self._innocent)
         certificates = self._batch(inquiry, inquiry.questions, self.step)
         self.experience = self.experience or self.searcher.experience

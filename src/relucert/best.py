@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from relucert.branch_and_bound.exact import EXACT_STEP
 from relucert.network import Network
+from relucert.progress import Report, Reporter, about_image, silent
 from relucert.query.questions import Inquiry, Question
 from relucert.region import RegionShape
 from relucert.rigor import Arithmetic, check_subnormals
@@ -42,11 +43,15 @@ class Climber:
     budget: float
     keeper: Evidential | None = None
 
-    def run(self, inquiry: Inquiry, question: Question) -> ClimbEnd:
+    def run(self, inquiry: Inquiry, question: Question, report: Report = silent) -> ClimbEnd:
         started = time.monotonic()
         if self.arithmetic.rigorous:
             check_subnormals()
-        climb = Climb(Task(self.network, inquiry, question, self.shape, self.arithmetic, self.tolerance, self.keeper))
+        task = Task(
+            self.network, inquiry, question, self.shape, self.arithmetic, self.tolerance, self.keeper,
+            Reporter(about_image(report, question.image)),
+        )  # fmt: skip
+        climb = Climb(task)
         climb.run(STEPS, started + self.budget)
         best = climb.best
         end = SearchEnd(
@@ -68,7 +73,7 @@ class Climber:
             parts.append(f"{steps} was left out, which has no proof files here; a larger radius may hold")
         return "; ".join(parts) or None
 
-    def each(self, inquiry: Inquiry) -> Iterator[tuple[Question, ClimbEnd | None]]:
+    def each(self, inquiry: Inquiry, report: Report = silent) -> Iterator[tuple[Question, ClimbEnd | None]]:
         """Every question, with its end unless it is refused."""
         for question in inquiry.questions:
-            yield question, None if question.refusal is not None else self.run(inquiry, question)
+            yield question, None if question.refusal is not None else self.run(inquiry, question, report)

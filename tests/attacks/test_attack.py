@@ -278,10 +278,12 @@ def test_what_an_attack_claims_wrongly_is_not_found(monkeypatch: pytest.MonkeyPa
 
 
 def test_progress_counts_up_to_its_total() -> None:
-    seen: list[tuple[int, int]] = []
-    relucert.attack(NETWORK, IMAGES, progress=lambda done, total: seen.append((done, total)), **FEW)
-    assert seen[-1] == (16, 16)
-    assert seen == sorted(seen)
+    seen: list[relucert.Progress] = []
+    relucert.attack(NETWORK, IMAGES, progress=seen.append, **FEW)
+    assert (seen[-1].done, seen[-1].total) == (4, 4)
+    assert {state.part for state in seen if state.stage == "attack"} == {"1 of 3", "2 of 3", "3 of 3"}
+    assert max(state.step or 0 for state in seen) >= 20
+    assert [state.image for state in seen if state.stage == "polish"] == [0, 1, 2, 3]
 
 
 def test_the_network_and_the_images_are_left_alone() -> None:

@@ -156,9 +156,11 @@ def test_an_estimate_never_poses_as_a_certificate() -> None:
 
 
 def test_progress_counts_batches() -> None:
-    seen: list[tuple[int, int]] = []
-    relucert.estimate(NETWORK, IMAGES[:2], progress=lambda done, total: seen.append((done, total)), **FEW)
-    assert seen == [(number, 60) for number in range(1, 61)]
+    seen: list[relucert.Progress] = []
+    relucert.estimate(NETWORK, IMAGES[:2], progress=seen.append, **FEW)
+    sampled = [(state.image, state.step, state.steps) for state in seen if state.stage == "samples"]
+    assert sampled == [(image, number, 30) for image in range(2) for number in range(30)]
+    assert [state.done for state in seen if state.stage is None] == [0, 1, 2]
 
 
 @pytest.mark.parametrize(("norm", "radius"), [("1", 30), ("2", 3), ("inf", 0.1), (4 / 3, 90**0.5), (4, 0.3**0.5)])

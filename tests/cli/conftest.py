@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import pytest
 
 import relucert
-from relucert.cli import progress
 from relucert.cli.main import main
+from relucert.execution import terminal as progress
 from tests.cli import fake
 
 

@@ -16,6 +16,7 @@ from relucert.answers import Rounding
 from relucert.execution.job import ImageJob, in_steps
 from relucert.execution.run import start
 from relucert.network import Linear, Node, Relu
+from relucert.progress import Report
 from relucert.query.questions import Inquiry, Question
 
 WRONG_IMAGE = 3  # the one image the stand-in "misclassifies"
@@ -72,7 +73,7 @@ class Answering:
     library: Library
     options: dict[str, Any]
 
-    def run(self, inquiry: Inquiry) -> Iterator[list[Certificate]]:
+    def run(self, inquiry: Inquiry, report: Report) -> Iterator[list[Certificate]]:
         for question in inquiry.questions:
             if self.library.fault is not None and question.image == self.library.fault_at:
                 raise self.library.fault

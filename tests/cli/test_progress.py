@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from relucert.cli import progress
 from relucert.cli.show import Screen
+from relucert.execution import terminal as progress
+from relucert.progress import Progress
 from tests.cli import fake
 from tests.cli.conftest import Command
 
@@ -67,9 +68,8 @@ def test_sizes_and_words(capfd: pytest.CaptureFixture[str]) -> None:
         show("images.gz", 1_000, 12_000_000)
         time.sleep(0.2)
     with screen.progress("searching", 3) as bar:
-        bar.advance(1, 3)
-        bar.describe("[0.1, 0.2]")
+        bar.tell(Progress(done=1, total=3, image=1, stage="alpha", evaluations=4))
         time.sleep(0.2)
     err = capfd.readouterr().err
     assert "downloading images.gz: 1.0 kB of 12.0 MB, 0 s so far\n" in err
-    assert "searching [0.1, 0.2]: 1 of 3, 0 s so far\n" in err  # what was done before is no pace
+    assert "searching image 1: alpha, 4 evaluations: 1 of 3, 0 s so far\n" in err  # what was done before is no pace

@@ -15,6 +15,7 @@ import torch
 from relucert.answers import Certificate, Rounding
 from relucert.errors import BudgetError
 from relucert.execution.job import ImageJob, in_steps
+from relucert.progress import Report
 from relucert.query.questions import Inquiry, Question
 
 
@@ -31,7 +32,7 @@ class Answering:
     refuse: tuple[int, ...] = ()
     pause: float = 0.0
 
-    def run(self, inquiry: Inquiry) -> Iterator[list[Certificate]]:
+    def run(self, inquiry: Inquiry, report: Report) -> Iterator[list[Certificate]]:
         for question in inquiry.questions:
             time.sleep(self.pause)
             image = question.image

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from functools import partial
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 import relucert
-from relucert.execution import progress
+from relucert.errors import InputError
+from relucert.execution import progress, terminal
 from relucert.execution.progress import NotebookBar, pace
+from relucert.progress import Progress
 
 
 class Notebook:
@@ -61,8 +66,8 @@ def test_a_comparison_shows_one_bar_for_all_methods(notebook: Notebook) -> None:
 
 def test_a_run_that_fails_leaves_no_bar(notebook: Notebook) -> None:
     bar = NotebookBar()
-    bar.tell(0, 9)
-    bar.tell(3, 9)
+    bar.tell(Progress(done=0, total=9))
+    bar.tell(Progress(done=3, total=9))
     bar.close()
     bar.close()
     assert notebook.shown[-1] == ""
@@ -85,3 +90,86 @@ def test_the_pace() -> None:
     assert pace(10, 30, 5) == ", 2/s, about 15 s left"
     assert pace(1, 3, 30) == ", 2/min, about 90 s left"
     assert pace(0, 3, 30) == ""
+
+
+NETWORK = "mnist-2x20"
+ONE = relucert.data.bundled().first(1)
+CALLS: dict[str, Callable[..., object]] = {
+    **{method: partial(relucert.certify, method=method) for method in ("fast-lin", "alpha", "sdp", "lp", "lp-full")},
+    "best": partial(relucert.certify, method="best", budget=3.0),
+    "robust_at": partial(relucert.robust_at, radius=0.03),
+    "exact": partial(relucert.exact, time_limit=3.0),
+    "attack": partial(relucert.attack, steps=10),
+    "estimate": partial(relucert.estimate, batches=3, samples=8),
+    "compare": partial(relucert.compare, methods=["fast-lin", "alpha"]),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_every_call_tells_how_far_one_answer_is(name: str) -> None:
+    """Between the first news and the last, what is said of a single answer changes."""
+    seen: list[Progress] = []
+    CALLS[name](NETWORK, ONE, progress=seen.append)
+    total = 2 if name == "compare" else 1
+    assert {state.total for state in seen} == {total}
+    assert [state.done for state in seen] == sorted(state.done or 0 for state in seen)
+    assert seen[-1].done == total
+    within = [state for state in seen if state.done == 0 and state.stage]
+    assert len({state.doing for state in within}) > 1
+    assert {state.image for state in within} == {0}
+    assert all(str(state.stage) in str(state) for state in within)
+    if name in ("alpha", "sdp", "lp-full"):
+        assert len({(state.evaluations, state.part, state.step) for state in within if state.stage == name}) > 2
+    if name == "compare":
+        assert {state.method for state in within} == {"fast-lin"}
+
+
+def test_a_query_tells_how_far_it_is() -> None:
+    image, rows = ONE.images[0].double(), torch.eye(10)[1:] - torch.eye(10)[0]
+    query = relucert.Query.within(image - 0.05, image + 0.05, [(row[None], [0.0]) for row in rows])
+    seen: list[Progress] = []
+    relucert.verify(NETWORK, query, progress=seen.append)
+    assert {(state.done, state.total) for state in seen} == {(0, 1)}
+    assert len({state.stage for state in seen}) > 2
+
+
+def test_workers_tell_as_well() -> None:
+    seen: list[Progress] = []
+    relucert.certify(NETWORK, relucert.data.bundled().first(12), method="alpha", workers=2, progress=seen.append)
+    assert "alpha" in {state.stage for state in seen}
+
+
+def test_a_notebook_shows_what_one_long_answer_is_at(notebook: Notebook) -> None:
+    relucert.certify(NETWORK, ONE, method="alpha")
+    assert any("image 0" in text and "alpha" in text and "evaluation" in text for text in notebook.shown)
+
+
+def test_none_where_none_is_wanted(notebook: Notebook) -> None:
+    relucert.certify(NETWORK, ONE, method="alpha", progress=False)
+    assert notebook.shown == []
+
+
+def test_scripts_have_a_bar_if_they_ask(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(terminal, "EVERY", 0.005)
+    relucert.certify(NETWORK, relucert.data.bundled().first(8), method="alpha", progress=True)
+    assert "alpha" in capfd.readouterr().err
+    relucert.certify(NETWORK, ONE, method="alpha")
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("name", ["alpha", "exact", "robust_at", "attack", "estimate", "compare"])
+def test_what_the_users_function_raises_is_left_to_the_user(name: str) -> None:
+    """No method takes it for a failure of its own."""
+
+    def broken(state: Progress) -> None:
+        if state.stage is not None:
+            raise TypeError("mine")
+
+    with pytest.raises(TypeError, match="mine"):
+        CALLS[name](NETWORK, ONE, progress=broken)
+
+
+@pytest.mark.parametrize("given", [3, "yes"])
+def test_what_is_no_function_is_refused(given: object) -> None:
+    with pytest.raises(InputError, match="progress is a function to call"):
+        relucert.certify(NETWORK, ONE, progress=given)  # type: ignore[arg-type]

@@ -18,6 +18,7 @@ from relucert.errors import BudgetError, InputError, MissingPackageError, StoreE
 from relucert.execution import execution, processes, sharing
 from relucert.execution.execution import Execution
 from relucert.execution.run import start
+from relucert.progress import Report
 from tests.execution.answering import Answering, job
 
 
@@ -122,9 +123,9 @@ def test_what_a_worker_refuses_ends_the_run_and_its_processes(tmp_path: Path, mo
 def test_more_processes_where_the_work_is_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
 
-    def counted(self: Execution, work: Any, items: Any, workers: int) -> Any:
+    def counted(self: Execution, work: Any, items: Any, workers: int, report: Report) -> Any:
         asked.append(workers)
-        return execution._here(work, items)
+        return execution.here(work, items, report)
 
     monkeypatch.setattr(Execution, "_with", counted)
     monkeypatch.setattr(execution, "_cores", lambda: 7)

@@ -7,21 +7,21 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from relucert.answers import Progress, UpperBound
+from relucert.answers import UpperBound
 from relucert.attacks.methods import find_attacks
 from relucert.attacks.minimum_norm import STARTS
 from relucert.attacks.polish import Polisher
 from relucert.attacks.pursuit import Pursuit, TimeUp
 from relucert.attacks.witness import Judge, Witness, check_staying
 from relucert.batching import attack_bytes, attack_size
-from relucert.checks import check_callable, check_number, check_whole, shown
+from relucert.checks import check_number, check_whole, shown
 from relucert.errors import FAULTS, InputError, in_one_line
 from relucert.execution.execution import Execution
 from relucert.execution.identity import identity
@@ -30,6 +30,7 @@ from relucert.execution.run import start
 from relucert.loading.runtime import Origin, Runtime, own_precision
 from relucert.network import Network, find_inference
 from relucert.norm import Norm
+from relucert.progress import Progress, ProgressLike, Report, Reporter, about_image
 from relucert.query.given import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
 from relucert.query.questions import Inquiry, Question, pose, prepare
 from relucert.region import RegionShape, check_inside
@@ -43,6 +44,7 @@ NO_TIME = "the time limit ended the attack before it found an adversarial exampl
 LEVEL = "a rival is level with the label at the image itself"
 AHEAD = "at the image itself a rival is level with the label, or ahead, as shown by {by}"
 UNCLEAR = "at the image itself the label and a rival can't be told apart within rounding error"
+STAGE, POLISH = "attack", "polish"  # what is being done
 BEFORE_POLISH = 0.6  # the attacks' share of a time limit
 
 
@@ -62,11 +64,11 @@ def attack(
     memory: int = 2**30,
     inference: str = "real",
     seed: int = 0,
-    progress: Progress | None = None,
     input_shape: tuple[int, ...] | None = None,
     workers: int | Execution | None = None,
     ray: str | None = None,
     store: StoreLike | None = None,
+    progress: ProgressLike = None,
 ) -> Answers[UpperBound]:
     """The nearest adversarial example found for every image, in order (with target "all": an image's rivals in turn).
 
@@ -92,17 +94,17 @@ def attack(
         inference: What the network is evaluated in, as for `certify`: an example is then one that the network's own
             runtime shows in that precision.
         seed: Of random targets and random starts; the same seed gives the same answers.
-        progress: Called with how many parts of the work are done, and how many there are.
         input_shape: Of one image, where neither the network nor the images tell it.
         workers: As for `certify`.
         ray: As for `certify`.
         store: A file that keeps the answers, as for `certify`.
+        progress: As for `certify`.
     """
     return Answers(
         attack_each(
             network, images, labels, norm=norm, method=method, target=target, box=box, scale=scale,
             polish=polish, steps=steps, time_limit=time_limit, memory=memory, inference=inference, seed=seed,
-            progress=progress, input_shape=input_shape, workers=workers, ray=ray, store=store,
+            input_shape=input_shape, workers=workers, ray=ray, store=store, progress=progress,
         )
     )  # fmt: skip
 
@@ -123,33 +125,32 @@ def attack_each(
     memory: int = 2**30,
     inference: str = "real",
     seed: int = 0,
-    progress: Progress | None = None,
     input_shape: tuple[int, ...] | None = None,
     workers: int | Execution | None = None,
     ray: str | None = None,
     store: StoreLike | None = None,
+    progress: ProgressLike = None,
 ) -> Iterator[UpperBound]:
     """The adversarial examples of `attack`, one by one as they are found.
 
     Everything is checked at the call; the work is done as answers are asked for.
     Its parameters are those of `attack`: network, images, labels, norm, method, target, box, scale, polish, steps,
-    time_limit, memory, inference, seed, progress, input_shape, workers, ray and store.
+    time_limit, memory, inference, seed, input_shape, workers, ray, store and progress.
     """
     evaluation = find_inference(inference)
     prepared = prepare(network, images, labels, input_shape)
     known = prepared.network.evaluated_in(evaluation)
     shape = RegionShape.parse(norm, box, scale, known.input_shape)
     options = AttackOptions(shape, method, polish, steps, time_limit, memory, seed)
-    check_callable("progress", progress)
     inquiry = pose(known, prepared.images, prepared.labels, target, seed)
     check_inside(inquiry.images, shape.box)
     check_staying(inquiry.images, known, shape)
     step = attack_size(known, STARTS, options.memory)
     origin = Origin.of(prepared.source, known)
-    attacker = Attacker(known, options, origin, len(inquiry.questions), progress)
+    attacker = Attacker(known, options, origin, len(inquiry.questions))
     most_workers = origin.most_workers(workers, ray) or max(1, options.memory // (step * attack_bytes(known, STARTS)))
     job = ImageJob(attacker, inquiry, in_steps(inquiry, step), options.asked(known, target), most_workers)
-    return start(job, workers, ray, store)
+    return start(job, workers, ray, store, progress)
 
 
 @dataclass(frozen=True)
@@ -207,29 +208,26 @@ class Attacker:
     """
 
     def __init__(
-        self, network: Network, options: AttackOptions, origin: Origin | Runtime | None = None, count: int = 1,
-        progress: Progress | None = None,
-    ) -> None:  # fmt: skip
+        self, network: Network, options: AttackOptions, origin: Origin | Runtime | None = None, count: int = 1
+    ) -> None:
         check_subnormals()
-        self.network, self.options, self.count, self.progress = network, options, count, progress
+        self.network, self.options, self.count = network, options, count
         self.origin = origin
         self.attacks = find_attacks(options.method, options.shape.norm)
         runtime = origin.runtime(network) if isinstance(origin, Origin) else origin
         self.judge = Judge(network, options.shape, runtime)
-        self.parts = len(self.attacks) + 1
-        self.done, self._unspent = 0, 0.0
+        self._unspent = 0.0
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Attacker, (self.network, self.options, self.origin, self.count)
 
-    def run(self, inquiry: Inquiry) -> Iterator[list[UpperBound]]:
+    def run(self, inquiry: Inquiry, report: Report) -> Iterator[list[UpperBound]]:
         """The answers, each by itself, in the order of the questions."""
         started, limit = time.monotonic(), math.inf
         if self.options.time_limit is not None:
             limit = self._unspent + self.options.time_limit * len(inquiry.questions) / self.count
-        for answer in _Batch(self, inquiry, inquiry.questions, self.done).run(started + limit):
+        for answer in _Batch(self, inquiry, inquiry.questions, report).run(started + limit):
             yield [answer]
-        self.done += self.parts * len(inquiry.questions)
         self._unspent = max(0.0, started + limit - time.monotonic())
 
     def lost(self, inquiry: Inquiry, question: Question, reason: str) -> UpperBound:
@@ -264,27 +262,24 @@ class Attacker:
             None if witness is None else self.judge.by,
         )  # fmt: skip
 
-    def pursue(self, inquiry: Inquiry, questions: list[Question], ends: float, came: Callable[[int], None]) -> Pursuit:
-        """Runs all attacks on some questions; `came` is told how many attacks are through."""
+    def pursue(self, inquiry: Inquiry, questions: list[Question], ends: float, report: Report) -> Pursuit:
+        """Runs all attacks on some questions."""
+        reporter = Reporter(report)
         with torch.inference_mode(False):  # whatever the caller's mode: attacks need gradients
             dtype, box = own_precision(self.network), self.judge.inner_box
             centres = self.judge.represent(inquiry.images[[question.image for question in questions]]).to(dtype)
             shape = replace(self.options.shape, box=None if box is None else box.cast(dtype))
-            pursuit = Pursuit(self.judge.network, centres, inquiry.property(questions), shape, ends)
+            pursuit = Pursuit(self.judge.network, centres, inquiry.property(questions), shape, ends, reporter)
             generators = [question.generator(self.options.seed) for question in questions]
             try:
                 for number, run in enumerate(self.attacks, start=1):
+                    reporter.enter(Progress(stage=STAGE, part=f"{number} of {len(self.attacks)}"))
                     run(pursuit, self.options.steps, generators)
-                    came(number)
             except TimeUp:
                 pursuit.cut_short = True
             except FAULTS as error:
                 pursuit.failure = f"the attack broke down: {in_one_line(error)}"
         return pursuit
-
-    def report(self, done: int) -> None:
-        if self.progress is not None:
-            self.progress(done, self.parts * self.count)
 
 
 class _End(NamedTuple):
@@ -298,8 +293,8 @@ class _End(NamedTuple):
 class _Batch:
     """Questions that are attacked at once, and then settled one by one."""
 
-    def __init__(self, attacker: Attacker, inquiry: Inquiry, questions: list[Question], done: int) -> None:
-        self.attacker, self.inquiry, self.questions, self.done = attacker, inquiry, questions, done
+    def __init__(self, attacker: Attacker, inquiry: Inquiry, questions: list[Question], report: Report) -> None:
+        self.attacker, self.inquiry, self.questions, self.report = attacker, inquiry, questions, report
         self.judge, self.options = attacker.judge, attacker.options
 
     def run(self, ends: float) -> Iterator[UpperBound]:
@@ -308,14 +303,13 @@ class _Batch:
         waiting = [question for question, answer in zip(self.questions, known, strict=True) if answer is None]
         pursuit = self._pursue(waiting, ends) if waiting else None
         shared = (time.perf_counter() - started) / max(1, len(waiting))
-        done = self.done + len(self.attacker.attacks) * len(self.questions)
         numbers = iter(range(len(waiting)))
         for place, (question, answer) in enumerate(zip(self.questions, known, strict=True)):
-            self.attacker.report(done + place + 1)
             if answer is not None:
                 yield answer
                 continue
             begun = time.perf_counter()
+            self.report(Progress(image=question.image, stage=POLISH))
             assert pursuit is not None
             end = self._settle(question, pursuit, next(numbers), _share(ends, 1, len(known) - place))
             seconds = shared + time.perf_counter() - begun
@@ -324,11 +318,8 @@ class _Batch:
     def _pursue(self, questions: list[Question], ends: float) -> Pursuit:
         now = time.monotonic()
         deadline = now + (ends - now) * (BEFORE_POLISH if self.options.polish else 1)
-
-        def came(number: int) -> None:
-            self.attacker.report(self.done + number * len(self.questions))
-
-        return self.attacker.pursue(self.inquiry, questions, deadline, came)
+        image = questions[0].image if len(questions) == 1 else None
+        return self.attacker.pursue(self.inquiry, questions, deadline, about_image(self.report, image))
 
     def _settle(self, question: Question, pursuit: Pursuit, number: int, ends: float) -> _End:
         """The witness, re-checked and polished, and a remark."""

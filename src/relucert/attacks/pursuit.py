@@ -13,6 +13,7 @@ from torch import Tensor
 
 from relucert.network import Network
 from relucert.norm import Norm
+from relucert.progress import Progress, Report, silent
 from relucert.query.property import Property
 from relucert.region import Box, RegionShape
 
@@ -39,7 +40,12 @@ class Pursuit:
     is stopped loses nothing.
     """
 
-    def __init__(self, network: Network, centres: Tensor, prop: Property, shape: RegionShape, deadline: float) -> None:
+    def __init__(
+        self, network: Network, centres: Tensor, prop: Property, shape: RegionShape, deadline: float,
+        report: Report = silent,
+    ) -> None:  # fmt: skip
+        """report: Called with how many slopes were evaluated."""
+        self.report, self.slopes = report, 0
         self.network, self.centres, self.shape = network, centres, shape
         self.prop = prop.cast(centres.dtype)
         self.norm, self.deadline = shape.norm, deadline
@@ -65,6 +71,8 @@ class Pursuit:
         """At points (batch, size), each around its own image. Raises TimeUp when the time is over."""
         if time.monotonic() > self.deadline:
             raise TimeUp
+        self.slopes += 1
+        self.report(Progress(step=self.slopes))
         with torch.enable_grad():
             leaf = points.detach().requires_grad_()
             inputs = self._inputs(leaf)
@@ -100,7 +108,7 @@ class Pursuit:
     def multiplied(self, times: int) -> Iterator[Pursuit]:
         """The same images several times over, all of the first copies first; what any of them finds counts."""
         prop = self.prop.repeat(times)
-        copies = Pursuit(self.network, self.centres.repeat(times, 1), prop, self.shape, self.deadline)
+        copies = Pursuit(self.network, self.centres.repeat(times, 1), prop, self.shape, self.deadline, self.report)
         try:
             yield copies
         finally:

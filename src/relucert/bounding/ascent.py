@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from relucert.adam import Adam
+from relucert.progress import Progress, Report, silent
 
 MEANS = (0.9, 0.99)  # Adam's, of gradients and of their squares
 PATIENCE = 2  # steps
@@ -76,10 +77,14 @@ class Climbed:
         return self.history[-1] - self.history[-1 - PATIENCE] < least * gained or (least > 0 and gained <= 0)
 
 
-def ascend(bound: Bound, climbed: Climbed, others: Sequence[Slopes], effort: Effort, ends: float = math.inf) -> Climbed:
+def ascend(
+    bound: Bound, climbed: Climbed, others: Sequence[Slopes], effort: Effort, ends: float = math.inf,
+    report: Report = silent,
+) -> Climbed:  # fmt: skip
     """The highest bounds that are met on the way up from what is known, or from other slopes where they are better.
 
-    ends: No step begins later. None of the tensors involved may come of PyTorch's inference mode.
+    ends: No step begins later. report: Called with every step. None of the tensors involved may come of PyTorch's
+    inference mode.
     """
     with torch.no_grad():
         for slopes in others:
@@ -94,6 +99,7 @@ def ascend(bound: Bound, climbed: Climbed, others: Sequence[Slopes], effort: Eff
             total = lower.sum()
         with torch.no_grad():
             climbed.take(lower.detach(), variables)
+        report(Progress(step=step, steps=effort.steps))
         if last or not variables or climbed.stalls(effort.least):
             break
         gradients = torch.autograd.grad(total, list(variables.values()))

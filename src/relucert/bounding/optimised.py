@@ -22,6 +22,7 @@ from relucert.bounding.record import Recorder, Tables, better_lines, dense, line
 from relucert.bounding.relaxers import CROWN, FAST_LIN
 from relucert.bounding.thinned import Thinned
 from relucert.network import LinearForms, Network
+from relucert.progress import Report, silent
 from relucert.region import Region
 from relucert.rigor import DOUBLE, FLOAT, RIGOROUS, Arithmetic
 
@@ -35,7 +36,7 @@ Duals = Callable[[DualVariables], PulledBack]
 def optimised_bounds(
     network: Network, region: Region, arithmetic: Arithmetic = RIGOROUS, *,
     memory: SlopeMemory | None = None, effort: Effort = HIDDEN, ends: float = math.inf,
-    recorder: Recorder | None = None,
+    recorder: Recorder | None = None, report: Report = silent,
 ) -> Bounds:  # fmt: skip
     """Bounds of every pre-activation, each the best of Fast-Lin's, CROWN's and those with optimised slopes.
 
@@ -44,6 +45,7 @@ def optimised_bounds(
         memory: Slopes from other radii to start from; those found are put there.
         ends: By the monotonic clock, when the ascent stops; what was found by then is used.
         recorder: Takes the slopes, for a proof.
+        report: Called with every step of the ascents.
     """
     with torch.inference_mode(False), torch.no_grad():
         region = region.clone()
@@ -52,13 +54,14 @@ def optimised_bounds(
             known[value] = known[value].meet(interval)
         if recorder is not None:
             recorder.begin(network, region, ("fast-lin", "crown"))
-        return _Layers(network, region, arithmetic, memory or SlopeMemory(), effort, ends, recorder).run(known)
+        memory = memory or SlopeMemory()
+        return _Layers(network, region, arithmetic, memory, effort, ends, recorder, report).run(known)
 
 
 def optimised_margins(
     network: Network, region: Region, rows: Tensor, offsets: Tensor, hidden: Bounds, arithmetic: Arithmetic = RIGOROUS,
     *, memory: SlopeMemory | None = None, effort: Effort = MARGINS, ends: float = math.inf,
-    recorder: Recorder | None = None,
+    recorder: Recorder | None = None, report: Report = silent,
 ) -> Tensor:  # fmt: skip
     """Lower bounds of rows on the outputs, (batch, rows), each the best of Fast-Lin's, CROWN's and that with optimised
     slopes; the arguments are those of `optimised_bounds`, rows (batch, rows, classes) and offsets (batch, rows)."""
@@ -95,7 +98,7 @@ def optimised_margins(
             return bound
 
         recall = memory.recall(region, rows.float().numpy().tobytes(), torch.arange(count), count, ascent)
-        climbed = _climb(bounded(ascent), recall, effort, ends)
+        climbed = _climb(bounded(ascent), recall, effort, ends, _part(report, "margins"))
         recall.put(climbed.slopes)
         lower, forms = _proven(bounded(proof), climbed, arithmetic)
         found.append((lower, {} if recorder is None else dense(proof, forms, climbed.slopes)))
@@ -120,9 +123,9 @@ class _Layers:
 
     def __init__(
         self, network: Network, region: Region, arithmetic: Arithmetic, memory: SlopeMemory, effort: Effort,
-        ends: float, recorder: Recorder | None,
+        ends: float, recorder: Recorder | None, report: Report,
     ) -> None:  # fmt: skip
-        self.recorder, self.bounds = recorder, Bounds()
+        self.recorder, self.bounds, self.report = recorder, Bounds(), report
         self.network, self.region, self.arithmetic = network, region, arithmetic
         self.memory, self.effort, self.ends = memory, effort, ends
         self.ascent = _climbing(network, region)
@@ -162,7 +165,9 @@ class _Layers:
             return lambda duals: bound_neurons(part.path, value, neurons, sign=sign, duals=duals)
 
         recall = self.memory.recall(self.region, (value, sign), neurons, self.network.sizes[value], self.ascent)
-        climbed = _climb(bounded(self.ascent), recall, self.effort, self.ends)
+        layer = self.network.rectified.index(value) + 1
+        report = _part(self.report, f"layer {layer}")
+        climbed = _climb(bounded(self.ascent), recall, self.effort, self.ends, report)
         recall.put(climbed.slopes)
         lower, forms = _proven(bounded(self.proof), climbed, self.arithmetic)
         if self.recorder is not None:
@@ -178,7 +183,12 @@ def _climbing(network: Network, region: Region) -> Thinned:
     return Thinned(quick, region.cast(scout.dtype), CROWN, scout, upper=True)
 
 
-def _climb(bound: Duals, recall: Recall, effort: Effort, ends: float) -> Climbed:
+def _part(report: Report, part: str) -> Report:
+    """A report of the steps on one part of the bounds."""
+    return lambda state: report(replace(state, part=part))
+
+
+def _climb(bound: Duals, recall: Recall, effort: Effort, ends: float, report: Report) -> Climbed:
     """The slopes that an ascent finds from CROWN's, Fast-Lin's, or those remembered, whichever are better."""
     first = bound(DualVariables())
     crown, fast_lin = {}, {}
@@ -195,7 +205,8 @@ def _climb(bound: Duals, recall: Recall, effort: Effort, ends: float) -> Climbed
     start = Climbed(first.lower, crown)
     if not bool(first.lower.isfinite().any()):  # where numbers overflow there is no way up
         return start
-    return ascend(lambda slopes: bound(DualVariables(slopes)).lower, start, others, replace(effort, steps=steps), ends)
+    effort = replace(effort, steps=steps)
+    return ascend(lambda slopes: bound(DualVariables(slopes)).lower, start, others, effort, ends, report)
 
 
 def _proven(bound: Duals, climbed: Climbed, arithmetic: Arithmetic) -> tuple[Tensor, dict[int, LinearForms]]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -15,9 +15,9 @@ from relucert.attacks.polish import Polisher
 from relucert.attacks.witness import Judge, Witness
 from relucert.bounding.record import Record
 from relucert.branch_and_bound.obligation import Obligation
-from relucert.branch_and_bound.progress import Progress
 from relucert.branch_and_bound.prove import prove
 from relucert.branch_and_bound.tree import LATE
+from relucert.progress import Progress, Report, silent
 
 GROWTH = 1.5  # of the radius, where no violation is known
 FIRST = 64  # share of the goal to start with where nothing is certified
@@ -50,7 +50,7 @@ class Approach:
     tolerance: float
     certified: float
     witness: Witness | None = None
-    report: Callable[[Progress], None] = lambda progress: None
+    report: Report = silent
     lower: float = 0.0
     failure: str | None = None
     nodes: int = 0
@@ -115,13 +115,17 @@ class Approach:
         asked = self.asked
         outcome = prove(
             asked.network, asked.centre, asked.shape, radius, asked.prop, until, violates,
-            record=self.recorded, report=lambda progress: self.report(replace(progress, nodes=before + progress.nodes)),
+            record=self.recorded, report=partial(self._tell, before),
         )  # fmt: skip
         self.nodes += outcome.nodes
         self._polish()
         if outcome.proven:
             self.record = outcome.record
         return outcome.proven, outcome.failure
+
+    def _tell(self, before: int, state: Progress) -> None:
+        upper = None if self.witness is None else self.witness.distance
+        self.report(replace(state, nodes=before + (state.nodes or 0), lower=self.lower, upper=upper))
 
     def _polish(self) -> None:
         """Shortens a witness that the search came upon."""

@@ -14,9 +14,9 @@ from relucert.bounding.boxes import BoxBounds, box_bounds
 from relucert.bounding.interval import Bounds, Interval, select
 from relucert.bounding.relaxers import CROWN
 from relucert.branch_and_bound.cut_record import CutTree
-from relucert.branch_and_bound.progress import Progress
 from relucert.branch_and_bound.tree import LATE
 from relucert.network import Network, Relu
+from relucert.progress import Progress, Report, silent
 from relucert.query.property import Property
 from relucert.region import Box, Region
 from relucert.rigor import DOUBLE, RIGOROUS
@@ -86,7 +86,7 @@ class BoxProver:
     prop: Property
     violates: Callable[[Tensor], bool]
     ends: float
-    report: Callable[[Progress], None] = lambda progress: None
+    report: Report = silent
     record: CutTree | None = None
     nodes: int = 0
 
@@ -106,7 +106,8 @@ class BoxProver:
             if bool((halves.high - halves.low <= LEAST_WIDTH * self.widths).all(1).any()):
                 return False, TOO_SMALL
             waiting = join([waiting, halves])
-            self.report(Progress(STAGE, self.nodes, len(waiting), int(waiting.open.any(0).sum())))
+            open_rows = int(waiting.open.any(0).sum())
+            self.report(Progress(stage=STAGE, nodes=self.nodes, open=len(waiting), rows=open_rows))
         return True, None
 
     def _visit(self, boxes: Boxes) -> Boxes | None:

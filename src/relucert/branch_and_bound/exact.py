@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -21,9 +21,8 @@ from relucert.attacks.witness import Judge, Witness, check_staying
 from relucert.batching import fitting_workers
 from relucert.branch_and_bound.approach import Approach
 from relucert.branch_and_bound.obligation import Obligation
-from relucert.branch_and_bound.progress import Progress
 from relucert.branch_and_bound.stages import search_bytes
-from relucert.checks import check_callable, check_number, check_whole, checked_path
+from relucert.checks import check_number, check_whole, checked_path
 from relucert.errors import FAULTS, InputError, in_one_line
 from relucert.execution.execution import Execution, check_proof_place
 from relucert.execution.identity import identity
@@ -32,6 +31,7 @@ from relucert.execution.run import start
 from relucert.loading.runtime import Origin, Runtime
 from relucert.network import Network, find_inference
 from relucert.norm import Norm
+from relucert.progress import Progress, ProgressLike, Report, Reporter, about_image
 from relucert.proof_files import EvidenceKeeper, claimed, is_about, relaxation_evidence, write_proof
 from relucert.query.given import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
 from relucert.query.questions import Inquiry, Question, pose, prepare
@@ -53,18 +53,6 @@ CERTIFY_SHARE = 0.2  # of the time limit, for what methods prove at once
 WIDE_SHARE = 0.6  # the same on wide networks, where quadratic certificates prove more than splitting does
 
 
-@dataclass(frozen=True)
-class SearchProgress:
-    """How far the search for one image is: its interval so far, how many nodes are bounded per second, and where the
-    search of the region that is tried now stands."""
-
-    image: int
-    lower: float
-    upper: float | None
-    rate: float
-    search: Progress
-
-
 def exact(
     network: NetworkLike,
     images: ImagesLike,
@@ -78,13 +66,13 @@ def exact(
     time_limit: float | None = 60.0,
     inference: str = "real",
     seed: int = 0,
-    progress: Callable[[SearchProgress], None] | None = None,
     proof: str | os.PathLike[str] | None = None,
     overwrite: bool = False,
     input_shape: tuple[int, ...] | None = None,
     workers: int | Execution | None = None,
     ray: str | None = None,
     store: StoreLike | None = None,
+    progress: ProgressLike = None,
 ) -> Answers[Exact]:
     """The minimum distortion of every image, in the images' order (with target "all": an image's rivals in turn).
 
@@ -103,19 +91,19 @@ def exact(
         inference: What the network is evaluated in, as for `certify`: the lower end holds for every such evaluation,
             and the witness fails in that of the network's own runtime.
         seed: Of random targets and of the attack's random starts.
-        progress: Called now and then while a search goes on.
         proof: A file for the proof of the lower end, which `relucert check` verifies; for one question only.
         overwrite: Whether that file may be replaced where it holds anything but a proof of the same claim.
         input_shape: Of one image, where neither the network nor the images tell it.
         workers: As for `certify`.
         ray: As for `certify`.
         store: A file that keeps the answers, as for `certify`.
+        progress: As for `certify`.
     """
     return Answers(
         exact_each(
             network, images, labels, norm=norm, target=target, box=box, scale=scale, tolerance=tolerance,
-            time_limit=time_limit, inference=inference, seed=seed, progress=progress, proof=proof, overwrite=overwrite,
-            input_shape=input_shape, workers=workers, ray=ray, store=store,
+            time_limit=time_limit, inference=inference, seed=seed, proof=proof, overwrite=overwrite,
+            input_shape=input_shape, workers=workers, ray=ray, store=store, progress=progress,
         )
     )  # fmt: skip
 
@@ -133,26 +121,25 @@ def exact_each(
     time_limit: float | None = 60.0,
     inference: str = "real",
     seed: int = 0,
-    progress: Callable[[SearchProgress], None] | None = None,
     proof: str | os.PathLike[str] | None = None,
     overwrite: bool = False,
     input_shape: tuple[int, ...] | None = None,
     workers: int | Execution | None = None,
     ray: str | None = None,
     store: StoreLike | None = None,
+    progress: ProgressLike = None,
 ) -> Iterator[Exact]:
     """The intervals of `exact`, one by one as they are found.
 
     Everything is checked at the call; the work is done as answers are asked for.
     Its parameters are those of `exact`: network, images, labels, norm, target, box, scale, tolerance, time_limit,
-    inference, seed, progress, proof, overwrite, input_shape, workers, ray and store.
+    inference, seed, proof, overwrite, input_shape, workers, ray, store and progress.
     """
     evaluation = find_inference(inference)
     prepared = prepare(network, images, labels, input_shape)
     known = prepared.network.evaluated_in(evaluation)
     shape = RegionShape.parse(norm, box, scale, known.input_shape)
     options = _Options(shape, tolerance, time_limit, seed, None if proof is None else checked_path(proof, "a proof"))
-    check_callable("progress", progress)
     inquiry = pose(known, prepared.images, prepared.labels, target, seed)
     check_inside(inquiry.images, shape.box)
     check_staying(inquiry.images, known, shape)
@@ -166,10 +153,10 @@ def exact_each(
     check_subnormals()
     origin = Origin.of(prepared.source, known)
     job = ImageJob(
-        _Searching(known, options, origin, progress), inquiry, in_steps(inquiry, 1), options.asked(known, target),
+        _Searching(known, options, origin), inquiry, in_steps(inquiry, 1), options.asked(known, target),
         origin.most_workers(workers, ray) or fitting_workers(search_bytes(known)),
     )  # fmt: skip
-    return start(job, workers, ray, store, again=options.proof is not None)
+    return start(job, workers, ray, store, progress, again=options.proof is not None)
 
 
 def _claim(network: Network, inquiry: Inquiry, question: Question, shape: RegionShape) -> dict[str, Any]:
@@ -211,7 +198,6 @@ class _Searching:
     network: Network
     options: _Options
     origin: Origin
-    progress: Callable[[SearchProgress], None] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _Searching, (self.network, self.options, self.origin)
@@ -221,30 +207,31 @@ class _Searching:
         """The network's own, where it is evaluated in floating point."""
         return self.origin.runtime(self.network) if self.network.inference.rounds else None
 
-    def run(self, inquiry: Inquiry) -> Iterator[list[Exact]]:
+    def run(self, inquiry: Inquiry, report: Report) -> Iterator[list[Exact]]:
         """The answers, in the order of the questions."""
         for question in inquiry.questions:
-            answering = _Answering(self.network, self.options, self.progress, inquiry, question, runtime=self.runtime)
+            reporter = Reporter(about_image(report, question.image))
+            answering = _Answering(self.network, self.options, inquiry, question, reporter, runtime=self.runtime)
             yield [answering.run()]
             if answering.interrupted:
                 raise KeyboardInterrupt
 
     def lost(self, inquiry: Inquiry, question: Question, reason: str) -> Exact:
         """The answer where the processes that worked on it ended."""
-        return _Answering(self.network, self.options, None, inquiry, question).lost(reason)
+        return _Answering(self.network, self.options, inquiry, question, Reporter()).lost(reason)
 
 
 class _Answering:
     """One question. Whatever fails, the interval so far stands."""
 
     def __init__(
-        self, network: Network, options: _Options, progress: Callable[[SearchProgress], None] | None,
-        inquiry: Inquiry, question: Question, certified: float | None = None, runtime: Runtime | None = None,
+        self, network: Network, options: _Options, inquiry: Inquiry, question: Question, reporter: Reporter,
+        certified: float | None = None, runtime: Runtime | None = None,
         keeper: Evidential | None = None,
     ) -> None:  # fmt: skip
         """certified: A radius that is proven already; None: what methods prove at once is to be found. keeper: As of a
         `Task`."""
-        self.network, self.options, self.progress = network, options, progress
+        self.network, self.options, self.reporter = network, options, reporter
         self.inquiry, self.question, self.certified = inquiry, question, certified
         self.image = inquiry.images[question.image]
         self.fault: str | None = None  # what went wrong
@@ -298,7 +285,7 @@ class _Answering:
 
     def _certified(self) -> float:
         """What methods prove in a part of the time, Fast-Lin's radius at the least."""
-        task = Task(self.network, self.inquiry, self.question, self.options.shape)
+        task = Task(self.network, self.inquiry, self.question, self.options.shape, reporter=self.reporter)
         if self.keeper is not None:
             task = replace(task, arithmetic=RECORDED, keeper=self.keeper)
         share = WIDE_SHARE if is_wide_chain(task) else CERTIFY_SHARE
@@ -317,7 +304,7 @@ class _Answering:
         limit = None if math.isinf(left) else left * ATTACK_SHARE
         options = AttackOptions(self.options.shape, steps=ATTACK_STEPS, time_limit=limit, seed=self.options.seed)
         asked = replace(self.inquiry, questions=[self.question])
-        ((nearest,),) = Attacker(self.network, options, self.runtime).run(asked)
+        ((nearest,),) = Attacker(self.network, options, self.runtime).run(asked, self.reporter)
         self.fault = nearest.reason if nearest.failed else None
         if nearest.witness is None or nearest.distance is None:
             return None
@@ -326,18 +313,11 @@ class _Answering:
     def _growth(self, lower: float, witness: Witness | None) -> Approach:
         prop = self.inquiry.property([self.question])
         asked = Obligation.of(self.network, self.image, self.options.shape, prop)
-        growth = Approach(
-            asked, self.judge, self.ends, self.options.tolerance, lower, witness, recorded=self.keeper is not None
-        )
-        growth.report = lambda progress: self._report(progress, growth)
-        return growth
-
-    def _report(self, progress: Progress, growth: Approach) -> None:
-        if self.progress is not None:
-            rate = progress.nodes / max(1e-9, time.monotonic() - self.started)
-            witness = growth.witness
-            upper = None if witness is None else witness.distance
-            self.progress(SearchProgress(self.question.image, growth.lower, upper, rate, progress))
+        self.reporter.enter(Progress(lower=lower, upper=None if witness is None else witness.distance))
+        return Approach(
+            asked, self.judge, self.ends, self.options.tolerance, lower, witness, self.reporter,
+            recorded=self.keeper is not None,
+        )  # fmt: skip
 
     def _answer(
         self, lower: float | None, witness: Witness | None, closed: bool, reason: str | None, nodes: int
@@ -362,7 +342,7 @@ def _run_step(task: Task, best: Proven | None, ends: float) -> Iterator[Proven]:
     left = max(0.0, ends - time.monotonic())
     options = _Options(task.shape, EXACT_TOLERANCE, None if math.isinf(left) else left, 0, None)
     start = 0.0 if best is None else best.radius
-    answering = _Answering(task.network, options, None, task.inquiry, task.question, start, keeper=task.keeper)
+    answering = _Answering(task.network, options, task.inquiry, task.question, task.reporter, start, keeper=task.keeper)
     answer = answering.run()
     if answering.interrupted:
         raise KeyboardInterrupt

@@ -16,11 +16,11 @@ from relucert.bounding.record import Record
 from relucert.branch_and_bound.boxes import STAGE, TOO_SMALL, BoxProver
 from relucert.branch_and_bound.cut_record import CutTree
 from relucert.branch_and_bound.obligation import Obligation
-from relucert.branch_and_bound.progress import Progress
 from relucert.branch_and_bound.search_record import SearchRecord
 from relucert.branch_and_bound.stages import TooLarge
 from relucert.branch_and_bound.tree import NeuronProver
 from relucert.network import INPUT, Network
+from relucert.progress import Report, silent
 from relucert.query.property import Property
 from relucert.region import Box, Region, RegionShape
 from relucert.rigor import RIGOROUS
@@ -61,7 +61,7 @@ def prove(
     *,
     record: bool = False,
     record_cuts: bool = False,
-    report: Callable[[Progress], None] = lambda progress: None,
+    report: Report = silent,
 ) -> Outcome:
     """Tries to prove that the rows stay positive, until it is proven, a violation ends the search, or time does.
 

@@ -18,11 +18,11 @@ from relucert.branch_and_bound import leaf
 from relucert.branch_and_bound.climb import Climbed, Climber, Nodes, join
 from relucert.branch_and_bound.confirm import Rows, proven_bounds
 from relucert.branch_and_bound.obligation import Obligation
-from relucert.branch_and_bound.progress import Progress
 from relucert.branch_and_bound.refine import Refining
 from relucert.branch_and_bound.root import cheap_bounds, rooted
 from relucert.branch_and_bound.search_record import SearchRecord
 from relucert.branch_and_bound.stages import Stages
+from relucert.progress import Progress, Report, silent
 from relucert.quadratic.rows import proven_rows, suits_certificates
 from relucert.query.property import Property
 from relucert.rigor import RECORDED, RIGOROUS
@@ -68,7 +68,7 @@ class NeuronProver:
     radius: float
     violates: Callable[[Tensor], bool]
     ends: float
-    report: Callable[[Progress], None] = lambda progress: None
+    report: Report = silent
     record: SearchRecord | None = None
     nodes: int = 0
     stage: str = "root"
@@ -90,7 +90,7 @@ class NeuronProver:
         self._tell(len(self.left))
 
     def _tell(self, parts: int) -> None:
-        self.report(Progress(self.stage, self.nodes, parts, len(self.left), self.bound))
+        self.report(Progress(stage=self.stage, nodes=self.nodes, open=parts, rows=len(self.left), bound=self.bound))
 
     def _search(self) -> None:
         self._check_time()

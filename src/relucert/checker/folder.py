@@ -18,6 +18,7 @@ from relucert.errors import FAULTS, RelucertError, in_one_line
 from relucert.execution.execution import Execution
 from relucert.loading import zoo
 from relucert.network import Network
+from relucert.progress import Report, silent
 from relucert.query.inputs import check_images
 from relucert.query.samples import Samples
 
@@ -103,7 +104,7 @@ class _Files:
     asked: Asked
     most_workers: None = None
 
-    def answer(self, numbers: Sequence[int]) -> Iterator[Sequence[Checked]]:
+    def answer(self, numbers: Sequence[int], report: Report = silent) -> Iterator[Sequence[Checked]]:
         for number in numbers:
             yield [self.asked.check(self.paths[number])]
 

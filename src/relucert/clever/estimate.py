@@ -16,8 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from relucert.answers import Estimate, Progress
-from relucert.checks import check_callable, check_positive, check_whole
+from relucert.answers import Estimate
+from relucert.checks import check_positive, check_whole
 from relucert.clever.gradients import largest_gradients
 from relucert.clever.weibull import FitError, WeibullFit, fit
 from relucert.errors import FAULTS, in_one_line
@@ -27,6 +27,7 @@ from relucert.execution.job import ImageJob, by_images
 from relucert.execution.run import start
 from relucert.network import Network
 from relucert.norm import Norm
+from relucert.progress import Progress, ProgressLike, Report
 from relucert.query.given import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
 from relucert.query.property import Property
 from relucert.query.questions import Inquiry, Question, pose, prepare
@@ -53,11 +54,11 @@ def estimate(
     box: BoxLike | None = None,
     scale: ScaleLike | None = None,
     seed: int = 0,
-    progress: Progress | None = None,
     input_shape: tuple[int, ...] | None = None,
     workers: int | Execution | None = None,
     ray: str | None = None,
     store: StoreLike | None = None,
+    progress: ProgressLike = None,
 ) -> Answers[Estimate]:
     """CLEVER's estimate for every image, in the images' order (with target "all": an image's rivals in turn).
 
@@ -75,17 +76,17 @@ def estimate(
         batches: How many batches are sampled; the distribution is fitted to the largest gradient of each.
         samples: How many samples each batch has.
         seed: The same seed gives the same estimates, whatever other images are asked about.
-        progress: Called with how many batches are done, and how many there are.
         input_shape: Of one image, where neither the network nor the images tell it.
         workers: As for `certify`.
         ray: As for `certify`.
         store: A file that keeps the answers, as for `certify`.
+        progress: As for `certify`.
     """
     return Answers(
         estimate_each(
             network, images, labels, norm=norm, target=target, radius=radius, batches=batches,
-            samples=samples, box=box, scale=scale, seed=seed, progress=progress, input_shape=input_shape,
-            workers=workers, ray=ray, store=store,
+            samples=samples, box=box, scale=scale, seed=seed, input_shape=input_shape,
+            workers=workers, ray=ray, store=store, progress=progress,
         )
     )  # fmt: skip
 
@@ -103,29 +104,27 @@ def estimate_each(
     box: BoxLike | None = None,
     scale: ScaleLike | None = None,
     seed: int = 0,
-    progress: Progress | None = None,
     input_shape: tuple[int, ...] | None = None,
     workers: int | Execution | None = None,
     ray: str | None = None,
     store: StoreLike | None = None,
+    progress: ProgressLike = None,
 ) -> Iterator[Estimate]:
     """The estimates of `estimate`, one by one as they are found.
 
     Everything is checked at the call; the work is done as answers are asked for.
     Its parameters are those of `estimate`: network, images, labels, norm, target, radius, batches, samples, box,
-    scale, seed, progress, input_shape, workers, ray and store.
+    scale, seed, input_shape, workers, ray, store and progress.
     """
     prepared = prepare(network, images, labels, input_shape)
     known = prepared.network
     shape = RegionShape.parse(norm, box, scale, known.input_shape)
     options = _Options(shape, shape.norm.between(*RADII) if radius is None else radius, batches, samples, seed)
-    check_callable("progress", progress)
     inquiry = pose(known, prepared.images, prepared.labels, target, seed)
     check_inside(inquiry.images, shape.box)
-    total = batches * len({question.image for question in inquiry.questions if not question.refusal})
-    estimator = _Estimator(known.cast(torch.float32), options, total, progress)
+    estimator = _Estimator(known.cast(torch.float32), options)
     job = ImageJob(estimator, inquiry, by_images(inquiry, 1), options.asked(known, target))
-    return start(job, workers, ray, store)
+    return start(job, workers, ray, store, progress)
 
 
 @dataclass(frozen=True)
@@ -164,30 +163,27 @@ class _Rival:
         return self.fit.location if isinstance(self.fit, WeibullFit) else self.largest
 
 
+@dataclass(frozen=True, eq=False)
 class _Estimator:
     """Answers questions about one network, image by image."""
 
-    def __init__(self, network: Network, options: _Options, total: int = 0, progress: Progress | None = None) -> None:
-        self.network, self.options, self.total, self.progress = network, options, total, progress
-        self.done = 0
+    network: Network
+    options: _Options
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _Estimator, (self.network, self.options)
-
-    def run(self, inquiry: Inquiry) -> Iterator[list[Estimate]]:
+    def run(self, inquiry: Inquiry, report: Report) -> Iterator[list[Estimate]]:
         """The answers, those about one image at once."""
         for image, group in groupby(inquiry.questions, key=lambda question: question.image):
             image_questions = list(group)
             if image_questions[0].refusal is not None:
                 yield [self._answer(question, question.refusal, 0.0) for question in image_questions]
             else:
-                yield self._image(inquiry.images[image], inquiry.scores[image], image_questions)
+                yield self._image(inquiry.images[image], inquiry.scores[image], image_questions, report)
 
     def lost(self, inquiry: Inquiry, question: Question, reason: str) -> Estimate:
         """The answer where the processes that worked on it ended."""
         return self._answer(question, reason, 0.0, failed=True)
 
-    def _image(self, centre: Tensor, scores: Tensor, questions: list[Question]) -> list[Estimate]:
+    def _image(self, centre: Tensor, scores: Tensor, questions: list[Question], report: Report) -> list[Estimate]:
         """All rivals of one image, in one pass over the samples."""
         started = time.perf_counter()
         against = [rival for question in questions for rival in question.rivals]
@@ -196,7 +192,7 @@ class _Estimator:
         margins = dict(zip(against, prop.values(scores[None])[0].tolist(), strict=True))
         try:
             with torch.inference_mode():
-                maxima = self._sample(centre, rows.float(), questions[0]).double().numpy()
+                maxima = self._sample(centre, rows.float(), questions[0], report).double().numpy()
             rivals = {
                 rival: _Rival(margins[rival], float(column.max()), _fitted(column))
                 for rival, column in zip(against, maxima.T, strict=True)
@@ -208,7 +204,7 @@ class _Estimator:
         seconds = (time.perf_counter() - started) / len(questions)
         return [self._conclude(question, rivals, seconds) for question in questions]
 
-    def _sample(self, centre: Tensor, rows: Tensor, question: Question) -> Tensor:
+    def _sample(self, centre: Tensor, rows: Tensor, question: Question, report: Report) -> Tensor:
         """The largest dual norm of every row's gradient in every batch: (batches, rows)."""
         options, point = self.options, centre.float()
         shape, generator = options.shape, question.generator(options.seed)
@@ -221,11 +217,9 @@ class _Estimator:
             return points if box is None else torch.clamp(points, *box)
 
         maxima = []
-        for _ in range(options.batches):
+        for batch in range(options.batches):
+            report(Progress(image=question.image, stage="samples", part="batches", step=batch, steps=options.batches))
             maxima.append(largest_gradients(self.network, draw, rows, shape.norm, scale, options.samples))
-            self.done += 1
-            if self.progress is not None:
-                self.progress(self.done, self.total)
         return torch.stack(maxima)
 
     def _conclude(self, question: Question, rivals: dict[int, _Rival], seconds: float) -> Estimate:

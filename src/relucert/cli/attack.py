@@ -11,7 +11,7 @@ from relucert.cli import examples, options, record, runs
 
 if TYPE_CHECKING:
     from relucert import UpperBound
-    from relucert.cli.show import Bar, Screen
+    from relucert.cli.show import Screen
 
 NAME = "attack"
 HELP = "the nearest adversarial examples that attacks find"
@@ -78,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
     album = None if arguments.save is None else Album(arguments.save, network, question, arguments.overwrite)
     example_file = examples.example_file(arguments, setup)
 
-    def ask(place: runs.Place, bar: Bar) -> Iterator[UpperBound]:
+    def ask(place: runs.Place) -> Iterator[UpperBound]:
         return relucert.attack_each(setup.loaded, images.images, images.labels, **setup.chosen, **place.options)
 
     def draw(answer: UpperBound) -> None:

@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
         setup,
         files,
         "certifying",
-        lambda place, bar: relucert.certify_each(
+        lambda place: relucert.certify_each(
             setup.network, images.images, images.labels, **setup.chosen, **place.options
         ),
         lambda certificates: _show(arguments, setup, certificates, mark),

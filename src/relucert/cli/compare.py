@@ -69,14 +69,11 @@ def run(arguments: argparse.Namespace) -> int:
     started = time.perf_counter()
     with (
         screen.progress("comparing", contest.total) as bar,
-        runs.execution(arguments, lambda done, total: None) as workers,
-        running(contest, workers, None, kept),
+        runs.execution(arguments) as workers,
+        running(contest, workers, None, kept, bar.tell),
     ):
         run_file = RunFile(head, outputs.get("json"), outputs.get("csv"), overwrite=arguments.overwrite)
-        work = runs.collect(
-            contest.run(), run_file, lambda entry: bar.advance(contest.done, contest.total),
-            lambda entry: row(entry, network, contest.images),
-        )  # fmt: skip
+        work = runs.collect(contest.run(), run_file, row=lambda entry: row(entry, network, contest.images))
     if not work.answers and isinstance(work.stopped, RelucertError):
         raise work.stopped
     if work.answers:

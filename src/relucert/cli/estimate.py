@@ -74,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
         setup,
         files,
         "sampling",
-        lambda place, bar: relucert.estimate_each(
+        lambda place: relucert.estimate_each(
             setup.network, images.images, images.labels, **setup.chosen, **place.options
         ),
         show,

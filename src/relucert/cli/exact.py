@@ -11,8 +11,7 @@ from relucert.cli import examples, options, runs
 
 if TYPE_CHECKING:
     from relucert import Exact
-    from relucert.branch_and_bound.exact import SearchProgress
-    from relucert.cli.show import Bar, Screen
+    from relucert.cli.show import Screen
 
 NAME = "exact"
 HELP = "the exact minimum distortion, with a proof that can be checked"
@@ -70,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
     setup.chosen["proof"] = arguments.proof and str(arguments.proof)
     example_file = examples.example_file(arguments, setup)
 
-    def ask(place: runs.Place, bar: Bar) -> Iterator[Exact]:
+    def ask(place: runs.Place) -> Iterator[Exact]:
         return relucert.exact_each(
             setup.loaded,
             images.images,
@@ -78,7 +77,6 @@ def run(arguments: argparse.Namespace) -> int:
             **options,
             **place.options,
             overwrite=arguments.overwrite,
-            progress=lambda state: bar.describe(_describe(state)),
         )
 
     def row(answer: Exact) -> dict[str, Any]:
@@ -109,11 +107,6 @@ def _version(path: Path | None) -> tuple[int, int] | None:
         return None
     status = path.stat()
     return status.st_ino, status.st_mtime_ns
-
-
-def _describe(progress: SearchProgress) -> str:
-    upper = "?" if progress.upper is None else f"{progress.upper:.4g}"
-    return f"[{progress.lower:.4g}, {upper}], {progress.search}, {progress.rate:,.0f}/s"
 
 
 def _summarise(answers: list[Exact], screen: Screen) -> None:

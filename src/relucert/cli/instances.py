@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
     job = instances.InstancesJob(listed, arguments.time_limit, arguments.seed, arguments.inference)
     screen, started = Screen(arguments.quiet, arguments.all), time.perf_counter()
     head, kept = _head(arguments, job), runs.store_place(arguments, files)
-    with screen.progress("verifying", len(listed)) as bar, runs.execution(arguments, bar.advance) as workers:
+    with screen.progress("verifying", len(listed)) as bar, runs.execution(arguments, bar.tell) as workers:
         decided = instances.run(job, workers, kept)
         run_file = RunFile(head, files.get("json"), files.get("csv"), overwrite=arguments.overwrite)
         work = runs.collect(decided, run_file)

@@ -131,7 +131,7 @@ def _find(
         try:
             with (
                 screen.progress(f"the table {arguments.table}", len(rerun.job.questions)) as bar,
-                runs.execution(arguments, bar.advance) as workers,
+                runs.execution(arguments, bar.tell) as workers,
             ):
                 rerun.run(store, workers, arguments.overwrite, came)
         except KeyboardInterrupt:

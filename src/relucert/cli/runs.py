@@ -20,10 +20,11 @@ from relucert.query.valid import valid_inputs
 
 if TYPE_CHECKING:
     from relucert import Exact, Network, UpperBound
-    from relucert.cli.show import Bar, Screen
+    from relucert.cli.show import Screen
     from relucert.data import Dataset
     from relucert.execution.execution import Execution
     from relucert.loading.runtime import Loaded
+    from relucert.progress import Report
     from relucert.report.runfile import RunFile
     from relucert.storage.store import Anew
 
@@ -246,8 +247,8 @@ def _listed(given: Path | list[Path] | None) -> list[Path]:
 
 
 @contextmanager
-def execution(arguments: argparse.Namespace, tell: Callable[[int, int], None]) -> Iterator[Execution]:
-    """Where the questions are answered; `tell` is called with how many are, and how many there are."""
+def execution(arguments: argparse.Namespace, tell: Report | None = None) -> Iterator[Execution]:
+    """Where the questions are answered; `tell` is called with how far it is."""
     from relucert.execution.execution import Execution
 
     workers = arguments.workers
@@ -349,7 +350,7 @@ def answer(
     setup: Setup,
     files: Mapping[str, Path],
     title: str,
-    ask: Callable[[Place, Bar], Iterable[AnswerType]],
+    ask: Callable[[Place], Iterable[AnswerType]],
     show: Callable[[list[AnswerType]], None],
     came: Callable[[AnswerType], None] = lambda answer: None,
     row: Callable[[AnswerType], dict[str, Any]] = lambda answer: answer.to_json(),
@@ -364,8 +365,8 @@ def answer(
     started = time.perf_counter()
     head = record.head(arguments, setup.network, setup.images, setup.chosen)
     kept = store_place(arguments, files)
-    with setup.screen.progress(title, len(setup.images)) as bar, execution(arguments, bar.advance) as workers:
-        answers = ask(Place(workers, kept), bar)
+    with setup.screen.progress(title, len(setup.images)) as bar, execution(arguments, bar.tell) as workers:
+        answers = ask(Place(workers, kept))
         run_file = RunFile(head, files.get("json"), files.get("csv"), overwrite=arguments.overwrite)
         work = collect(answers, run_file, came, row)
     if work.answers:

@@ -7,52 +7,16 @@ from contextlib import contextmanager
 
 from rich.console import Console
 from rich.filesize import decimal
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    Task,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
-from rich.text import Text
+from rich.progress import DownloadColumn, MofNCompleteColumn, TaskID, TimeRemainingColumn
 
 from relucert.answers import Certificate, Estimate, Exact, UpperBound
 from relucert.cli.layout import REMARK, Grid, Line, fold, lay_out
-from relucert.cli.progress import ProgressLines
-from relucert.execution.progress import rate
+from relucert.execution.terminal import Bar, bars, console, counted
 from relucert.report.summary import Summary, rounded_down, rounded_up
 
-PLAIN_WIDTH = 100_000  # where no terminal says how wide a line may be
 NAME_WIDTH = 20
 MOST_ROWS = 20  # of answers on a terminal; of more, the first and the last few are shown
 FIRST_ROWS, LAST_ROWS = 10, 5
-
-
-class Bar:
-    """How far the work of a whole run is."""
-
-    def __init__(self, bar: Progress | ProgressLines, title: str, total: int) -> None:
-        self._bar, self._title, self._task = bar, title, bar.add_task(title, total=total)
-
-    def advance(self, done: int, total: int) -> None:
-        """So many parts are done, of so many."""
-        self._bar.update(self._task, completed=done, total=total)
-
-    def describe(self, words: str) -> None:
-        """A few words on what is being done."""
-        self._bar.update(self._task, description=f"{self._title} {words}".rstrip())
-
-
-class _RateColumn(ProgressColumn):
-    """How many parts are done in a second or, where it is less than one, in a minute."""
-
-    def render(self, task: Task) -> Text:
-        return Text("" if not task.speed else rate(task.speed))
 
 
 class Screen:
@@ -63,20 +27,19 @@ class Screen:
 
     def __init__(self, quiet: bool, every: bool = False) -> None:
         self._quiet, self._every = quiet, every
-        self._out = _console(stderr=False)
-        self._err = _console(stderr=True)
+        self._out = console(stderr=False)
+        self._err = console(stderr=True)
 
     @contextmanager
     def progress(self, title: str, total: int) -> Iterator[Bar]:
         """A bar that vanishes at the end: what is done, the rate, the time so far and the time left."""
-        columns = (MofNCompleteColumn(), _RateColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-        with self._bar(*columns) as bar:
+        with counted(self._err, self._quiet) as bar:
             yield Bar(bar, title, total)
 
     @contextmanager
     def training(self, epochs: int) -> Iterator[Callable[[str, int], None]]:
         """A bar that vanishes at the end; yields a function of what is trained and how many of its epochs are done."""
-        with self._bar(MofNCompleteColumn(), TimeRemainingColumn()) as bar:
+        with bars(self._err, MofNCompleteColumn(), TimeRemainingColumn(), quiet=self._quiet) as bar:
             task = bar.add_task("training", total=epochs)
             yield lambda title, done: bar.update(task, description=title, completed=done)
 
@@ -84,7 +47,7 @@ class Screen:
     def downloads(self) -> Iterator[Callable[[str, int, int], None]]:
         """One bar per file, in bytes; yields a function of a file's name, the bytes that are here and its size."""
         tasks: dict[str, TaskID] = {}
-        with self._bar(DownloadColumn(), TimeRemainingColumn(), amount=decimal) as bar:
+        with bars(self._err, DownloadColumn(), TimeRemainingColumn(), amount=decimal, quiet=self._quiet) as bar:
 
             def show(name: str, done: int, total: int) -> None:
                 if name not in tasks:
@@ -92,13 +55,6 @@ class Screen:
                 bar.update(tasks[name], completed=done)
 
             yield show
-
-    def _bar(self, *columns: ProgressColumn, amount: Callable[[int], str] = "{:,}".format) -> Progress | ProgressLines:
-        """A bar on a terminal; elsewhere, unless quiet, a line every ten seconds."""
-        if not (self._quiet or self._err.is_terminal):
-            return ProgressLines(self._err, amount)
-        described = TextColumn("{task.description}")
-        return Progress(described, BarColumn(), *columns, console=self._err, transient=True, disable=self._quiet)
 
     def table(self, certificates: Sequence[Certificate], proven: bool) -> None:
         """One row per certificate: image, label, rival, radius, and a remark, such as why a radius is missing."""
@@ -189,18 +145,11 @@ class Screen:
         self._err.print(f"relucert: {text}", soft_wrap=True)
 
 
-def _console(stderr: bool) -> Console:
-    console = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
-    if not console.is_terminal:
-        console.width = PLAIN_WIDTH
-    return console
-
-
-def _print_table(console: Console, grid: Grid, heading: str = "", note: str = "") -> None:
+def _print_table(place: Console, grid: Grid, heading: str = "", note: str = "") -> None:
     """A table between what stands above and below it, and an empty line."""
     above, below = ([Line(text)] if text else [] for text in (heading, note))
-    for line in [*above, *lay_out(grid, console.width, ruled=console.is_terminal), *below, Line("")]:
-        console.out(line.text, style="bold" if line.header else None, highlight=False)
+    for line in [*above, *lay_out(grid, place.width, ruled=place.is_terminal), *below, Line("")]:
+        place.out(line.text, style="bold" if line.header else None, highlight=False)
 
 
 def _remark(certificate: Certificate) -> str:

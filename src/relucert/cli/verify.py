@@ -14,7 +14,7 @@ from relucert.errors import InputError
 
 if TYPE_CHECKING:
     from relucert import Query, RobustnessVerdict, Verdict
-    from relucert.cli.show import Bar, Screen
+    from relucert.cli.show import Screen
     from relucert.storage.store import Store
 
 NAME = "verify"
@@ -137,7 +137,7 @@ def _property(arguments: argparse.Namespace) -> int:
             left = max(0.0, begun + limit - RESERVE - time.monotonic())
             return relucert.verify(
                 _networks(arguments, query), query, time_limit=left, inference=arguments.inference, seed=arguments.seed,
-                progress=lambda state: bar.describe(str(state)), proof=arguments.proof,
+                progress=bar.tell, proof=arguments.proof,
                 overwrite=arguments.overwrite,
             )  # fmt: skip
 
@@ -240,7 +240,7 @@ def _robust(arguments: argparse.Namespace) -> int:
     images, chosen = setup.images, dict(setup.chosen)
     setup.chosen["proof"] = arguments.proof and str(arguments.proof)
 
-    def ask(place: runs.Place, bar: Bar) -> Iterator[RobustnessVerdict]:
+    def ask(place: runs.Place) -> Iterator[RobustnessVerdict]:
         return relucert.robust_at_each(
             setup.loaded,
             images.images,
@@ -248,7 +248,6 @@ def _robust(arguments: argparse.Namespace) -> int:
             **chosen,
             **place.options,
             overwrite=arguments.overwrite,
-            progress=lambda image, state: bar.describe(str(state)),
         )
 
     def show(verdicts: list[RobustnessVerdict]) -> None:

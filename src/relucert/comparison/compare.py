@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,10 +21,11 @@ from relucert.comparison.order import Ledger
 from relucert.errors import FAULTS, InputError, RelucertError, StoreError, in_one_line
 from relucert.execution.execution import Execution
 from relucert.execution.identity import identity
-from relucert.execution.progress import NotebookBar
+from relucert.execution.progress import listening
 from relucert.loading.runtime import Loaded
 from relucert.network import find_inference
 from relucert.norm import Norm
+from relucert.progress import Progress, ProgressLike, Report, silent
 from relucert.query.given import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
 from relucert.query.plausible import unwarned
 from relucert.query.questions import pose, prepare
@@ -116,6 +117,7 @@ def compare(
     workers: int | Execution | None = None,
     ray: str | None = None,
     store: str | os.PathLike[str] | None = None,
+    progress: ProgressLike = None,
 ) -> Comparison:
     """What all methods say about the same images; the provable order is checked on every one.
 
@@ -141,6 +143,7 @@ def compare(
         workers: As for `certify`; a method's first image is tried alone.
         ray: As for `certify`.
         store: A file that keeps the answers, as for `certify`.
+        progress: As for `certify`; what is counted are pairs of a method and an image.
 
     Raises:
         ContradictionError: Where two answers can't both be true.
@@ -149,10 +152,10 @@ def compare(
     prepared = prepare(network, images, labels, input_shape)
     loaded = Loaded(prepared.network, prepared.source)
     contest = Contest(loaded, prepared.images, prepared.labels, find_contenders(methods), setting)
-    path, total = None if store is None else checked_path(store, "a store of answers"), contest.total
-    with running(contest, workers, ray, path), closing(NotebookBar()) as bar:
+    path = None if store is None else checked_path(store, "a store of answers")
+    with listening(progress) as told, running(contest, workers, ray, path, told.tell):
         for _ in contest.run():
-            bar.tell(contest.done, total)
+            pass
     questions = [
         Compared(image, rival, {name: entry.answer for name, entry in entries.items()})
         for (image, rival), entries in contest.ledger.entries.items()
@@ -164,13 +167,13 @@ def compare(
 
 @contextmanager
 def running(
-    contest: Contest, workers: int | Execution | None, ray: str | None, store: Path | Anew | None
+    contest: Contest, workers: int | Execution | None, ray: str | None, store: Path | Anew | None, report: Report
 ) -> Iterator[None]:
-    """Gives a comparison its processes, and the store that keeps its answers."""
+    """Gives a comparison its processes, the store that keeps its answers, and who is told how far it is."""
     with ExitStack() as stack:
         if not isinstance(workers, Execution):
-            workers = stack.enter_context(Execution(workers, ray, tell=lambda done, total: None))
-        contest.execution = workers
+            workers = stack.enter_context(Execution(workers, ray))
+        contest.execution, contest.report = workers, report
         if store is not None:
             contest.store = stack.enter_context(open_store(store, contest.asked()))
         yield
@@ -205,6 +208,8 @@ class Contest:
         self.skipped: dict[str, str] = {}
         self.failed: dict[str, list[str]] = {}
         self.done, self.total = 0, len(contenders) * len(inquiry.images)
+        self.asking: str | None = None  # the method that is asked now
+        self.report: Report = silent
         self.execution: int | Execution | None = None
         self.store: Store | None = None
 
@@ -214,12 +219,18 @@ class Contest:
         effort = {name: getattr(self.setting, name) for name in names}
         return identity("compare", self.network, self.shape, self.target, effort)
 
+    def tell(self, news: Progress) -> None:
+        """Tells how far the comparison is, given how far its present method is."""
+        self.report(replace(news, done=self.done, total=self.total, method=self.asking))
+
     def run(self) -> Iterator[Entry]:
         """The answers, method by method, each checked against all others about its question once it is handed over."""
         for place, contender in enumerate(self.contenders):
+            self.asking = contender.name
             for answer in self._answers(contender):
                 entry = Entry(contender.name, contender.kind, answer)
                 self.done = place * len(self.images) + entry.answer.image + 1
+                self.tell(Progress())
                 if entry.failed:
                     self.failed.setdefault(entry.method, []).append(entry.reason or "")
                 yield entry  # first, so that one that contradicts another is on record
@@ -288,7 +299,7 @@ class Contest:
         """Asks the method when its first answer is wanted, so that what it refuses is met inside the loop."""
         target = self.target[:count] if isinstance(self.target, tuple) else self.target
         section = None if self.store is None else Section(self.store, contender.name)
-        setting = replace(self.setting, target=target, workers=self.execution, store=section)
+        setting = replace(self.setting, target=target, workers=self.execution, store=section, progress=self.tell)
         with unwarned():
             answers = contender.ask(self.loaded, self.images[:count], self.labels[:count], setting)
         yield from answers

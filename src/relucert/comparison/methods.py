@@ -23,6 +23,7 @@ from relucert.methods.programs import ProgramMethod
 from relucert.methods.table import METHODS, find_method
 from relucert.network import find_inference
 from relucert.norm import Norm
+from relucert.progress import ProgressLike
 from relucert.query.given import BoxLike, NetworkLike, ScaleLike, TargetLike
 from relucert.storage.store import Section
 
@@ -43,8 +44,8 @@ class Setting:
     """The question put to every method, and the effort; checked when built.
 
     box, scale: as for `certify`; steps: of each attack; batches, samples: of CLEVER; budget: seconds for each
-    method and image; inference, workers, store: what the network is evaluated in, where answers come from and where
-    they are kept, as for `certify`.
+    method and image; inference, workers, store, progress: what the network is evaluated in, where answers come from,
+    where they are kept and who is told, as for `certify`.
     """
 
     norm: Norm
@@ -60,6 +61,7 @@ class Setting:
     seed: int = 0
     workers: int | Execution | None = None
     store: Section | None = None
+    progress: ProgressLike = None
 
     def __post_init__(self) -> None:
         for name in ("steps", "batches", "samples"):
@@ -75,8 +77,8 @@ class Setting:
 
     @property
     def place(self) -> dict[str, Any]:
-        """Where the answers come from and where they are kept."""
-        return {"workers": self.workers, "store": self.store}
+        """Where the answers come from, where they are kept, and who is told."""
+        return {"workers": self.workers, "store": self.store, "progress": self.progress}
 
 
 Ask = Callable[[NetworkLike, Tensor, Tensor, Setting], Iterator[Answer]]

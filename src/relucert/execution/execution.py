@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Generator, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ from typing_extensions import Self
 from relucert.checks import check_whole, shown
 from relucert.errors import InputError
 from relucert.execution.job import Item, Work
-from relucert.execution.progress import NotebookBar
+from relucert.progress import Report, silent
 
 if TYPE_CHECKING:
     from relucert.execution.cluster import Cluster
@@ -36,20 +36,17 @@ class Execution:
         workers: How many processes; 1: this one. None: this one at first, and one process per core for what is left
             if that would take long.
         ray: The address of a Ray cluster, or "auto"; None: this machine alone.
-        tell: Called with how many questions of a job are answered, and how many there are; None: a notebook shows it.
+        tell: Called with how far each job is; None: whoever asks is told, or a notebook shows it.
     """
 
-    def __init__(
-        self, workers: int | None, ray: str | None = None, tell: Callable[[int, int], None] | None = None
-    ) -> None:
+    def __init__(self, workers: int | None, ray: str | None = None, tell: Report | None = None) -> None:
         if workers is not None:
             check_whole("number of workers", workers, 1, MOST_WORKERS)
         if ray is not None and not _is_address(ray):
             raise InputError(f"ray is the address of a cluster or 'auto', not {shown(ray)}")
         if ray is not None and workers is not None:
             raise InputError("workers are processes of this machine, and ray is a cluster: give one of them")
-        self._bar = NotebookBar()
-        self.workers, self.ray, self.tell = workers, ray, tell or self._bar.tell
+        self.workers, self.ray, self.tell = workers, ray, tell
         self._processes: Processes | None = None
         self._cluster: Cluster | None = None
         if ray is not None:
@@ -66,37 +63,40 @@ class Execution:
         self.close()
 
     def close(self) -> None:
-        for part in (self._bar, self._processes, self._cluster):
+        for part in (self._processes, self._cluster):
             if part is not None:
                 part.close()
         self._processes = self._cluster = None
 
-    def run(self, job: Work[Any], items: Iterable[Item], count: int) -> Worked:
-        """The answers to all items, as they come; items are taken when their turn comes, at most `count` of them."""
+    def run(self, job: Work[Any], items: Iterable[Item], count: int, report: Report = silent) -> Worked:
+        """The answers to all items, as they come; items are taken when their turn comes, at most `count` of them.
+
+        report: Called with how far the work on an item is; a cluster does not tell.
+        """
         if self._cluster is not None:
             return self._cluster.run(job, items)
         if self.workers is None:
-            return self._by_itself(job, items, count)
-        return self._with(job, items, min(self.workers, count))
+            return self._by_itself(job, items, count, report)
+        return self._with(job, items, min(self.workers, count), report)
 
-    def _with(self, job: Work[Any], items: Iterable[Item], workers: int) -> Worked:
+    def _with(self, job: Work[Any], items: Iterable[Item], workers: int, report: Report) -> Worked:
         workers = min(workers, job.most_workers or workers)
         if workers <= 1:
-            return _here(job, items)
+            return here(job, items, report)
         if self._processes is None:
             from relucert.execution.processes import Processes
 
             self._processes = Processes()
-        return self._processes.run(job, items, workers)
+        return self._processes.run(job, items, workers, report)
 
-    def _by_itself(self, job: Work[Any], items: Iterable[Item], count: int) -> Worked:
+    def _by_itself(self, job: Work[Any], items: Iterable[Item], count: int, report: Report) -> Worked:
         """In this process until it turns out that the rest would take long."""
         cores, started, coming = _cores(), time.monotonic(), iter(items)
         for place, item in enumerate(coming):
-            yield from _here(job, [item])
+            yield from here(job, [item], report)
             spent, left = time.monotonic() - started, count - place - 1
             if cores > 1 and left > 1 and spent > TRIAL and left * spent / (place + 1) > WORTH:
-                yield from self._with(job, coming, min(cores, left))
+                yield from self._with(job, coming, min(cores, left), report)
                 return
 
 
@@ -106,10 +106,11 @@ def check_proof_place(workers: int | Execution | None, ray: str | None) -> None:
         raise InputError("proofs are written on this machine: leave out the proof, or ray")
 
 
-def _here(job: Work[Any], items: Iterable[Item]) -> Worked:
+def here(job: Work[Any], items: Iterable[Item], report: Report) -> Worked:
+    """The answers to all items, in this process."""
     for item in items:
         numbers = iter(item)
-        for answers in job.answer(item):
+        for answers in job.answer(item, report):
             yield [(next(numbers), answer) for answer in answers]
 
 

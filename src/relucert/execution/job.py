@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from relucert.answers import Answer, Reply
+from relucert.progress import Report, silent
 from relucert.proof_files import ProofWriter
 from relucert.query.questions import Inquiry, Question
 from relucert.storage.store import About, Store, mark
@@ -24,8 +25,11 @@ Item = tuple[int, ...]
 class Answerer(Protocol[AnswerTypeCo]):
     """A method with its network and options; it can be pickled, without what only this process has."""
 
-    def run(self, inquiry: Inquiry) -> Iterator[Sequence[AnswerTypeCo]]:
-        """The answers to the inquiry's questions, in order; those that came together in one sequence."""
+    def run(self, inquiry: Inquiry, report: Report) -> Iterator[Sequence[AnswerTypeCo]]:
+        """The answers to the inquiry's questions, in order; those that came together in one sequence.
+
+        report: Called with how far the work on them is, often: it must be quick.
+        """
 
     def lost(self, inquiry: Inquiry, question: Question, reason: str) -> AnswerTypeCo:
         """A failed answer: the processes that worked on the question ended."""
@@ -48,8 +52,11 @@ class Work(Protocol[ResultType]):
     def most_workers(self) -> int | None:
         """How many items may be worked on at once, by memory; None: any number."""
 
-    def answer(self, numbers: Sequence[int]) -> Iterator[Sequence[ResultType]]:
-        """The answers to some questions, in order; those that came together in one sequence."""
+    def answer(self, numbers: Sequence[int], report: Report = silent) -> Iterator[Sequence[ResultType]]:
+        """The answers to some questions, in order; those that came together in one sequence.
+
+        report: As of an `Answerer`.
+        """
 
     def lost(self, number: int, reason: str) -> ResultType:
         """A failed answer: the processes that worked on the question ended."""
@@ -100,10 +107,10 @@ class ImageJob(Generic[AnswerType]):
     most_workers: int | None = None
     proofs: ProofWriter | None = None
 
-    def answer(self, numbers: Sequence[int]) -> Iterator[Sequence[AnswerType]]:
+    def answer(self, numbers: Sequence[int], report: Report = silent) -> Iterator[Sequence[AnswerType]]:
         """The answers to some questions, in order."""
         questions = [self.inquiry.questions[number] for number in numbers]
-        return self.answerer.run(replace(self.inquiry, questions=questions))
+        return self.answerer.run(replace(self.inquiry, questions=questions), report)
 
     def about(self) -> list[About]:
         marks = self._marks()

@@ -18,6 +18,7 @@ from relucert.execution import serve
 from relucert.execution.job import Item, Work
 from relucert.execution.pending import Pending
 from relucert.execution.sharing import SharedFile
+from relucert.progress import Report
 
 if TYPE_CHECKING:
     from relucert.execution.execution import Worked
@@ -96,7 +97,7 @@ class Processes:
         self._idle: list[_Process] = []
         self._all: list[_Process] = []
 
-    def run(self, job: Work[Any], items: Iterable[Item], count: int) -> Worked:
+    def run(self, job: Work[Any], items: Iterable[Item], count: int, report: Report) -> Worked:
         """The answers to all items, as they come, by so many processes.
 
         What they tell this run, no other one hears: one that was given up may still be on its way out.
@@ -119,6 +120,8 @@ class Processes:
                     continue
                 if what == serve.ANSWERS:
                     yield [(process.left.popleft(), answer) for answer in content]
+                elif what == serve.NEWS:
+                    report(content)
                 elif what == serve.ERROR:
                     raise content
                 else:

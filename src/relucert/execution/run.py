@@ -4,34 +4,40 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import replace
 from typing import Generic
 
 from relucert.checks import checked_path
-from relucert.execution.execution import Came, Execution, Worked
+from relucert.execution.execution import Came, Execution, Worked, here
 from relucert.execution.job import ImageJob, Item, Job, Learner, ReplyType
+from relucert.execution.progress import Listener, faults_of, listener
+from relucert.progress import Progress, ProgressLike
 from relucert.storage.store import About, Anew, Section, StoreLike, open_store
 
 EXPERIENCE = "experience "  # before a method's name: the note of what its first item taught
 
 
 def start(
-    job: Job[ReplyType], workers: int | Execution | None, ray: str | None, store: StoreLike | None, again: bool = False
-) -> Iterator[ReplyType]:
+    job: Job[ReplyType], workers: int | Execution | None, ray: str | None, store: StoreLike | None,
+    progress: ProgressLike = None, again: bool = False,
+) -> Iterator[ReplyType]:  # fmt: skip
     """Checks how the job is to be run and opens the store; the answers come in the order of the questions.
 
-    again: whether also what the store has is answered once more.
+    Args:
+        progress: Who is told how far it is, besides an execution that wants to know.
+        again: Whether also what the store has is answered once more.
     """
-    if isinstance(workers, Execution):
-        execution, close = workers, _nothing
-    else:
-        execution = Execution(workers, ray)
-        close = execution.close
-    try:
-        run = _Run(job, execution, _section(job, store), again)
-    except BaseException:
-        close()
-        raise
-    return run.answers(close, not isinstance(store, Section))
+    with ExitStack() as stack:
+        if isinstance(workers, Execution):
+            execution = workers
+        else:
+            execution = Execution(workers, ray)
+            stack.callback(execution.close)
+        told = listener(False if progress is None and execution.tell is not None else progress)
+        stack.callback(told.close)
+        run = _Run(job, execution, told, _section(job, store), again)
+        return run.answers(stack.pop_all().close, not isinstance(store, Section))
 
 
 def _section(job: Job[ReplyType], store: StoreLike | None) -> Section | None:
@@ -40,10 +46,6 @@ def _section(job: Job[ReplyType], store: StoreLike | None) -> Section | None:
         return store
     place = store if isinstance(store, Anew) else checked_path(store, "a store of answers")
     return Section(open_store(place, job.asked))
-
-
-def _nothing() -> None:
-    pass
 
 
 def _drained(work: Worked) -> KeyboardInterrupt | None:
@@ -56,8 +58,11 @@ def _drained(work: Worked) -> KeyboardInterrupt | None:
 
 
 class _Run(Generic[ReplyType]):
-    def __init__(self, job: Job[ReplyType], execution: Execution, section: Section | None, again: bool) -> None:
-        self.job, self.execution, self.section = job, execution, section
+    def __init__(
+        self, job: Job[ReplyType], execution: Execution, told: Listener, section: Section | None, again: bool
+    ) -> None:
+        self.job, self.execution, self.told, self.section = job, execution, told, section
+        self.total = sum(map(len, job.items))
         self.ready: dict[int, ReplyType] = {}
         self.done = 0
         self.about: list[About] = []
@@ -77,31 +82,37 @@ class _Run(Generic[ReplyType]):
                 self.ready[number] = answer
 
     def answers(self, close: Callable[[], None], close_store: bool) -> Iterator[ReplyType]:
-        total = sum(map(len, self.job.items))
         left = [tuple(number for number in item if number not in self.ready) for item in self.job.items]
         self.done, following = len(self.ready), 0
-        self.execution.tell(self.done, total)
         work = self._kept([item for item in left if item])
         stopped: KeyboardInterrupt | None = None
         try:
-            while following < total:
-                while following in self.ready:
-                    yield self.ready.pop(following)
-                    following += 1
-                if following < total:
-                    came = next(work, None)
-                    assert came is not None or following in self.ready, "every item is answered"
-                    self._take(came or [])
-                    self.execution.tell(self.done, total)
-                    if self.done == total:
-                        stopped = _drained(work)  # so that workers are idle, and serve what is asked next
-            if stopped is not None:
-                raise stopped
+            with faults_of(self.told):
+                self._tell(Progress())
+                while following < self.total:
+                    while following in self.ready:
+                        yield self.ready.pop(following)
+                        following += 1
+                    if following < self.total:
+                        came = next(work, None)
+                        assert came is not None or following in self.ready, "every item is answered"
+                        self._take(came or [])
+                        self._tell(Progress())
+                        if self.done == self.total:
+                            stopped = _drained(work)  # so that workers are idle, and serve what is asked next
+                if stopped is not None:
+                    raise stopped
         finally:
             work.close()
             close()
             if self.section is not None and close_store:
                 self.section.store.close()
+
+    def _tell(self, news: Progress) -> None:
+        state = replace(news, done=self.done, total=self.total)
+        if self.execution.tell is not None:
+            self.execution.tell(state)
+        self.told.tell(state)
 
     def _take(self, came: Came) -> None:
         self.ready.update(came)
@@ -113,13 +124,11 @@ class _Run(Generic[ReplyType]):
         if isinstance(answerer, Learner):
             answerer.experience = answerer.experience or self._experience
             if answerer.experience is None and items:
-                numbers = iter(items[0])
-                for answers in self.job.answer(items[0]):
-                    came = [(next(numbers), answer) for answer in answers]
+                for came in here(self.job, items[:1], self._tell):
                     self._keep(came, answerer.experience)
                     yield came
                 items = items[1:]
-        work = self.execution.run(self.job, self._unsettled(items), len(items))
+        work = self.execution.run(self.job, self._unsettled(items), len(items), self._tell)
         try:
             for came in work:
                 self._keep(came)

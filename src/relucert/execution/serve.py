@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import os
 import pickle
 import queue
 import signal
 import sys
 import threading
+import time
 import warnings
 from typing import Any, BinaryIO
 
 from relucert.execution.sharing import open_shared
+from relucert.progress import Progress
 
-READY, ANSWERS, DONE, ERROR = "ready", "answers", "done", "error"
+READY, ANSWERS, NEWS, DONE, ERROR = "ready", "answers", "news", "done", "error"
+EVERY = 0.2  # seconds between news
 
 
 def main() -> None:
@@ -35,7 +39,7 @@ def main() -> None:
             if wanted != path:
                 path, job = wanted, open_shared(wanted)
             assert job is not None
-            for answers in job.answer(numbers):
+            for answers in job.answer(numbers, _News(replies)):
                 _reply(replies, ANSWERS, list(answers))
         except Exception as error:
             _reply(replies, ERROR, error)
@@ -49,6 +53,19 @@ def _listen(source: BinaryIO, requests: queue.SimpleQueue[tuple[str, tuple[int, 
             requests.put(pickle.load(source))
         except (EOFError, OSError):
             os._exit(0)
+
+
+class _News:
+    """Sends how far the work on an item is, now and then."""
+
+    def __init__(self, replies: BinaryIO) -> None:
+        self._replies, self._sent = replies, -math.inf
+
+    def __call__(self, state: Progress) -> None:
+        now = time.monotonic()
+        if now - self._sent >= EVERY:
+            self._sent = now
+            _reply(self._replies, NEWS, state)
 
 
 def _reply(replies: BinaryIO, what: str, content: Any) -> None:

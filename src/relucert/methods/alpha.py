@@ -14,6 +14,7 @@ from relucert.bounding.optimised import optimised_bounds, optimised_margins
 from relucert.bounding.record import Recorder, recording
 from relucert.methods.method import Method
 from relucert.network import Network
+from relucert.progress import Report, silent
 from relucert.query.property import Property
 from relucert.region import Region
 from relucert.rigor import Arithmetic
@@ -25,6 +26,7 @@ class AlphaMethod:
 
     ends: by the monotonic clock, when the ascent stops; the bounds are then those found so far.
     recorder: keeps what is proven in recorded arithmetic.
+    report: called with the layer and the step of the ascent.
     """
 
     name: str
@@ -32,6 +34,7 @@ class AlphaMethod:
     ends: float = math.inf
     memory: SlopeMemory = field(default_factory=SlopeMemory)
     recorder: Recorder | None = None
+    report: Report = silent
     takes_inference: ClassVar[bool] = True
 
     def remark(self, point: Tensor, rows: Tensor) -> None:
@@ -48,6 +51,7 @@ class AlphaMethod:
             memory=self.memory,
             ends=self.ends,
             recorder=recording(self.recorder, arithmetic),
+            report=self.report,
         )
 
     def margins(
@@ -55,5 +59,5 @@ class AlphaMethod:
     ) -> Tensor:
         return optimised_margins(
             network, region, prop.rows, prop.offsets, hidden, arithmetic,
-            memory=self.memory, recorder=recording(self.recorder, arithmetic),
+            memory=self.memory, recorder=recording(self.recorder, arithmetic), report=self.report,
         )  # fmt: skip

@@ -27,6 +27,7 @@ from relucert.checks import check_number
 from relucert.errors import InputError
 from relucert.network import Network
 from relucert.norm import Norm
+from relucert.progress import Progress, Report, silent
 from relucert.query.property import Property
 from relucert.region import Region
 from relucert.rigor import Arithmetic
@@ -52,6 +53,7 @@ class ProgramMethod:
     time_limit: seconds for each program; with `full` on a network too wide for programs, for the ascent over all
     neurons of an evaluation, and for that over its margins.
     recorder: keeps what is proven in recorded arithmetic.
+    report: called with the layer and how many of its programs are solved, or the step of the ascent.
     """
 
     name: str
@@ -61,6 +63,7 @@ class ProgramMethod:
     make: MakeSolver = make_solver
     memory: SlopeMemory = field(default_factory=SlopeMemory, compare=False)
     recorder: Recorder | None = field(default=None, compare=False)
+    report: Report = field(default=silent, compare=False)
     takes_inference: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -108,15 +111,18 @@ class ProgramMethod:
             return hidden_bounds(network, region, FAST_LIN, arithmetic)
         tallies = [Tally() for _ in region.radius]
         if solvable(network):
-            bounds = optimised_bounds(network, region, arithmetic, memory=self.memory, recorder=recorder)
+            bounds = optimised_bounds(
+                network, region, arithmetic, memory=self.memory, recorder=recorder, report=self.report
+            )
             for value in network.rectified:
                 if network.relu_depths[value]:  # before the first ReLU nothing is relaxed
                     bounds[value] = self._tightened(network, region, value, bounds, arithmetic, tallies)
         else:
             ends = time.monotonic() + self.time_limit
             bounds = optimised_bounds(
-                network, region, arithmetic, memory=self.memory, effort=LONG_HIDDEN, ends=ends, recorder=recorder
-            )
+                network, region, arithmetic, memory=self.memory, effort=LONG_HIDDEN, ends=ends, recorder=recorder,
+                report=self.report,
+            )  # fmt: skip
             _note_ascent(tallies, ends)
         self._tallies.hold(region, tallies)
         return bounds
@@ -144,7 +150,8 @@ class ProgramMethod:
                 torch.ones(len(chosen), 1, dtype=torch.bool), select(hidden, chosen),
             )  # fmt: skip
             asked = [tallies[member] for member in chosen.tolist()]
-            bound, slopes = self._bound(request, arithmetic, asked, prop.offsets[chosen, weakest][:, None])
+            offsets = prop.offsets[chosen, weakest][:, None]
+            bound, slopes = self._bound(request, arithmetic, asked, "margins", offsets)
             proven = bound[:, 0]
             higher = (proven > margins[chosen, weakest]).nonzero().flatten()
             for value, table in lines.items():
@@ -165,17 +172,23 @@ class ProgramMethod:
         margins = optimised_margins(
             network, region, prop.rows, prop.offsets, hidden, arithmetic,
             memory=self.memory, effort=LONG_MARGINS, ends=ends, recorder=recording(self.recorder, arithmetic),
+            report=self.report,
         )  # fmt: skip
         _note_ascent(tallies, ends)
         self._tallies.settle(region, prop, tallies)
         return margins
 
     def _bound(
-        self, request: SlopeRequest, arithmetic: Arithmetic, tallies: list[Tally], offsets: Tensor | None = None
-    ) -> tuple[Tensor, Tables]:
+        self, request: SlopeRequest, arithmetic: Arithmetic, tallies: list[Tally], part: str,
+        offsets: Tensor | None = None,
+    ) -> tuple[Tensor, Tables]:  # fmt: skip
         """Proven lower bounds of a request's forms, (batch, forms), and their slopes. Adds its programs to the batch
         members' tallies."""
-        proposal = self._proposer.propose(request)
+
+        def report(state: Progress) -> None:
+            self.report(replace(state, part=f"programs of {part}"))
+
+        proposal = self._proposer.propose(request, report)
         for tally, programs in zip(tallies, proposal.tallies, strict=True):
             tally.add(programs)
         pulled = bound_forms(
@@ -193,6 +206,7 @@ class ProgramMethod:
         before = {source: interval for source, interval in bounds.items() if source < value}
         sides = list(bounds[value])
         step = max(1, ROW_BYTES // (16 * sum(network.sizes[: value + 1]) * len(region.radius)))
+        part = f"layer {network.rectified.index(value) + 1}"
         for side, sign in ((0, 1), (1, -1)):
             sides[side] = sides[side].clone()
             unstable = Interval(*sides).unstable
@@ -202,7 +216,7 @@ class ProgramMethod:
                 forms[0, torch.arange(len(neurons)), neurons] = sign
                 wanted, known = unstable[:, neurons], sides[side][:, neurons]
                 request = SlopeRequest(network, region, value, forms, wanted, before)
-                proven, slopes = self._bound(request, arithmetic, tallies)
+                proven, slopes = self._bound(request, arithmetic, tallies, part)
                 if (recorder := recording(self.recorder, arithmetic)) is not None:
                     recorder.add(value, neurons, sign, slopes, before)
                 sides[side][:, neurons] = torch.where(wanted, sign * torch.fmax(proven, sign * known), known)

@@ -19,6 +19,7 @@ from relucert.errors import BudgetError, UnsupportedError
 from relucert.methods.linear import LinearMethod
 from relucert.methods.method import Method
 from relucert.network import Network
+from relucert.progress import Progress, Report, silent
 from relucert.quadratic.certificate import Certificate
 from relucert.quadratic.chain import Chain
 from relucert.quadratic.dual import Target
@@ -44,11 +45,13 @@ class QuadraticMethod:
     """Quadratic certificates over the bounds of a weaker method, which the search starts from.
 
     ends: by the monotonic clock, when multipliers are no longer improved.
+    report: called with the row and the repeat.
     """
 
     name: str
     weaker: LinearMethod
     ends: float = torch.inf
+    report: Report = silent
     gain: ClassVar[float] = 1.8
     resolution: ClassVar[float] = 2e-3
     takes_inference: ClassVar[bool] = False
@@ -88,7 +91,7 @@ class QuadraticMethod:
             if not problem.relaxed:
                 notes.proven = True  # nothing is relaxed: no margin could be larger
                 continue
-            question = _Question(problem, chain, prop, member, arithmetic, notes, self.ends)
+            question = _Question(problem, chain, prop, member, arithmetic, notes, self.ends, self.report)
             margins[member] = question.bound(margins[member], scores[member])
         return margins
 
@@ -144,6 +147,7 @@ class _Question:
     arithmetic: Arithmetic
     notes: _Notes
     ends: float
+    report: Report
 
     def bound(self, margins: Tensor, scores: Tensor) -> Tensor:
         """Margins (rows,) that are at least these; scores: the margins at the centre."""
@@ -173,7 +177,12 @@ class _Question:
         last, rows = self.chain.layers[-1], self.prop.rows[self.member, row].double()
         offset = self.prop.offsets[self.member, row].double()
         target = Target((rows @ last.weight).to(DTYPE), float(rows @ last.bias + offset))
-        solution = solve(self.problem, target, self.notes.memories.get(row), enough, self.ends)
+        count = self.prop.rows.shape[1]
+
+        def report(state: Progress) -> None:
+            self.report(replace(state, part=f"row {row + 1} of {count}"))
+
+        solution = solve(self.problem, target, self.notes.memories.get(row), enough, self.ends, report)
         if solution is None:
             return -torch.inf, None
         self.notes.memories[row] = solution.memory

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from relucert.bounding.relaxers import CROWN, FAST_LIN, RELAXERS
 from relucert.checks import check_name
@@ -18,6 +19,7 @@ from relucert.methods.operator_norm import OperatorNorm
 from relucert.methods.programs import ProgramMethod
 from relucert.methods.sdp import QuadraticMethod
 from relucert.network import Inference
+from relucert.progress import Report, silent
 
 METHODS: dict[str, Callable[[], Method]] = {
     **{name: partial(LinearMethod, name, relaxer) for name, relaxer in RELAXERS.items()},
@@ -46,8 +48,13 @@ def check_inference(method: Method, inference: Inference) -> None:
         )
 
 
-def find_method(name: str, shells: int | None = None, time_limit: float | None = None) -> Method:
-    """A method of its own for every call: what it remembers of a network is never shared."""
+def find_method(
+    name: str, shells: int | None = None, time_limit: float | None = None, report: Report = silent
+) -> Method:
+    """A method of its own for every call: what it remembers of a network is never shared.
+
+    report: Called with how far its costly steps are.
+    """
     check_name("method", name, METHODS)
     method = METHODS[name]()
     if shells is not None:
@@ -58,4 +65,12 @@ def find_method(name: str, shells: int | None = None, time_limit: float | None =
         if not isinstance(method, ProgramMethod):
             raise InputError(f"the method {name!r} has no programs with a time limit; leave it out")
         method = method.limited(time_limit)
-    return method
+    return _reporting(method, report)
+
+
+def _reporting(method: Method, report: Report) -> Method:
+    """A method that tells how far it is, and so does all that it starts from."""
+    changes: dict[str, Any] = {} if method.weaker is None else {"weaker": _reporting(method.weaker, report)}
+    if isinstance(method, AlphaMethod | ProgramMethod | QuadraticMethod):
+        changes["report"] = report
+    return replace(method, **changes) if changes else method  # type: ignore[type-var]

@@ -22,6 +22,7 @@ from relucert.network import find_inference
 from relucert.norm import Norm
 from relucert.paper.networks import Subject
 from relucert.paper.published import Line
+from relucert.progress import Report, silent
 from relucert.query.given import BoxLike
 from relucert.query.questions import SEED_STEP, Question
 from relucert.storage.store import About, Store, mark
@@ -145,9 +146,9 @@ class TableJob:
             if float(seconds) >= self.setting.budget and not again:
                 self.skipped[asked.course] = f"{reason}; a larger --budget tries again"
 
-    def answer(self, numbers: Sequence[int]) -> Iterator[Sequence[Answer | Omitted]]:
+    def answer(self, numbers: Sequence[int], report: Report = silent) -> Iterator[Sequence[Answer | Omitted]]:
         for number in numbers:
-            yield [self._answer(self.questions[number])]
+            yield [self._answer(self.questions[number], report)]
 
     def lost(self, number: int, reason: str) -> Omitted:
         return Omitted(reason, error=reason, alone=True)
@@ -170,11 +171,11 @@ class TableJob:
     def _note(self, asked: TableQuestion) -> str:
         return f"{SLOW}{asked.method} {json.dumps(self._marks[asked.line.network])} {asked.line.norm}"
 
-    def _answer(self, asked: TableQuestion) -> Answer | Omitted:
+    def _answer(self, asked: TableQuestion, report: Report) -> Answer | Omitted:
         """The same answer as in a run over all images at once, or why there is none."""
         budget = self.setting.budget
         try:
-            return limited(lambda: self._ask(asked), budget)
+            return limited(lambda: self._ask(asked, report), budget)
         except OutOfTime:
             return Omitted(f"image {asked.question.image} took more than the budget of {budget:g} s", slow=True)
         except RelucertError as error:
@@ -182,7 +183,7 @@ class TableJob:
         except FAULTS as error:
             return Omitted(f"failed: {in_one_line(error)}", error=in_one_line(error))
 
-    def _ask(self, asked: TableQuestion) -> Answer:
+    def _ask(self, asked: TableQuestion, report: Report) -> Answer:
         place, rivals = asked.question.image, asked.question.rivals
         setting = replace(
             self.setting,
@@ -191,6 +192,7 @@ class TableJob:
             box=asked.box,
             seed=(self.setting.seed + SEED_STEP * place) % 2**63,
             workers=1,
+            progress=lambda state: report(replace(state, method=asked.method, image=place)),
         )
         network, images = self.subjects[asked.line.network].network, self.images[asked.line.network].images
         label = torch.tensor([asked.question.label])

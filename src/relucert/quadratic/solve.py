@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from relucert.progress import Progress, Report, silent
 from relucert.quadratic.certificate import Certificate, Demand, propose, start_vectors
 from relucert.quadratic.dual import DualFunction, DualPoint, Target, ascend, first_point
 from relucert.quadratic.maps import DTYPE, Maps
@@ -72,18 +73,21 @@ class Solution:
 
 
 def solve(
-    problem: Problem, target: Target, memory: Memory | None, enough: float = torch.inf, ends: float = torch.inf
-) -> Solution | None:
+    problem: Problem, target: Target, memory: Memory | None, enough: float = torch.inf, ends: float = torch.inf,
+    report: Report = silent,
+) -> Solution | None:  # fmt: skip
     """The best multipliers for a target; None where there is no certificate, or it did not stay within float32.
 
-    enough: a bound at which to stop; ends: by the monotonic clock, when it has to be over, judged by the repeat before.
+    enough: a bound at which to stop; ends: by the monotonic clock, when it has to be over, judged by the repeat before;
+    report: called with every repeat.
     """
     maps, effort = Maps(problem), EFFORT
     generator = torch.Generator().manual_seed(0)
     height = abs(float(target.form @ maps.layers[-1].centre.clamp(min=0)) + target.offset)
     state, best = _State.start(maps, target, memory, generator), None
     stalled = 0
-    for _ in range(effort.repeats):
+    for repeat in range(effort.repeats):
+        report(Progress(step=repeat, steps=effort.repeats))
         began = time.monotonic()
         solution = state.improve(maps, target, effort, enough, generator)
         if solution is None:

@@ -21,6 +21,7 @@ from relucert.methods.method import Method
 from relucert.methods.sdp import QuadraticMethod
 from relucert.methods.table import find_method
 from relucert.network import Network
+from relucert.progress import Reporter
 from relucert.quadratic.cost import least_seconds
 from relucert.query.property import Property
 from relucert.query.questions import Inquiry, Question
@@ -52,7 +53,7 @@ class Evidential(Protocol):
 class Task:
     """One question of an inquiry, what a radius means, and how to prove it.
 
-    keeper: Where proofs are to be written, who keeps what they need.
+    keeper: Where proofs are to be written, who keeps what they need. reporter: Told how far the work is.
     """
 
     network: Network
@@ -62,6 +63,7 @@ class Task:
     arithmetic: Arithmetic = RIGOROUS
     tolerance: float = 1e-4
     keeper: Evidential | None = None
+    reporter: Reporter = field(default_factory=Reporter)
 
     @property
     def image(self) -> Tensor:
@@ -153,12 +155,12 @@ def method_step(
     """A method of the table as a step: its search starts from what is proven."""
 
     def run(task: Task, best: Proven | None, ends: float) -> Iterator[Proven]:
-        method = find_method(name)
+        method = find_method(name, report=task.reporter)
         if isinstance(method, (AlphaMethod, QuadraticMethod)):
             method = replace(method, ends=ends)
         if task.keeper is not None:
             method = task.keeper.recorded(method)
-        searcher = Searcher(task.network, method, task.arithmetic, task.tolerance)
+        searcher = Searcher(task.network, method, task.arithmetic, task.tolerance, task.reporter)
         start = [] if best is None else [SearchEnd(0, best.radius, best.weakest, 0, True, best.step)]
         with torch.inference_mode():  # whose end no step may wait for
             (end,) = searcher.run(task.region, task.prop, start, ends)

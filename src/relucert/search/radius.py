@@ -25,6 +25,7 @@ from relucert.bounding.interval import Bounds
 from relucert.methods.lipschitz import LipschitzMethod
 from relucert.methods.method import Leap, Method
 from relucert.network import Network
+from relucert.progress import Progress, Reporter
 from relucert.query.property import Property
 from relucert.region import Region
 from relucert.rigor import DOUBLE, FLOAT, Arithmetic, check_subnormals
@@ -71,7 +72,11 @@ class SearchEnd:
 class Searcher:
     """Searches for one network and method, proving in the given arithmetic to a relative tolerance."""
 
-    def __init__(self, network: Network, method: Method, proof: Arithmetic, tolerance: float) -> None:
+    def __init__(
+        self, network: Network, method: Method, proof: Arithmetic, tolerance: float, reporter: Reporter | None = None
+    ) -> None:
+        """reporter: Told how far a search is; what the method itself tells it is about that."""
+        self.reporter = reporter or Reporter()
         scout = FLOAT if tolerance >= 10 * FLOAT_NOISE and network.cast(torch.float32).finite else DOUBLE
         self.method, self.asked_tolerance = method, tolerance
         self.tolerance = max(tolerance, method.resolution) if isinstance(method, Leap) else tolerance
@@ -170,7 +175,9 @@ class Searcher:
         if start is not None:
             state.resume(start)
         elif self.method.weaker is not None:
-            weaker = Searcher(self.network(self.proof), self.method.weaker, self.proof, self.asked_tolerance)
+            weaker = Searcher(
+                self.network(self.proof), self.method.weaker, self.proof, self.asked_tolerance, self.reporter
+            )
             state.resume(weaker.run(region, prop))
         yield from state.run(ends)
 
@@ -258,6 +265,7 @@ class _State:
         """Yields each question's end as it is reached."""
         for _ in range(MAX_ROUNDS):
             began = time.monotonic()
+            self._tell()
             self.evaluate()
             yield from self.close()
             if not len(self.index):
@@ -266,6 +274,11 @@ class _State:
                 break
             self.aim()
         yield from self.give_up()
+
+    def _tell(self) -> None:
+        lower = float(self.best.min())
+        state = Progress(stage=self.searcher.method.name, evaluations=self.rounds, lower=lower or None)
+        self.searcher.reporter.enter(state)
 
     def nearest_first(self) -> Tensor:
         """All rows in the order of where they vanish, to first order: (batch, rows)."""

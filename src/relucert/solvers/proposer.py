@@ -17,6 +17,7 @@ from relucert.bounding.relaxers import FAST_LIN
 from relucert.errors import RelucertError
 from relucert.network import Network, Relu
 from relucert.norm import Norm
+from relucert.progress import Progress, Report, silent
 from relucert.region import Region
 from relucert.rigor import DOUBLE
 from relucert.solvers.ascent import ascend
@@ -87,8 +88,11 @@ class Proposer:
         self._places: dict[bytes, _Place] = {}
         self._shape: object = None
 
-    def propose(self, request: SlopeRequest) -> Proposal:
-        """Slopes for all forms, (batch, forms, size) for each ReLU: Fast-Lin's where none are wanted or found."""
+    def propose(self, request: SlopeRequest, report: Report = silent) -> Proposal:
+        """Slopes for all forms, (batch, forms, size) for each ReLU: Fast-Lin's where none are wanted or found.
+
+        report: Called with how many of the programs are solved.
+        """
         needed = request.network.ancestors((request.value,))
         slopes = {}
         for value, node in request.network.steps():
@@ -102,7 +106,7 @@ class Proposer:
         members = keys if region.which is None else [keys[place] for place in region.which.tolist()]
         proposal = Proposal(slopes, [Tally() for _ in members])
         if solvable(request.network):
-            self._solve(request, proposal, members)
+            self._solve(request, proposal, members, report)
         else:
             for member in request.wanted.any(1).nonzero().flatten().tolist():
                 self._ascend(request, proposal, member)
@@ -132,7 +136,7 @@ class Proposer:
         for value, table in better.items():
             proposal.slopes[value][alone, forms] = table
 
-    def _solve(self, request: SlopeRequest, proposal: Proposal, members: list[bytes]) -> None:
+    def _solve(self, request: SlopeRequest, proposal: Proposal, members: list[bytes], report: Report) -> None:
         """Solves all wanted programs: the points side by side, few points in as many parts as there are threads."""
         wanted: dict[bytes, list[tuple[int, list[int]]]] = {}
         region = request.region
@@ -154,8 +158,18 @@ class Proposer:
             for point, asked in wanted.items()
             for part in range(parts)
         ]
-        ends = [end for item in work for end in item.run()] if threads == 1 else _side_by_side(work, threads)
-        for end in ends:
+        count = sum(map(sum, inside))
+
+        def tell() -> None:
+            report(Progress(step=sum(len(item.ends) for item in work), steps=count))
+
+        tell()
+        if threads == 1:
+            for item in work:
+                item.run(tell)
+        else:
+            _side_by_side(work, threads, tell)
+        for end in (end for item in work for end in item.ends):
             tally = proposal.tallies[end.member]
             tally.programs += 1
             if isinstance(end.slopes, str):
@@ -182,7 +196,7 @@ class _End(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class _Work:
-    """Programs around one point for one solver: batch members, and forms of each."""
+    """Programs around one point for one solver: batch members, and forms of each; ends: how programs ended so far."""
 
     proposer: Proposer
     request: SlopeRequest
@@ -190,12 +204,12 @@ class _Work:
     part: int
     asked: list[tuple[int, list[int]]]
     stopped: threading.Event = field(default_factory=threading.Event)
+    ends: list[_End] = field(default_factory=list)
 
     @np.errstate(all="ignore")
-    def run(self) -> list[_End]:
-        """How the programs ended; those that come after a stop are left out."""
-        request, program = self.request, self.place.program
-        ends: list[_End] = []
+    def run(self, came: Callable[[], None] = lambda: None) -> None:
+        """Solves the programs, and calls `came` after each; those that come after a stop are left out."""
+        request, program, ends = self.request, self.place.program, self.ends
         assert program is not None
         for member, forms in self.asked:
             rows = request.forms[member if len(request.forms) > 1 else 0].double().numpy()
@@ -203,7 +217,7 @@ class _Work:
             changed = False
             for form in forms:
                 if self.stopped.is_set():
-                    return ends
+                    return
                 try:
                     solver = self.proposer.solver(self.place, self.part, request.region.norm)
                     if not changed:
@@ -218,17 +232,19 @@ class _Work:
                     ends.append(_End(member, form, program, reason))
                     self.place.solvers.pop(self.part, None)
                     changed = False
-        return ends
+                came()
 
 
-def _side_by_side(work: list[_Work], threads: int) -> list[_End]:
-    """Runs the work in threads. An interruption is minded meanwhile, and stops them after their present programs."""
+def _side_by_side(work: list[_Work], threads: int, tell: Callable[[], None]) -> None:
+    """Runs the work in threads; `tell` is called meanwhile, in this one. An interruption is minded, and stops them
+    after their present programs."""
     pool = ThreadPoolExecutor(threads)
     try:
         futures = [pool.submit(item.run) for item in work]
         while wait(futures, timeout=POLL).not_done:
-            pass
-        return [end for future in futures for end in future.result()]
+            tell()
+        for future in futures:
+            future.result()
     finally:
         for item in work:
             item.stopped.set()

@@ -21,6 +21,7 @@ from relucert.execution.job import Item
 from relucert.execution.run import start
 from relucert.loading.file_digest import file_digest
 from relucert.network import find_inference
+from relucert.progress import Report, silent
 from relucert.storage.store import About, Store, StoreLike
 from relucert.verification.results import word
 from relucert.verification.verdict import UNKNOWN, Verdict
@@ -170,12 +171,12 @@ class InstancesJob:
     def is_whole(self, number: int, answer: Verdict) -> bool:
         return True
 
-    def answer(self, numbers: Sequence[int]) -> Iterator[Sequence[Verdict]]:
+    def answer(self, numbers: Sequence[int], report: Report = silent) -> Iterator[Sequence[Verdict]]:
         for number in numbers:
             instance, started = self.instances[number], time.monotonic()
             limit = instance.limit if self.time_limit is None else min(instance.limit, self.time_limit)
             try:
-                verdict = self._verify(instance, limit)
+                verdict = self._verify(instance, limit, report)
                 if instance.digest() != self.digests[number]:
                     verdict = _failed("the files were changed during the run", time.monotonic() - started)
             except RelucertError as error:
@@ -184,8 +185,11 @@ class InstancesJob:
                 verdict = _failed(in_one_line(error), time.monotonic() - started)
             yield [verdict]
 
-    def _verify(self, instance: Instance, limit: float) -> Verdict:
-        return verify(instance.network, instance.query, time_limit=limit, inference=self.inference, seed=self.seed)
+    def _verify(self, instance: Instance, limit: float, report: Report) -> Verdict:
+        return verify(
+            instance.network, instance.query, time_limit=limit, inference=self.inference, seed=self.seed,
+            progress=report,
+        )  # fmt: skip
 
     def lost(self, number: int, reason: str) -> Verdict:
         return _failed(reason, 0.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -17,10 +17,9 @@ from torch import Tensor
 from relucert.attacks.attack import Attacker, AttackOptions, at_image, overtaken
 from relucert.attacks.witness import Judge, Witness, check_staying
 from relucert.batching import fitting_workers
-from relucert.branch_and_bound.progress import Progress
 from relucert.branch_and_bound.prove import prove
 from relucert.branch_and_bound.stages import search_bytes
-from relucert.checks import check_callable, check_number, check_whole, checked_path
+from relucert.checks import check_number, check_whole, checked_path
 from relucert.errors import FAULTS, InputError, in_one_line
 from relucert.execution.execution import Execution, check_proof_place
 from relucert.execution.identity import identity
@@ -29,6 +28,7 @@ from relucert.execution.run import start
 from relucert.loading.runtime import Origin, Runtime
 from relucert.network import Network, find_inference
 from relucert.norm import Norm
+from relucert.progress import Progress, ProgressLike, Report, Reporter, about_image
 from relucert.proof_files import claimed, is_about, relaxation_evidence, write_proof
 from relucert.query.given import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
 from relucert.query.questions import Inquiry, Question, pose, prepare
@@ -65,6 +65,7 @@ def robust_at(
     workers: int | Execution | None = None,
     ray: str | None = None,
     store: StoreLike | None = None,
+    progress: ProgressLike = None,
 ) -> Verdicts:
     """Whether every image keeps its class within a radius, in the images' order (with target "all": rivals in turn).
 
@@ -89,12 +90,13 @@ def robust_at(
         workers: As for `certify`.
         ray: As for `certify`.
         store: A file that keeps the answers, as for `certify`.
+        progress: As for `certify`.
     """
     return Verdicts(
         robust_at_each(
             network, images, labels, radius=radius, norm=norm, target=target, box=box, scale=scale,
             time_limit=time_limit, inference=inference, seed=seed, proof=proof, overwrite=overwrite,
-            input_shape=input_shape, workers=workers, ray=ray, store=store,
+            input_shape=input_shape, workers=workers, ray=ray, store=store, progress=progress,
         )
     )  # fmt: skip
 
@@ -112,20 +114,19 @@ def robust_at_each(
     time_limit: float | None = 60.0,
     inference: str = "real",
     seed: int = 0,
-    progress: Callable[[int, Progress], None] | None = None,
     proof: str | os.PathLike[str] | None = None,
     overwrite: bool = False,
     input_shape: tuple[int, ...] | None = None,
     workers: int | Execution | None = None,
     ray: str | None = None,
     store: StoreLike | None = None,
+    progress: ProgressLike = None,
 ) -> Iterator[RobustnessVerdict]:
     """The verdicts of `robust_at`, one by one as they are found.
 
     Everything is checked at the call; the work is done as verdicts are asked for.
     Its parameters are those of `robust_at`: network, images, labels, radius, norm, target, box, scale, time_limit,
-    inference, seed, proof, overwrite, input_shape, workers, ray and store; and progress, which is called with an
-    image's number and the parts of its region bounded so far.
+    inference, seed, proof, overwrite, input_shape, workers, ray, store and progress.
     """
     evaluation = find_inference(inference)
     prepared = prepare(network, images, labels, input_shape)
@@ -135,7 +136,6 @@ def robust_at_each(
     if time_limit is not None:
         check_number("time limit", time_limit, 0, 1e9)
     check_whole("seed", seed, 0, 2**63 - 1)
-    check_callable("progress", progress)
     inquiry = pose(known, prepared.images, prepared.labels, target, seed)
     check_inside(inquiry.images, shape.box)
     check_staying(inquiry.images, known, shape)
@@ -149,10 +149,10 @@ def robust_at_each(
         claim = claimed(known, 0, inquiry.images[0], shape, inquiry.property(inquiry.questions))
         files.check_replaceable(path, lambda there: is_about(there, claim, inference), overwrite)
     options = _Options(shape, float(radius), time_limit, seed, path)
-    decider = _Deciding(known, options, Origin.of(prepared.source, known), progress)
+    decider = _Deciding(known, options, Origin.of(prepared.source, known))
     most_workers = decider.origin.most_workers(workers, ray) or fitting_workers(search_bytes(known))
     job = ImageJob(decider, inquiry, in_steps(inquiry, 1), options.asked(known, target), most_workers)
-    return start(job, workers, ray, store, again=path is not None)
+    return start(job, workers, ray, store, progress, again=path is not None)
 
 
 @dataclass(frozen=True)
@@ -172,29 +172,26 @@ class _Options:
 class _Deciding:
     """Answers questions about one network, one after the other; origin: what its own runtime is made from."""
 
-    def __init__(
-        self, network: Network, options: _Options, origin: Origin,
-        progress: Callable[[int, Progress], None] | None = None,
-    ) -> None:  # fmt: skip
+    def __init__(self, network: Network, options: _Options, origin: Origin) -> None:
         self.network, self.options, self.origin = network, options, origin
         self.replay = origin.runtime(network)
         self.judge = Judge(network, options.shape, self.replay)
-        self.progress = progress or (lambda image, state: None)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _Deciding, (self.network, self.options, self.origin)
 
-    def run(self, inquiry: Inquiry) -> Iterator[list[RobustnessVerdict]]:
+    def run(self, inquiry: Inquiry, report: Report) -> Iterator[list[RobustnessVerdict]]:
         """The verdicts, in the order of the questions."""
         for question in inquiry.questions:
-            yield [self._answering(inquiry, question).run()]
+            reporter = Reporter(about_image(report, question.image))
+            yield [self._answering(inquiry, question, reporter).run()]
 
     def lost(self, inquiry: Inquiry, question: Question, reason: str) -> RobustnessVerdict:
         """The verdict where the processes that worked on it ended."""
-        return self._answering(inquiry, question).lost(reason)
+        return self._answering(inquiry, question, Reporter()).lost(reason)
 
-    def _answering(self, inquiry: Inquiry, question: Question) -> _Answering:
-        return _Answering(self.network, self.options, self.replay, self.judge, inquiry, question, self.progress)
+    def _answering(self, inquiry: Inquiry, question: Question, reporter: Reporter) -> _Answering:
+        return _Answering(self.network, self.options, self.replay, self.judge, inquiry, question, reporter)
 
 
 @dataclass(eq=False)
@@ -207,7 +204,7 @@ class _Answering:
     judge: Judge
     inquiry: Inquiry
     question: Question
-    progress: Callable[[int, Progress], None]
+    reporter: Reporter
 
     def __post_init__(self) -> None:
         self.witness: Witness | None = None
@@ -250,7 +247,7 @@ class _Answering:
         problem = Problem(self.network, image, shape, self.options.radius, self.prop)
         rows = list(range(self.prop.rows.shape[1]))
         if self.options.proof is None:
-            rows, method = bounded(problem, self.ends)
+            rows, method = bounded(problem, self.ends, self.reporter)
             if not rows:
                 return method, None
         if self._attack():
@@ -258,11 +255,12 @@ class _Answering:
         if shape.norm.body is None:
             return None, OTHER_NORMS
         narrowed = problem.only(rows)
+        self.reporter.enter(Progress(stage=PROVER))
         outcome = prove(
             self.network, image, shape, self.options.radius, narrowed.prop, self.ends,
             lambda point: self._violates(self.judge.beyond(image, point, self.prop)),
             record=self.options.proof is not None,
-            report=lambda progress: self.progress(self.question.image, progress),
+            report=self.reporter,
         )  # fmt: skip
         self.nodes, self.stage = outcome.nodes, outcome.stage
         if outcome.proven and self.options.proof is not None and outcome.record is not None:
@@ -278,7 +276,7 @@ class _Answering:
         limit = None if math.isinf(left) else left * ATTACK_SHARE
         options = AttackOptions(self.options.shape, steps=STEPS, time_limit=limit, seed=self.options.seed)
         ((nearest,),) = Attacker(self.network, options, self.replay).run(
-            replace(self.inquiry, questions=[self.question])
+            replace(self.inquiry, questions=[self.question]), self.reporter
         )
         if nearest.witness is None or nearest.distance is None:
             return False

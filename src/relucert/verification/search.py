@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 
 from relucert.methods.table import find_method
+from relucert.progress import Progress, Report, silent
 from relucert.rigor import RIGOROUS
 from relucert.verification.problem import Problem
 
@@ -21,7 +22,7 @@ class Bounded(NamedTuple):
     method: str | None
 
 
-def bounded(problem: Problem, ends: float) -> Bounded:
+def bounded(problem: Problem, ends: float, report: Report = silent) -> Bounded:
     """Proves what rows of a problem it can without a search; once time is over, by the cheapest bounds alone."""
     network, prop = problem.network.cast(torch.float64), problem.prop.cast(torch.float64)
     region = problem.shape.around(problem.centre[None], problem.radius)
@@ -30,6 +31,7 @@ def bounded(problem: Problem, ends: float) -> Bounded:
         for name in CHEAP:
             if not left or (name != CHEAP[0] and time.monotonic() > ends):
                 break
+            report(Progress(stage=name))
             method = find_method(name)
             narrowed = prop.narrow(torch.tensor([left]))
             hidden = method.hidden(network, region, RIGOROUS)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
@@ -13,12 +12,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from relucert.branch_and_bound.progress import Progress
 from relucert.branch_and_bound.prove import Outcome, prove
-from relucert.checks import check_callable, check_number, check_whole, checked_path, shown
+from relucert.checks import check_number, check_whole, checked_path, shown
 from relucert.errors import FAULTS, InputError, in_one_line
+from relucert.execution.progress import listening
 from relucert.loading.runtime import Runtime, own_precision
 from relucert.network import Network, find_inference
+from relucert.progress import Progress, ProgressLike, Report
 from relucert.proof_files import is_about
 from relucert.rigor import check_subnormals
 from relucert.specification.query import CONTRADICTORY, EMPTY, Query
@@ -43,10 +43,10 @@ def verify(
     time_limit: float | None = 60.0,
     inference: str = "real",
     seed: int = 0,
-    progress: Callable[[Progress], None] | None = None,
     proof: str | os.PathLike[str] | None = None,
     overwrite: bool = False,
     input_shape: tuple[int, ...] | None = None,
+    progress: ProgressLike = None,
 ) -> Verdict:
     """Whether a property holds for a network: proven, violated by a witness, or unknown.
 
@@ -60,16 +60,15 @@ def verify(
             round every operation. "holds" is then about every such evaluation at the inputs of that precision, and a
             violation is one that the network's own runtime shows in that precision.
         seed: Of the attack's random starts.
-        progress: Called now and then with how far the search is, a `relucert.branch_and_bound.progress.Progress`.
         proof: A file for the proof that it holds, which `relucert check` verifies.
         overwrite: Whether that file may be replaced where it holds anything but a proof of the same property.
         input_shape: Of one input, where the network leaves it open.
+        progress: As for `certify`.
     """
     started = time.monotonic()
     if time_limit is not None:
         check_number("time limit", time_limit, 0, 1e9)
     check_whole("seed", seed, 0, 2**63 - 1)
-    check_callable("progress", progress)
     asked = _query(query)
     if proof is not None and is_joint(asked):
         raise InputError("a proof is about one network with one input and one output, and this property about more")
@@ -79,15 +78,15 @@ def verify(
     known, replay = open_sources(network, asked, input_shape, evaluation)
     check_subnormals()
     ends = started + (math.inf if time_limit is None else time_limit)
-    report = progress or (lambda state: None)
-    inquest = _Inquest(known, asked, replay, started, ends, seed, report, proof is not None)
-    if proof is None:
-        return inquest.run()
-    path, claim = checked_path(proof, "a proof"), proofs.claimed(known, asked)
-    files.check_writable(path)
-    files.check_replaceable(path, lambda there: is_about(there, claim), overwrite)
-    verdict = inquest.run()
-    if verdict.holds:
+    claim = None
+    if proof is not None:
+        path, claim = checked_path(proof, "a proof"), proofs.claimed(known, asked)
+        files.check_writable(path)
+        files.check_replaceable(path, lambda there: is_about(there, claim), overwrite)
+    with listening(progress) as told:
+        inquest = _Inquest(known, asked, replay, started, ends, seed, told.tell, claim is not None)
+        verdict = inquest.run()
+    if claim is not None and verdict.holds:
         proofs.write(path, claim, inquest.proven)
     return verdict
 
@@ -117,7 +116,7 @@ class _Inquest:
     started: float
     ends: float
     seed: int
-    progress: Callable[[Progress], None]
+    progress: Report
     record: bool
 
     def __post_init__(self) -> None:
@@ -130,6 +129,7 @@ class _Inquest:
         self.method: str | None = REGION
 
     def run(self) -> Verdict:
+        self._report(0, Progress())
         if not self.query.violations:
             return self._verdict(HOLDS, EMPTY)
         if not self.query.possible:
@@ -157,7 +157,7 @@ class _Inquest:
         for problem in problems(self.network, self.query):
             rows = list(range(len(problem.violations)))
             if not self.record:
-                rows, method = bounded(problem, self.ends)
+                rows, method = bounded(problem, self.ends, partial(self._report, 0))
                 self.method = method if method is not None else self.method
             if rows:
                 narrowed = problem.only(rows)
@@ -171,6 +171,7 @@ class _Inquest:
             now = time.monotonic()
             share = now + (until - now) / (len(waiting) - number)
             attack = BoxAttack(self.plain, question.stated, share, self.seed)
+            self._report(0, Progress(stage=ATTACK, part=f"{number + 1} of {len(waiting)}"))
             for points in attack.candidates():
                 if self._try(points, question):
                     self.method = ATTACK
@@ -206,7 +207,8 @@ class _Inquest:
         return reason
 
     def _report(self, before: int, state: Progress) -> None:
-        self.progress(replace(state, nodes=before + state.nodes))
+        nodes = None if state.nodes is None else before + state.nodes
+        self.progress(replace(state, nodes=nodes, done=0, total=1))
 
     def _said(self, witness: Witness) -> str:
         if witness.arithmetic is None:
