@@ -2,6 +2,8 @@
 
 import math
 import re
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,7 +11,7 @@ import torch
 
 from relucert.errors import InputError
 from relucert.norm import Norm
-from relucert.region import Region
+from relucert.region import Region, RegionShape
 from tests.nets import NORMS
 
 
@@ -70,3 +72,21 @@ def test_bad_balls_are_refused(centre: Any, radius: Any, message: str) -> None:
 def test_mismatched_batches_are_refused() -> None:
     with pytest.raises(InputError, match="radii"):
         Region(torch.zeros(2, 3), torch.zeros(3), Norm(2))
+
+
+@pytest.mark.parametrize(
+    "scale",
+    [-1, torch.tensor([1.0, -1.0]), torch.tensor([1.0, torch.nan]), torch.tensor([1.0, torch.inf]), torch.ones(3)],
+)
+def test_scales_that_are_none_are_refused(scale: Any) -> None:
+    """Wherever a region is built: by hand, of a shape, or of another region."""
+    points, radii = torch.zeros(1, 2), torch.ones(1)
+    made: list[Callable[[], Region]] = [
+        lambda: Region(points, radii, Norm(2), scale=scale),
+        lambda: RegionShape(Norm(2), scale=torch.as_tensor(scale)).around(points, 1.0),
+        lambda: replace(Region(points, radii, Norm(2)), scale=scale),
+        lambda: Region.around(points, 1.0, 2, scale=scale),
+    ]
+    for make in made:
+        with pytest.raises(InputError, match="scale"):
+            make()

@@ -16,6 +16,7 @@ from torch import Tensor
 
 import relucert
 from relucert.bounding.backward import DualVariables, bound_forms
+from relucert.errors import RelucertError
 from relucert.methods.table import METHODS, find_method
 from relucert.network import (
     Add,
@@ -285,8 +286,15 @@ def test_nothing_is_proven_while_subnormal_numbers_are_flushed() -> None:
         pytest.skip("this processor can't flush subnormal numbers")
     try:
         (answer,) = relucert.certify(network, images, [0])
-        with pytest.raises(ArithmeticError, match="flush"):
-            relucert.bounds(network, Region.around(images, 0.1, 2))
+        for ask in (
+            lambda: relucert.bounds(network, Region.around(images, 0.1, 2)),
+            lambda: relucert.certify(network, images, [0], method="best", budget=1),
+            lambda: relucert.exact(network, images, [0]),
+            lambda: relucert.verify(network, relucert.Query.within([0, 0], [1, 1], [([[1, 0]], [0])])),
+            lambda: relucert.robust_at(network, images, [0], radius=0.1),
+        ):
+            with pytest.raises(RelucertError, match="flush"):
+                ask()
     finally:
         torch.set_flush_denormal(False)
     assert answer.radius is None

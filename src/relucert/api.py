@@ -21,7 +21,7 @@ from relucert.bounding.forward import forward
 from relucert.bounding.interval import Interval
 from relucert.bounding.relaxers import find_relaxer
 from relucert.checks import check_name, check_number, check_whole, checked_path
-from relucert.errors import FAULTS, InputError, RelucertError, in_one_line
+from relucert.errors import FAULTS, InputError, RelucertError, RoundingError, in_one_line
 from relucert.execution.execution import Execution, check_proof_place
 from relucert.execution.identity import identity
 from relucert.execution.job import ImageJob, by_images, in_steps
@@ -396,6 +396,8 @@ class Certifier:
                 places = [question.image - first for question in asked]
                 for end in self._ends(images, places, inquiry.property(asked), step):
                     ends[end.question] = end
+        except RoundingError as error:  # of this process, which may be one of many
+            return ends, f"not certified: {error}"
         except RelucertError:
             raise
         except FAULTS as error:

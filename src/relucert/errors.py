@@ -56,6 +56,10 @@ class BudgetError(RelucertError, MemoryError):
     """Work on a single image that does not fit the memory budget."""
 
 
+class RoundingError(RelucertError, ArithmeticError):
+    """A processor that is told to round otherwise than proofs count with, as by `torch.set_flush_denormal(True)`."""
+
+
 class InputWarning(UserWarning):
     """Images that hardly suit the network: what is answered about them holds, but is hardly what was meant."""
 

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from relucert.checks import shown
 from relucert.errors import InputError
 from relucert.network.forms import LinearForms, Rows, Windows
 from relucert.norm import Norm
@@ -164,6 +165,12 @@ class Region:
             raise InputError(
                 f"a region needs centres (batch, size) and radii (batch,), "
                 f"not {tuple(self.points.shape)} and {tuple(self.radius.shape)}"
+            )
+        size = self.points.shape[1]
+        if self.scale is not None and not _is_scale(self.scale, ((size,), (count, size))):
+            raise InputError(
+                f"a region's scale is a tensor of finite numbers >= 0, one for each of its {size} coordinates, "
+                f"not {shown(self.scale)}"
             )
 
     def __repr__(self) -> str:
@@ -440,9 +447,16 @@ def parse_scale(given: object, shape: tuple[int, ...]) -> Tensor | None:
     if given is None:
         return None
     scale = _array(given, shape, "a scale")
-    if not bool(((scale >= 0) & scale.isfinite()).all()) or not bool(scale.any()):
+    if not _is_scale(scale, (scale.shape,)) or not bool(scale.any()):
         raise InputError("a scale has finite numbers >= 0, and at least one above 0")
     return scale
+
+
+def _is_scale(given: object, shapes: Iterable[tuple[int, ...]]) -> bool:
+    """Whether it is a tensor of one of some shapes, with finite numbers >= 0."""
+    if not isinstance(given, Tensor) or tuple(given.shape) not in shapes:
+        return False
+    return bool(((given >= 0) & given.isfinite()).all())
 
 
 def _array(given: object, shape: tuple[int, ...], what: str) -> Tensor:

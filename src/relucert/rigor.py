@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from relucert.errors import RoundingError
+
 TINY = 2.0**-1000  # above a million underflows
 CHORD_UNIT, SLOPE_UNIT = 2.0**-30, 2.0**-20  # of slopes in proofs
 
@@ -67,7 +69,9 @@ class Arithmetic:
 def check_subnormals() -> None:
     """Refuses to prove anything while the processor takes subnormal numbers for zero."""
     if not bool(torch.tensor([5e-324], dtype=torch.float64) * 1.0 > 0):
-        raise ArithmeticError("subnormal numbers are flushed to zero; call torch.set_flush_denormal(False)")
+        raise RoundingError(
+            "nothing can be proven while subnormal numbers are flushed to zero; call torch.set_flush_denormal(False)"
+        )
 
 
 RIGOROUS = Arithmetic(torch.float64, 2.0**-53)

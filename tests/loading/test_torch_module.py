@@ -1,5 +1,6 @@
 """Torch modules: every supported form computes what the module computes, and the module is left alone."""
 
+import os
 from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
@@ -381,3 +382,10 @@ def test_a_faulty_import_is_noticed(
     monkeypatch.setitem(torch_rules.RULES, "linear", rule)
     with pytest.raises(MismatchError, match="differs from torch"):
         load(nn.Sequential(nn.Linear(5, 5), nn.ReLU(), nn.Linear(5, 5)).to(dtype))
+
+
+def test_the_environment_of_the_process_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
+    before = dict(os.environ)
+    load(nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 2)))
+    assert dict(os.environ) == before

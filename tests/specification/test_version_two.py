@@ -29,6 +29,14 @@ def test_tensors_are_counted_flat_and_decimals_are_exact() -> None:
     assert query.remarks == ()
 
 
+@pytest.mark.parametrize(("relation", "strict"), [("<", True), (">", True), ("<=", False), (">=", False)])
+def test_strict_relations_stay_strict(relation: str, strict: bool) -> None:
+    text = f"(assert (and ({relation} Y[0] Y[1]) ({relation} X[0,0] 0.0)))"
+    (violation,) = version_two.parse(HEAD.format("real") + BOX + text).violations
+    assert violation.strict == strict
+    assert bool(violation.open_low | violation.open_high) == strict
+
+
 def test_types_are_said() -> None:
     (remark,) = version_two.parse(HEAD.format("float32") + BOX + "(assert (<= Y[0] 0.0))").remarks
     assert "float32" in remark

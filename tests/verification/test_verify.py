@@ -6,6 +6,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import onnx
 import pytest
 import torch
 
@@ -80,6 +81,48 @@ def test_ties_are_no_strict_violations(violation: tuple[Any, ...], status: str) 
         verdict = verify(absolute(), strict, time_limit=10, inference=inference)
         assert verdict.status in ({status} if status == "violated" else {status, "unknown"})
     assert verify(absolute(), Query.within(LOW, HIGH, [violation]), time_limit=10).status == "violated"
+
+
+IDENTITY = chain((1,), Linear(torch.eye(1), torch.zeros(1)))
+ONE = "(declare-const X_0 Real)(declare-const Y_0 Real)"
+ONE_OF_TWO = """(vnnlib-version <2.0>)
+(declare-network N (declare-input X real [1]) (declare-output Y real [1]))
+"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ONE + "(assert (>= X_0 0)) (assert (<= X_0 1)) (assert (< Y_0 0.0))",
+        ONE + "(assert (>= X_0 0)) (assert (<= X_0 1)) (assert (> Y_0 1))",
+        ONE + "(assert (> X_0 0)) (assert (<= X_0 1)) (assert (<= Y_0 0))",
+        ONE + "(assert (>= X_0 0)) (assert (< X_0 1)) (assert (>= Y_0 1))",
+        ONE + "(assert (>= X_0 0)) (assert (<= X_0 1)) (assert (or (< Y_0 0) (and (> Y_0 0.5) (= X_0 0.5))))",
+        ONE_OF_TWO + "(assert (and (>= X[0] 0.0) (<= X[0] 1.0) (< Y[0] 0.0)))",
+        ONE_OF_TWO + "(assert (and (> X[0] 0.0) (<= X[0] 1.0) (<= Y[0] 0.0)))",
+    ],
+)
+def test_files_with_strict_relations_are_not_violated_by_ties(text: str, tmp_path: Path) -> None:
+    """The identity reaches all of these with equality, and none of them."""
+    path = tmp_path / "property.vnnlib"
+    path.write_text(text)
+    if "vnnlib-version" in text:
+        pytest.importorskip("vnnlib", reason="VNN-LIB 2.0 needs the package vnnlib")
+    assert verify(IDENTITY, path, time_limit=5).status != "violated"
+    path.write_text(text.replace("(< ", "(<= ").replace("(> ", "(>= "))
+    assert verify(IDENTITY, path, time_limit=5).status == "violated"
+
+
+@pytest.mark.parametrize(("low", "high"), [(0, 1), (1, 1 + Fraction(1, 2**20)), (TENTH, TENTH + Fraction(1, 10**12))])
+def test_witnesses_stay_off_open_ends(low: Fraction, high: Fraction, tmp_path: Path) -> None:
+    path = tmp_path / "property.vnnlib"
+    ends = f"(assert (> (* {Fraction(low).denominator} X_0) {Fraction(low).numerator}))"
+    ends += f"(assert (< (* {Fraction(high).denominator} X_0) {Fraction(high).numerator}))"
+    for anything in ("(<= Y_0 9)", "(>= Y_0 -9)"):
+        path.write_text(ONE + ends + f"(assert {anything})")
+        verdict = verify(IDENTITY, path, time_limit=5)
+        assert verdict.coordinates is not None
+        assert low < verdict.coordinates[0] < high
 
 
 def random_query(network: Network, generator: torch.Generator, disjuncts: int, conjuncts: int) -> Query:
@@ -279,6 +322,23 @@ def test_a_last_layer_that_was_left_out_is_remembered(tmp_path: Path) -> None:
     verify(network, Query.within([0, 0], [1, 1], [([[1, -1]], [0])]), time_limit=5)
     with pytest.raises(InputError, match="last layer"):
         verify(network, Query.within([0, 0], [1, 1], [([[1, 0]], [0.5])]))
+
+
+def test_an_arg_max_of_an_onnx_file_is_replayed_by_its_scores(tmp_path: Path) -> None:
+    """The file gives a class, the property is about scores."""
+    path = as_onnx(mlp(3, 8, 3, seed=2), tmp_path / "network.onnx")
+    model = onnx.load(path)
+    model.graph.node.append(onnx.helper.make_node("ArgMax", ["y"], ["class"], axis=1))
+    del model.graph.output[:]
+    model.graph.output.append(onnx.helper.make_tensor_value_info("class", onnx.TensorProto.INT64, (1, 1)))
+    onnx.save(model, path)
+    query = Query.within([-1] * 3, [1] * 3, [([[1, -1, 0]], [0]), ([[-1, 1, 0]], [0])])
+    with pytest.warns(relucert.RemarkWarning):
+        verdict = verify(path, query)
+    assert verdict.status == "violated"
+    assert verdict.outputs is not None
+    assert verdict.outputs.shape == (3,)
+    assert "an evaluation in float32" in str(verdict.reason)
 
 
 def test_proofs_are_about_their_property(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from relucert.errors import InputError, LoadError
 from relucert.loading.file_digest import file_digest
 from relucert.loading.walk import keeps_only_order
-from relucert.network import Affine, Network
+from relucert.network import INPUT, Affine, Network
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -52,9 +52,10 @@ def runtime_of(source: Any, network: Network) -> Runtime:
         from relucert.loading.onnx_file import runtime
 
         original = Runtime(*runtime(Path(source), network.input_shape))
-        if not inference.rounds:
+        gives_scores = original.run(torch.zeros(network.sizes[INPUT])).numel() == network.classes  # and no arg max
+        if gives_scores and not inference.rounds:
             return original
-        if original.precision == inference.dtype != torch.bfloat16:  # which NumPy does not have
+        if inference.rounds and original.precision == inference.dtype != torch.bfloat16:  # which NumPy does not have
             return original._replace(by=f"{original.by} in {inference.name}")
     if inference.dtype is None:
         precision = own_precision(network)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
+import os
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, suppress
@@ -117,8 +118,9 @@ def live_network(module: nn.Module, input_shape: Shape | None = None) -> Callabl
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keeps the exporter from writing logs, warnings and unfinished graphs; what torch.compile made runs as written."""
-    level = logging.root.manager.disable
+    """Keeps the exporter from writing logs, warnings, unfinished graphs and the process's environment, where it leaves
+    the folder of its cache; what torch.compile made runs as written."""
+    level, known = logging.root.manager.disable, set(os.environ)
     logging.disable(logging.CRITICAL)
     try:
         stance = torch.compiler.set_stance("force_eager")
@@ -127,6 +129,9 @@ def _quiet() -> Iterator[None]:
             yield
     finally:
         logging.disable(level)
+        for name in set(os.environ) - known:
+            if name.startswith("TORCH"):
+                del os.environ[name]
 
 
 def _load(source: Source, shape: Shape) -> Network:
