@@ -132,3 +132,29 @@ def _crown_lines(lower: float, upper: float) -> tuple[tuple[float, float], tuple
     if upper <= 0:
         return (0.0, 0.0), (0.0, 0.0)
     return (upper / (upper - lower), -lower), (1.0 if upper > -lower else 0.0, 0.0)
+
+
+def interval_bounds(
+    weights: list[Array], biases: list[Array], x0: Array, eps: float, p: float
+) -> list[tuple[Array, Array]]:
+    """Interval bound propagation, entry by entry: bounds of every layer from those of the one before.
+
+    "On the Effectiveness of Interval Bound Propagation for Training Verifiably Robust Models", Gowal et al. 2018,
+    equation 6; the first layer, whose input is a ball, by the dual norm of its rows.
+    """
+    q = 1.0 if np.isinf(p) else (np.inf if p == 1 else p / (p - 1))
+    bounds: list[tuple[Array, Array]] = []
+    for w, b in zip(weights, biases, strict=True):
+        low, high = np.zeros(len(b)), np.zeros(len(b))
+        for j in range(len(b)):
+            if not bounds:
+                reach = eps * float(np.linalg.norm(w[j], q))
+                low[j], high[j] = w[j] @ x0 + b[j] - reach, w[j] @ x0 + b[j] + reach
+                continue
+            low[j], high[j] = b[j], b[j]
+            for i in range(w.shape[1]):
+                below, above = max(bounds[-1][0][i], 0.0), max(bounds[-1][1][i], 0.0)
+                low[j] += w[j, i] * (below if w[j, i] > 0 else above)
+                high[j] += w[j, i] * (above if w[j, i] > 0 else below)
+        bounds.append((low, high))
+    return bounds

@@ -3,12 +3,13 @@
 import math
 
 from relucert.bounding.relaxers import RELAXERS
+from relucert.methods.interval import IntervalMethod
 from relucert.methods.linear import LinearMethod
 from relucert.methods.lipschitz import LipschitzMethod
 from relucert.methods.programs import ProgramMethod
 from relucert.methods.table import METHODS, find_method
 
-LINEAR = [name for name in METHODS if isinstance(find_method(name), LinearMethod)]
+LINEAR = [name for name in METHODS if isinstance(find_method(name), LinearMethod | IntervalMethod)]
 PROGRAMS = [name for name in METHODS if isinstance(find_method(name), ProgramMethod)]
 CONSTANTS = {
     name: method.constant for name in METHODS if isinstance(method := find_method(name), LipschitzMethod)
@@ -25,5 +26,5 @@ def takes(method: str, norm: float) -> bool:
 
 
 PARALLEL = tuple(name for name, relaxer in RELAXERS.items() if relaxer.parallel)
-FORMS = [(name, "forward") for name in PARALLEL] + [(name, "backward") for name in RELAXERS]
-"""Every linear method with the drivers that take it."""
+FORMS = [(name, "forward") for name in (*PARALLEL, "interval")] + [(name, "backward") for name in RELAXERS]
+"""Every method of `relucert.bounds` with the forms that it has."""

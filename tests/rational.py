@@ -1,4 +1,5 @@
-"""Fast-Lin and CROWN in exact rational arithmetic, for a chain of linear layers, with the slopes that are handed in.
+"""Fast-Lin and CROWN, with the slopes that are handed in, and intervals in exact rational arithmetic, for a chain of
+linear layers.
 
 Slow, and free of rounding: what the rigorous bounds are compared with. p is 1 or infinity, whose dual norms are
 rational.
@@ -100,6 +101,26 @@ def crown(
         bounds.append(([lower for lower, _ in sides], [-negative for _, negative in sides]))
         lines = CROWN(Interval(proven[place].lower[0], proven[place].upper[0]), RIGOROUS)
         slopes.append((exact(lines.slope_below), exact(lines.slope_above)))
+    return bounds
+
+
+def intervals(network: Network, centre: Tensor, radius: float, p: float) -> list[tuple[list[Fraction], list[Fraction]]]:
+    """Bounds of every layer by interval arithmetic, the first one's by dual norms, without rounding."""
+    layers = [node.operation for node in network.nodes if isinstance(node.operation, Linear)]
+    bounds: list[tuple[list[Fraction], list[Fraction]]] = []
+    for layer in layers:
+        rows = [exact(row) for row in layer.weight]
+        if bounds:
+            below, above = ([max(end, Fraction(0)) for end in side] for side in bounds[-1])
+            middle = [(low + high) / 2 for low, high in zip(below, above, strict=True)]
+            half = [(high - low) / 2 for low, high in zip(below, above, strict=True)]
+            reaches = [sum((abs(w) * h for w, h in zip(row, half, strict=True)), start=Fraction(0)) for row in rows]
+        else:
+            middle = exact(centre)
+            duals = [sum(map(abs, row)) if math.isinf(p) else max(map(abs, row)) for row in rows]
+            reaches = [Fraction(radius) * dual for dual in duals]
+        ends = list(zip(_affine(layer, middle), reaches, strict=True))
+        bounds.append(([at - reach for at, reach in ends], [at + reach for at, reach in ends]))
     return bounds
 
 

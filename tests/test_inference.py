@@ -13,14 +13,13 @@ from torch import nn
 
 import relucert
 from relucert.bounding.noise import rounds
-from relucert.bounding.relaxers import RELAXERS
 from relucert.errors import InputError
 from relucert.methods.table import METHODS
 from relucert.network import Linear, Network, Relu, find_inference
 from tests.float_evaluation import EVALUATIONS, ORDERS, Evaluation
+from tests.methods import FORMS
 from tests.nets import NETWORKS, centres, chain, mlp
 
-FORMS = [(name, form) for name in RELAXERS for form in ("forward", "backward") if (name, form) != ("crown", "forward")]
 HONOURING = [name for name, make in METHODS.items() if make().takes_inference]
 NOISY = ("two layers", "five layers", "residual", "skipping", "normalised", "convolutional", "image residual")
 

@@ -14,12 +14,13 @@ import torch
 from torch import Tensor
 
 from relucert.answers import Certificate, Rounding, parse_rounding
-from relucert.batching import batch_size, question_bytes
+from relucert.batching import INTERVAL, batch_size, question_bytes
 from relucert.best import BEST, BUDGET, Climber
 from relucert.bounding.backward import backward
 from relucert.bounding.forward import forward
 from relucert.bounding.interval import Interval
-from relucert.bounding.relaxers import find_relaxer
+from relucert.bounding.interval_propagation import interval_bounds
+from relucert.bounding.relaxers import RELAXERS
 from relucert.checks import check_name, check_number, check_whole, checked_path
 from relucert.errors import FAULTS, InputError, RelucertError, RoundingError, in_one_line
 from relucert.execution.execution import Execution, check_proof_place
@@ -174,7 +175,7 @@ def _job(
 ) -> ImageJob[Certificate]:
     """The questions in batches that fit the memory."""
     rows = max(len(question.rivals) for question in inquiry.questions)
-    step = batch_size(network, rows, options.memory)
+    step = batch_size(network, rows, options.memory, options.method)
     if options.method == BEST:
         step = 1
         items = in_steps(inquiry, 1)
@@ -183,7 +184,7 @@ def _job(
         items = by_images(inquiry, step)
     else:
         items = by_images(inquiry, step, first=1)
-    most_workers = max(1, options.memory // (step * question_bytes(network, rows)))
+    most_workers = max(1, options.memory // (step * question_bytes(network, rows, options.method)))
     answerer = (
         BestCertifier(network, options, proofs)
         if options.method == BEST
@@ -211,7 +212,7 @@ def bounds(
     Args:
         network: A Network, a torch.nn.Module, a file or a zoo name.
         region: As `relucert.Region.around` makes it, where box and scale may be given as well.
-        method: "fast-lin", "interval", or "crown" with the backward form alone.
+        method: "fast-lin", "interval" with the forward form alone, or "crown" with the backward form alone.
         form: "forward" (a zonotope carried from the input) or "backward" (the paper's recursion).
         arithmetic: "rigorous" (rounding included) or "float" (rounding ignored).
         inference: What the network is evaluated in, as for `certify`: what is bounded are the computed values.
@@ -223,12 +224,18 @@ def bounds(
     region = check_region(region, box, scale, known.input_shape)
     warn_of_range(known, region.points)
     check_name("form", form, FORMS)
+    check_name("method of bounds", method, [*RELAXERS, INTERVAL])
+    if method == INTERVAL and form != "forward":
+        raise InputError(f"interval bounds are carried forward: leave form={form!r} out")
     rounding = ARITHMETICS[parse_rounding(arithmetic)]
     if rounding.rigorous:
         check_subnormals()
     with torch.inference_mode():
-        cast, relaxer = known.cast(rounding.dtype), find_relaxer(method)
-        intervals = FORMS[form](cast, region.cast(rounding.dtype), relaxer, rounding, (known.output,))
+        cast, inside = known.cast(rounding.dtype), region.cast(rounding.dtype)
+        if method == INTERVAL:
+            intervals = interval_bounds(cast, inside, rounding, (*known.rectified, known.output))
+        else:
+            intervals = FORMS[form](cast, inside, RELAXERS[method], rounding, (known.output,))
     return [intervals[value] for value in sorted(intervals)]
 
 

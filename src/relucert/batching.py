@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import os
 
 from relucert.errors import BudgetError
 from relucert.network import Affine, Network
 
+INTERVAL = "interval"  # the method that holds few values at once
 MAPS = 64  # of every value: bounds, middles, costs, and what gathering them for a chunk takes
+PASSING = 32  # of the largest value, where intervals go from value to value
 COSY = 2**24  # bytes of coefficients beyond which a larger batch no longer speeds up the products
 COMPANY = 32  # images to attack at once: more would gain little, and lose more to an interruption
 PROCESS = 2**28  # bytes of a worker process itself, PyTorch included
@@ -15,19 +18,24 @@ USABLE = 0.75  # of the machine's memory
 CROWD = 512  # questions beyond which a larger batch no longer saves overhead
 
 
-def batch_size(network: Network, rows: int, budget: int) -> int:
+def batch_size(network: Network, rows: int, budget: int, method: str) -> int:
     """The most questions of `rows` margins each that fit the budget, or that are worth putting in one batch."""
-    fitting = _fitting(question_bytes(network, rows), "bounds", budget)
-    return max(1, min(fitting, COSY // max(1, _block_bytes(network)), CROWD))
+    need, lean = question_bytes(network, rows, method), question_bytes(network, rows, INTERVAL)
+    instead = f"; the method {INTERVAL!r} needs about {_gigabytes(lean)}" if lean < need else ""
+    fitting = _fitting(need, "bounds", budget, instead)
+    return max(1, min(fitting, COSY // max(1, _block_bytes(network, method)), CROWD))
 
 
-def question_bytes(network: Network, rows: int) -> int:
+def question_bytes(network: Network, rows: int, method: str) -> int:
     """What the bounds of one question of `rows` margins take."""
-    return _block_bytes(network) + 32 * rows * max(network.sizes)
+    widest = network.classes if method == INTERVAL else max(network.sizes)  # of what the margins are forms on
+    return _block_bytes(network, method) + 32 * rows * widest
 
 
-def _block_bytes(network: Network) -> int:
-    """What all but the margins take."""
+def _block_bytes(network: Network, method: str) -> int:
+    """What all but the margins take. Intervals are dropped on the way; the search has every value at the centre."""
+    if method == INTERVAL:
+        return 8 * (2 * sum(network.sizes) + PASSING * max(network.sizes))
     return coefficient_bytes(network) if network.suits_forward else MAPS * 8 * sum(network.sizes)
 
 
@@ -41,13 +49,20 @@ def attack_bytes(network: Network, starts: int) -> int:
     return 8 * starts * (16 * network.sizes[0] + 2 * sum(network.sizes))
 
 
-def _fitting(need: int, what: str, budget: int) -> int:
-    """How often the bytes needed for one image fit."""
+def _fitting(need: int, what: str, budget: int, instead: str = "") -> int:
+    """How often the bytes needed for one image fit; instead: what else one could do where they do not."""
     if need > budget:
+        enough = math.ceil(need / 2**20)  # as the command line has sizes, 1K being 1024
+        size = f"{math.ceil(enough / 2**10)}G" if enough > 2**10 else f"{enough}M"
         raise BudgetError(
-            f"one image needs about {need:,} bytes for its {what}, the memory budget is {budget:,} bytes: raise it"
+            f"one image needs about {_gigabytes(need)} for its {what}, and the memory budget is {_gigabytes(budget)}: "
+            f"raise it (memory={enough} * 2**20, or --memory {size}){instead}"
         )
     return budget // need
+
+
+def _gigabytes(amount: int) -> str:
+    return f"{amount / 1e9:.2g} GB"
 
 
 def coefficient_bytes(network: Network) -> int:

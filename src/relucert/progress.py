@@ -15,7 +15,7 @@ class Progress:
     """How far a call is; as a text, in one line. What does not apply is None.
 
     Attributes:
-        done: How many questions are answered.
+        done: How many questions are answered; while a network is loaded, at how many inputs it was compared.
         total: How many there are.
         method: Which method is asked, where several are compared.
         image: The image that is worked on; None also where several are at once.

@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import Tensor
 
-from relucert.bounding.record import Record, Recorder, rules_of
+from relucert.bounding.record import Record, Recorder, RuleName
 from relucert.checker.content import UNREADABLE, document_of
 from relucert.checker.document import FORMAT, NORMS, Rejected, image_digest
 from relucert.checker.quadratic_document import QUADRATIC_FORMAT
@@ -70,7 +70,7 @@ class EvidenceKeeper:
         if isinstance(method, QuadraticMethod):
             return self._quadratic(method, image, prop.rows[0], radius)
         if not isinstance(method, (AlphaMethod, ProgramMethod)):
-            ruled = Record(rules_of(self.network, [method.name]))
+            ruled = Record([RuleName(method.name, by_intervals=not method.bounds_stable_neurons(self.network))])
             return relaxation_evidence(ruled, radius, self.network.inference.name)
         record = None if method.recorder is None else method.recorder.take(image, prop.rows[0], radius)
         if record is None:

@@ -6,7 +6,7 @@ import torch
 
 import relucert
 from relucert.bounding.interval import Interval
-from relucert.bounding.relaxers import CROWN, FAST_LIN, RELAXERS
+from relucert.bounding.relaxers import CROWN, FAST_LIN, FLAT, RELAXERS
 from relucert.errors import InputError
 from relucert.network import Linear, Network
 from relucert.norm import Norm
@@ -16,7 +16,6 @@ from tests.literal import crown_bounds, two_side_bounds
 from tests.methods import FORMS, PARALLEL
 from tests.nets import NETWORKS, NORMS, centres, mlp
 
-METHODS = tuple(RELAXERS)
 RADIUS = 0.3
 
 
@@ -129,7 +128,7 @@ def test_a_batch_equals_its_members(name: str, form: str) -> None:
             torch.testing.assert_close(one.upper[row], other.upper[0], rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize("method", PARALLEL)
+@pytest.mark.parametrize("method", [*PARALLEL, "interval"])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_a_smaller_ball_has_tighter_bounds(name: str, method: str) -> None:
     network = NETWORKS[name]()
@@ -151,7 +150,7 @@ def test_bounds_at_radius_zero_are_the_values() -> None:
 
 
 @pytest.mark.parametrize("arithmetic", [RIGOROUS, DOUBLE], ids=["rigorous", "plain"])
-@pytest.mark.parametrize("name", RELAXERS)
+@pytest.mark.parametrize("name", [*RELAXERS, "flat"])
 def test_a_relaxation_encloses_relu(name: str, arithmetic: Arithmetic) -> None:
     ends = torch.tensor(
         [
@@ -168,7 +167,7 @@ def test_a_relaxation_encloses_relu(name: str, arithmetic: Arithmetic) -> None:
         ],
         dtype=torch.float64,
     )
-    lines = RELAXERS[name](Interval(ends[:, 0], ends[:, 1]), arithmetic)
+    lines = {**RELAXERS, "flat": FLAT}[name](Interval(ends[:, 0], ends[:, 1]), arithmetic)
     for share in torch.linspace(0, 1, 41, dtype=torch.float64):
         z = ends[:, 0] * (1 - share) + ends[:, 1] * share
         slack = 1e-15 * z.abs().clamp(min=1)

@@ -38,9 +38,7 @@ REGIONS: dict[str, dict[str, Any]] = {
     },
 }  # fmt: skip
 PROVABLE = (*RULES, "alpha", "lp", "lp-full")
-MOSTLY_SLOW = [
-    some if some in ("fast-lin", "crown") else pytest.param(some, marks=pytest.mark.slow) for some in PROVABLE
-]
+MOSTLY_SLOW = [some if some in RULES else pytest.param(some, marks=pytest.mark.slow) for some in PROVABLE]
 Change = Callable[[dict[str, Any], random.Random], None]
 
 
@@ -58,10 +56,7 @@ def stored(path: Path) -> dict[str, Any]:
 @pytest.mark.parametrize("region", REGIONS)
 @pytest.mark.parametrize(
     "method",
-    [
-        some if some in ("fast-lin", "crown", "alpha") else pytest.param(some, marks=pytest.mark.slow)
-        for some in PROVABLE
-    ],
+    [some if some in (*RULES, "alpha") else pytest.param(some, marks=pytest.mark.slow) for some in PROVABLE],
 )
 def test_every_certificate_passes(method: str, region: str, tmp_path: Path) -> None:
     for number, network in enumerate((mlp(6, 10, 8, 4, seed=1), mlp(6, 8, 8, 8, 8, 4, seed=2))):

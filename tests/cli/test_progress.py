@@ -73,3 +73,15 @@ def test_sizes_and_words(capfd: pytest.CaptureFixture[str]) -> None:
     err = capfd.readouterr().err
     assert "downloading images.gz: 1.0 kB of 12.0 MB, 0 s so far\n" in err
     assert "searching image 1: alpha, 4 evaluations: 1 of 3, 0 s so far\n" in err  # what was done before is no pace
+
+
+def test_a_network_that_is_checked_at_once_is_not_told_of(capfd: pytest.CaptureFixture[str]) -> None:
+    screen = Screen(quiet=False)
+    for steps in ([16], [2, 7]):
+        with screen.loading() as show:
+            for done in steps:
+                show(Progress(done, steps[-1], stage="comparison"))
+                time.sleep(0.1)
+    err = capfd.readouterr().err
+    assert "loading comparison: 2 of 7, 0 s so far\n" in err
+    assert "of 16" not in err

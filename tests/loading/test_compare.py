@@ -1,6 +1,8 @@
 """The comparison with the runtime: honest rounding passes, any error of the map does not."""
 
+import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import pairwise
 
 import pytest
@@ -8,8 +10,11 @@ import torch
 from torch import Tensor
 
 from relucert.errors import MismatchError
+from relucert.loading import compare as comparing
 from relucert.loading.compare import compare, probes
 from relucert.network import Linear, Network, Node, Relu
+from relucert.progress import Progress
+from tests.nets import NETWORKS
 
 DTYPES = [torch.float16, torch.float32, torch.float64]
 
@@ -94,3 +99,48 @@ def test_a_runtime_that_overwrites_its_input_is_compared_all_the_same() -> None:
 def test_the_probes_are_always_the_same_and_have_the_zero() -> None:
     assert torch.equal(probes((2, 3)), probes((2, 3)))
     assert not probes((2, 3))[-1].any()
+
+
+def test_of_large_inputs_there_are_fewer_at_every_scale() -> None:
+    assert [len(probes(shape)) for shape in ((784,), (3, 32, 32), (3, 224, 224))] == [16, 16, 7]
+    sizes = probes((3, 224, 224)).flatten(1).std(1)
+    assert sizes.tolist() == pytest.approx([0.1, 0.1, 1, 1, 10, 10, 0], rel=0.01)
+
+
+@pytest.mark.parametrize("wrong", range(16))
+def test_inputs_in_slices_are_all_compared(wrong: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two at a time: the outputs at one input are wrong, and without that nothing is."""
+    network, told = random_network(8, 9, 3), list[Progress]()
+    monkeypatch.setattr(comparing, "SLICE_BYTES", 1)
+    compare(network, network.cast(torch.float64), torch.float64, "the runtime", report=told.append)
+    assert [(state.done, state.total) for state in told] == [(done, 16) for done in range(2, 17, 2)]
+    spoilt = probes((8,))[wrong].double()
+
+    def run(images: Tensor) -> Tensor:
+        return network.cast(torch.float64)(images) + 1e-6 * (images == spoilt).all(1, keepdim=True)
+
+    with pytest.raises(MismatchError, match="more than rounding explains"):
+        compare(network, run, torch.float64, "the runtime")
+
+
+def test_few_values_are_held_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a deep network and of one with a skip connection, whose ends wait for each other."""
+    alive: list[weakref.ref[Tensor]] = []
+    most, original = 0, Linear.apply
+
+    def counted(layer: Linear, *inputs: Tensor) -> Tensor:
+        nonlocal most
+        output = original(layer, *inputs)
+        alive.append(weakref.ref(output))
+        most = max(most, sum(one() is not None for one in alive))
+        return output
+
+    monkeypatch.setattr(Linear, "apply", counted)
+    for network, bound in ((random_network(5, *[4] * 40, 3), 2), (NETWORKS["residual"](), 3)):
+        most = 0
+        alive.clear()
+        runtime = torch.zeros(16, network.classes)
+        with suppress(MismatchError):
+            compare(network, lambda images: runtime[: len(images)], torch.float64, "the runtime")  # noqa: B023
+        assert len(alive) >= 2 * len([node for node in network.nodes if isinstance(node.operation, Linear)])
+        assert 0 < most <= bound

@@ -25,6 +25,32 @@ def test_ancestors_leave_out_what_is_not_needed() -> None:
     assert network.ancestors((network.output,)) == set(range(10))
 
 
+def test_what_is_known_needs_no_ancestors() -> None:
+    network = residual()
+    assert network.ancestors((6,), {2, 4}) == {2, 4, 5, 6}
+    assert network.nearest_rectified(network.output) == (6,)  # and value 1, no ReLU between
+    assert network.nearest_rectified(6) == (1, 3)
+    assert network.nearest_rectified(1) == ()
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_values_pass_in_order_and_are_dropped_once_they_are_not_needed(name: str) -> None:
+    network = NETWORKS[name]().cast(torch.float64)
+    images = torch.randn(3, network.sizes[0], generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    needed = network.ancestors((network.output,))
+    wanted = [value for place, value in enumerate(network.values(images)) if place in needed]
+    for one, other in zip(network.passing(images), wanted, strict=True):
+        assert torch.equal(one, other)
+    held, schedule = set[int](), network.schedule((network.output,))
+    assert [value for value, _ in schedule] == sorted(needed)
+    for place, (value, dropped) in enumerate(schedule):
+        held.add(value)
+        assert value == 0 or held >= set(network.nodes[value - 1].inputs)
+        held -= set(dropped)
+        later = {source for after, _ in schedule[place + 1 :] for source in network.nodes[after - 1].inputs}
+        assert held == {source for source in later if source <= value}
+
+
 @pytest.mark.parametrize("name", NETWORKS)
 def test_casting_to_more_precision_keeps_every_number(name: str) -> None:
     network = NETWORKS[name]()

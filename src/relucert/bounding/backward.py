@@ -246,11 +246,13 @@ class _Pull:
             self._pay(form, self.path.cost(value))
         return node.operation.pull(form, [self.network.shapes[source] for source in node.inputs])
 
-    def relu(self, value: int, source: int, form: LinearForms) -> LinearForms:
+    def relu(self, value: int, source: int, form: LinearForms) -> LinearForms | None:
         self._note(form)
         self.met[value] = form
         lines = self.path.lines(value)
         self._pay(form, self.path.cost(value))
+        if self.path.relaxer.flat:
+            return None
         if self.path.upper:
             return self._with_duals(value, source, lines, form)
         if lines.parallel:

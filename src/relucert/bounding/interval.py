@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from relucert.bounding.noise import noise, rounds
-from relucert.network import Affine, Network
+from relucert.network import INPUT, Affine, Network, Shape
 from relucert.region import Region
 from relucert.rigor import Arithmetic
 
@@ -68,51 +68,74 @@ def select(bounds: Bounds, chosen: Tensor | slice) -> Bounds:
     return {value: interval.select(chosen) for value, interval in bounds.items()}
 
 
+class Centred(NamedTuple):
+    """Intervals by their middles and half-widths, (batch, size) each: what an affine operation maps in two products."""
+
+    middle: Tensor
+    half: Tensor
+
+    @classmethod
+    def of(cls, interval: Interval, arithmetic: Arithmetic) -> Centred:
+        """The intervals, none narrower."""
+        lower, upper = interval
+        middle = lower + (upper - lower) / 2
+        return cls(middle, arithmetic.above(torch.maximum(upper - middle, middle - lower), 1))
+
+    @classmethod
+    def rectified(cls, interval: Interval, arithmetic: Arithmetic) -> Centred:
+        """What ReLUs make of pre-activations with these bounds."""
+        return cls.of(interval.map(lambda side: side.clamp(min=0)), arithmetic)
+
+    def interval(self, arithmetic: Arithmetic) -> Interval:
+        return Interval(arithmetic.floor(self.middle - self.half), arithmetic.ceil(self.middle + self.half))
+
+
 def propagate(network: Network, region: Region, bounds: Bounds, value: int, arithmetic: Arithmetic) -> Interval:
     """Interval bounds of one value from the known bounds of the pre-activations nearest before it."""
-    known: dict[int, tuple[Tensor, Tensor]] = {}  # middles and half-widths
+    known: dict[int, Centred] = {}
 
-    def visit(current: int) -> tuple[Tensor, Tensor]:
+    def visit(current: int) -> Centred:
         if current not in known:
             known[current] = compute(current)
         return known[current]
 
-    def compute(current: int) -> tuple[Tensor, Tensor]:
-        if current == 0:
-            return region.reference, region.spans(arithmetic).largest
+    def compute(current: int) -> Centred:
+        if current == INPUT:
+            return Centred(region.reference, region.spans(arithmetic).largest)
         node = network.nodes[current - 1]
         if isinstance(node.operation, Affine):
-            return _affine(network, current, [visit(source) for source in node.inputs], arithmetic)
-        upper = bounds[node.inputs[0]].upper.clamp(min=0)
-        lower = bounds[node.inputs[0]].lower.clamp(min=0)
-        middle = lower + (upper - lower) / 2
-        return middle, arithmetic.above(torch.maximum(upper - middle, middle - lower), 1)
+            return affine_image(network, current, [visit(source) for source in node.inputs], arithmetic)
+        return Centred.rectified(bounds[node.inputs[0]], arithmetic)
 
-    middle, half = visit(value)
-    return Interval(arithmetic.floor(middle - half), arithmetic.ceil(middle + half))
+    return visit(value).interval(arithmetic)
 
 
-def _affine(
-    network: Network, value: int, operands: list[tuple[Tensor, Tensor]], arithmetic: Arithmetic
-) -> tuple[Tensor, Tensor]:
+def affine_image(network: Network, value: int, operands: Sequence[Centred], arithmetic: Arithmetic) -> Centred:
+    """The value of an affine operation, from intervals of its operands: `W m + b`, and `|W| h` to either side.
+
+    The middle rounds by at most gamma (|W| |m| + |b|); that much, but for |b|, goes through the second product as part
+    of the half-widths.
+    """
     node = network.nodes[value - 1]
     operation = node.operation
     assert isinstance(operation, Affine)
     shapes = [network.shapes[source] for source in node.inputs]
-    middles, halves = (
-        [side.unflatten(-1, shape) for side, shape in zip(sides, shapes, strict=True)]
-        for sides in zip(*operands, strict=True)
-    )
-    middle = operation.apply(*middles).flatten(1)
-    half = operation.absolute.linear(*halves).flatten(1)
+    gamma = arithmetic.gamma(operation.terms + 2)
+
+    def widened(operand: Centred) -> Tensor:
+        return operand.half + gamma * operand.middle.abs() if arithmetic.rigorous else operand.half
+
+    middle = operation.apply(*_shaped([operand.middle for operand in operands], shapes)).flatten(1)
+    half = operation.absolute.linear(*_shaped(map(widened, operands), shapes)).flatten(1)
     if rounds(network, value):
         half = half + noise(network, value, [one.abs() + other for one, other in operands], arithmetic)
     if not arithmetic.rigorous:
-        return middle, half
-    gamma = arithmetic.gamma(operation.terms + 2)
-    rounding = operation.magnitude(*(gamma * (one.abs() + other) for one, other in zip(middles, halves, strict=True)))
-    total = half + rounding.flatten(1)
+        return Centred(middle, half)
     if operation.constant is not None:
-        total = total + gamma * operation.constant.abs().expand(operation.shape(*shapes)).flatten()
-    total = arithmetic.above(total, 2 * operation.terms + 12)
-    return middle, torch.where(middle.isfinite(), total, torch.inf)
+        half = half + gamma * operation.constant.abs().expand(operation.shape(*shapes)).flatten()
+    half = arithmetic.above(half, operation.terms + 9)
+    return Centred(middle, torch.where(middle.isfinite(), half, torch.inf))
+
+
+def _shaped(flat: Iterable[Tensor], shapes: Sequence[Shape]) -> list[Tensor]:
+    return [side.unflatten(-1, shape) for side, shape in zip(flat, shapes, strict=True)]

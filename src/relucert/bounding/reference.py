@@ -48,7 +48,7 @@ class ReferencePath:
         uses = Counter(source for node in network.nodes for source in node.inputs)
         affine = {value for value, node in network.steps() if isinstance(node.operation, Affine)}
         by_sign = network.inference.rounds and not relaxer.parallel  # noise is felt: each line's slope counts
-        relus = set(network.rectified) & affine if not upper and not by_sign else set()
+        relus = set(network.rectified) & affine if not (upper or by_sign or relaxer.flat) else set()
         self._charged_by_relu = {value for value in relus if uses[value] == 1}
 
     def charged_by_relu(self, value: int) -> bool:
@@ -100,7 +100,8 @@ class ReferencePath:
         if not self.arithmetic.rigorous:
             return 0.0
         if value not in self._underflows:
-            reaches = [self.reach(source).sum(1, keepdim=True) for source in self.network.ancestors((value,))]
+            met = self.network.ancestors((value,), self.network.relus if self.relaxer.flat else ())
+            reaches = [self.reach(source).sum(1, keepdim=True) for source in met]
             self._underflows[value] = TINY * torch.cat(reaches, 1).sum(1, keepdim=True)
         return self._underflows[value]
 
@@ -114,7 +115,10 @@ class ReferencePath:
                 return shared if self._which is None else shared[self._which]
             parts = [self.middle(source).unflatten(-1, self.network.shapes[source]) for source in node.inputs]
             return node.operation.apply(*parts).flatten(1)
-        lines, before = self.lines(value), self.middle(node.inputs[0])
+        lines = self.lines(value)
+        if self.relaxer.flat:
+            return lines.middle
+        before = self.middle(node.inputs[0])
         if lines.parallel and not self.upper:
             return lines.slope_above * before + lines.middle
         if self.upper:
@@ -184,6 +188,9 @@ class ReferencePath:
 
     def _relu_cost(self, value: int) -> Tensor | None:
         lines, source = self.lines(value), self.network.nodes[value - 1].inputs[0]
+        if self.relaxer.flat:
+            rounding = self.arithmetic.gamma(4) * (lines.high.abs() + self.middle(value).abs())
+            return self.arithmetic.above(lines.half_width + rounding, 4)
         half = lines.half_width if lines.parallel and not self.upper else None
         before = self.cost(source) if self.charged_by_relu(source) else None
         if not self.arithmetic.rigorous:

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from relucert.bounding.interval import Interval
-from relucert.checks import check_name
 from relucert.rigor import Arithmetic
 
 
@@ -46,10 +45,12 @@ class Relaxer:
 
     parallel: whether both lines of every neuron have one slope. The forward driver needs that, the backward driver
     does not.
+    flat: whether that slope is 0 for all neurons: a form ends at the ReLUs, whatever comes before them.
     """
 
     lines: Callable[[Interval, Arithmetic], Relaxation]
     parallel: bool
+    flat: bool = False
 
     def __call__(self, bounds: Interval, arithmetic: Arithmetic) -> Relaxation:
         return self.lines(bounds, arithmetic)
@@ -93,13 +94,6 @@ def _interval(bounds: Interval, arithmetic: Arithmetic) -> Relaxation:
 
 FAST_LIN = Relaxer(_fast_lin, parallel=True)
 CROWN = Relaxer(_crown, parallel=False)
-RELAXERS: dict[str, Relaxer] = {
-    "fast-lin": FAST_LIN,
-    "crown": CROWN,
-    "interval": Relaxer(_interval, parallel=True),
-}
-
-
-def find_relaxer(method: str) -> Relaxer:
-    check_name("method of linear bounds", method, RELAXERS)
-    return RELAXERS[method]
+FLAT = Relaxer(_interval, parallel=True, flat=True)
+RELAXERS: dict[str, Relaxer] = {"fast-lin": FAST_LIN, "crown": CROWN}
+"""Those whose lines bound the hidden layers, too, which intervals do without lines."""

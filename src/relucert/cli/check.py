@@ -100,18 +100,21 @@ def _asked(arguments: argparse.Namespace, screen: Screen) -> Asked:
     import relucert
     from relucert.checker.folder import Asked
 
-    network = _network(arguments)
+    network = _network(arguments, screen)
     text = None if arguments.property is None else relucert.Query.read(arguments.property).vnnlib()
     return Asked(network, _samples(arguments, screen, network), arguments.layout, text, arguments.largest)
 
 
-def _network(arguments: argparse.Namespace) -> Network | None:
+def _network(arguments: argparse.Namespace, screen: Screen) -> Network | None:
     """The network that is given; images tell the shape of its input where it leaves that open."""
     import relucert
 
     if arguments.network is None:
         return None
-    return relucert.load(arguments.network) if arguments.data is None else image_options.load_network(_named(arguments))
+    if arguments.data is not None:
+        return image_options.load_network(_named(arguments), screen)
+    with screen.loading() as progress:
+        return relucert.load(arguments.network, progress=progress)
 
 
 def _samples(arguments: argparse.Namespace, screen: Screen, network: Network | None) -> Samples | None:

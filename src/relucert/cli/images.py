@@ -35,15 +35,16 @@ def add_arguments(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--images", type=options.count, metavar="N", help="only the first N images")
 
 
-def load_network(arguments: argparse.Namespace) -> Network:
+def load_network(arguments: argparse.Namespace, screen: Screen) -> Network:
     """The network; the images tell the shape of its input where it leaves that open."""
     import relucert
     from relucert.errors import OpenShapeError
 
-    try:
-        return relucert.load(arguments.network)
-    except OpenShapeError:
-        return relucert.load(arguments.network, input_shape=_shape(arguments))
+    with screen.loading() as progress:
+        try:
+            return relucert.load(arguments.network, progress=progress)
+        except OpenShapeError:
+            return relucert.load(arguments.network, input_shape=_shape(arguments), progress=progress)
 
 
 def _shape(arguments: argparse.Namespace) -> tuple[int, ...]:

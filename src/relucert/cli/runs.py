@@ -204,8 +204,8 @@ def set_up(arguments: argparse.Namespace, names: Sequence[str]) -> Setup:
 
     if arguments.threads is not None:
         torch.set_num_threads(arguments.threads)
-    network = image_options.load_network(arguments)
     screen = Screen(arguments.quiet, getattr(arguments, "all", False))
+    network = image_options.load_network(arguments, screen)
     images = image_options.load(arguments, network, screen)
     chosen = {name: getattr(arguments, name) for name in names}
     if arguments.target_file is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from rich.console import Console
 from rich.filesize import decimal
@@ -12,6 +12,7 @@ from rich.progress import DownloadColumn, MofNCompleteColumn, TaskID, TimeRemain
 from relucert.answers import Certificate, Estimate, Exact, UpperBound
 from relucert.cli.layout import REMARK, Grid, Line, fold, lay_out
 from relucert.execution.terminal import Bar, bars, console, counted
+from relucert.progress import Progress, Report
 from relucert.report.summary import Summary, rounded_down, rounded_up
 
 NAME_WIDTH = 20
@@ -35,6 +36,21 @@ class Screen:
         """A bar that vanishes at the end: what is done, the rate, the time so far and the time left."""
         with counted(self._err, self._quiet) as bar:
             yield Bar(bar, title, total)
+
+    @contextmanager
+    def loading(self) -> Iterator[Report]:
+        """A bar that vanishes at the end; yields a function that is told how far the check of a loaded network is."""
+        with ExitStack() as stack:
+            shown: list[Bar] = []
+
+            def show(state: Progress) -> None:
+                done, total = state.done or 0, state.total or 0
+                if not shown and done < total:  # small networks are done at once
+                    shown.append(stack.enter_context(self.progress("loading", total)))
+                for bar in shown:
+                    bar.tell(state)
+
+            yield show
 
     @contextmanager
     def training(self, epochs: int) -> Iterator[Callable[[str, int], None]]:

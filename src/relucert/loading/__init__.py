@@ -13,10 +13,12 @@ from torch import nn
 
 from relucert.checks import checked_shape, shown
 from relucert.errors import InputError, LoadError, RemarkWarning, warn
+from relucert.execution.progress import listening
 from relucert.loading import safetensors_file, zoo
 from relucert.loading.paths import check_file
 from relucert.loading.runtime import Loaded
 from relucert.network import Network, Shape
+from relucert.progress import ProgressLike, Report
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -30,6 +32,7 @@ def load(
     source: Network | nn.Module | ExportedProgram | str | os.PathLike[str] | Loaded,
     *,
     input_shape: Shape | None = None,
+    progress: ProgressLike = None,
 ) -> Network:
     """Loads a network from a module, a path ending in .onnx or .safetensors, or the name of a bundled or built network.
 
@@ -41,9 +44,11 @@ def load(
             a name, or a Network, which is returned as it is.
         input_shape: The shape of one image, without the batch; needed where the source leaves it open, otherwise
             checked.
+        progress: As for `certify`, about the comparison, which takes seconds where images are large.
     """
     shape = None if input_shape is None else checked_shape(input_shape)
-    network = _load(source, shape)
+    with listening(progress) as told:
+        network = _load(source, shape, told.tell)
     if shape is not None and network.input_shape != shape:
         raise InputError(f"{network.name} takes inputs of shape {network.input_shape}, not {shape}")
     if network is not source and not isinstance(source, Loaded):
@@ -76,7 +81,7 @@ def _check_network(given: object) -> None:
     raise InputError(f"save takes a network, as relucert.load makes it, and a path, not the {_called(given)}{hint}")
 
 
-def _load(source: Any, shape: Shape | None) -> Network:
+def _load(source: Any, shape: Shape | None, report: Report) -> Network:
     if isinstance(source, Network):
         return source
     if isinstance(source, Loaded):
@@ -89,14 +94,14 @@ def _load(source: Any, shape: Shape | None) -> Network:
     if isinstance(source, nn.Module):
         from relucert.loading.torch_module import load_module
 
-        return load_module(source, shape)
+        return load_module(source, shape, report)
     if isinstance(source, str | os.PathLike):
-        return _load_path(source, shape)
+        return _load_path(source, shape, report)
     exporting = sys.modules.get("torch.export")
     if exporting is not None and isinstance(source, exporting.ExportedProgram):
         from relucert.loading.torch_module import load_program
 
-        return load_program(source, shape)
+        return load_program(source, shape, report)
     raise LoadError(_other_source(source))
 
 
@@ -123,7 +128,7 @@ def _called(given: object) -> str:
     return f"function {given.__name__}" if hasattr(given, "__name__") else f"object {type(given).__name__}"
 
 
-def _load_path(source: str | os.PathLike[str], shape: Shape | None) -> Network:
+def _load_path(source: str | os.PathLike[str], shape: Shape | None, report: Report) -> Network:
     name = os.fspath(source)
     if not isinstance(name, str):
         raise LoadError(f"expected a path of characters, not of bytes: {name!r}")
@@ -132,7 +137,7 @@ def _load_path(source: str | os.PathLike[str], shape: Shape | None) -> Network:
     if suffix == ".onnx":
         from relucert.loading.onnx_file import load_onnx
 
-        return load_onnx(path, shape)
+        return load_onnx(path, shape, report)
     if suffix == ".safetensors":
         return safetensors_file.load_safetensors(path)
     if name not in zoo.names() and (suffix or len(path.parts) > 1 or os.path.exists(path)):

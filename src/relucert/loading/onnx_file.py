@@ -24,6 +24,7 @@ from relucert.loading.onnx_rules import MOVES, PRECISIONS, RULES, Call
 from relucert.loading.paths import check_file, one_line
 from relucert.loading.walk import Step, Walk
 from relucert.network import Network, Shape
+from relucert.progress import Report, silent
 
 BATCH = 3
 """The batch size assumed where the model leaves it open; the comparison with onnxruntime uses another one."""
@@ -40,7 +41,7 @@ INPUTS = (TensorProto.FLOAT16, TensorProto.FLOAT, TensorProto.DOUBLE)
 RANDOM = ("Random", "Bernoulli", "Multinomial")
 
 
-def load_onnx(path: Path, input_shape: Shape | None) -> Network:
+def load_onnx(path: Path, input_shape: Shape | None, report: Report = silent) -> Network:
     """The network an ONNX file describes; its tensors keep their stored precision and values."""
     model = read_model(path)
     source = _only_input(model.graph, path)
@@ -52,20 +53,21 @@ def load_onnx(path: Path, input_shape: Shape | None) -> Network:
     if not axes:
         raise UnsupportedError(f"{path}: the input {source.name!r} has no axis")
     if len(axes) == 1:
-        return _load(model, path, axes, None, input_shape)
+        return _load(model, path, axes, None, input_shape, report)
     try:
-        return _load(model, path, axes[1:], axes[0] or BATCH, input_shape)
+        return _load(model, path, axes[1:], axes[0] or BATCH, input_shape, report)
     except (UnsupportedError, NetworkError) as error:
         if axes[0] is None:
             raise
         with suppress(UnsupportedError, NetworkError, InputError):
-            return _load(model, path, axes, None, input_shape)
+            return _load(model, path, axes, None, input_shape, report)
         raise error
 
 
 def _load(
-    model: ModelProto, path: Path, axes: list[int | None], batch: int | None, input_shape: Shape | None
-) -> Network:
+    model: ModelProto, path: Path, axes: list[int | None], batch: int | None, input_shape: Shape | None,
+    report: Report,
+) -> Network:  # fmt: skip
     """The network of a model whose images have these axes.
 
     batch: the size of the axis before them, which counts images; None if there is no such axis.
@@ -82,7 +84,7 @@ def _load(
     runtime = _runtime(model, path, source.name, scores)
     fixed = source.type.tensor_type.shape.dim[0].dim_value or None
     run = in_batches(runtime, fixed) if batch is not None else one_by_one(runtime)
-    compare(network, run, PRECISIONS[precision], "onnxruntime", walk.assembly.casts)
+    compare(network, run, PRECISIONS[precision], "onnxruntime", walk.assembly.casts, report)
     return network
 
 

@@ -27,6 +27,7 @@ from relucert.loading.compare import compare, in_batches, probes
 from relucert.loading.paths import one_line
 from relucert.loading.torch_graph import trace, translate
 from relucert.network import Network, Shape
+from relucert.progress import Report, silent
 
 BATCH = 3
 """The batch size used for tracing; the comparison uses another one, so a module with a fixed batch size is noticed."""
@@ -66,16 +67,16 @@ class Source:
         return torch.zeros(self.batch or BATCH, *shape, dtype=self.precision)
 
 
-def load_module(module: nn.Module, input_shape: Shape | None) -> Network:
+def load_module(module: nn.Module, input_shape: Shape | None, report: Report = silent) -> Network:
     """The network that a module computes in evaluation mode, hooks included; only copies of the module are called."""
     name = type(module).__name__
     _check_weights(module, name)
     with torch.no_grad(), _quiet():
         source = Source(module, name)
-        return _load(source, input_shape or _guess(source))
+        return _load(source, input_shape or _guess(source), report)
 
 
-def load_program(program: ExportedProgram, input_shape: Shape | None) -> Network:
+def load_program(program: ExportedProgram, input_shape: Shape | None, report: Report = silent) -> Network:
     """The network of the module that a program was exported from."""
     stacks = (node.meta.get("nn_module_stack") for node in program.graph.nodes)
     outermost = next((layer for stack in stacks if stack for _, layer in stack.values()), "ExportedProgram")
@@ -87,7 +88,7 @@ def load_program(program: ExportedProgram, input_shape: Shape | None) -> Network
         refusal = OpenShapeError if input_shape is None else InputError
         raise refusal(f"{name} was exported for images of shape ({shown}); pass such an input_shape")
     with torch.no_grad(), _quiet():
-        return _load(Source(program.module(), name, batch), shape)
+        return _load(Source(program.module(), name, batch), shape, report)
 
 
 def live_network(module: nn.Module, input_shape: Shape | None = None) -> Callable[[], Network]:
@@ -134,7 +135,7 @@ def _quiet() -> Iterator[None]:
                 del os.environ[name]
 
 
-def _load(source: Source, shape: Shape) -> Network:
+def _load(source: Source, shape: Shape, report: Report) -> Network:
     images = source.images(shape)
     run_module(source.copy(), images, source.name)
     program, casts = trace(source.copy(), images, source.name)
@@ -144,7 +145,7 @@ def _load(source: Source, shape: Shape) -> Network:
     def run(inputs: Tensor) -> Tensor:
         return _scores(module, inputs, source.name, translation.left_out)
 
-    compare(translation.network, in_batches(run, source.batch), precision, "torch", translation.casts)
+    compare(translation.network, in_batches(run, source.batch), precision, "torch", translation.casts, report)
     return translation.network
 
 
@@ -253,6 +254,6 @@ def _widest(source: Source, shape: Shape, widen: bool) -> tuple[nn.Module, torch
     if widen:
         with suppress(LoadError):
             trial = source.copy().double()
-            in_batches(lambda images: run_module(trial, images, source.name), source.batch)(probes(shape).double())
+            in_batches(lambda images: run_module(trial, images, source.name), source.batch)(probes(shape)[:2].double())
             return source.copy().double(), torch.float64
     return source.copy(), source.precision

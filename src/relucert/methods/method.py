@@ -38,7 +38,7 @@ class Method(Protocol):
         """Whether `hidden` bounds neurons of a known sign as tightly as the others."""
 
     def hidden(self, network: Network, region: Region, arithmetic: Arithmetic) -> Bounds:
-        """Bounds of every pre-activation."""
+        """Bounds of every pre-activation, or of those that `margins` needs."""
 
     def margins(
         self, network: Network, region: Region, prop: Property, hidden: Bounds, arithmetic: Arithmetic

@@ -11,6 +11,7 @@ from relucert.bounding.relaxers import CROWN, FAST_LIN, RELAXERS
 from relucert.checks import check_name
 from relucert.errors import InputError
 from relucert.methods.alpha import AlphaMethod
+from relucert.methods.interval import IntervalMethod
 from relucert.methods.linear import LinearMethod
 from relucert.methods.lipschitz import LipschitzMethod, fast_lip
 from relucert.methods.lipschitz_norm import LipschitzNorm
@@ -23,6 +24,7 @@ from relucert.progress import Report, silent
 
 METHODS: dict[str, Callable[[], Method]] = {
     **{name: partial(LinearMethod, name, relaxer) for name, relaxer in RELAXERS.items()},
+    "interval": lambda: IntervalMethod("interval"),
     "fast-lip": lambda: LipschitzMethod("fast-lip", fast_lip),
     "lipschitz-norm": lambda: LipschitzMethod("lipschitz-norm", LipschitzNorm()),
     "op-norm": lambda: LipschitzMethod("op-norm", OperatorNorm(), shells=1, local=False),

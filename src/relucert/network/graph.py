@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Collection, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -191,17 +192,59 @@ class Network:
             values.append(node.operation.apply(*(values[source] for source in node.inputs)))
         return [value.flatten(1) for value in values]
 
+    def passing(self, images: Tensor) -> Iterator[Tensor]:
+        """The same values one after the other, as far as the output needs them; none is kept for longer than needed."""
+        values: dict[int, Tensor] = {}
+        for value, dropped in self._output_schedule:
+            if value:
+                node = self.nodes[value - 1]
+                values[value] = node.operation.apply(*(values[source] for source in node.inputs))
+            else:
+                values[value] = images.reshape(-1, *self.input_shape)
+            yield values[value].flatten(1)
+            for source in dropped:
+                del values[source]
+
+    @cached_property
+    def _output_schedule(self) -> list[tuple[int, list[int]]]:
+        return self.schedule((self.output,))
+
     def __call__(self, images: Tensor) -> Tensor:
         """The class scores: (batch, classes), in the precision of the images and weights."""
-        return self.values(images)[-1]
+        return deque(self.passing(images), maxlen=1).pop()
 
-    def ancestors(self, wanted: tuple[int, ...]) -> set[int]:
-        """The values needed to compute the wanted ones, including these."""
+    def ancestors(self, wanted: Collection[int], ends: Collection[int] = ()) -> set[int]:
+        """The values needed to compute the wanted ones, including these.
+
+        ends: values that are known: what they are computed from is not needed for them.
+        """
         needed = set(wanted)
         for value, node in reversed(list(self.steps())):
-            if value in needed:
+            if value in needed and value not in ends:
                 needed.update(node.inputs)
         return needed
+
+    def schedule(self, wanted: Collection[int], ends: Collection[int] = ()) -> list[tuple[int, list[int]]]:
+        """The same values in the order of the graph, each with those that are not needed any more after it."""
+        needed = sorted(self.ancestors(wanted, ends))
+        last = {value: value for value in needed}
+        for value in needed:
+            if value and value not in ends:
+                last |= dict.fromkeys(self.nodes[value - 1].inputs, value)
+        dropped: dict[int, list[int]] = {value: [] for value in needed}
+        for source, value in last.items():
+            dropped[value].append(source)
+        return list(dropped.items())
+
+    @cached_property
+    def relus(self) -> frozenset[int]:
+        """The values that ReLUs compute."""
+        return frozenset(value for value, node in self.steps() if isinstance(node.operation, Relu))
+
+    def nearest_rectified(self, value: int) -> tuple[int, ...]:
+        """The pre-activations whose ReLUs reach a value through affine operations alone, in order."""
+        nearest = self.ancestors((value,), self.relus) & self.relus
+        return tuple(sorted({self.nodes[relu - 1].inputs[0] for relu in nearest}))
 
     def describe(self) -> str:
         """The layer sizes in one line, as in `784-20-10`; with images as in `3x32x32 - 8x16x16 - 10`."""

@@ -107,7 +107,9 @@ class TableJob:
 
     @property
     def most_workers(self) -> int:
-        need = max(question_bytes(subject.network, subject.network.classes) for subject in self.subjects.values())
+        need = max(
+            question_bytes(subject.network, subject.network.classes, "fast-lin") for subject in self.subjects.values()
+        )
         return max(1, self.setting.memory // need)
 
     def about(self) -> list[About]:

@@ -17,9 +17,8 @@ from math import inf, isfinite, prod
 import torch
 from torch import Tensor
 
-from relucert.bounding.interval import propagate
+from relucert.bounding.interval_propagation import interval_bounds
 from relucert.errors import InputError
-from relucert.methods.table import find_method
 from relucert.network import INPUT, Add, Affine, IndexMap, Linear, Network, Node, Operation, Relu, Reshape
 from relucert.norm import Norm
 from relucert.query.property import Property
@@ -183,8 +182,8 @@ def _rows(
 def _largest(network: Network, region: Region, value: int, index: int) -> Fraction:
     """The largest absolute value of one coordinate, at most, by interval arithmetic."""
     exact = network.cast(torch.float64)
-    hidden = find_method("interval").hidden(exact, region, RIGOROUS)
-    largest = float(torch.stack(propagate(exact, region, hidden, value, RIGOROUS)).abs().max(0).values[0, index])
+    interval = interval_bounds(exact, region, RIGOROUS, (value,))[value]
+    largest = float(torch.stack(interval).abs().max(0).values[0, index])
     if not isfinite(largest):
         raise InputError("a coefficient of the property has too many digits for outputs without known bounds")
     return Fraction(largest)

@@ -1,0 +1,69 @@
+"""Interval bound propagation (IBP): the intervals of every value from those before it, in one pass from the input.
+
+What comes after the last ReLUs is folded into the property's rows, which are then bounded as a whole. In a ball that is
+no box, affine functions of the input are bounded by their dual norms, and intervals begin at the first ReLUs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import torch
+from torch import Tensor
+
+from relucert.bounding.backward import bound_forms, enclose, reference_path
+from relucert.bounding.interval import Bounds, Centred, affine_image
+from relucert.bounding.relaxers import FLAT
+from relucert.network import INPUT, Affine, Network
+from relucert.query.property import Property
+from relucert.region import Region
+from relucert.rigor import Arithmetic
+
+ROW_BYTES = 2**24  # of the rows that are pulled back at once
+
+
+def interval_bounds(network: Network, region: Region, arithmetic: Arithmetic, wanted: Collection[int]) -> Bounds:
+    """Bounds of the wanted values; network and region are in the arithmetic's dtype.
+
+    An interval is dropped once the last operation that needs it is done.
+    """
+    depths = network.relu_depths
+    known = [INPUT] if region.norm.body == "box" else [value for value, depth in enumerate(depths) if not depth]
+    bounds: Bounds = {}
+    intervals: dict[int, Centred] = {}
+    for value, dropped in network.schedule(wanted, known):
+        if value in known:
+            interval = enclose(network, region, value, {}, arithmetic)
+            intervals[value] = Centred.of(interval, arithmetic)
+        else:
+            node = network.nodes[value - 1]
+            operands = [intervals[source] for source in node.inputs]
+            if isinstance(node.operation, Affine):
+                intervals[value] = affine_image(network, value, operands, arithmetic)
+            else:
+                intervals[value] = Centred.rectified(operands[0].interval(arithmetic), arithmetic)
+            interval = intervals[value].interval(arithmetic)
+        if value in wanted:
+            bounds[value] = interval
+        for source in dropped:
+            del intervals[source]
+    return bounds
+
+
+def interval_margins(
+    network: Network, region: Region, prop: Property, bounds: Bounds, arithmetic: Arithmetic
+) -> Tensor:
+    """Lower bounds of the property's rows, (batch, rows), from the bounds of the nearest pre-activations.
+
+    Rows are pulled back to the last ReLUs, whose outputs are intervals, and where none come before to the input.
+    """
+    path = reference_path(network, region, bounds, arithmetic, FLAT)
+    largest = max(network.sizes[value] for value in network.ancestors((network.output,), network.relus))
+    step = max(1, ROW_BYTES // (len(prop) * largest * prop.rows.element_size()))
+    parts = [
+        bound_forms(
+            network, region, rows, network.output, bounds, arithmetic, relaxer=FLAT, offsets=offsets, path=path
+        ).lower
+        for rows, offsets in zip(prop.rows.split(step, 1), prop.offsets.split(step, 1), strict=True)
+    ]
+    return torch.cat(parts, 1)

@@ -1,0 +1,39 @@
+"""Interval bound propagation (IBP), as a method."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from relucert.bounding.interval import Bounds
+from relucert.bounding.interval_propagation import interval_bounds, interval_margins
+from relucert.network import Network
+from relucert.query.property import Property
+from relucert.region import Region
+from relucert.rigor import Arithmetic
+
+
+@dataclass(frozen=True)
+class IntervalMethod:
+    """Every neuron within an interval that follows from the intervals before it; margins with their rows folded in."""
+
+    name: str
+    weaker: ClassVar[None] = None
+    takes_inference: ClassVar[bool] = True
+
+    def remark(self, point: Tensor, rows: Tensor) -> None:
+        return None
+
+    def bounds_stable_neurons(self, network: Network) -> bool:
+        return True
+
+    def hidden(self, network: Network, region: Region, arithmetic: Arithmetic) -> Bounds:
+        """Of the pre-activations nearest to the output: no others are needed for the margins."""
+        return interval_bounds(network, region, arithmetic, network.nearest_rectified(network.output))
+
+    def margins(
+        self, network: Network, region: Region, prop: Property, hidden: Bounds, arithmetic: Arithmetic
+    ) -> Tensor:
+        return interval_margins(network, region, prop, hidden, arithmetic)
