@@ -11,6 +11,7 @@ import torch
 
 import relucert
 from bench.networks import images
+from relucert.names import InferenceName
 from relucert.network import Network
 
 HEADER = [
@@ -34,7 +35,7 @@ def rows() -> Iterator[list[str]]:
         data = images(network.sizes[0])[:count]
         question: dict[str, Any] = {"norm": norm, "target": target, "method": method}
         relucert.certify(network, data[:1], **question)  # imports, and warms up
-        timed = {"real": [_timed(network, data, question, "real")]}
+        timed: dict[InferenceName, list[float]] = {"real": [_timed(network, data, question, "real")]}
         timed["float32"] = [_timed(network, data, question, "float32")]
         for _ in range(ROUNDS - 1):
             for inference, measured in timed.items():
@@ -50,7 +51,7 @@ def rows() -> Iterator[list[str]]:
         ]  # fmt: skip
 
 
-def _timed(network: Network, data: torch.Tensor, question: dict[str, Any], inference: str) -> float:
+def _timed(network: Network, data: torch.Tensor, question: dict[str, Any], inference: InferenceName) -> float:
     """Seconds of processor time per radius."""
     started = time.process_time()
     relucert.certify(network, data, **question, inference=inference, workers=1)

@@ -9,6 +9,7 @@ import torch
 
 import relucert
 from bench.networks import images, trained
+from relucert.names import MethodName
 from relucert.network import Network
 
 HEADER = ["network", "norm", "method", "images", "Fast-Lin, ms", "s a radius", "slower", "radius", "evaluations"]
@@ -24,7 +25,9 @@ def rows() -> Iterator[list[str]]:
             yield from _compare(name, network, norm, ("lp",), 3)
 
 
-def _compare(name: str, network: Network, norm: str, methods: tuple[str, ...], count: int) -> Iterator[list[str]]:
+def _compare(
+    name: str, network: Network, norm: str, methods: tuple[MethodName, ...], count: int
+) -> Iterator[list[str]]:
     data = images(network.sizes[0])[:count]
     labels = network.cast(torch.float32)(data).argmax(1)
     relucert.certify(network, data[:1], labels[:1], norm=norm, method=methods[0])  # imports, and warms up
@@ -38,7 +41,7 @@ def _compare(name: str, network: Network, norm: str, methods: tuple[str, ...], c
 
 
 def _timed(
-    network: Network, data: torch.Tensor, labels: torch.Tensor, norm: str, method: str
+    network: Network, data: torch.Tensor, labels: torch.Tensor, norm: str, method: MethodName
 ) -> tuple[float, float, float]:
     """Seconds of processor time per radius, the mean radius and the mean count of evaluations."""
     started = time.process_time()

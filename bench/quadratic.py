@@ -19,6 +19,7 @@ from relucert.data import bundled
 from relucert.loading import zoo
 from relucert.methods.sdp import QuadraticMethod
 from relucert.methods.table import METHODS as KNOWN
+from relucert.names import MethodName
 from relucert.network import Network
 from relucert.paper.networks import from_file
 
@@ -52,7 +53,7 @@ def _rows(network: Network, norm: str, box: tuple[float, float] | None, count: i
     labels = torch.as_tensor(bundled().labels)
     right = (network.cast(torch.float64)(images).argmax(1) == labels).nonzero().flatten()[:count]
 
-    def radii(method: str) -> tuple[torch.Tensor, list[float]]:
+    def radii(method: MethodName) -> tuple[torch.Tensor, list[float]]:
         values, seconds = [], []
         for place in right.tolist():
             started = time.process_time()

@@ -11,11 +11,12 @@ from matplotlib.figure import Figure
 
 import relucert
 from relucert.hardness import Reduction, from_set_cover, greedy_cover, minimum_cover
+from relucert.names import MethodName
 from relucert.report.summary import rounded_down
 
 PICTURE = Path(__file__).parents[1] / "docs" / "pictures" / "set-cover.svg"
 UNIVERSE, SETS = range(1, 7), [[1, 2, 3], [4, 5, 6], [1, 2, 4, 5], [3, 4]]
-METHODS = ("fast-lin", "interval", "fast-lip", "op-norm")
+METHODS: tuple[MethodName, ...] = ("fast-lin", "interval", "fast-lip", "op-norm")
 CHOSEN, QUIET = "#c2571a", "#8899aa"
 
 

@@ -11,6 +11,7 @@ import torch
 import relucert
 from bench.algorithm1 import certified_radius
 from bench.networks import images, layers, trained
+from relucert.names import ArithmeticName
 from relucert.network import Network
 from relucert.query.property import Property
 from relucert.query.targets import rivals
@@ -73,7 +74,8 @@ def _row(name: str, network: Network, norm: str, target: str, count: int) -> Row
             certified_radius(chain, x, rows, float(norm), STARTS[norm]) for x, rows in zip(points, margins, strict=True)
         ]
         seconds[0].append(time.perf_counter() - started)
-        for place, arithmetic in ((1, "rigorous"), (2, "float")):
+        kinds: list[tuple[int, ArithmeticName]] = [(1, "rigorous"), (2, "float")]
+        for place, arithmetic in kinds:
             started = time.perf_counter()
             answers = relucert.certify(network, data, labels, norm=norm, target=target, arithmetic=arithmetic)
             seconds[place].append(time.perf_counter() - started)

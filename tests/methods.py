@@ -1,6 +1,7 @@
 """Which methods there are of each kind, read from the table, so that a new row is tested like the others."""
 
 import math
+from typing import Any
 
 from relucert.bounding.relaxers import RELAXERS
 from relucert.methods.interval import IntervalMethod
@@ -26,5 +27,7 @@ def takes(method: str, norm: float) -> bool:
 
 
 PARALLEL = tuple(name for name, relaxer in RELAXERS.items() if relaxer.parallel)
-FORMS = [(name, "forward") for name in (*PARALLEL, "interval")] + [(name, "backward") for name in RELAXERS]
+FORMS: list[tuple[Any, Any]] = [(name, "forward") for name in (*PARALLEL, "interval")] + [
+    (name, "backward") for name in RELAXERS
+]
 """Every method of `relucert.bounds` with the forms that it has."""

@@ -18,6 +18,7 @@ from relucert import hardness
 from relucert.errors import InputError
 from relucert.hardness import from_set_cover, greedy_cover, minimum_cover
 from relucert.methods.table import METHODS
+from relucert.names import MethodName
 from tests.methods import takes
 from tests.milp import nearest
 from tests.nets import NORMS
@@ -140,7 +141,7 @@ def test_over_the_reals_the_boolean_network_only_knows_fractional_covers(seed: i
 @pytest.mark.parametrize(
     ("method", "norm"), [(method, norm) for method in METHODS for norm in NORMS if takes(method, norm)]
 )
-def test_certificates_stay_below_the_minimum_distortion(method: str, norm: float) -> None:
+def test_certificates_stay_below_the_minimum_distortion(method: MethodName, norm: float) -> None:
     for seed in (0, 5):
         universe, sets = instance(seed)
         reduction = from_set_cover(universe, sets)

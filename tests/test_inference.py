@@ -15,6 +15,7 @@ import relucert
 from relucert.bounding.noise import rounds
 from relucert.errors import InputError
 from relucert.methods.table import METHODS
+from relucert.names import InferenceName, MethodName
 from relucert.network import Linear, Network, Relu, find_inference
 from tests.float_evaluation import EVALUATIONS, ORDERS, Evaluation
 from tests.methods import FORMS
@@ -68,7 +69,7 @@ def test_no_evaluation_leaves_the_bounds(name: str) -> None:
     ("name", "method"),
     [("residual", method) for method in HONOURING] + [("convolutional", "fast-lin"), ("image residual", "crown")],
 )
-def test_no_evaluation_breaks_a_certificate(name: str, method: str) -> None:
+def test_no_evaluation_breaks_a_certificate(name: str, method: MethodName) -> None:
     network = NETWORKS[name]()
     images = centres(network, 2).float()
     answers = relucert.certify(network, images, method=method, inference="float32")
@@ -86,7 +87,7 @@ def test_no_evaluation_breaks_a_certificate(name: str, method: str) -> None:
 
 @pytest.mark.parametrize("inference", ["float16", "bfloat16"])
 @pytest.mark.parametrize("name", ["two layers", "residual", "convolutional", "image residual"])
-def test_no_evaluation_in_half_precision_leaves_the_bounds(name: str, inference: str) -> None:
+def test_no_evaluation_in_half_precision_leaves_the_bounds(name: str, inference: InferenceName) -> None:
     dtype = getattr(torch, inference)
     network = NETWORKS[name]().cast(dtype)
     centre = centres(network, 1).to(dtype).double()
@@ -205,7 +206,7 @@ def test_overflow_is_no_certificate() -> None:
 
 
 @pytest.mark.parametrize("inference", ["float16", "bfloat16"])
-def test_half_precisions(inference: str) -> None:
+def test_half_precisions(inference: InferenceName) -> None:
     network = mlp(6, 8, 4, seed=3, dtype=getattr(torch, inference))
     image = centres(network, 1).to(getattr(torch, inference)).double()
     (answer,) = relucert.certify(network, image, inference=inference)
@@ -241,7 +242,7 @@ def test_refusals() -> None:
         with pytest.raises(InputError, match=f"{method}.*float32"):
             relucert.certify(network, image, method=method, inference="float32")
     with pytest.raises(InputError, match="inference"):
-        relucert.certify(network, image, inference="float8")
+        relucert.certify(network, image, inference="float8")  # type: ignore[arg-type]
     with pytest.warns(relucert.RemarkWarning):
         halved = relucert.load(Halved(), input_shape=(4,))
     with pytest.raises(InputError, match="casts"):

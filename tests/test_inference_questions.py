@@ -16,6 +16,7 @@ from relucert import Query
 from relucert.branch_and_bound import prove as proving
 from relucert.errors import InputError
 from relucert.loading.runtime import Evaluation, Loaded, runtime_of
+from relucert.names import InferenceName
 from relucert.network import Linear, Network, Relu, find_inference
 from relucert.verification.problem import problems
 from tests.float_evaluation import EVALUATIONS
@@ -186,7 +187,7 @@ def test_hostile_weights(first: list[float], second: list[float]) -> None:
 
 
 @pytest.mark.parametrize("inference", ["float16", "bfloat16"])
-def test_half_precisions(inference: str, tmp_path: Path) -> None:
+def test_half_precisions(inference: InferenceName, tmp_path: Path) -> None:
     dtype = getattr(torch, inference)
     network = mlp(3, 5, 2, seed=3, dtype=dtype)
     query = Query.within([-2] * 3, [2] * 3, [([[1, -1]], [0])])
@@ -229,9 +230,9 @@ def test_refusals(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="proofs are about real arithmetic"):
         relucert.verify(network, query, inference="float32", proof=tmp_path / "proof.json")
     for call in (
-        lambda: relucert.verify(network, query, inference="float8"),
-        lambda: relucert.attack(network, torch.zeros(1, 4), inference="float8"),
-        lambda: relucert.robust_at(network, torch.zeros(1, 4), radius=0.1, inference="float8"),
+        lambda: relucert.verify(network, query, inference="float8"),  # type: ignore[arg-type]
+        lambda: relucert.attack(network, torch.zeros(1, 4), inference="float8"),  # type: ignore[arg-type]
+        lambda: relucert.robust_at(network, torch.zeros(1, 4), radius=0.1, inference="float8"),  # type: ignore[arg-type]
     ):
         with pytest.raises(InputError, match="inference"):
             call()

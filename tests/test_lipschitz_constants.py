@@ -10,6 +10,7 @@ import torch
 
 import relucert
 from relucert.errors import InputError
+from relucert.names import LipschitzName
 from relucert.network import Linear, Relu
 from relucert.norm import Norm
 from relucert.query.property import Property
@@ -21,7 +22,7 @@ from tests.nets import NETWORKS, NORMS, centres, chain, mlp
 @pytest.mark.parametrize("method", LIPSCHITZ)
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("name", NETWORKS)
-def test_no_two_points_of_the_ball_are_further_apart(name: str, norm: float, method: str) -> None:
+def test_no_two_points_of_the_ball_are_further_apart(name: str, norm: float, method: LipschitzName) -> None:
     network = NETWORKS[name]().cast(torch.float64)
     points = centres(network, 2)
     prop = Property.margins(torch.tensor([0, 1]), torch.tensor([[1, 2], [0, 2]]), network.classes)
@@ -36,7 +37,7 @@ def test_no_two_points_of_the_ball_are_further_apart(name: str, norm: float, met
 
 
 @pytest.mark.parametrize("method", SHELLED)
-def test_a_smaller_ball_is_no_steeper(method: str) -> None:
+def test_a_smaller_ball_is_no_steeper(method: LipschitzName) -> None:
     network, prop = NETWORKS["three layers"](), Property.margins(torch.tensor([0] * 3), torch.tensor([[1]] * 3), 4)
     (small, medium, large) = relucert.lipschitz(
         network, Region.around(centres(network, 1).expand(3, 6), torch.tensor([0.01, 0.2, 1.0]), 2), prop, method=method
@@ -77,7 +78,7 @@ def test_bad_questions_are_refused(change: dict[str, Any], message: str) -> None
 
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("method", LIPSCHITZ)
-def test_what_overflows_has_no_finite_constant(method: str, norm: float) -> None:
+def test_what_overflows_has_no_finite_constant(method: LipschitzName, norm: float) -> None:
     steep = Linear(torch.full((2, 2), 1e200, dtype=torch.float64), torch.ones(2, dtype=torch.float64))
     last = Linear(torch.tensor([[1e200, 0.0], [0.0, 1.0]], dtype=torch.float64), torch.zeros(2, dtype=torch.float64))
     network = chain((2,), steep, Relu(), last)

@@ -12,6 +12,7 @@ import torch
 import relucert
 from relucert.answers import Certificate
 from relucert.errors import InputError
+from relucert.names import MethodName
 from relucert.norm import Norm
 from relucert.query.targets import TARGETS
 from relucert.solvers import proposer
@@ -86,7 +87,7 @@ def test_a_network_without_relu_needs_no_program(method: str, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("method", PROGRAMS)
-def test_a_batch_equals_its_members(method: str) -> None:
+def test_a_batch_equals_its_members(method: MethodName) -> None:
     network = NETWORKS["residual"]()
     points = centres(network, 3, seed=5)
     for row, answer in enumerate(relucert.certify(network, points, norm="inf", method=method)):

@@ -2,6 +2,7 @@
 
 import math
 from fractions import Fraction
+from typing import Any
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 import relucert
 from relucert.bounding.interval import Interval
 from relucert.methods.table import find_method
+from relucert.names import FormName, RelaxerName
 from relucert.network import Linear, Network, Relu
 from relucert.norm import Norm
 from relucert.query.property import Property
@@ -90,11 +92,12 @@ def test_rigorous_bounds_hold_for_hostile_weights(values: list[float], radius: f
 
 def _compare(network: Network, point: torch.Tensor, radius: float, p: float, closeness: float | None) -> None:
     region = Region.around(point, radius, p)
-    for method, form, rational in (
+    ways: list[tuple[RelaxerName, FormName, Any]] = [
         ("fast-lin", "forward", fast_lin),
         ("fast-lin", "backward", fast_lin),
         ("crown", "backward", crown),
-    ):
+    ]
+    for method, form, rational in ways:
         checked = relucert.bounds(network, region, method=method, form=form)
         true = rational(network, point[0], radius, p, checked)
         for (lower, upper), interval in zip(true, checked, strict=True):

@@ -18,6 +18,7 @@ import relucert
 from relucert.bounding.backward import DualVariables, bound_forms
 from relucert.errors import RelucertError
 from relucert.methods.table import METHODS, find_method
+from relucert.names import FormName, MethodName, RelaxerName
 from relucert.network import (
     Add,
     BatchScale,
@@ -133,7 +134,9 @@ def corners(centre: Tensor, radius: float, norm: float) -> list[list[Fraction]]:
 @pytest.mark.parametrize(("method", "form"), FORMS)
 @pytest.mark.parametrize("norm", [1.0, math.inf])
 @pytest.mark.parametrize("name", GRAPHS)
-def test_no_corner_of_the_ball_lies_outside_the_bounds(name: str, norm: float, method: str, form: str) -> None:
+def test_no_corner_of_the_ball_lies_outside_the_bounds(
+    name: str, norm: float, method: RelaxerName, form: FormName
+) -> None:
     for seed in range(25):
         draw = random.Random(seed)
         network = GRAPHS[name](draw)
@@ -250,7 +253,7 @@ def test_coefficients_that_underflow_prove_nothing(
 @pytest.mark.parametrize("form", ["forward", "backward"])
 @pytest.mark.parametrize("layer", ["scale", "linear", "convolution", "batch scale"])
 @pytest.mark.parametrize("factors", [(1e-200, 1e-200, 1e200, 1e200), (5e-310, 1e-14, 1e200, 1e124)])
-def test_bounds_hold_where_coefficients_underflow(factors: tuple[float, ...], layer: str, form: str) -> None:
+def test_bounds_hold_where_coefficients_underflow(factors: tuple[float, ...], layer: str, form: FormName) -> None:
     if layer == "batch scale" and factors[0] < 1e-300:
         pytest.skip("batch scales of subnormal factors are refused")
     network = chain((1,), *diagonal(*((factor, layer) for factor in factors), size=1))
@@ -269,7 +272,7 @@ def sum_of_all(row: Tensor, convolve: bool) -> list[Operation]:
 
 @pytest.mark.parametrize("convolve", [False, True])
 @pytest.mark.parametrize("form", ["forward", "backward"])
-def test_bounds_hold_where_centres_overflow(form: str, convolve: bool) -> None:
+def test_bounds_hold_where_centres_overflow(form: FormName, convolve: bool) -> None:
     weight = 1e148 * torch.tensor([[0, 0, 1.5, -1, 0, -1, 1.5, -1]]).double()
     network = chain((8,), *sum_of_all(weight, convolve))
     centre = torch.full((1, 8), 1e160, dtype=torch.float64)
@@ -315,7 +318,7 @@ def _overflowing_row(convolve: bool) -> Tensor:
 
 @pytest.mark.parametrize(("norm", "convolve"), [("inf", False), ("2", False), ("1", False), ("inf", True)])
 @pytest.mark.parametrize("method", METHODS)
-def test_a_sum_that_overflows_on_its_way_certifies_nothing(method: str, norm: str, convolve: bool) -> None:
+def test_a_sum_that_overflows_on_its_way_certifies_nothing(method: MethodName, norm: str, convolve: bool) -> None:
     """In float64 the neuron is -inf and its ReLU 0, so class 0 seems to win; truly class 1 does, by far."""
     row = _overflowing_row(convolve)
     last = torch.tensor([[0.0], [1.0]], dtype=torch.float64), torch.tensor([1.0, 0.0], dtype=torch.float64)
@@ -335,7 +338,7 @@ def test_a_sum_that_overflows_on_its_way_certifies_nothing(method: str, norm: st
 @pytest.mark.parametrize("norm", [1.0, 1.5, 2.0, math.inf])
 @pytest.mark.parametrize(("weight", "scale", "radius"), [(1e-24, 1e-300, 1e300), (0.3, 5e-324, 1e308)])
 def test_what_underflows_when_it_is_scaled_is_charged(
-    weight: float, scale: float, radius: float, norm: float, form: str, boxed: bool
+    weight: float, scale: float, radius: float, norm: float, form: FormName, boxed: bool
 ) -> None:
     layer = Linear(torch.tensor([[weight], [0.0]], dtype=torch.float64), torch.zeros(2, dtype=torch.float64))
     network = Network((1,), (Node(layer, (0,)),))

@@ -16,6 +16,7 @@ import relucert
 from relucert.attacks.methods import ANY, ATTACKS
 from relucert.checker.check import check
 from relucert.methods.table import METHODS
+from relucert.names import AttackName, MethodName
 from relucert.network import Network, Node, Scale
 from tests.nets import NETWORKS, centres, mlp, skipping
 
@@ -49,7 +50,7 @@ def pair(name: str) -> tuple[Asked, Asked]:
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("norm", ENDS)
 @pytest.mark.parametrize("name", ["three layers", "residual"])
-def test_certified_radii_are_the_same(name: str, norm: str, method: str) -> None:
+def test_certified_radii_are_the_same(name: str, norm: str, method: MethodName) -> None:
     one, other = (
         relucert.certify(network, points, norm=norm, method=method, **options)
         for network, points, options in pair(name)
@@ -90,7 +91,7 @@ def test_exact_distances_are_the_same_and_their_proofs_pass(name: str, norm: str
 
 @pytest.mark.parametrize("norm", [*ENDS, "3"])
 @pytest.mark.parametrize("method", [name for name, norms in ATTACKS.items() if ANY in norms])
-def test_attacks_find_the_same(method: str, norm: str) -> None:
+def test_attacks_find_the_same(method: AttackName, norm: str) -> None:
     answers = [
         relucert.attack(network, points, norm=norm, method=method, steps=60, **options)
         for network, points, options in pair("three layers")

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import relucert
+from relucert import names
 from relucert.cli import attack, certify, compare, estimate, exact, verify
 from relucert.cli.main import build_parser
 from relucert.comparison.methods import Setting
@@ -128,3 +129,20 @@ def test_a_comparison_takes_the_fields_of_its_setting() -> None:
 def test_an_unknown_option_is_an_error(name: str) -> None:
     with pytest.raises(TypeError, match="epsilno"):
         getattr(relucert, name)(epsilno=0.1)
+
+
+@pytest.mark.parametrize(
+    ("name", "parameter", "literal"),
+    [
+        *((name, "inference", names.InferenceName) for name in ("certify", "attack", "exact", "compare", "verify")),
+        *((name, "arithmetic", names.ArithmeticName) for name in ("certify", "bounds", "lipschitz")),
+        ("certify", "method", names.MethodName),
+        ("bounds", "method", names.RelaxerName),
+        ("bounds", "form", names.FormName),
+        ("attack", "method", names.AttackName),
+        ("lipschitz", "method", names.LipschitzName),
+        ("robust_loss", "method", names.LossBounds),
+    ],
+)
+def test_parameters_that_are_names_have_them_as_their_type(name: str, parameter: str, literal: object) -> None:
+    assert typing.get_type_hints(getattr(relucert, name))[parameter] == literal

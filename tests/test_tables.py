@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import typing
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -11,18 +12,24 @@ import pytest
 import torch
 
 import relucert
+from relucert import names
+from relucert.answers import Rounding
+from relucert.api import FORMS
 from relucert.attacks.methods import ATTACKS
+from relucert.batching import INTERVAL
 from relucert.best import BEST
+from relucert.bounding.relaxers import RELAXERS
 from relucert.cli import train
 from relucert.cli.main import build_parser
 from relucert.comparison.methods import CONTENDERS
-from relucert.data import NAMES
+from relucert.data import NAMES, SPLITS
 from relucert.loading import onnx_rules
 from relucert.methods.table import METHODS
+from relucert.network.inference import INFERENCES
 from relucert.paper.published import TABLE_METHODS
 from relucert.query.shapes import LAYOUTS
 from relucert.query.targets import TARGETS
-from relucert.recipes.recipe import DEFENCES
+from relucert.recipes.recipe import DEFENCES, LEARNING_RATES
 from tests.methods import LIPSCHITZ, PROGRAMS, SHELLED
 
 ROOT = Path(__file__).parent.parent
@@ -140,3 +147,30 @@ def test_the_table_of_layers_has_modules_that_load() -> None:
 
 def test_what_is_missing_is_noticed() -> None:
     assert missing(["lp", "fast-lin", "all"], "help: lp-full, Fast-Lin, overall") == ["lp", "all"]
+
+
+TYPES: list[tuple[object, Iterable[str]]] = [
+    (names.MethodName, CERTIFYING),
+    (names.ContenderName, CONTENDERS),
+    (names.RelaxerName, [*RELAXERS, INTERVAL]),
+    (names.LipschitzName, LIPSCHITZ),
+    (names.LossBounds, names.LOSS_BOUNDS.known),
+    (names.AttackName, ATTACKS),
+    (names.TargetName, TARGETS),
+    (names.ArithmeticName, [rounding.value for rounding in Rounding]),
+    (names.InferenceName, INFERENCES),
+    (names.FormName, FORMS),
+    (names.OptimiserName, LEARNING_RATES),
+    (names.SplitName, SPLITS),
+]
+
+
+@pytest.mark.parametrize(("literal", "table"), TYPES)
+def test_types_have_the_names_of_the_tables(literal: object, table: Iterable[str]) -> None:
+    assert set(typing.get_args(literal)) == set(table)
+
+
+def test_every_table_of_names_is_a_type() -> None:
+    literals = {frozenset(typing.get_args(literal)) for literal, _ in TYPES}
+    tables = {frozenset(table.known) for table in vars(names).values() if isinstance(table, names.Names)}
+    assert tables - literals == {frozenset(NAMES)}  # the collections of images have more spellings than a type should

@@ -152,8 +152,8 @@ def test_nothing_raw_is_raised(name: str, tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: data.load("imagenet"), "there is no data set 'imagenet'; there are mnist, cifar10"),
-        (lambda: data.load("mnist", "validation"), "unknown split 'validation'; known are train, test"),
+        (lambda: data.load("imagenet"), "unknown data set 'imagenet'; known are mnist, cifar10"),
+        (lambda: data.load("mnist", "validation"), "unknown split 'validation'; known are train, test"),  # type: ignore[arg-type]
         (lambda: data.read(3), "needs the path of a file, not 3"),  # type: ignore[arg-type]
         (lambda: relucert.certify(NETWORK, "mnist"), "an array or a tensor, not 'mnist'"),
         (lambda: relucert.certify(NETWORK, [None]), "not an array of numbers"),  # type: ignore[arg-type]
@@ -163,7 +163,7 @@ def test_nothing_raw_is_raised(name: str, tmp_path: Path, monkeypatch: pytest.Mo
         (lambda: relucert.certify(NETWORK, IMAGES, method=np.zeros(3)), "unknown method ndarray of float64"),  # type: ignore[arg-type]
         (lambda: relucert.exact(NETWORK, IMAGES[:1], proof=3), "a proof needs the path of a file, not 3"),  # type: ignore[arg-type]
         (lambda: relucert.attack(NETWORK, IMAGES, progress=3), "progress is a function to call, not 3"),  # type: ignore[arg-type]
-        (lambda: relucert.compare(NETWORK, IMAGES, methods="lp"), "methods are a list of names"),
+        (lambda: relucert.compare(NETWORK, IMAGES, methods="lp"), "methods are a list of names"),  # type: ignore[arg-type]
         (lambda: relucert.estimate(NETWORK, IMAGES, batches=10**400), "from 1 to 1000000000"),
     ],
 )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
-from relucert.checks import check_name
+from relucert import names
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -24,8 +24,7 @@ class Rounding(str, Enum):
 
 
 def parse_rounding(arithmetic: str) -> Rounding:
-    check_name("arithmetic", arithmetic, [rounding.value for rounding in Rounding])
-    return Rounding(arithmetic)
+    return Rounding(names.ARITHMETICS.find(arithmetic))
 
 
 Box = tuple[float, float] | tuple["Tensor", "Tensor"] | None

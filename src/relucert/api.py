@@ -6,13 +6,14 @@ import math
 import os
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from relucert import names
 from relucert.answers import Certificate, Rounding, parse_rounding
 from relucert.batching import INTERVAL, batch_size, question_bytes
 from relucert.best import BEST, BUDGET, Climber
@@ -21,7 +22,7 @@ from relucert.bounding.forward import forward
 from relucert.bounding.interval import Interval
 from relucert.bounding.interval_propagation import interval_bounds
 from relucert.bounding.relaxers import RELAXERS
-from relucert.checks import check_name, check_number, check_whole, checked_path
+from relucert.checks import check_number, check_whole, checked_path, parse_memory
 from relucert.errors import FAULTS, InputError, RelucertError, RoundingError, in_one_line
 from relucert.execution.execution import Execution, check_proof_place
 from relucert.execution.identity import identity
@@ -30,9 +31,10 @@ from relucert.execution.run import start
 from relucert.loading import load
 from relucert.methods.method import Method
 from relucert.methods.programs import ProgramMethod
-from relucert.methods.table import METHODS, check_inference, find_method
+from relucert.methods.table import check_inference, find_method
+from relucert.names import ArithmeticName, FormName, InferenceName, MethodName, RelaxerName
 from relucert.network import REAL, Inference, Network, find_inference
-from relucert.norm import Norm
+from relucert.norm import Norm, NormLike
 from relucert.progress import ProgressLike, Report, Reporter, about_image, silent
 from relucert.proof_files import EvidenceKeeper, ProofWriter, check_provable
 from relucert.query.given import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
@@ -47,7 +49,7 @@ from relucert.storage.store import StoreLike
 
 ARITHMETICS = {Rounding.RIGOROUS: RIGOROUS, Rounding.FLOAT: DOUBLE}
 FEW = 8  # questions at once where each takes long: an interruption loses no more
-FORMS = {"forward": forward, "backward": backward}
+FORMS: dict[FormName, Any] = {"forward": forward, "backward": backward}
 
 
 def certify(
@@ -55,15 +57,15 @@ def certify(
     images: ImagesLike,
     labels: LabelsLike | None = None,
     *,
-    norm: str | float | Norm = "inf",
-    method: str = "fast-lin",
+    norm: NormLike = "inf",
+    method: MethodName = "fast-lin",
     target: TargetLike = "untargeted",
     box: BoxLike | None = None,
     scale: ScaleLike | None = None,
-    arithmetic: str = "rigorous",
-    inference: str = "real",
+    arithmetic: ArithmeticName = "rigorous",
+    inference: InferenceName = "real",
     tolerance: float = 1e-4,
-    memory: int = 2**30,
+    memory: int | str = 2**30,
     seed: int = 0,
     shells: int | None = None,
     time_limit: float | None = None,
@@ -83,7 +85,7 @@ def certify(
             a torch Dataset or DataLoader of image and label. A row has the input's shape, or is flat, or differs by
             axes of length one.
         labels: One class per image; by default those of the data set, else the network's predictions.
-        norm: "inf", "2", "1" or any number >= 1.
+        norm: "inf" (or "linf"), "2" ("l2"), "1" ("l1") or any number >= 1.
         method: "fast-lin", "crown", "alpha", "interval", "fast-lip", "lipschitz-norm", "op-norm", "lp",
             "lp-full", "sdp" or "best".
         target: "runner-up", "least-likely", "random" (drawn with `seed`), a class index, "all" or "untargeted"; or one
@@ -96,7 +98,7 @@ def certify(
         inference: What the network is evaluated in: "real" arithmetic, or "float32", "float16" or "bfloat16", which
             round every operation. The certificate then holds for every such evaluation.
         tolerance: How far, relatively, a radius may stay below the largest the method can prove.
-        memory: How many bytes all bounds that are worked on at a time may take, by all workers together.
+        memory: How many bytes all bounds that are worked on at a time may take, by all workers together; or "2G".
         seed: What random targets are drawn with.
         shells: For "fast-lip" and "lipschitz-norm" alone, how many parts the ball is split into (30; 1 is the plain
             form).
@@ -127,15 +129,15 @@ def certify_each(
     images: ImagesLike,
     labels: LabelsLike | None = None,
     *,
-    norm: str | float | Norm = "inf",
-    method: str = "fast-lin",
+    norm: NormLike = "inf",
+    method: MethodName = "fast-lin",
     target: TargetLike = "untargeted",
     box: BoxLike | None = None,
     scale: ScaleLike | None = None,
-    arithmetic: str = "rigorous",
-    inference: str = "real",
+    arithmetic: ArithmeticName = "rigorous",
+    inference: InferenceName = "real",
     tolerance: float = 1e-4,
-    memory: int = 2**30,
+    memory: int | str = 2**30,
     seed: int = 0,
     shells: int | None = None,
     time_limit: float | None = None,
@@ -154,14 +156,12 @@ def certify_each(
     inference, tolerance, memory, seed, shells, time_limit, budget, proofs, input_shape, workers, ray, store and
     progress.
     """
-    evaluation = find_inference(inference)
-    prepared = prepare(network, images, labels, input_shape)
-    known = prepared.network
-    options = Options(
-        RegionShape.parse(norm, box, scale, known.input_shape), method,
-        parse_rounding(arithmetic), tolerance, memory, seed, shells, time_limit, budget, evaluation,
+    options = Options.parse(
+        norm, method, arithmetic, inference, tolerance, memory, seed, shells, time_limit, budget
     )  # fmt: skip
-    known = known.evaluated_in(evaluation)
+    prepared = prepare(network, images, labels, input_shape)
+    options = options.about(RegionShape.parse(norm, box, scale, prepared.network.input_shape))
+    known = prepared.network.evaluated_in(options.inference)
     inquiry = pose(known, prepared.images, prepared.labels, target, seed)
     check_inside(inquiry.images, options.shape.box)
     folder = None if proofs is None else checked_path(proofs, "a folder of proofs")
@@ -199,10 +199,10 @@ def bounds(
     network: NetworkLike,
     region: Region,
     *,
-    method: str = "fast-lin",
-    form: str = "forward",
-    arithmetic: str = "rigorous",
-    inference: str = "real",
+    method: RelaxerName = "fast-lin",
+    form: FormName = "forward",
+    arithmetic: ArithmeticName = "rigorous",
+    inference: InferenceName = "real",
     box: BoxLike | None = None,
     scale: ScaleLike | None = None,
     input_shape: tuple[int, ...] | None = None,
@@ -220,22 +220,21 @@ def bounds(
         scale: How far each coordinate may move per unit of radius, as for `certify`.
         input_shape: Of one image, where the network does not tell it.
     """
-    known = load(network, input_shape=input_shape).evaluated_in(find_inference(inference))
+    direction, chosen = names.FORMS.find(form), names.RELAXERS.find(method)
+    if chosen == INTERVAL and direction != "forward":
+        raise InputError(f"interval bounds are carried forward: leave form={form!r} out")
+    rounding, evaluation = ARITHMETICS[parse_rounding(arithmetic)], find_inference(inference)
+    known = load(network, input_shape=input_shape).evaluated_in(evaluation)
     region = check_region(region, box, scale, known.input_shape)
     warn_of_range(known, region.points)
-    check_name("form", form, FORMS)
-    check_name("method of bounds", method, [*RELAXERS, INTERVAL])
-    if method == INTERVAL and form != "forward":
-        raise InputError(f"interval bounds are carried forward: leave form={form!r} out")
-    rounding = ARITHMETICS[parse_rounding(arithmetic)]
     if rounding.rigorous:
         check_subnormals()
     with torch.inference_mode():
         cast, inside = known.cast(rounding.dtype), region.cast(rounding.dtype)
-        if method == INTERVAL:
+        if chosen == INTERVAL:
             intervals = interval_bounds(cast, inside, rounding, (*known.rectified, known.output))
         else:
-            intervals = FORMS[form](cast, inside, RELAXERS[method], rounding, (known.output,))
+            intervals = FORMS[direction](cast, inside, RELAXERS[chosen], rounding, (known.output,))
     return [intervals[value] for value in sorted(intervals)]
 
 
@@ -254,8 +253,23 @@ class Options:
     budget: float | None = None
     inference: Inference = REAL
 
+    @classmethod
+    def parse(
+        cls, norm: NormLike, method: str, arithmetic: str = "rigorous", inference: str = "real",
+        tolerance: float = 1e-4, memory: int | str = 2**30, seed: int = 0, shells: int | None = None,
+        time_limit: float | None = None, budget: float | None = None,
+    ) -> Options:  # fmt: skip
+        """As users give them, about inputs that are all valid: what can be told without the network."""
+        return cls(
+            RegionShape(Norm.parse(norm)), names.METHODS.find(method), parse_rounding(arithmetic), tolerance,
+            parse_memory(memory), seed, shells, time_limit, budget, find_inference(inference),
+        )  # fmt: skip
+
+    def about(self, shape: RegionShape) -> Options:
+        """The same effort for another meaning of the radius."""
+        return replace(self, shape=shape)
+
     def __post_init__(self) -> None:
-        check_name("method", self.method, [*METHODS, BEST])
         if self.method == BEST:
             if self.shells is not None or self.time_limit is not None:
                 raise InputError(f"the method {BEST!r} has a budget, no shells or time limit of programs")
@@ -268,7 +282,6 @@ class Options:
             if self.budget is not None:
                 raise InputError(f"the method {self.method!r} has no budget; {BEST!r} has one")
         check_number("tolerance", self.tolerance, 1e-9, 0.5)
-        check_whole("memory budget", self.memory, 1, 2**63 - 1)
         check_whole("seed", self.seed, 0, 2**63 - 1)
 
     @property

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from relucert.branch_and_bound.exact import EXACT_STEP
+from relucert.names import MethodName
 from relucert.network import Network
 from relucert.progress import Report, Reporter, about_image, silent
 from relucert.query.questions import Inquiry, Question
@@ -15,7 +16,7 @@ from relucert.rigor import Arithmetic, check_subnormals
 from relucert.search.ladder import CHEAP_STEPS, Climb, Evidence, Evidential, Step, Task
 from relucert.search.radius import SearchEnd
 
-BEST = "best"
+BEST: MethodName = "best"
 BUDGET = 10.0  # seconds for each answer, unless told otherwise
 STEPS: tuple[Step, ...] = (*CHEAP_STEPS, EXACT_STEP)
 """In this order, each from what those before it prove. The first is always done."""

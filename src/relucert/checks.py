@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
-from collections.abc import Iterable
 from numbers import Integral
 from pathlib import Path
 
 from relucert.errors import InputError
 
 LONGEST = 80  # characters of a value in a message
+UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
 def shown(value: object) -> str:
@@ -46,13 +47,6 @@ def check_callable(name: str, given: object) -> None:
         raise InputError(f"{name} is a function to call, not {shown(given)}")
 
 
-def check_name(what: str, given: object, known: Iterable[str]) -> None:
-    """Refuses what is none of the known names; `what` they are names of, as in "method"."""
-    names = list(known)
-    if not isinstance(given, str) or given not in names:
-        raise InputError(f"unknown {what} {shown(given)}; known are {', '.join(names)}")
-
-
 def check_number(name: str, value: object, least: float, most: float) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= most:
         raise InputError(f"the {name} must be a number from {least:g} to {most:g}, not {shown(value)}")
@@ -61,6 +55,18 @@ def check_number(name: str, value: object, least: float, most: float) -> None:
 def check_positive(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= sys.float_info.max:
         raise InputError(f"the {name} must be a finite number > 0, not {shown(value)}")
+
+
+def parse_memory(given: int | str) -> int:
+    """A number of bytes, or a text such as "512MB", "2G" or "1.5GiB", whose units are powers of 1024."""
+    if isinstance(given, str):
+        match = re.fullmatch(r"\s*(\d{1,20}(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?\s*", given, re.IGNORECASE | re.ASCII)
+        size = int(float(match[1]) * UNITS[match[2].upper()]) if match else 0
+        if not 1 <= size < 2**63:
+            raise InputError(f"a memory budget is a size such as 512M or 1.5G, not {shown(given)}")
+        return size
+    check_whole("memory budget", given, 1, 2**63 - 1)
+    return given
 
 
 def check_whole(name: str, value: object, least: int, most: int) -> None:

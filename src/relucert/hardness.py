@@ -16,10 +16,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from relucert.checks import check_name
 from relucert.errors import InputError
+from relucert.names import Names
 from relucert.network import Add, Linear, Network, Node, Operation, Relu
-from relucert.norm import Norm
+from relucert.norm import Norm, NormLike
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -64,7 +64,7 @@ class Reduction:
             raise InputError(f"{expected}; {strangers[0]!r} is none")
         return self.centre + self.depth * torch.tensor([[float(place in chosen) for place in places]]).double()
 
-    def distance(self, cover: Collection[int], norm: str | float | Norm = "1") -> float:
+    def distance(self, cover: Collection[int], norm: NormLike = "1") -> float:
         """The distance of `point(cover)` from the centre: for a minimum cover, the minimum distortion."""
         return float(Norm.parse(norm).distance(self.point(cover), self.centre))
 
@@ -100,7 +100,7 @@ def from_set_cover(
         sets: Sets of elements, known by their positions.
         inputs: "real" (the paper's main result) or "boolean" (its warm-up, about inputs of zeros and ones alone).
     """
-    check_name("inputs", inputs, INPUTS)
+    inputs = Names("inputs", INPUTS).find(inputs)
     elements, families = _read(universe, sets)
     holders = [[place for place, family in enumerate(families) if element in family] for element in elements]
     builder, count = _Builder(len(families)), len(families)

@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import torch
 
+from relucert import names
 from relucert.answers import LipschitzBound, Rounding, parse_rounding
-from relucert.checks import check_name
 from relucert.errors import InputError
 from relucert.loading import load
 from relucert.methods.lipschitz import LipschitzMethod
-from relucert.methods.table import METHODS, find_method
+from relucert.methods.table import find_method
+from relucert.names import ArithmeticName, LipschitzName
 from relucert.network import Network
 from relucert.query.given import NetworkLike
 from relucert.query.property import Property
@@ -24,8 +25,8 @@ def lipschitz(
     region: Region,
     prop: Property,
     *,
-    method: str = "fast-lip",
-    arithmetic: str = "rigorous",
+    method: LipschitzName = "fast-lip",
+    arithmetic: ArithmeticName = "rigorous",
     input_shape: tuple[int, ...] | None = None,
 ) -> list[LipschitzBound]:
     """Upper bounds of the Lipschitz constants of a property's rows over each region, one answer per region.
@@ -54,16 +55,16 @@ def lipschitz(
         constants = chosen.constants(cast, double, rows, hidden, precise)[:, -1]
         constants = constants.nan_to_num(nan=torch.inf, posinf=torch.inf)  # where numbers overflow nothing is known
     return [
-        LipschitzBound(tuple(values), radius, region.norm.p, method, rounding)
+        LipschitzBound(tuple(values), radius, region.norm.p, chosen.name, rounding)
         for radius, values in zip(region.radius.tolist(), constants.tolist(), strict=True)
     ]
 
 
 def _plain_method(name: str) -> LipschitzMethod:
     """A method of this family with the region in one piece."""
-    methods = {given: method for given in METHODS if isinstance(method := find_method(given), LipschitzMethod)}
-    check_name("method of Lipschitz constants", name, methods)
-    return replace(methods[name], shells=1)
+    method = find_method(names.LIPSCHITZ.find(name))
+    assert isinstance(method, LipschitzMethod)
+    return replace(method, shells=1)
 
 
 def _check(network: Network, region: object, prop: object) -> None:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TypeVar, Union
 
 import torch
 from torch import Tensor
 
-from relucert.checks import shown
 from relucert.confined import SQUARED_TINY, Walls, diamond_gains, sphere_gains
 from relucert.errors import InputError
+from relucert.names import parse_norm
 from relucert.rigor import Arithmetic
 from relucert.slicing import absolute_sum, slices
+
+NormLike = Union[str, float, "Norm"]
+"""A norm's p, as a number or as a text such as "inf", "l2" or "1.5"; or the norm."""
 
 Amount = TypeVar("Amount", float, Tensor)
 Kind = TypeVar("Kind")
@@ -33,16 +36,9 @@ class Norm:
             raise InputError(f"a norm needs a number p >= 1 or 'inf', not {self.p}")
 
     @classmethod
-    def parse(cls, given: str | float | Norm) -> Norm:
-        """From "inf", "2", 1.5 and the like."""
-        if isinstance(given, Norm):
-            return given
-        try:
-            if isinstance(given, bool):
-                raise TypeError
-            return cls(float(given))
-        except (TypeError, ValueError, OverflowError):
-            raise InputError(f"a norm needs a number p >= 1 or 'inf', not {shown(given)}") from None
+    def parse(cls, given: object) -> Norm:
+        """From "inf", "2", "l1", 1.5 and the like."""
+        return given if isinstance(given, Norm) else cls(parse_norm(given))
 
     @property
     def dual(self) -> float:

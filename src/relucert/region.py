@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,7 +15,8 @@ from torch import Tensor
 from relucert.checks import shown
 from relucert.errors import InputError
 from relucert.network.forms import LinearForms, Rows, Windows
-from relucert.norm import Norm
+from relucert.norm import Norm, NormLike
+from relucert.numbers import NumberLike, number_above, number_below
 from relucert.query.samples import dense
 from relucert.query.valid import is_number, valid_inputs
 from relucert.rigor import DOUBLE, RIGOROUS, TINY, Arithmetic
@@ -97,7 +99,7 @@ class RegionShape:
         return f"RegionShape({_described(self.norm, self.box, self.scale)})"
 
     @classmethod
-    def parse(cls, norm: str | float | Norm, box: object, scale: object, shape: tuple[int, ...]) -> RegionShape:
+    def parse(cls, norm: NormLike, box: object, scale: object, shape: tuple[int, ...]) -> RegionShape:
         """Checked; `box` and `scale` as for `Region.around`, about inputs of this shape."""
         return cls(Norm.parse(norm), parse_box(box, shape), parse_scale(scale, shape))
 
@@ -183,8 +185,8 @@ class Region:
     def around(
         cls,
         centre: ArrayLike | Tensor,
-        radius: float | Tensor,
-        norm: str | float | Norm,
+        radius: NumberLike | Tensor,
+        norm: NormLike,
         box: object = None,
         scale: object = None,
     ) -> Region:
@@ -193,13 +195,15 @@ class Region:
         Args:
             centre: (batch, ...).
             radius: One for all, or one for each centre.
-            norm: "inf", "2", "1" or any number >= 1.
+            norm: "inf" (or "linf"), "2" ("l2"), "1" ("l1") or any number >= 1.
             box: None, the lowest and the highest valid value as two numbers, or as two arrays of a centre's shape.
             scale: None, or an array of a centre's shape: how far each coordinate may move per unit of radius.
         """
         try:
             points = dense(centre, "centres")
             shape, flat = tuple(points.shape[1:]), points.flatten(1).double().clone()
+            if isinstance(radius, (str, Fraction)):
+                radius = number_above(radius, "a radius")
             radii = torch.as_tensor(radius, dtype=torch.float64).expand(len(flat))
         except (TypeError, ValueError, IndexError, RuntimeError, OverflowError):
             raise InputError("a region needs centres of numbers, (batch, ...), and one radius or one each") from None
@@ -431,8 +435,9 @@ def parse_box(given: object, shape: tuple[int, ...]) -> Box | None:
     ends = tuple(given) if isinstance(given, (tuple, list)) else ()
     if len(ends) != 2:
         raise InputError(f"a box is a pair, the lowest and the highest valid values, not {type(given).__name__}")
-    if all(is_number(end) for end in ends):
-        lowest, highest = (float(end) for end in ends)
+    if all(isinstance(end, str) or is_number(end) for end in ends):
+        low_end, high_end = ends
+        lowest, highest = number_below(low_end, "a box's end"), number_above(high_end, "a box's end")
         if not -np.inf < lowest < highest < np.inf:
             raise InputError(f"a box is a least and a larger largest pixel, both finite, not {(lowest, highest)}")
         return Box(*(torch.full((int(np.prod(shape)),), end, dtype=torch.float64) for end in (lowest, highest)))

@@ -15,6 +15,7 @@ import relucert
 from relucert.attacks.methods import ATTACKS, find_attacks
 from relucert.attacks.pursuit import Pursuit
 from relucert.errors import BudgetError, InputError
+from relucert.names import AttackName
 from relucert.network import Linear, Network, Relu
 from relucert.norm import Norm
 from relucert.query.targets import TARGETS
@@ -58,7 +59,7 @@ def check(network: Network, images: torch.Tensor, answer: relucert.UpperBound) -
 
 @pytest.mark.parametrize(("method", "norm"), PAIRS)
 @pytest.mark.parametrize("box", BOTH_BOXES, ids=str)
-def test_every_method_finds_what_it_says(method: str, norm: float, box: Any) -> None:
+def test_every_method_finds_what_it_says(method: AttackName, norm: float, box: Any) -> None:
     for target in ("untargeted", "least-likely"):
         answers = relucert.attack(NETWORK, IMAGES, norm=norm, method=method, target=target, steps=60, box=box)
         assert [answer.image for answer in answers] == [0, 1, 2, 3]

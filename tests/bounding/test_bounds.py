@@ -8,6 +8,7 @@ import relucert
 from relucert.bounding.interval import Interval
 from relucert.bounding.relaxers import CROWN, FAST_LIN, FLAT, RELAXERS
 from relucert.errors import InputError
+from relucert.names import ArithmeticName, FormName, RelaxerName
 from relucert.network import Linear, Network
 from relucert.norm import Norm
 from relucert.region import Region
@@ -28,7 +29,9 @@ def neurons(network: Network) -> list[int]:
 @pytest.mark.parametrize(("method", "form"), FORMS)
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("name", NETWORKS)
-def test_bounds_enclose_samples(name: str, norm: float, method: str, form: str, arithmetic: str) -> None:
+def test_bounds_enclose_samples(
+    name: str, norm: float, method: RelaxerName, form: FormName, arithmetic: ArithmeticName
+) -> None:
     network = NETWORKS[name]()
     points = centres(network)
     bounds = relucert.bounds(
@@ -48,7 +51,7 @@ def test_bounds_enclose_samples(name: str, norm: float, method: str, form: str, 
 @pytest.mark.parametrize("method", PARALLEL)
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("name", NETWORKS)
-def test_forward_and_backward_agree(name: str, norm: float, method: str) -> None:
+def test_forward_and_backward_agree(name: str, norm: float, method: RelaxerName) -> None:
     network = NETWORKS[name]()
     ball = Region.around(centres(network), RADIUS, norm)
     ahead, back = (
@@ -62,7 +65,7 @@ def test_forward_and_backward_agree(name: str, norm: float, method: str) -> None
 @pytest.mark.parametrize("form", ["forward", "backward"])
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("depth", [2, 3, 4, 5])
-def test_fast_lin_is_the_papers_algorithm(depth: int, norm: float, form: str) -> None:
+def test_fast_lin_is_the_papers_algorithm(depth: int, norm: float, form: FormName) -> None:
     network = mlp(9, *[11] * (depth - 1), 6, seed=depth, dtype=torch.float64)
     layers = [node.operation for node in network.nodes if isinstance(node.operation, Linear)]
     points = centres(network, 2, seed=depth)
@@ -103,7 +106,9 @@ def test_crown_is_its_papers_recursion(depth: int, norm: float) -> None:
 @pytest.mark.parametrize(("method", "form"), FORMS)
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("name", NETWORKS)
-def test_rigorous_bounds_contain_the_plain_ones_closely(name: str, norm: float, method: str, form: str) -> None:
+def test_rigorous_bounds_contain_the_plain_ones_closely(
+    name: str, norm: float, method: RelaxerName, form: FormName
+) -> None:
     network = NETWORKS[name]()
     ball = Region.around(centres(network), RADIUS, norm)
     plain = relucert.bounds(network, ball, method=method, form=form, arithmetic="float")
@@ -116,7 +121,7 @@ def test_rigorous_bounds_contain_the_plain_ones_closely(name: str, norm: float, 
 
 @pytest.mark.parametrize("form", ["forward", "backward"])
 @pytest.mark.parametrize("name", NETWORKS)
-def test_a_batch_equals_its_members(name: str, form: str) -> None:
+def test_a_batch_equals_its_members(name: str, form: FormName) -> None:
     network = NETWORKS[name]()
     points = centres(network, 4)
     radii = torch.tensor([0.0, 0.05, 0.4, 1.5], dtype=torch.float64)
@@ -130,7 +135,7 @@ def test_a_batch_equals_its_members(name: str, form: str) -> None:
 
 @pytest.mark.parametrize("method", [*PARALLEL, "interval"])
 @pytest.mark.parametrize("name", NETWORKS)
-def test_a_smaller_ball_has_tighter_bounds(name: str, method: str) -> None:
+def test_a_smaller_ball_has_tighter_bounds(name: str, method: RelaxerName) -> None:
     network = NETWORKS[name]()
     points = centres(network)
     small, large = (relucert.bounds(network, Region.around(points, radius, 2), method=method) for radius in (0.1, 0.3))

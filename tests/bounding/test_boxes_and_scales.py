@@ -10,6 +10,7 @@ import torch
 import relucert
 from relucert.errors import InputError
 from relucert.methods.table import METHODS, find_method
+from relucert.names import FormName, MethodName, RelaxerName
 from relucert.network import Rows
 from relucert.query.property import Property
 from relucert.region import Region
@@ -26,7 +27,7 @@ RADIUS = 0.3
 @pytest.mark.parametrize("limits", LIMITS)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_bounds_enclose_the_region_and_lie_within_those_of_the_ball(
-    name: str, limits: str, norm: float, method: str, form: str
+    name: str, limits: str, norm: float, method: RelaxerName, form: FormName
 ) -> None:
     network = NETWORKS[name]().cast(torch.float64)
     points = centres(network, 2)
@@ -51,7 +52,7 @@ def test_bounds_enclose_the_region_and_lie_within_those_of_the_ball(
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("limits", LIMITS)
 @pytest.mark.parametrize("name", NETWORKS)
-def test_forward_and_backward_agree(name: str, limits: str, norm: float, method: str) -> None:
+def test_forward_and_backward_agree(name: str, limits: str, norm: float, method: RelaxerName) -> None:
     network = NETWORKS[name]()
     points = centres(network)
     region = Region.around(points, RADIUS, norm, **LIMITS[limits].given(points))
@@ -109,7 +110,7 @@ LOSSES = {"interval": 2e-4, "op-norm": 2e-4, "crown": 0.04, "sdp": 0.3}
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("norm", [1.0, 2.0, math.inf])
-def test_a_box_never_makes_a_radius_smaller(norm: float, method: str) -> None:
+def test_a_box_never_makes_a_radius_smaller(norm: float, method: MethodName) -> None:
     """Not by more than other slopes may cost, where they bound the neurons; intervals have none. Those of CROWN jump,
     and quadratic certificates are soon given up in these tests."""
     network = NETWORKS["three layers"]()
@@ -145,7 +146,7 @@ def test_coordinates_that_stay_do_not_count() -> None:
 
 @pytest.mark.parametrize("norm", [1.0, 2.0, math.inf])
 @pytest.mark.parametrize("method", [*LINEAR, *PROGRAMS])
-def test_where_no_valid_input_changes_the_decision_the_radius_is_infinite(method: str, norm: float) -> None:
+def test_where_no_valid_input_changes_the_decision_the_radius_is_infinite(method: MethodName, norm: float) -> None:
     network = NETWORKS["three layers"]()
     points = centres(network, 2)
     for image in points:

@@ -13,6 +13,7 @@ from relucert.bounding.interval import Bounds
 from relucert.bounding.memory import SlopeMemory
 from relucert.bounding.optimised import optimised_bounds, optimised_margins
 from relucert.methods.table import find_method
+from relucert.names import MethodName, RelaxerName
 from relucert.network import Network
 from relucert.query.property import Property
 from relucert.query.targets import rivals
@@ -22,7 +23,7 @@ from tests.nets import NETWORKS, centres, mlp
 from tests.regions import LIMITS, samples
 
 RADIUS = 0.3
-BELOW = ("fast-lin", "crown")
+BELOW: tuple[RelaxerName, ...] = ("fast-lin", "crown")
 
 
 class Asked(NamedTuple):
@@ -181,7 +182,8 @@ def test_single_precision_scouts_what_is_then_proven() -> None:
 def test_radii_are_in_order_and_say_what_they_are_due_to(name: str, norm: str) -> None:
     network = NETWORKS[name]()
     points = centres(network, 2, seed=5)
-    by_method = {method: relucert.certify(network, points, norm=norm, method=method) for method in (*BELOW, "alpha")}
+    methods: tuple[MethodName, ...] = (*BELOW, "alpha")
+    by_method = {method: relucert.certify(network, points, norm=norm, method=method) for method in methods}
     for fast_lin, crown, alpha in zip(*by_method.values(), strict=True):
         assert fast_lin.radius is not None and crown.radius is not None and alpha.radius is not None  # noqa: PT018
         assert alpha.proven

@@ -9,6 +9,7 @@ import pytest
 
 import relucert
 from relucert import data
+from relucert.names import MethodName
 from relucert.solvers.highs import Highs
 from relucert.solvers.program import Array
 from relucert.solvers.solver import DualSolution
@@ -18,7 +19,7 @@ from tests.methods import PROGRAMS
 
 @pytest.mark.parametrize("norm", ["inf", "2", "1"])
 @pytest.mark.parametrize("method", PROGRAMS)
-def test_the_command_equals_the_library(method: str, norm: str, command: Command, tmp_path: Path) -> None:
+def test_the_command_equals_the_library(method: MethodName, norm: str, command: Command, tmp_path: Path) -> None:
     path = tmp_path / "run.json"
     options = ("--method", method, "--norm", norm, "--time-limit", "30", "--images", "2", "--json", str(path))
     assert command("certify", *options).code == 0

@@ -30,7 +30,7 @@ from tests.comparison.answers import certified, exact
 from tests.methods import PROGRAMS
 from tests.nets import NETWORKS, centres, mlp, rectified_input
 
-QUICK = [contender.name for contender in find_contenders(None) if contender.name != "exact"]
+QUICK: list[Any] = [contender.name for contender in find_contenders(None) if contender.name != "exact"]
 FEW: dict[str, Any] = {"box": None, "steps": 5, "batches": 2, "samples": 16}
 
 

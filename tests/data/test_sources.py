@@ -39,10 +39,10 @@ def test_names(tmp_path: Path) -> None:
 
 
 def test_unknown_names() -> None:
-    with pytest.raises(InputError, match="no data set 'mnits'; there are mnist, cifar10"):
+    with pytest.raises(InputError, match="unknown data set 'mnits'; known are mnist, cifar10; did you mean 'mnist'"):
         data.load("mnits", "test")
     with pytest.raises(InputError, match="unknown split 'validation'; known are train, test"):
-        data.load("mnist", "validation")
+        data.load("mnist", "validation")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import relucert
+from relucert.names import FormName
 from relucert.network import Network
 from tests.regions import samples
 
@@ -64,7 +65,8 @@ def assert_encloses(network: Network) -> None:
     generator = torch.Generator().manual_seed(4)
     centre = torch.randn(1, network.sizes[0], generator=generator, dtype=torch.float64)
     box = centre.flatten() - 0.05, centre.flatten() + 0.2
-    cases = itertools.product(("inf", "2", "1"), ("forward", "backward"), (None, box))
+    forms: tuple[FormName, ...] = ("forward", "backward")
+    cases = itertools.product(("inf", "2", "1"), forms, (None, box))
     for norm, form, limits in cases:
         region = relucert.Region.around(centre, 0.3, norm, box=limits)
         values = network.cast(torch.float64).values(samples(region, 0, 30, generator))

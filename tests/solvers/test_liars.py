@@ -23,6 +23,7 @@ from relucert.bounding.relaxers import FAST_LIN
 from relucert.errors import InputError
 from relucert.methods.linear import LinearMethod
 from relucert.methods.programs import ProgramMethod
+from relucert.names import MethodName
 from relucert.network import Network
 from relucert.norm import Norm
 from relucert.query.property import Property
@@ -136,7 +137,7 @@ def test_honest_solvers_gain(norm: float, full: bool) -> None:
     assert all(most > 1.005 * least for least, most in zip(plain(norm), honest(norm, full), strict=True))
 
 
-def certify(norm: float, method: str = "lp", **options: Any) -> list[Certificate]:
+def certify(norm: float, method: MethodName = "lp", **options: Any) -> list[Certificate]:
     network = NETWORKS[NAME]()
     return relucert.certify(network, centres(network, 3, seed=5), norm=norm, method=method, **options)
 
@@ -222,7 +223,7 @@ def test_exceptions_fall_back(error: Exception, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("method", PROGRAMS)
 def test_a_remark_counts_the_programs_of_its_own_question(
-    method: str, threads: int, monkeypatch: pytest.MonkeyPatch
+    method: MethodName, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With every rival a question of its own, each program belongs to one of them."""
     rows: Counter[bytes] = Counter()

@@ -11,6 +11,7 @@ from relucert.bounding.backward import bound_forms
 from relucert.bounding.interval import Bounds, propagate
 from relucert.bounding.relaxers import FLAT
 from relucert.errors import InputError
+from relucert.names import LossBounds
 from relucert.network import Convolution, Linear, Relu, Reshape
 from relucert.norm import Norm
 from relucert.query.property import Property
@@ -32,7 +33,7 @@ QUESTIONS = [
 
 
 @pytest.mark.parametrize(("norm", "bounds"), QUESTIONS)
-def test_the_robust_loss_is_above_the_loss_everywhere_in_the_ball(norm: str, bounds: str) -> None:
+def test_the_robust_loss_is_above_the_loss_everywhere_in_the_ball(norm: str, bounds: LossBounds) -> None:
     module, (images, labels) = small_module().double(), clusters(12)
     images, generator = images.double(), torch.Generator().manual_seed(0)
     network = relucert.load(module)
@@ -120,7 +121,7 @@ def test_the_certified_share_counts_what_certify_proves(norm: str) -> None:
 
 @pytest.mark.parametrize(("norm", "bounds"), QUESTIONS)
 @pytest.mark.parametrize("radius", [0.0, 0.02, 0.2])
-def test_the_robust_loss_has_the_gradient_of_finite_differences(norm: str, radius: float, bounds: str) -> None:
+def test_the_robust_loss_has_the_gradient_of_finite_differences(norm: str, radius: float, bounds: LossBounds) -> None:
     module, (images, labels) = small_module().double(), clusters(6)
     live, images = relucert.live_network(module), images.double()
     relucert.robust_loss(live, images, labels, radius, norm, method=bounds).backward()
@@ -186,4 +187,4 @@ def test_a_bad_radius_is_refused(radius: float) -> None:
 def test_unknown_bounds_are_refused() -> None:
     images, labels = clusters(3)
     with pytest.raises(InputError, match="unknown method 'magic'"):
-        relucert.robust_loss(small_module(), images, labels, 0.1, method="magic")
+        relucert.robust_loss(small_module(), images, labels, 0.1, method="magic")  # type: ignore[arg-type]

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from relucert import names
 from relucert.answers import UpperBound
 from relucert.attacks.methods import find_attacks
 from relucert.attacks.minimum_norm import STARTS
@@ -21,15 +22,16 @@ from relucert.attacks.polish import Polisher
 from relucert.attacks.pursuit import Pursuit, TimeUp
 from relucert.attacks.witness import Judge, Witness, check_staying
 from relucert.batching import attack_bytes, attack_size
-from relucert.checks import check_number, check_whole, shown
+from relucert.checks import check_number, check_whole, parse_memory, shown
 from relucert.errors import FAULTS, InputError, in_one_line
 from relucert.execution.execution import Execution
 from relucert.execution.identity import identity
 from relucert.execution.job import ImageJob, in_steps
 from relucert.execution.run import start
 from relucert.loading.runtime import Origin, Runtime, own_precision
+from relucert.names import AttackName, InferenceName
 from relucert.network import Network, find_inference
-from relucert.norm import Norm
+from relucert.norm import Norm, NormLike
 from relucert.progress import Progress, ProgressLike, Report, Reporter, about_image
 from relucert.query.given import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
 from relucert.query.questions import Inquiry, Question, pose, prepare
@@ -53,16 +55,16 @@ def attack(
     images: ImagesLike,
     labels: LabelsLike | None = None,
     *,
-    norm: str | float | Norm = "inf",
-    method: str = "best",
+    norm: NormLike = "inf",
+    method: AttackName = "best",
     target: TargetLike = "untargeted",
     box: BoxLike | None = None,
     scale: ScaleLike | None = None,
     polish: bool = True,
     steps: int = 200,
     time_limit: float | None = None,
-    memory: int = 2**30,
-    inference: str = "real",
+    memory: int | str = 2**30,
+    inference: InferenceName = "real",
     seed: int = 0,
     input_shape: tuple[int, ...] | None = None,
     workers: int | Execution | None = None,
@@ -81,7 +83,7 @@ def attack(
             a torch Dataset or DataLoader of image and label. A row has the input's shape, or is flat, or differs by
             axes of length one.
         labels: One class per image; by default those of the data set, else the network's predictions.
-        norm: "inf", "2", "1" or any number >= 1.
+        norm: "inf" (or "linf"), "2" ("l2"), "1" ("l1") or any number >= 1.
         method: "best" (several of the others, from several starts), "fmn" or "pgd" (any norm), "cw" (p = 2 or inf),
             "ead" (p = 1) or "ddn" (p = 2).
         target: As for `certify`.
@@ -90,7 +92,7 @@ def attack(
         polish: Whether to shorten what was found by a search over linear regions.
         steps: Gradient steps of each attack.
         time_limit: Seconds for the whole call, shared evenly among the images; what was found by then is returned.
-        memory: How many bytes all attacks that are worked on at a time may take, by all workers together.
+        memory: How many bytes all attacks that are worked on at a time may take, by all workers together; or "2G".
         inference: What the network is evaluated in, as for `certify`: an example is then one that the network's own
             runtime shows in that precision.
         seed: Of random targets and random starts; the same seed gives the same answers.
@@ -114,16 +116,16 @@ def attack_each(
     images: ImagesLike,
     labels: LabelsLike | None = None,
     *,
-    norm: str | float | Norm = "inf",
-    method: str = "best",
+    norm: NormLike = "inf",
+    method: AttackName = "best",
     target: TargetLike = "untargeted",
     box: BoxLike | None = None,
     scale: ScaleLike | None = None,
     polish: bool = True,
     steps: int = 200,
     time_limit: float | None = None,
-    memory: int = 2**30,
-    inference: str = "real",
+    memory: int | str = 2**30,
+    inference: InferenceName = "real",
     seed: int = 0,
     input_shape: tuple[int, ...] | None = None,
     workers: int | Execution | None = None,
@@ -138,10 +140,13 @@ def attack_each(
     time_limit, memory, inference, seed, input_shape, workers, ray, store and progress.
     """
     evaluation = find_inference(inference)
+    options = AttackOptions(
+        RegionShape(Norm.parse(norm)), names.ATTACKS.find(method), polish, steps, time_limit, parse_memory(memory), seed
+    )
     prepared = prepare(network, images, labels, input_shape)
     known = prepared.network.evaluated_in(evaluation)
     shape = RegionShape.parse(norm, box, scale, known.input_shape)
-    options = AttackOptions(shape, method, polish, steps, time_limit, memory, seed)
+    options = replace(options, shape=shape)
     inquiry = pose(known, prepared.images, prepared.labels, target, seed)
     check_inside(inquiry.images, shape.box)
     check_staying(inquiry.images, known, shape)

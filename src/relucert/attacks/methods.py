@@ -7,18 +7,19 @@ from collections.abc import Callable
 
 import torch
 
+from relucert import names
 from relucert.attacks.minimum_norm import decoupled_direction, fast_minimum_norm, scattered_minimum_norm
 from relucert.attacks.penalised import carlini_wagner_inf, carlini_wagner_two, elastic_net
 from relucert.attacks.pursuit import Pursuit
 from relucert.attacks.radius_search import projected_gradient
-from relucert.checks import check_name
 from relucert.errors import InputError
+from relucert.names import AttackName
 from relucert.norm import Norm
 
 Attack = Callable[[Pursuit, int, list[torch.Generator]], None]  # with a number of steps, and a generator per image
 
 ONE, TWO, INFINITE, ANY = Norm(1.0), Norm(2.0), Norm(math.inf), None
-ATTACKS: dict[str, dict[Norm | None, tuple[Attack, ...]]] = {
+ATTACKS: dict[AttackName, dict[Norm | None, tuple[Attack, ...]]] = {
     "best": {
         ONE: (fast_minimum_norm, elastic_net, scattered_minimum_norm),
         TWO: (fast_minimum_norm, decoupled_direction, scattered_minimum_norm),
@@ -34,8 +35,7 @@ ATTACKS: dict[str, dict[Norm | None, tuple[Attack, ...]]] = {
 
 def find_attacks(method: str, norm: Norm) -> tuple[Attack, ...]:
     """What a method runs, one attack after the other."""
-    check_name("method", method, ATTACKS)
-    table = ATTACKS[method]
+    table = ATTACKS[names.ATTACKS.find(method)]
     if norm not in table and ANY not in table:
         known = " or ".join(str(known_norm) for known_norm in table)
         others = ", ".join(name for name, norms in ATTACKS.items() if norm in norms or ANY in norms)

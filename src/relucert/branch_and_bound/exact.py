@@ -29,8 +29,9 @@ from relucert.execution.identity import identity
 from relucert.execution.job import ImageJob, in_steps
 from relucert.execution.run import start
 from relucert.loading.runtime import Origin, Runtime
+from relucert.names import InferenceName
 from relucert.network import Network, find_inference
-from relucert.norm import Norm
+from relucert.norm import Norm, NormLike
 from relucert.progress import Progress, ProgressLike, Report, Reporter, about_image
 from relucert.proof_files import EvidenceKeeper, claimed, is_about, relaxation_evidence, write_proof
 from relucert.query.given import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
@@ -58,13 +59,13 @@ def exact(
     images: ImagesLike,
     labels: LabelsLike | None = None,
     *,
-    norm: str | float | Norm = "inf",
+    norm: NormLike = "inf",
     target: TargetLike = "untargeted",
     box: BoxLike | None = None,
     scale: ScaleLike | None = None,
     tolerance: float = 1e-3,
     time_limit: float | None = 60.0,
-    inference: str = "real",
+    inference: InferenceName = "real",
     seed: int = 0,
     proof: str | os.PathLike[str] | None = None,
     overwrite: bool = False,
@@ -113,13 +114,13 @@ def exact_each(
     images: ImagesLike,
     labels: LabelsLike | None = None,
     *,
-    norm: str | float | Norm = "inf",
+    norm: NormLike = "inf",
     target: TargetLike = "untargeted",
     box: BoxLike | None = None,
     scale: ScaleLike | None = None,
     tolerance: float = 1e-3,
     time_limit: float | None = 60.0,
-    inference: str = "real",
+    inference: InferenceName = "real",
     seed: int = 0,
     proof: str | os.PathLike[str] | None = None,
     overwrite: bool = False,
@@ -136,10 +137,12 @@ def exact_each(
     inference, seed, proof, overwrite, input_shape, workers, ray, store and progress.
     """
     evaluation = find_inference(inference)
+    path = None if proof is None else checked_path(proof, "a proof")
+    options = ExactOptions(RegionShape(Norm.parse(norm)), tolerance, time_limit, seed, path)
     prepared = prepare(network, images, labels, input_shape)
     known = prepared.network.evaluated_in(evaluation)
     shape = RegionShape.parse(norm, box, scale, known.input_shape)
-    options = _Options(shape, tolerance, time_limit, seed, None if proof is None else checked_path(proof, "a proof"))
+    options = replace(options, shape=shape)
     inquiry = pose(known, prepared.images, prepared.labels, target, seed)
     check_inside(inquiry.images, shape.box)
     check_staying(inquiry.images, known, shape)
@@ -149,7 +152,7 @@ def exact_each(
             raise InputError(f"a proof is about one question, and these are {len(inquiry.questions)}")
         files.check_writable(options.proof)
         claim = _claim(known, inquiry, inquiry.questions[0], shape)
-        files.check_replaceable(options.proof, lambda there: is_about(there, claim, inference), overwrite)
+        files.check_replaceable(options.proof, lambda there: is_about(there, claim, evaluation.name), overwrite)
     check_subnormals()
     origin = Origin.of(prepared.source, known)
     job = ImageJob(
@@ -165,14 +168,14 @@ def _claim(network: Network, inquiry: Inquiry, question: Question, shape: Region
 
 
 @dataclass(frozen=True)
-class _Options:
+class ExactOptions:
     """How to search, checked when built; the meanings stand at `exact`."""
 
     shape: RegionShape
     tolerance: float
     time_limit: float | None
     seed: int
-    proof: Path | None
+    proof: Path | None = None
 
     def __post_init__(self) -> None:
         if self.shape.norm.body is None:
@@ -196,7 +199,7 @@ class _Searching:
     """Answers questions about one network, one after the other."""
 
     network: Network
-    options: _Options
+    options: ExactOptions
     origin: Origin
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -225,7 +228,7 @@ class _Answering:
     """One question. Whatever fails, the interval so far stands."""
 
     def __init__(
-        self, network: Network, options: _Options, inquiry: Inquiry, question: Question, reporter: Reporter,
+        self, network: Network, options: ExactOptions, inquiry: Inquiry, question: Question, reporter: Reporter,
         certified: float | None = None, runtime: Runtime | None = None,
         keeper: Evidential | None = None,
     ) -> None:  # fmt: skip
@@ -340,7 +343,7 @@ class _Answering:
 def _run_step(task: Task, best: Proven | None, ends: float) -> Iterator[Proven]:
     """Exact search from what is proven, as far as it comes."""
     left = max(0.0, ends - time.monotonic())
-    options = _Options(task.shape, EXACT_TOLERANCE, None if math.isinf(left) else left, 0, None)
+    options = ExactOptions(task.shape, EXACT_TOLERANCE, None if math.isinf(left) else left, 0, None)
     start = 0.0 if best is None else best.radius
     answering = _Answering(task.network, options, task.inquiry, task.question, task.reporter, start, keeper=task.keeper)
     answer = answering.run()

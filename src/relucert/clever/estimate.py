@@ -26,7 +26,8 @@ from relucert.execution.identity import identity
 from relucert.execution.job import ImageJob, by_images
 from relucert.execution.run import start
 from relucert.network import Network
-from relucert.norm import Norm
+from relucert.norm import Norm, NormLike
+from relucert.numbers import NumberLike, number_above
 from relucert.progress import Progress, ProgressLike, Report
 from relucert.query.given import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
 from relucert.query.property import Property
@@ -46,9 +47,9 @@ def estimate(
     images: ImagesLike,
     labels: LabelsLike | None = None,
     *,
-    norm: str | float | Norm = "inf",
+    norm: NormLike = "inf",
     target: TargetLike = "untargeted",
-    radius: float | None = None,
+    radius: NumberLike | None = None,
     batches: int = 500,
     samples: int = 1024,
     box: BoxLike | None = None,
@@ -68,7 +69,7 @@ def estimate(
             a torch Dataset or DataLoader of image and label. A row has the input's shape, or is flat, or differs by
             axes of length one.
         labels: One class per image; by default those of the data set, else the network's predictions.
-        norm: "inf", "2", "1" or any number >= 1.
+        norm: "inf" (or "linf"), "2" ("l2"), "1" ("l1") or any number >= 1.
         target: As for `certify`.
         box: The valid inputs, as for `certify`; samples are clipped to it.
         scale: How far each coordinate may move per unit of radius, as for `certify`.
@@ -96,9 +97,9 @@ def estimate_each(
     images: ImagesLike,
     labels: LabelsLike | None = None,
     *,
-    norm: str | float | Norm = "inf",
+    norm: NormLike = "inf",
     target: TargetLike = "untargeted",
-    radius: float | None = None,
+    radius: NumberLike | None = None,
     batches: int = 500,
     samples: int = 1024,
     box: BoxLike | None = None,
@@ -119,12 +120,16 @@ def estimate_each(
     prepared = prepare(network, images, labels, input_shape)
     known = prepared.network
     shape = RegionShape.parse(norm, box, scale, known.input_shape)
-    options = _Options(shape, shape.norm.between(*RADII) if radius is None else radius, batches, samples, seed)
+    options = _Options(shape, _sampled(shape.norm, radius), batches, samples, seed)
     inquiry = pose(known, prepared.images, prepared.labels, target, seed)
     check_inside(inquiry.images, shape.box)
     estimator = _Estimator(known.cast(torch.float32), options)
     job = ImageJob(estimator, inquiry, by_images(inquiry, 1), options.asked(known, target))
     return start(job, workers, ray, store, progress)
+
+
+def _sampled(norm: Norm, radius: NumberLike | None) -> float:
+    return norm.between(*RADII) if radius is None else number_above(radius, "the radius of the sampled region")
 
 
 @dataclass(frozen=True)

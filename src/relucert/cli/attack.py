@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from relucert import names
 from relucert.cli import examples, options, record, runs
 
 if TYPE_CHECKING:
@@ -48,7 +49,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_effort(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
-        "--method", default="best", help="best, fmn, pgd, cw, ead or ddn; not all for every norm (default: %(default)s)"
+        "--method",
+        type=options.spelled(names.ATTACKS),
+        default="best",
+        help="best, fmn, pgd, cw, ead or ddn; not all for every norm (default: %(default)s)",
     )
     group.add_argument(
         "--steps", type=options.count, default=200, metavar="N", help="of each attack (default: %(default)s)"
@@ -69,9 +73,12 @@ def run(arguments: argparse.Namespace) -> int:
     """Checks everything that can be checked, then attacks, records, draws and shows."""
     files = runs.outputs(arguments, ("json", "csv", "save_arrays"))
     import relucert
+    from relucert.attacks.methods import find_attacks
+    from relucert.norm import Norm
     from relucert.report import pictures
     from relucert.report.pairs import Album
 
+    find_attacks(arguments.method, Norm.parse(arguments.norm))  # told before anything is loaded
     setup = runs.set_up(arguments, LIBRARY_OPTIONS)
     network, images = setup.network, setup.images
     question = record.head(arguments, network, images, setup.chosen)["question"]

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from relucert import names
 from relucert.cli import options, record, runs
 
 if TYPE_CHECKING:
@@ -18,10 +19,10 @@ DESCRIPTION = (
     "Finds for every image a radius within which provably no perturbation changes the network's decision. "
     "Without arguments: the bundled network on the bundled images."
 )
-LIBRARY_OPTIONS = (
-    "norm", "method", "target", "box", "scale", "arithmetic", "inference", "tolerance", "memory", "seed", "shells",
-    "time_limit", "budget", "proofs",
+EFFORT = (
+    "norm", "method", "arithmetic", "inference", "tolerance", "memory", "seed", "shells", "time_limit", "budget",
 )  # fmt: skip
+LIBRARY_OPTIONS = (*EFFORT, "target", "box", "scale", "proofs")
 PREDICTED_AT_ONCE = 1000
 
 
@@ -36,7 +37,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Checks everything that can be checked, then certifies, records and shows."""
     files = _outputs(arguments)
     import relucert
+    from relucert.api import Options
 
+    Options.parse(**{name: getattr(arguments, name) for name in EFFORT})  # told before anything is loaded
     setup = runs.set_up(arguments, LIBRARY_OPTIONS)
     images = setup.images
     mark = _picture_mark(arguments, setup)
@@ -56,6 +59,7 @@ def _add_question(group: argparse._ArgumentGroup) -> None:
     runs.add_question(group)
     group.add_argument(
         "--method",
+        type=options.spelled(names.METHODS),
         default="fast-lin",
         help="fast-lin, crown, alpha, interval, fast-lip, lipschitz-norm, op-norm, lp, lp-full, sdp or best "
         "(default: %(default)s)",
@@ -68,6 +72,7 @@ def _add_question(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--arithmetic",
+        type=options.spelled(names.ARITHMETICS),
         default="rigorous",
         metavar="KIND",
         help="rigorous (proven, rounding included) or float (rounding ignored) (default: %(default)s)",

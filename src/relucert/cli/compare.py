@@ -6,6 +6,7 @@ import argparse
 import time
 from typing import TYPE_CHECKING
 
+from relucert import names
 from relucert.cli import options, record, runs
 from relucert.errors import RelucertError
 
@@ -32,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     runs.add_inference(question)
     question.add_argument(
         "--methods",
-        type=options.names,
+        type=options.each(options.spelled(names.CONTENDERS)),
         metavar="NAMES",
         help="which methods, with commas between them: any of certify's, exact, clever, attack (default: all but best)",
     )

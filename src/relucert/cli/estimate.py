@@ -42,7 +42,7 @@ def _add_question(group: argparse._ArgumentGroup) -> None:
     runs.add_question(group)
     group.add_argument(
         "--radius",
-        type=options.number,
+        type=options.rounded_up,
         metavar="R",
         help="of the region that is sampled (default: 30 for p = 1, 3 for p = 2, 0.1 for p = inf)",
     )

@@ -62,8 +62,13 @@ def run(arguments: argparse.Namespace) -> int:
     """Checks everything that can be checked, then searches, records and shows."""
     files = runs.outputs(arguments, ("json", "csv", "proof", "save_arrays"))
     import relucert
+    from relucert.branch_and_bound.exact import ExactOptions
+    from relucert.norm import Norm
+    from relucert.region import RegionShape
     from relucert.report import pictures
 
+    shape = RegionShape(Norm.parse(arguments.norm))
+    ExactOptions(shape, arguments.tolerance, arguments.time_limit, arguments.seed)  # told before anything is loaded
     setup = runs.set_up(arguments, LIBRARY_OPTIONS)
     images, options = setup.images, dict(setup.chosen)
     setup.chosen["proof"] = arguments.proof and str(arguments.proof)

@@ -5,25 +5,40 @@ from __future__ import annotations
 import argparse
 import gc
 import os
+import re
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import relucert
 from relucert.cli import attack, certify, check, compare, estimate, exact, paper, report, train, verify, zoo
 from relucert.errors import ContradictionError, InputWarning, RelucertError, RemarkWarning
+from relucert.names import suggestion
 
 COMMANDS = (certify, verify, attack, exact, check, estimate, compare, paper, report, train, zoo)
 COLLECTED = 50_000  # new objects before garbage is looked for: imports make many, and nearly all of them stay
 WRONG, BROKEN_PIPE, CONTRADICTION, INTERRUPTED = 2, 1, 3, 130
 
+NEGATIVE = re.compile(r"-(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?(/\d+)?$")
 OUT_OF_MEMORY = "allocate memory"  # in the RuntimeError that PyTorch raises
 
 
 class Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line."""
+    """Says what is wrong in one line, and takes every negative number, -1/2 and -1e-3 too, for a value."""
+
+    def __init__(self, *given: Any, **options: Any) -> None:
+        super().__init__(*given, **options)
+        self._negative_number_matcher = NEGATIVE
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Refuses unknown options where they are a command's: it knows which one may have been meant."""
+        known, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            options = tuple(self._option_string_actions)
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{suggestion(unknown[0], options)}")
+        return known, unknown
 
     def error(self, message: str) -> NoReturn:
         self.exit(WRONG, _line(f"{message} (see {self.prog} --help)"))

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import argparse
 import math
-import re
+from collections.abc import Callable
+from typing import Any, TypeVar
 
-UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+from relucert.checks import parse_memory
+from relucert.errors import InputError
+from relucert.names import TARGETS, Names, parse_norm
+
+Value = TypeVar("Value")
 
 MOST_THREADS = 1024
 
@@ -33,16 +38,12 @@ def seed(text: str) -> int:
 
 def memory(text: str) -> int:
     """Bytes, as in 512M, 1.5G or 1000000."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]?)(?:i?B)?", text, re.IGNORECASE | re.ASCII)
-    size = int(float(match[1]) * UNITS[match[2].upper()]) if match else 0
-    if size < 1:
-        raise argparse.ArgumentTypeError(f"a size such as 512M or 1.5G is needed, not {text!r}")
-    return size
+    return _told(lambda: parse_memory(text))
 
 
 def radius(text: str) -> float:
-    """A finite number >= 0."""
-    value = number(text)
+    """A finite number >= 0, or a fraction such as 8/255, which is rounded up."""
+    value = rounded_up(text)
     if not 0 <= value < math.inf:
         raise argparse.ArgumentTypeError(f"a radius is a finite number >= 0, not {text!r}")
     return value
@@ -62,6 +63,58 @@ def names(text: str) -> list[str]:
     if not all(listed):
         raise argparse.ArgumentTypeError(f"names with commas between them are needed, not {text!r}")
     return listed
+
+
+def rounded_up(text: str) -> float:
+    """A number, or a fraction such as 8/255 as the least float64 that is not below it."""
+    from relucert.numbers import number_above
+
+    return _told(lambda: number_above(text, "what is needed"))
+
+
+class Box(argparse.Action):
+    """Two numbers or fractions: the lowest valid value is rounded down and the highest up, so that none is lost."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: str | None = None
+    ) -> None:
+        from relucert.numbers import number_above, number_below
+
+        low, high = values
+        try:
+            ends = [number_below(low, "its lowest value"), number_above(high, "its highest value")]
+        except InputError as error:
+            raise argparse.ArgumentError(self, str(error)) from None
+        setattr(namespace, self.dest, ends)
+
+
+def _told(parse: Callable[[], Value]) -> Value:
+    """What a function of the library makes of a text; what it refuses is told as argparse does."""
+    try:
+        return parse()
+    except InputError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def spelled(names: Names[Any]) -> Callable[[str], str]:
+    """What tells the name that is meant, however it is spelled."""
+    return lambda text: _told(lambda: names.find(text))
+
+
+def each(parse: Callable[[str], str]) -> Callable[[str], list[str]]:
+    """What tells each of several names with commas between them."""
+    return lambda text: [parse(name) for name in names(text)]
+
+
+def target(text: str) -> str:
+    """A name, or a class index."""
+    return text if whole(text) is not None else _told(lambda: TARGETS.find(text))
+
+
+def norm(text: str) -> str:
+    """The p of a norm, as it is shown."""
+    p = _told(lambda: parse_norm(text))
+    return f"{p:g}" if float(f"{p:g}") == p else repr(p)
 
 
 def number(text: str) -> float:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import relucert
 from relucert.cli import options, record, runs
 from relucert.errors import InputError, LoadError, StoreError
+from relucert.names import CONTENDERS
 from relucert.query.valid import valid_inputs
 
 if TYPE_CHECKING:
@@ -41,8 +42,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("table", choices=("toy", "large", "defences"), metavar="TABLE", help="toy, large or defences")
     part = parser.add_argument_group("which part of the table")
     part.add_argument("--images", type=options.count, default=100, metavar="N", help="the first N (default: 100)")
-    for name in ("methods", "norms", "targets", "networks"):
-        part.add_argument(f"--{name}", type=options.names, metavar="NAMES", help=f"only these {name}, with commas")
+    for name, parse in (
+        ("methods", options.spelled(CONTENDERS)),
+        ("norms", options.norm),
+        ("targets", options.target),
+        ("networks", str),
+    ):
+        part.add_argument(
+            f"--{name}", type=options.each(parse), metavar="NAMES", help=f"only these {name}, with commas"
+        )
     part.add_argument(
         "--network-file",
         type=Path,

@@ -16,6 +16,7 @@ from relucert.answers import Reply
 from relucert.cli import images as image_options
 from relucert.cli import options, record
 from relucert.errors import ContradictionError, InputError, RelucertError
+from relucert.names import INFERENCES
 from relucert.query.valid import valid_inputs
 
 if TYPE_CHECKING:
@@ -56,10 +57,17 @@ def add_question(group: argparse._ArgumentGroup) -> None:
         metavar="FILE",
         help="a .npy array of the input's shape: how far each coordinate may move per unit of radius (default: 1)",
     )
-    group.add_argument("--norm", default="inf", metavar="P", help="inf, 2, 1 or any number >= 1 (default: %(default)s)")
+    group.add_argument(
+        "--norm",
+        type=options.norm,
+        default="inf",
+        metavar="P",
+        help="inf, 2, 1 or any number >= 1 (default: %(default)s)",
+    )
     target = group.add_mutually_exclusive_group()
     target.add_argument(
         "--target",
+        type=options.target,
         default="untargeted",
         help="the rival class: runner-up, least-likely, random, all, untargeted or a class index "
         "(default: %(default)s)",
@@ -77,7 +85,7 @@ def add_box(group: argparse._ArgumentGroup, default: object = None, otherwise: s
     box = group.add_mutually_exclusive_group()
     box.add_argument(
         "--box",
-        type=options.number,
+        action=options.Box,
         nargs=2,
         default=default,
         metavar=("LOW", "HIGH"),
@@ -107,6 +115,7 @@ def add_seed(group: argparse._ArgumentGroup, of: str) -> None:
 def add_inference(group: argparse._ArgumentGroup | argparse.ArgumentParser) -> None:
     group.add_argument(
         "--inference",
+        type=options.spelled(INFERENCES),
         default="real",
         metavar="PRECISION",
         help="what the network is evaluated in: real, or float32, float16 or bfloat16, which round every operation; "

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from relucert.cli import options
 from relucert.cli.training import build_network, training_options
+from relucert.names import LOSS_BOUNDS, OPTIMISERS
 
 if TYPE_CHECKING:
     from relucert.recipes.recipe import Defence, Recipe
@@ -16,8 +17,6 @@ HELP = "train a network, defended or not"
 DESCRIPTION = """Trains a fully connected or convolutional network on MNIST or CIFAR-10 and stores it in the cache
 under its name, or in a file. An interrupted training goes on where it was, to the same weights."""
 DEFENCES = ("distillation", "adversarial", "certified")
-OPTIMISERS = ("sgd", "adam")
-BOUNDS = ("interval", "fast-lin", "crown")
 CONVOLUTIONAL = ("mnist-cnn", "mnist-cnn-wide", "cifar-cnn", "cifar-resnet")
 
 
@@ -33,7 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--grid", action="store_true", help="the paper's 5 x 5 learning rates and weight decays")
     how.add_argument("--epochs", type=options.count, default=20, metavar="N", help="default: 20")
     how.add_argument("--learning-rate", type=options.number, metavar="X", help="default: 0.05, adam 0.001")
-    how.add_argument("--optimiser", choices=OPTIMISERS, default="sgd", help="default: sgd")
+    how.add_argument(
+        "--optimiser", type=options.spelled(OPTIMISERS), choices=OPTIMISERS.known, default="sgd", help="default: sgd"
+    )
     how.add_argument("--weight-decay", type=options.number, metavar="X", help="default: 0.0001")
     how.add_argument("--batch", type=options.count, default=128, metavar="N", help="default: 128")
     how.add_argument("--seed", type=options.seed, default=0, metavar="N", help="default: 0")
@@ -41,17 +42,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     defence.add_argument("--defence", choices=DEFENCES, help="default: none")
     defence.add_argument("--temperature", type=options.number, metavar="T", help="of distillation (default: 100)")
     defence.add_argument(
-        "--epsilon", type=options.number, metavar="E", help="radius (default: 0.3 adversarial, 0.1 certified)"
+        "--epsilon", type=options.rounded_up, metavar="E", help="radius (default: 0.3 adversarial, 0.1 certified)"
     )
     defence.add_argument("--steps", type=options.count, metavar="N", help="of each adversarial attack (default: 10)")
-    defence.add_argument("--bounds", choices=BOUNDS, help="of the certified loss (default: interval for p = inf)")
+    defence.add_argument(
+        "--bounds",
+        type=options.spelled(LOSS_BOUNDS),
+        choices=LOSS_BOUNDS.known,
+        help="of the certified loss (default: interval for p = inf)",
+    )
     defence.add_argument(
         "--clean", type=options.number, metavar="W", help="of certified, the plain loss's final weight (default: 0.5)"
     )
     defence.add_argument(
         "--stretch", type=options.number, metavar="X", help="of certified, the trained radius / epsilon (default: 1)"
     )
-    defence.add_argument("--norm", metavar="P", help="of the certified radius (default: inf)")
+    defence.add_argument("--norm", type=options.norm, metavar="P", help="of the certified radius (default: inf)")
     defence.add_argument("--warm-up", type=options.number, metavar="SHARE", help="until the full radius (default: 0.5)")
 
 

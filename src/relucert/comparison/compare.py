@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from relucert.answers import Answer
-from relucert.checks import checked_path
+from relucert.checks import checked_path, parse_memory
 from relucert.comparison.deadline import OutOfTime, Worker
 from relucert.comparison.methods import CONTENDERS, Contender, Entry, Kind, Setting, find_contenders
 from relucert.comparison.order import Ledger
@@ -23,8 +23,9 @@ from relucert.execution.execution import Execution
 from relucert.execution.identity import identity
 from relucert.execution.progress import listening
 from relucert.loading.runtime import Loaded
+from relucert.names import INFERENCES, ContenderName, InferenceName
 from relucert.network import find_inference
-from relucert.norm import Norm
+from relucert.norm import Norm, NormLike
 from relucert.progress import Progress, ProgressLike, Report, silent
 from relucert.query.given import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
 from relucert.query.plausible import unwarned
@@ -101,8 +102,8 @@ def compare(
     images: ImagesLike,
     labels: LabelsLike | None = None,
     *,
-    methods: Sequence[str] | None = None,
-    norm: str | float | Norm = "inf",
+    methods: Sequence[ContenderName] | None = None,
+    norm: NormLike = "inf",
     target: TargetLike = "untargeted",
     box: BoxLike | None = None,
     scale: ScaleLike | None = None,
@@ -110,8 +111,8 @@ def compare(
     batches: int = 50,
     samples: int = 256,
     budget: float = 60.0,
-    memory: int = 2**30,
-    inference: str = "real",
+    memory: int | str = 2**30,
+    inference: InferenceName = "real",
     seed: int = 0,
     input_shape: tuple[int, ...] | None = None,
     workers: int | Execution | None = None,
@@ -128,7 +129,7 @@ def compare(
             axes of length one.
         labels: One class per image; by default those of the data set, else the network's predictions.
         methods: Names such as "fast-lin", "exact", "clever" or "attack"; by default all but "best", which runs others.
-        norm: "inf", "2", "1" or any number >= 1.
+        norm: "inf" (or "linf"), "2" ("l2"), "1" ("l1") or any number >= 1.
         target: As for `certify`.
         box: The valid inputs, as for `certify`, the same for all methods.
         scale: How far each coordinate may move per unit of radius, as for `certify`.
@@ -136,7 +137,7 @@ def compare(
         batches: How many batches CLEVER samples.
         samples: How many samples each of its batches has.
         budget: Seconds that a method may take per image; one too slow is left out, and `skipped` says so.
-        memory: How many bytes all that is worked on at a time may take, by all workers together.
+        memory: How many bytes all that is worked on at a time may take, by all workers together; or "2G".
         inference: What the network is evaluated in, as for `certify`; methods that say nothing about it are left out.
         seed: Of random targets, starts and samples.
         input_shape: Of one image, where neither the network nor the images tell it.
@@ -148,10 +149,14 @@ def compare(
     Raises:
         ContradictionError: Where two answers can't both be true.
     """
-    setting = Setting(Norm.parse(norm), target, box, scale, steps, batches, samples, budget, memory, inference, seed)
+    setting = Setting(
+        Norm.parse(norm), target, box, scale, steps, batches, samples, budget, parse_memory(memory),
+        INFERENCES.find(inference), seed,
+    )  # fmt: skip
+    contenders = find_contenders(methods)
     prepared = prepare(network, images, labels, input_shape)
     loaded = Loaded(prepared.network, prepared.source)
-    contest = Contest(loaded, prepared.images, prepared.labels, find_contenders(methods), setting)
+    contest = Contest(loaded, prepared.images, prepared.labels, contenders, setting)
     path = None if store is None else checked_path(store, "a store of answers")
     with listening(progress) as told, running(contest, workers, ray, path, told.tell):
         for _ in contest.run():

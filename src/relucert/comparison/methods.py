@@ -15,12 +15,14 @@ from relucert.api import certify_each
 from relucert.attacks.attack import attack_each
 from relucert.best import BEST
 from relucert.branch_and_bound.exact import exact_each
-from relucert.checks import check_name, check_positive, check_whole, shown
+from relucert.checks import check_positive, check_whole, shown
 from relucert.clever.estimate import estimate_each
 from relucert.errors import InputError
 from relucert.execution.execution import Execution
 from relucert.methods.programs import ProgramMethod
 from relucert.methods.table import METHODS, find_method
+from relucert.names import CONTENDERS as CONTENDER_NAMES
+from relucert.names import MethodName
 from relucert.network import find_inference
 from relucert.norm import Norm
 from relucert.progress import ProgressLike
@@ -141,7 +143,9 @@ class Entry:
         return {**self.answer.to_json(), "kind": self.kind.value}
 
 
-def _certified(method: str, network: NetworkLike, images: Tensor, labels: Tensor, setting: Setting) -> Iterator[Answer]:
+def _certified(
+    method: MethodName, network: NetworkLike, images: Tensor, labels: Tensor, setting: Setting
+) -> Iterator[Answer]:
     return certify_each(
         network, images, labels, method=method, **setting.question, **setting.place, memory=setting.memory,
         time_limit=setting.budget if _has_programs(method) else None,
@@ -199,6 +203,5 @@ def find_contenders(names: Sequence[str] | None) -> list[Contender]:
         return [contender for contender in CONTENDERS.values() if not contender.composed]
     if not isinstance(names, (list, tuple)) or not names:
         raise InputError(f"methods are a list of names out of {', '.join(CONTENDERS)}, not {shown(names)}")
-    for name in names:
-        check_name("method", name, CONTENDERS)
-    return [contender for contender in CONTENDERS.values() if contender.name in names]
+    chosen = [CONTENDER_NAMES.find(name) for name in names]
+    return [contender for contender in CONTENDERS.values() if contender.name in chosen]

@@ -7,8 +7,9 @@ from collections import defaultdict
 from relucert.best import BEST
 from relucert.comparison.methods import Entry, Kind
 from relucert.errors import ContradictionError
+from relucert.names import MethodName
 
-STRONGER = (
+STRONGER: tuple[tuple[MethodName, ...], ...] = (
     ("fast-lin", "lp", "lp-full"), ("fast-lin", "alpha", "lp-full"), ("crown", "alpha", "lp-full"),
     ("fast-lin", "alpha", "best"), ("crown", "alpha", "best"), ("crown", "sdp"),
 )  # fmt: skip

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from relucert.checks import shown
 from relucert.data import formats
 from relucert.data.formats import Pixels
 from relucert.errors import InputError
+from relucert.names import DATA, SplitName
 
-SPLITS = ("train", "test")
+SPLITS: tuple[SplitName, ...] = ("train", "test")
 """The parts of a collection."""
 
 
@@ -64,18 +64,16 @@ class Collection:
 
 
 def known(name: object) -> bool:
-    return isinstance(name, str) and _plain(name) in COLLECTIONS
+    """Whether a collection is meant, however its name is spelled."""
+    try:
+        return bool(DATA.find(name))
+    except InputError:
+        return False
 
 
 def find(name: str) -> Collection:
     """The collection of that name; raises InputError, which lists the names, for any other."""
-    if not known(name):
-        raise InputError(f"there is no data set {shown(name)}; there are {', '.join(NAMES)}")
-    return COLLECTIONS[_plain(name)]
-
-
-def _plain(name: str) -> str:
-    return ALIASES.get(name.lower(), name.lower())
+    return COLLECTIONS[DATA.find(name)]
 
 
 def _mnist() -> Collection:
@@ -160,6 +158,5 @@ def _cifar10_split(title: str, numpy_file: str, batches: tuple[str, ...], archiv
 
 
 COLLECTIONS = {collection.name: collection for collection in (_mnist(), _cifar10())}
-ALIASES = {"cifar": "cifar10", "cifar-10": "cifar10"}
 NAMES = tuple(COLLECTIONS)
 """The names of the collections."""

@@ -6,20 +6,26 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from relucert.checks import check_callable, check_name, checked_path
+from relucert import names
+from relucert.checks import check_callable, checked_path
 from relucert.data import download
-from relucert.data.catalogue import SPLITS, Collection, Form, Split, find
+from relucert.data.catalogue import Collection, Form, Split, find
 from relucert.data.dataset import Dataset, scaled
 from relucert.data.download import DownloadProgress
 from relucert.data.formats import Pixels
 from relucert.errors import LoadError
+from relucert.names import SplitName
 from relucert.storage.cache import cache_directory
 
 VARIABLE = "RELUCERT_DATA"
 
 
 def load(
-    name: str, split: str = "test", directory: str | Path | None = None, *, progress: DownloadProgress | None = None
+    name: str,
+    split: SplitName = "test",
+    directory: str | Path | None = None,
+    *,
+    progress: DownloadProgress | None = None,
 ) -> Dataset:
     """The "test" or "train" images of "mnist" or "cifar10", as pixels / 255 - 0.5, in their original order.
 
@@ -33,16 +39,15 @@ def load(
         progress: Called with a file's name, the bytes that are here, and the bytes there are.
     """
     collection = find(name)
-    check_name("split", split, SPLITS)
     check_callable("progress", progress)
-    asked = collection.splits[split]
+    asked = collection.splits[names.SPLITS.find(split)]
     if directory is not None:
-        pixels = _from_directory(collection, asked, checked_path(directory, "a folder of images"), str(directory))
+        stored = _from_directory(collection, asked, checked_path(directory, "a folder of images"), str(directory))
     elif variable := os.environ.get(VARIABLE):
-        pixels = _from_directory(collection, asked, Path(variable), f"{VARIABLE}={variable}")
+        stored = _from_directory(collection, asked, Path(variable), f"{VARIABLE}={variable}")
     else:
-        pixels = asked.read_originals(*_originals(collection, asked, progress))
-    return scaled(*pixels, asked.title, collection.picture_shape)
+        stored = asked.read_originals(*_originals(collection, asked, progress))
+    return scaled(*stored, asked.title, collection.picture_shape)
 
 
 def _from_directory(collection: Collection, split: Split, directory: Path, called: str) -> Pixels:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from relucert.errors import LoadError
 from relucert.loading import safetensors_file
+from relucert.names import suggestion
 from relucert.network import Network
 from relucert.storage.cache import cache_directory
 
@@ -71,4 +72,5 @@ def _missing(name: str) -> str:
 
     if name in PLANS:
         return f"the network {name!r} has not been built yet: relucert zoo train {name}"
-    return f"there is no network {name!r}; name an .onnx or .safetensors file or one of {', '.join(names())}"
+    others = f"name an .onnx or .safetensors file or one of {', '.join(names())}"
+    return f"there is no network {name!r}; {others}{suggestion(name, tuple({*names(), *PLANS}))}"

@@ -7,8 +7,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from relucert import names
 from relucert.bounding.relaxers import CROWN, FAST_LIN, RELAXERS
-from relucert.checks import check_name
 from relucert.errors import InputError
 from relucert.methods.alpha import AlphaMethod
 from relucert.methods.interval import IntervalMethod
@@ -19,11 +19,12 @@ from relucert.methods.method import Method
 from relucert.methods.operator_norm import OperatorNorm
 from relucert.methods.programs import ProgramMethod
 from relucert.methods.sdp import QuadraticMethod
+from relucert.names import MethodName
 from relucert.network import Inference
 from relucert.progress import Report, silent
 
-METHODS: dict[str, Callable[[], Method]] = {
-    **{name: partial(LinearMethod, name, relaxer) for name, relaxer in RELAXERS.items()},
+METHODS: dict[MethodName, Callable[[], Method]] = {
+    **{names.METHODS.find(name): partial(LinearMethod, name, relaxer) for name, relaxer in RELAXERS.items()},
     "interval": lambda: IntervalMethod("interval"),
     "fast-lip": lambda: LipschitzMethod("fast-lip", fast_lip),
     "lipschitz-norm": lambda: LipschitzMethod("lipschitz-norm", LipschitzNorm()),
@@ -57,8 +58,7 @@ def find_method(
 
     report: Called with how far its costly steps are.
     """
-    check_name("method", name, METHODS)
-    method = METHODS[name]()
+    method = METHODS[names.METHODS.find(name)]()
     if shells is not None:
         if not isinstance(method, LipschitzMethod) or not method.local:
             raise InputError(f"the method {name!r} has no shells; leave them out")

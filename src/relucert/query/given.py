@@ -12,6 +12,8 @@ from torch import Tensor
 
 from relucert.data import Dataset
 from relucert.loading.runtime import Loaded, Source
+from relucert.names import TargetName
+from relucert.numbers import NumberLike
 
 NetworkLike = Source | Loaded
 """A network, a module, a program of torch.export, an .onnx or a .safetensors file, or the name of a zoo network."""
@@ -22,10 +24,10 @@ ImagesLike = ArrayLike | Tensor | Dataset | torch.utils.data.Dataset[Any] | torc
 LabelsLike = Sequence[int] | ArrayLike | Tensor
 """One class per image."""
 
-TargetLike = str | int | Sequence[int] | ArrayLike | Tensor
+TargetLike = TargetName | int | Sequence[int] | ArrayLike | Tensor
 """A target's name, one class for all images, or one class per image."""
 
-BoxLike = tuple[float, float] | tuple[ArrayLike | Tensor, ArrayLike | Tensor]
+BoxLike = tuple[NumberLike, NumberLike] | tuple[ArrayLike | Tensor, ArrayLike | Tensor]
 """The lowest and the highest valid value: two numbers, or two arrays of the input's shape."""
 
 ScaleLike = ArrayLike | Tensor

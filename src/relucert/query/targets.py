@@ -10,6 +10,8 @@ from torch import Tensor
 
 from relucert.checks import shown
 from relucert.errors import InputError
+from relucert.names import TARGETS as TARGET_NAMES
+from relucert.names import TargetName
 from relucert.query.given import TargetLike
 from relucert.query.samples import dense
 
@@ -35,7 +37,7 @@ def _least_likely(scores: Tensor, labels: Tensor, others: Tensor, seed: int) -> 
     return others.gather(1, scores.gather(1, others).argmin(1, keepdim=True))
 
 
-TARGETS: dict[str, Choice] = {
+TARGETS: dict[TargetName, Choice] = {
     "runner-up": _runner_up,
     "least-likely": _least_likely,
     "random": _random,
@@ -44,7 +46,7 @@ TARGETS: dict[str, Choice] = {
 }
 
 
-Target = str | int | tuple[int, ...]
+Target = TargetName | int | tuple[int, ...]
 """A name out of TARGETS, a class, or one class per image."""
 
 
@@ -53,9 +55,7 @@ def parse_target(target: TargetLike, classes: int) -> Target:
     if classes < 2:
         raise InputError("a network with a single output has no rival classes to be certified against")
     if isinstance(target, str) and not (target.isascii() and target.isdecimal()):
-        if target not in TARGETS:
-            raise InputError(f"unknown target {target!r}; use a class index or one of {', '.join(TARGETS)}")
-        return target
+        return TARGET_NAMES.find(target)
     if isinstance(target, (list, tuple)) or getattr(target, "ndim", None):
         return _parse_each(target, classes)
     return _parse_class(int(target) if isinstance(target, str) else target, classes)

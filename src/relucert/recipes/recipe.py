@@ -7,12 +7,13 @@ import sys
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from relucert.checks import check_name, check_number, check_positive, check_whole, shown
+from relucert.checks import check_number, check_positive, check_whole, shown
 from relucert.errors import InputError
+from relucert.names import LOSS_BOUNDS, OPTIMISERS, LossBounds
 from relucert.norm import Norm
+from relucert.numbers import number_above
 
 MOST = 2**31  # the largest number of epochs, of images per batch, and of steps of an attack
-BOUNDS = ("interval", "fast-lin", "crown")  # of the loss in certified training
 LEARNING_RATES = {"sgd": 0.05, "adam": 0.001}  # by the optimiser, where none is given
 
 
@@ -48,6 +49,7 @@ class Adversarial:
     box: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", number_above(self.epsilon, "epsilon"))
         check_positive("epsilon", self.epsilon)
         check_whole("number of steps", self.steps, 1, MOST)
         check_number("warm-up", self.warm_up, 0, 1)
@@ -60,7 +62,7 @@ class Certified:
     """Training on an upper bound of the loss within a radius, mixed with the plain loss.
 
     Attributes:
-        epsilon: The radius that is to be certified.
+        epsilon: The radius that is to be certified; a fraction, as "8/255", is rounded up.
         norm: Of the radius: "inf", "2", "1" or any number >= 1.
         warm_up: The share of the training over which the radius grows to its full size.
         bounds: "interval", "fast-lin" or "crown", which bounds the loss; None: intervals for p = inf, otherwise
@@ -73,12 +75,13 @@ class Certified:
     epsilon: float = 0.1
     norm: str | float = math.inf
     warm_up: float = 0.5
-    bounds: str | None = None
+    bounds: LossBounds | None = None
     clean: float = 0.5
     stretch: float = 1.0
     box: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", number_above(self.epsilon, "epsilon"))
         check_positive("epsilon", self.epsilon)
         check_number("warm-up", self.warm_up, 0, 1)
         check_number("weight of the plain loss", self.clean, 0, 1)
@@ -86,8 +89,8 @@ class Certified:
         if self.box is not None:
             _check_box(self.box)
         norm = Norm.parse(self.norm).p
-        bounds = (BOUNDS[0] if norm == math.inf else BOUNDS[1]) if self.bounds is None else self.bounds
-        check_name("bounds of the loss", bounds, BOUNDS)
+        usual = "interval" if norm == math.inf else "fast-lin"
+        bounds = usual if self.bounds is None else LOSS_BOUNDS.find(self.bounds)
         object.__setattr__(self, "norm", norm)  # one spelling, so that equal settings compare equal
         object.__setattr__(self, "bounds", bounds)
 
@@ -158,8 +161,7 @@ class Recipe:
 
 def usual_rate(optimiser: str) -> float:
     """The learning rate where none is given; an unknown optimiser is refused."""
-    check_name("optimiser", optimiser, LEARNING_RATES)
-    return LEARNING_RATES[optimiser]
+    return LEARNING_RATES[OPTIMISERS.find(optimiser)]
 
 
 def _check_box(box: object) -> None:

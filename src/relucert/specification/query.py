@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from relucert.checks import shown
 from relucert.errors import InputError
+from relucert.numbers import as_decimal, exactly, float_above, float_below
 from relucert.specification.formula import AtMost, Case, End, Linear, Variable
-from relucert.specification.numbers import as_decimal, exactly, float_above, float_below
 
 Terms = tuple[tuple[int, int], ...]
 NOTHING = "(* 0 Y_0)"  # which mentions an output, as a property must

@@ -6,8 +6,8 @@ import re
 from fractions import Fraction
 
 from relucert.errors import InputError, LoadError
+from relucert.numbers import parse_decimal
 from relucert.specification.formula import All, AnyOf, AtMost, Formula, Linear, Variable, cases
-from relucert.specification.numbers import parse_decimal
 from relucert.specification.query import Query, from_cases
 from relucert.specification.syntax import Expression, Group, Word, groups
 

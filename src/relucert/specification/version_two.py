@@ -9,8 +9,8 @@ from math import prod
 from typing import Any, NamedTuple
 
 from relucert.errors import InputError, LoadError, MissingPackageError
+from relucert.numbers import parse_decimal
 from relucert.specification.formula import All, AnyOf, AtMost, Formula, Linear, Variable, cases
-from relucert.specification.numbers import parse_decimal
 from relucert.specification.query import Declared, Query, from_cases
 from relucert.specification.syntax import groups
 

@@ -9,16 +9,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from relucert.checks import check_name, check_number, shown
+from relucert.checks import check_number, shown
 from relucert.errors import InputError
 from relucert.loading import load, torch_module
+from relucert.names import LOSS_BOUNDS, LossBounds
 from relucert.network import Network, Shape
-from relucert.norm import Norm
+from relucert.norm import NormLike
+from relucert.numbers import NumberLike, number_above
 from relucert.query.fitting import module_shape
 from relucert.query.given import BoxLike, ScaleLike
 from relucert.query.inputs import check_batch, check_pixels
 from relucert.query.shapes import in_order
-from relucert.recipes.recipe import BOUNDS, Adversarial
+from relucert.recipes.recipe import Adversarial
 from relucert.region import RegionShape, check_inside
 from relucert.training.margins import worst_margins
 
@@ -27,10 +29,10 @@ def robust_loss(
     network: Network | nn.Module | Callable[[], Network],
     images: Tensor,
     labels: Tensor,
-    radius: float,
-    norm: str | float | Norm = "inf",
+    radius: NumberLike,
+    norm: NormLike = "inf",
     *,
-    method: str = "fast-lin",
+    method: LossBounds = "fast-lin",
     box: BoxLike | None = None,
     scale: ScaleLike | None = None,
     input_shape: tuple[int, ...] | None = None,
@@ -46,7 +48,7 @@ def robust_loss(
         images: One row per image, in the network's own input range.
         labels: (batch,), one class per image.
         radius: Within which the loss is bounded.
-        norm: "inf", "2", "1" or any number >= 1.
+        norm: "inf" (or "linf"), "2" ("l2"), "1" ("l1") or any number >= 1.
         method: What bounds the margins: "fast-lin"; "crown": tighter, and slower; or "interval": looser, many times
             faster, and for p = inf better to train with.
         box: The valid inputs, as for `certify`.
@@ -56,13 +58,14 @@ def robust_loss(
     checked = _network(network, tuple(check_pixels(images).shape[1:]), input_shape)
     if checked.classes < 2:
         raise InputError("a network with a single output has no rival classes to be robust against")
-    check_number("radius", radius, 0, sys.float_info.max)
-    check_name("method", method, BOUNDS)
+    distance = number_above(radius, "the radius")
+    check_number("radius", distance, 0, sys.float_info.max)
+    bounding = LOSS_BOUNDS.find(method)
     images, labels = check_batch(images, labels, checked.classes)
     images = in_order(images, checked)
     shape = RegionShape.parse(norm, box, scale, checked.input_shape)
     check_inside(images.detach().double(), shape.box)
-    margins = worst_margins(checked, images, labels, radius, shape, method)
+    margins = worst_margins(checked, images, labels, distance, shape, bounding)
     return functional.softplus(torch.logsumexp(-margins, 1)).mean()
 
 

@@ -20,6 +20,7 @@ from relucert.execution.execution import Execution
 from relucert.execution.job import Item
 from relucert.execution.run import start
 from relucert.loading.file_digest import file_digest
+from relucert.names import InferenceName
 from relucert.network import find_inference
 from relucert.progress import Report, silent
 from relucert.storage.store import About, Store, StoreLike
@@ -97,7 +98,7 @@ class Decided:
 
     instance: Instance
     digest: str
-    inference: str
+    inference: InferenceName
     verdict: Verdict
 
     @property
@@ -139,7 +140,7 @@ class InstancesJob:
     instances: Sequence[Instance]
     time_limit: float | None
     seed: int
-    inference: str = "real"
+    inference: InferenceName = "real"
 
     def __post_init__(self) -> None:
         find_inference(self.inference)

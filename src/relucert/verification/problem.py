@@ -21,10 +21,10 @@ from relucert.bounding.interval_propagation import interval_bounds
 from relucert.errors import InputError
 from relucert.network import INPUT, Add, Affine, IndexMap, Linear, Network, Node, Operation, Relu, Reshape
 from relucert.norm import Norm
+from relucert.numbers import float_above, float_below
 from relucert.query.property import Property
 from relucert.region import Box, Region, RegionShape
 from relucert.rigor import RIGOROUS
-from relucert.specification.numbers import float_above, float_below
 from relucert.specification.query import Constraint, Query, Violation
 
 MOST_CONSTRAINTS = 512  # of one problem

@@ -20,9 +20,9 @@ from torch import Tensor
 from relucert.bounding.point import scores_at
 from relucert.loading.runtime import Evaluation, Runtime
 from relucert.network import Network
+from relucert.numbers import Float, float_above, float_below
 from relucert.region import Box
 from relucert.rigor import RIGOROUS
-from relucert.specification.numbers import Float, float_above, float_below
 from relucert.specification.query import Constraint, Violation
 from relucert.verification.rational import outputs_at
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from relucert.specification.numbers import as_decimal
+from relucert.numbers import as_decimal
 from relucert.verification.verdict import HOLDS, VIOLATED, Verdict
 
 WORDS = ("sat", "unsat", "unknown", "timeout")

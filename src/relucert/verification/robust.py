@@ -26,8 +26,10 @@ from relucert.execution.identity import identity
 from relucert.execution.job import ImageJob, in_steps
 from relucert.execution.run import start
 from relucert.loading.runtime import Origin, Runtime
+from relucert.names import InferenceName
 from relucert.network import Network, find_inference
-from relucert.norm import Norm
+from relucert.norm import NormLike
+from relucert.numbers import NumberLike, number_above
 from relucert.progress import Progress, ProgressLike, Report, Reporter, about_image
 from relucert.proof_files import claimed, is_about, relaxation_evidence, write_proof
 from relucert.query.given import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
@@ -51,13 +53,13 @@ def robust_at(
     images: ImagesLike,
     labels: LabelsLike | None = None,
     *,
-    radius: float,
-    norm: str | float | Norm = "inf",
+    radius: NumberLike,
+    norm: NormLike = "inf",
     target: TargetLike = "untargeted",
     box: BoxLike | None = None,
     scale: ScaleLike | None = None,
     time_limit: float | None = 60.0,
-    inference: str = "real",
+    inference: InferenceName = "real",
     seed: int = 0,
     proof: str | os.PathLike[str] | None = None,
     overwrite: bool = False,
@@ -76,8 +78,8 @@ def robust_at(
             a torch Dataset or DataLoader of image and label. A row has the input's shape, or is flat, or differs by
             axes of length one.
         labels: One class per image; by default those of the data set, else the network's predictions.
-        radius: How far an input may be from the image.
-        norm: "inf", "2", "1" or any number >= 1; branch and bound needs one of the three.
+        radius: How far an input may be from the image: a number, or a fraction, as in "8/255", which is rounded up.
+        norm: "inf" (or "linf"), "2" ("l2"), "1" ("l1") or any number >= 1; branch and bound needs one of the three.
         target: As for `certify`.
         box: The valid inputs, as for `certify`.
         scale: How far each coordinate may move per unit of radius, as for `certify`.
@@ -106,13 +108,13 @@ def robust_at_each(
     images: ImagesLike,
     labels: LabelsLike | None = None,
     *,
-    radius: float,
-    norm: str | float | Norm = "inf",
+    radius: NumberLike,
+    norm: NormLike = "inf",
     target: TargetLike = "untargeted",
     box: BoxLike | None = None,
     scale: ScaleLike | None = None,
     time_limit: float | None = 60.0,
-    inference: str = "real",
+    inference: InferenceName = "real",
     seed: int = 0,
     proof: str | os.PathLike[str] | None = None,
     overwrite: bool = False,
@@ -132,7 +134,8 @@ def robust_at_each(
     prepared = prepare(network, images, labels, input_shape)
     known = prepared.network.evaluated_in(evaluation)
     shape = RegionShape.parse(norm, box, scale, known.input_shape)
-    check_number("radius", radius, 0, 1e300)
+    distance = number_above(radius, "the radius")
+    check_number("radius", distance, 0, 1e300)
     if time_limit is not None:
         check_number("time limit", time_limit, 0, 1e9)
     check_whole("seed", seed, 0, 2**63 - 1)
@@ -147,8 +150,8 @@ def robust_at_each(
             raise InputError(f"a proof is about one question, and these are {len(inquiry.questions)}")
         files.check_writable(path)
         claim = claimed(known, 0, inquiry.images[0], shape, inquiry.property(inquiry.questions))
-        files.check_replaceable(path, lambda there: is_about(there, claim, inference), overwrite)
-    options = _Options(shape, float(radius), time_limit, seed, path)
+        files.check_replaceable(path, lambda there: is_about(there, claim, evaluation.name), overwrite)
+    options = _Options(shape, distance, time_limit, seed, path)
     decider = _Deciding(known, options, Origin.of(prepared.source, known))
     most_workers = decider.origin.most_workers(workers, ray) or fitting_workers(search_bytes(known))
     job = ImageJob(decider, inquiry, in_steps(inquiry, 1), options.asked(known, target), most_workers)

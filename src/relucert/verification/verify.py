@@ -17,6 +17,7 @@ from relucert.checks import check_number, check_whole, checked_path, shown
 from relucert.errors import FAULTS, InputError, in_one_line
 from relucert.execution.progress import listening
 from relucert.loading.runtime import Runtime, own_precision
+from relucert.names import InferenceName
 from relucert.network import Network, find_inference
 from relucert.progress import Progress, ProgressLike, Report
 from relucert.proof_files import is_about
@@ -41,7 +42,7 @@ def verify(
     query: Query | str | os.PathLike[str],
     *,
     time_limit: float | None = 60.0,
-    inference: str = "real",
+    inference: InferenceName = "real",
     seed: int = 0,
     proof: str | os.PathLike[str] | None = None,
     overwrite: bool = False,

@@ -13,6 +13,9 @@ from relucert.checks import shown
 from relucert.errors import InputError
 
 DECIMAL = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,9})?")
+NumberLike = float | str | Fraction
+"""A number, a fraction, or a text such as "8/255"."""
+
 Float = np.float64 | np.float32 | np.float16
 LONGEST = 400  # digits of a number, and the largest exponent
 
@@ -41,6 +44,30 @@ def exactly(given: object, what: str) -> Fraction:
     if isinstance(given, Decimal) and abs(given.adjusted()) > LONGEST:
         raise InputError(f"{what} is a number with an exponent up to {LONGEST}, not {shown(given)}")
     return Fraction(given)
+
+
+def number_above(given: NumberLike, what: str) -> float:
+    """A number that a user gives, as the least float64 that is not below it.
+
+    A fraction, or a text such as "8/255", is exactly that one. A text in decimals is the float64 number that Python
+    takes it for.
+    """
+    return float_above(exactly(_read(given, what), what))
+
+
+def number_below(given: NumberLike, what: str) -> float:
+    """The same, as the largest float64 that is not above it."""
+    return float_below(exactly(_read(given, what), what))
+
+
+def _read(given: NumberLike, what: str) -> object:
+    if not isinstance(given, str):
+        return given
+    parts = [part.strip() for part in given.split("/")]
+    numbers = [parse_decimal(part) for part in parts]
+    if len(parts) > 2 or None in numbers or not all(numbers[1:]):
+        raise InputError(f"{what} is a finite number, or a fraction such as 8/255, not {shown(given)}")
+    return float(given) if len(parts) == 1 else numbers[0] / numbers[1]  # type: ignore[operator]
 
 
 def float_below(number: Fraction, dtype: type[Float] = np.float64) -> float:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relucert.errors import InputError
-from relucert.specification.numbers import as_decimal, exactly, float_above, float_below, parse_decimal
+from relucert.numbers import as_decimal, exactly, float_above, float_below, parse_decimal
 
 DTYPES = (np.float64, np.float32)
 
