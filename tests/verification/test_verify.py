@@ -70,16 +70,16 @@ def _met(x: Fraction, rows: Any, bounds: Any, input_rows: Any = None) -> bool:
         (([[1, 0]], [0]), "holds"),  # |x| < 0: touched at 0
         (([[-1, 0]], [-1]), "holds"),  # |x| > 1: touched at -1
         (([[-1, 0]], [Fraction(-9, 10)]), "violated"),
-        (([[1, 0]], [0], [[-1]]), "holds"),  # |x| < x: touched on a third of the box
+        (([[1, -1]], [0]), "holds"),  # |x| < x: touched on a third of the box
         (([[0, 1], [0, -1]], [Fraction(1, 4), Fraction(-1, 4)]), "holds"),  # x < 1/4 and x > 1/4
     ],
 )
 def test_ties_are_no_strict_violations(violation: tuple[Any, ...], status: str) -> None:
-    """They are violations of what is not strict."""
+    """They are violations of what is not strict; where the network rounds, nothing is exact."""
     for inference in ("real", "float32"):
         strict = Query.within(LOW, HIGH, [violation], strict=True)
         verdict = verify(absolute(), strict, time_limit=10, inference=inference)
-        assert verdict.status in ({status} if status == "violated" else {status, "unknown"})
+        assert verdict.status == status or (inference != "real" and verdict.status == "unknown" != status)
     assert verify(absolute(), Query.within(LOW, HIGH, [violation]), time_limit=10).status == "violated"
 
 
@@ -102,13 +102,14 @@ ONE_OF_TWO = """(vnnlib-version <2.0>)
         ONE_OF_TWO + "(assert (and (> X[0] 0.0) (<= X[0] 1.0) (<= Y[0] 0.0)))",
     ],
 )
-def test_files_with_strict_relations_are_not_violated_by_ties(text: str, tmp_path: Path) -> None:
+def test_files_with_strict_relations_hold_where_ties_are_all_there_is(text: str, tmp_path: Path) -> None:
     """The identity reaches all of these with equality, and none of them."""
     path = tmp_path / "property.vnnlib"
     path.write_text(text)
     if "vnnlib-version" in text:
         pytest.importorskip("vnnlib", reason="VNN-LIB 2.0 needs the package vnnlib")
-    assert verify(IDENTITY, path, time_limit=5).status != "violated"
+    assert verify(IDENTITY, path, time_limit=5).status == "holds"
+    assert verify(IDENTITY, path, time_limit=5, inference="float32").status != "violated"
     path.write_text(text.replace("(< ", "(<= ").replace("(> ", "(>= "))
     assert verify(IDENTITY, path, time_limit=5).status == "violated"
 

@@ -2,8 +2,7 @@
 
 Each violation becomes one margin, appended to the network: all of `a_j y <= b_j` are met where
 `max_j (a_j y - b_j) <= 0`, and `max(p, q) = p + relu(q - p)`. Boxes are rounded outwards and bounds upwards: where the
-margins are positive, no violation is possible. Strict constraints are met in fewer places: where all of a violation's
-are strict, a margin of zero is none.
+margins are positive, no violation is possible. Strict constraints are met in fewer places.
 """
 
 from __future__ import annotations
@@ -50,10 +49,6 @@ class Problem:
     radius: float
     prop: Property
     violations: tuple[Violation, ...] = ()
-
-    def excluded(self, row: int, least: float) -> bool:
-        """Whether a row's violation is impossible where its margin has this lower bound."""
-        return least > 0 or (least == 0 and bool(self.violations) and self.violations[row].strict)
 
     def only(self, rows: Sequence[int]) -> Problem:
         """The problem of some rows."""

@@ -36,7 +36,7 @@ def bounded(problem: Problem, ends: float, report: Report = silent) -> Bounded:
             narrowed = prop.narrow(torch.tensor([left]))
             hidden = method.hidden(network, region, RIGOROUS)
             lower = method.margins(network, region, narrowed, hidden, RIGOROUS)[0]
-            still = [row for row, margin in zip(left, lower.tolist(), strict=True) if not problem.excluded(row, margin)]
+            still = [row for row, margin in zip(left, lower.tolist(), strict=True) if not margin > 0]
             if len(still) < len(left):
                 left, decided = still, name
     return Bounded(left, decided)

@@ -34,8 +34,9 @@ class Verdict:
         reason: Why it is unknown, or how a violation was checked; None where there is nothing to say.
         seconds: How long it took.
         nodes: How many parts of the region were bounded.
-        method: What decided it: the name of a method, "attack", "branch and bound", "bounds of the region" or
-            "conditions", where those of a violation contradict each other; None where nothing did.
+        method: What decided it: the name of a method, "attack", "branch and bound", "bounds of the region",
+            "conditions", where those of a violation contradict each other, or "rational arithmetic", where a strict
+            relation is only touched; None where nothing did.
         coordinates: The witness's numbers, exactly, in the order of the input; they differ from the witness only where
             the stated region has no float64 number.
         remarks: What there is to know about the question.
