@@ -131,3 +131,18 @@ def test_files_with_other_shapes_are_refused(two_inputs: Path) -> None:
         verify(two_inputs, asked(two_inputs.parent, text))
     with pytest.raises(RelucertError, match="declares"):
         verify(two_inputs, asked(two_inputs.parent, text + "(assert (== B[0,1] 0.0))"))
+
+
+def test_files_of_old_versions_are_joined(tmp_path: Path) -> None:
+    """As those of ACAS Xu: every stored tensor is an input, too, and slices are attributes."""
+    path = as_onnx(mlp(2, 6, 2, seed=4), tmp_path / "network.onnx")
+    model = onnx.load(path)
+    model.ir_version = 3
+    model.opset_import[0].version = 8
+    for tensor in model.graph.initializer:
+        model.graph.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
+    onnx.save(model, path)
+    equal = "(assert (and (== X[0,0] U[0,0]) (== X[0,1] U[0,1])))"
+    text = SAME.format("equal-to") + equal + "(assert ({} Y[0,0] V[0,0]))"
+    assert verify(path, asked(tmp_path, text.format("<")), time_limit=10).status == "holds"
+    assert verify(path, asked(tmp_path, text.format("<=")), time_limit=10).status == "violated"

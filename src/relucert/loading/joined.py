@@ -15,6 +15,7 @@ from relucert.loading.onnx_file import read_model
 from relucert.network import Shape
 
 INPUT, OUTPUT = "all_inputs", "all_outputs"
+LEAST_VERSION = 4  # of the representation: before it, every stored tensor had to be an input, too
 
 
 class Part(NamedTuple):
@@ -53,17 +54,18 @@ def joined(parts: Sequence[Part]) -> ModelProto:
     graph.input.append(helper.make_tensor_value_info(INPUT, precision, [*begin, position]))
     graph.output.append(helper.make_tensor_value_info(OUTPUT, precision, [*begin, total]))
     opsets = [helper.make_opsetid(domain, version) for domain, version in sorted(versions)]
-    return helper.make_model(graph, opset_imports=opsets, ir_version=min(model.ir_version for _, model in models))
+    return helper.make_model(
+        graph, opset_imports=opsets, ir_version=max(LEAST_VERSION, min(model.ir_version for _, model in models))
+    )
 
 
 def _taken(graph: GraphProto, source: ValueInfoProto, first: int, batch: bool) -> list[NodeProto]:
     """Nodes that make one input of the numbers from `first` on."""
     shape = _shape(source)
-    ends = [_constant(graph, f"{source.name}_{name}", [number])
-            for name, number in (("first", first), ("last", first + prod(shape)), ("axis", int(batch)))]  # fmt: skip
+    places = _constant(graph, f"{source.name}_places", list(range(first, first + prod(shape))))
     row, after = f"{source.name}_row", _constant(graph, f"{source.name}_shape", list(shape))
-    cut = helper.make_node("Slice", [INPUT, *ends], [row])
-    return [cut, helper.make_node("Reshape", [row, after], [source.name])]
+    taken = helper.make_node("Gather", [INPUT, places], [row], axis=int(batch))  # alike in all operator sets
+    return [taken, helper.make_node("Reshape", [row, after], [source.name])]
 
 
 def _constant(graph: GraphProto, name: str, numbers: list[int]) -> str:
