@@ -226,3 +226,20 @@ def test_constant_margins_are_said_to_be_open_ended() -> None:
     assert answer.radius is not None
     assert answer.radius > 1e6
     assert "larger radius" in str(answer.reason)
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_bounds_of_images_are_those_of_their_regions(norm: float) -> None:
+    region = relucert.Region.around(IMAGES, 0.1, norm, (-9.0, 9.0))
+    for given in (IMAGES, IMAGES.numpy()):
+        found = relucert.bounds(NETWORK, given, radius=0.1, norm=norm, box=(-9.0, 9.0))
+        for interval, expected in zip(found, relucert.bounds(NETWORK, region), strict=True):
+            assert torch.equal(interval.lower, expected.lower)
+            assert torch.equal(interval.upper, expected.upper)
+
+
+def test_bounds_are_about_one_region() -> None:
+    with pytest.raises(InputError, match="give images and their radius"):
+        relucert.bounds(NETWORK, IMAGES)
+    with pytest.raises(InputError, match="has its radius and its norm already"):
+        relucert.bounds(NETWORK, relucert.Region.around(IMAGES, 0.1, 2), radius=0.1)

@@ -36,6 +36,9 @@ def test_answers_are_one_line() -> None:
         assert "\n" not in shown
         assert len(shown) < LONGEST
         assert "box=(<(784,)>, <(784,)>), " in f"{shown}, ".replace(")), ", "), ")
+    assert [one[one.index("proven=") :] for one in (certificate, estimate, interval)] == [
+        "proven=True)", "proven=False)", "proven=True)"
+    ]  # fmt: skip
     assert certificate.startswith("Certificate(image=0, label=7, target=3, norm=inf, method='fast-lin', ")
     assert "witness=<(784,)>" in attack
     assert "distance=0.0" in attack
@@ -45,7 +48,8 @@ def test_what_is_absent_is_left_out_unless_it_was_asked_for() -> None:
     (wrong,) = relucert.certify("mnist-2x20", IMAGES.images[:1], [3])
     assert "radius=None, reason='misclassified" in repr(wrong)
     assert "target" not in repr(wrong)
-    assert "box" not in repr(wrong)
+    assert "box=None" in repr(wrong)  # every input is valid, which a radius is about
+    assert repr(wrong).endswith("proven=False)")
 
 
 @pytest.mark.parametrize(

@@ -62,10 +62,14 @@ class _Recorded:
     """Answers as plain values, and as one line."""
 
     def __repr__(self) -> str:
-        """Tensors as their shapes; what is absent is left out, unless it is what was asked for."""
+        """Tensors as their shapes; what is absent is left out, unless it is what was asked for, or the box: without one
+        every input is valid."""
         values = {one.name: getattr(self, one.name) for one in fields(self) if one.repr}  # type: ignore[arg-type]
         values["seconds"] = float(f"{values['seconds']:.3g}")
-        shown = [f"{name}={_short(value)}" for name, value in values.items() if value is not None or name in AMOUNTS]
+        if hasattr(self, "proven"):
+            values["proven"] = self.proven
+        kept = (*AMOUNTS, "box")
+        shown = [f"{name}={_short(value)}" for name, value in values.items() if value is not None or name in kept]
         return f"{type(self).__name__}({', '.join(shown)})"
 
     def to_json(self) -> dict[str, Any]:

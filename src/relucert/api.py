@@ -197,8 +197,10 @@ def _job(
 
 def bounds(
     network: NetworkLike,
-    region: Region,
+    region: Region | ImagesLike,
     *,
+    radius: float | Tensor | None = None,
+    norm: NormLike | None = None,
     method: RelaxerName = "fast-lin",
     form: FormName = "forward",
     arithmetic: ArithmeticName = "rigorous",
@@ -211,7 +213,10 @@ def bounds(
 
     Args:
         network: A Network, a torch.nn.Module, a file or a zoo name.
-        region: As `relucert.Region.around` makes it, where box and scale may be given as well.
+        region: The images, one row each, with a radius; or a region as `relucert.Region.around` makes it, where box and
+            scale may be given as well.
+        radius: Around the images: one for all, or one for each.
+        norm: Of the radius, as for `certify` ("inf").
         method: "fast-lin", "interval" with the forward form alone, or "crown" with the backward form alone.
         form: "forward" (a zonotope carried from the input) or "backward" (the paper's recursion).
         arithmetic: "rigorous" (rounding included) or "float" (rounding ignored).
@@ -224,7 +229,16 @@ def bounds(
     if chosen == INTERVAL and direction != "forward":
         raise InputError(f"interval bounds are carried forward: leave form={form!r} out")
     rounding, evaluation = ARITHMETICS[parse_rounding(arithmetic)], find_inference(inference)
-    known = load(network, input_shape=input_shape).evaluated_in(evaluation)
+    if isinstance(region, Region):
+        if radius is not None or norm is not None:
+            raise InputError("a region has its radius and its norm already: give them with images")
+        known = load(network, input_shape=input_shape).evaluated_in(evaluation)
+    else:
+        if radius is None:
+            raise InputError("bounds are about a region: give images and their radius, or a relucert.Region")
+        prepared = prepare(network, region, None, input_shape)
+        known = prepared.network.evaluated_in(evaluation)
+        region = Region.around(prepared.images, radius, "inf" if norm is None else norm)
     region = check_region(region, box, scale, known.input_shape)
     warn_of_range(known, region.points)
     if rounding.rigorous:

@@ -260,3 +260,35 @@ def test_nothing_and_too_much() -> None:
 
 def test_markup_in_remarks_is_text() -> None:
     assert Outline(Answers([_certificate(0, None, EVIL)])._repr_html_()).count("script") == 0
+
+
+@pytest.mark.parametrize("title", CALLS)
+def test_radii_and_the_accuracy_at_a_radius(title: str) -> None:
+    """Both are those of the curve that is drawn."""
+    answers = CALLS[title]()
+    radii = answers.radii
+    assert len(radii) == len(answers)
+    assert all(isinstance(radius, float) for radius in radii)
+    curve = answers.plot().lines[0]
+    steps, shares = curve.get_data()
+    for start, end, share in zip(steps, steps[1:], shares, strict=False):
+        if start < end:
+            assert answers.accuracy_at((start + end) / 2) == pytest.approx(share)
+    assert answers.accuracy_at(1e9) == 0
+
+
+def test_the_accuracy_at_the_radius_itself() -> None:
+    """A proof holds there, and an example breaks it."""
+    labels = relucert.load("mnist-2x20")(IMAGES.images.float()).argmax(1).tolist()
+    wrong = relucert.certify("mnist-2x20", IMAGES.images, [(labels[0] + 1) % 10, *labels[1:]])
+    assert wrong.radii[0] is None
+    known = [radius for radius in wrong.radii if radius is not None]
+    assert wrong.accuracy_at(0) == pytest.approx(2 / 3)
+    assert wrong.accuracy_at(min(known)) == pytest.approx(2 / 3)
+    assert wrong.accuracy_at(max(known)) == pytest.approx(1 / 3)
+    attacked = CALLS["distance"]()
+    assert attacked.accuracy_at(max(attacked.radii)) == 0
+    with pytest.raises(InputError, match="one method's answers"):
+        Answers([*wrong, *attacked]).accuracy_at(0.1)
+    with pytest.raises(InputError, match="radius"):
+        wrong.accuracy_at(-1)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
+from matplotlib.patches import Rectangle
 
 import relucert
 from relucert import data, robust_at
 from relucert.checker.check import check
 from relucert.errors import InputError
+from relucert.query.valid import valid_inputs
 from tests.nets import NETWORKS, centres, mlp
 from tests.verification.networks import as_onnx
 
@@ -40,13 +44,16 @@ def test_verdicts_agree_with_exact_answers(norm: str, target: str) -> None:
                 assert float(verdict.witness.max()) <= BOX[1]
         summary = verdicts.summary()
         assert summary.robust + summary.violated + summary.unknown == len(verdicts) == summary.clean
+        assert summary.misclassified == 0
 
 
 def test_misclassified_images_are_their_own_witnesses() -> None:
     labels = (NETWORK(IMAGES).argmax(1) + torch.tensor([1, 0, 0])) % 3
     verdicts = robust_at(NETWORK, IMAGES, labels, radius=1e-6)
     assert [verdict.status for verdict in verdicts] == ["violated"] + ["holds"] * 2
-    assert verdicts.summary().clean == 2
+    summary = verdicts.summary()
+    assert (summary.clean, summary.robust, summary.violated, summary.misclassified) == (2, 2, 0, 1)
+    assert "0 violated, 1 misclassified" in str(summary)
     assert "misclassified" in str(verdicts[0].reason)
     assert verdicts[0].witness is not None
     assert torch.equal(verdicts[0].witness, IMAGES[0].double())
@@ -56,6 +63,7 @@ def test_every_rival_in_turn_and_tables(tmp_path: Path) -> None:
     verdicts = robust_at(NETWORK, IMAGES, radius=0.01, target="all")
     assert len(verdicts) == 6
     assert [verdict.image for verdict in verdicts] == [number // 2 for number in range(6)]
+    assert isinstance(verdicts[:2], relucert.Verdicts)
     verdicts.to_csv(tmp_path / "table.csv")
     assert len((tmp_path / "table.csv").read_text().splitlines()) == 7
     assert verdicts.rows()[0]["status"] == verdicts[0].status
@@ -99,3 +107,28 @@ def test_hundred_images_of_a_bundled_network() -> None:
         if answer.lower is not None and answer.upper is not None:
             assert verdict.status != "unknown"
             assert verdict.holds == (answer.lower >= 0.025) or answer.lower < 0.025 < answer.upper
+
+
+def test_verdicts_are_shown_drawn_and_exported(monkeypatch: pytest.MonkeyPatch) -> None:
+    labels = (NETWORK(IMAGES).argmax(1) + torch.tensor([1, 0, 0])) % 3
+    verdicts = robust_at(NETWORK, IMAGES, labels, radius=1e-6, box=BOX)
+    shown = verdicts._repr_html_()
+    assert shown.count("<tr>") == 1 + len(verdicts)
+    assert "2 of 3 clean, 2 robust, 0 violated, 1 misclassified, 0 unknown" in shown
+    assert "misclassified: the network takes it for class" in shown
+    axes = verdicts.plot()
+    assert [bar.get_height() for bar in axes.patches if isinstance(bar, Rectangle)] == [2, 0, 1, 0]
+    assert [text.get_text() for text in axes.get_xticklabels()] == ["robust", "violated", "misclassified", "unknown"]
+    robust_at(NETWORK, IMAGES, radius=2e-6, box=BOX).plot(axes, label="own labels")
+    assert [bar.get_height() for bar in axes.patches if isinstance(bar, Rectangle)] == [2, 0, 1, 0, 3, 0, 0, 0]
+    legend = axes.get_legend()
+    assert legend is not None
+    assert [text.get_text() for text in legend.get_texts()] == ["radius 1e-06", "own labels"]
+    monkeypatch.setitem(sys.modules, "pandas", SimpleNamespace(DataFrame=list))
+    assert [row["status"] for row in verdicts.to_frame()] == ["violated", "holds", "holds"]
+
+
+def test_a_verdict_says_what_it_is_about() -> None:
+    (verdict,) = robust_at(NETWORK, IMAGES[1:2], radius=1e-6, box=BOX)
+    about = f"image 0, radius 1e-06, p = inf, {valid_inputs(BOX)}"
+    assert repr(verdict).startswith(f"RobustnessVerdict({about}: 'holds' by ")

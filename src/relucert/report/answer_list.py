@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar, overload
 
 from relucert.answers import Recordable
-from relucert.errors import MissingPackageError
+from relucert.checks import check_number
+from relucert.errors import InputError, MissingPackageError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,27 +20,12 @@ if TYPE_CHECKING:
 AnyAnswer = TypeVar("AnyAnswer", bound=Recordable)
 
 
-class Presentable(ABC):
-    """What has answers, and can present them."""
+class Tabular(ABC):
+    """What has rows, and can export them."""
 
     @abstractmethod
     def rows(self) -> list[dict[str, Any]]:
         """One row of plain values per answer, as run files have them."""
-
-    def plot(self, ax: Axes | None = None, *, label: str | None = None) -> Axes:
-        """Draws the share of images that keep their class against the radius, into `ax` or a new figure.
-
-        Several may share axes: the legend tells them apart by method, norm and valid inputs, or by the labels given.
-        """
-        from relucert.report import curves  # matplotlib takes a second to import
-
-        return curves.plot(self.rows(), ax, label)
-
-    def summary(self) -> Overview:
-        """Counts, means and medians by method; printed, one line per method."""
-        from relucert.report.overview import overview
-
-        return overview(self.rows())
 
     def to_csv(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Writes one row per answer, as `--csv` does; absence is an empty cell.
@@ -60,6 +46,25 @@ class Presentable(ABC):
         return pandas.DataFrame(rows)
 
 
+class Presentable(Tabular):
+    """What has answers, and can present them."""
+
+    def plot(self, ax: Axes | None = None, *, label: str | None = None) -> Axes:
+        """Draws the share of images that keep their class against the radius, into `ax` or a new figure.
+
+        Several may share axes: the legend tells them apart by method, norm and valid inputs, or by the labels given.
+        """
+        from relucert.report import curves  # matplotlib takes a second to import
+
+        return curves.plot(self.rows(), ax, label)
+
+    def summary(self) -> Overview:
+        """Counts, means and medians by method; printed, one line per method."""
+        from relucert.report.overview import overview
+
+        return overview(self.rows())
+
+
 class Answers(Presentable, list[AnyAnswer]):
     """A list of answers that notebooks show as a table and that can be drawn; in all else a list like any other."""
 
@@ -73,6 +78,32 @@ class Answers(Presentable, list[AnyAnswer]):
     def rows(self) -> list[dict[str, Any]]:
         """One row of plain values per answer, as run files have them."""
         return [answer.to_json() for answer in self]
+
+    @property
+    def radii(self) -> list[float | None]:
+        """The number of every answer: a certified radius, the lower end of an exact answer (infinite where nothing
+        adversarial can be reached), an attack's distance or an estimate; None where there is none."""
+        from relucert.report.reading import Kind, result
+
+        answers = map(result, self.rows())
+        return [answer.upper if answer.kind is Kind.UPPER else answer.lower for answer in answers]
+
+    def accuracy_at(self, radius: float) -> float:
+        """The share of images that keep their class within a radius: certified, estimated or under attack, as the
+        answers are. Images that are misclassified count; those without any question do not.
+
+        Args:
+            radius: In the answers' own norm.
+        """
+        from relucert.report.reading import result
+        from relucert.report.series import series
+
+        check_number("radius", radius, 0, math.inf)
+        curves = series(map(result, self.rows()), None)
+        if len(curves) > 1:
+            names = ", ".join(curve.name for curve in curves)
+            raise InputError(f"an accuracy is of one method's answers, and these are of {names}")
+        return curves[0].accuracy_at(radius) if curves else 0.0
 
     def _repr_html_(self) -> str:
         from relucert.report import notebook

@@ -49,6 +49,21 @@ def compared(rows: Rows, every_rival: bool, skipped: Mapping[str, str]) -> str:
     )
 
 
+def verdicts(rows: Rows, caption: str) -> str:
+    """A table with one row per verdict about an image, given in its JSON form."""
+    remarks = any(row["reason"] for row in rows[:MOST])
+    headers = ("image", "label", "rival", "radius", "verdict", "by", "seconds", "remark")[: None if remarks else -1]
+    cells = [
+        [
+            Cell(row["image"]), Cell(row["label"]), Cell(NONE if row["target"] is None else row["target"]),
+            Cell(f"{row['radius']:g}"), Cell(row["status"]), Cell(row["method"] or NONE), Cell(f"{row['seconds']:.3g}"),
+            Cell(row["reason"] or ""),
+        ][: None if remarks else -1]
+        for row in rows[:MOST]
+    ]  # fmt: skip
+    return join(tables.table(caption, headers, cells), _more(len(rows), "verdicts"))
+
+
 def _caption(rows: Rows) -> str:
     """How many answers, and each method in a line: its mean, rounded so that it holds, the norm, the valid inputs."""
     summed = overview(rows)

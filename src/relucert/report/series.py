@@ -46,6 +46,12 @@ class Series:
         left = -(-self.asked // 2)
         return self.radii[-left] if 0 < left <= len(self.radii) else None
 
+    def accuracy_at(self, radius: float) -> float:
+        """The share of images that keep their class within a radius: what is proven of it holds at the radius itself,
+        an adversarial example at that distance breaks it."""
+        beyond = (kept > radius if self.kind is Kind.UPPER else kept >= radius for kept in self.radii)
+        return sum(beyond) / max(1, self.asked)
+
     def steps(self) -> tuple[list[float], list[float]]:
         """The curve: at 0 and at every radius, the share of images that is left beyond it."""
         left = range(len(self.radii), -1, -1)

@@ -6,13 +6,16 @@ import math
 from collections import Counter
 from dataclasses import dataclass, fields
 from fractions import Fraction
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
 from relucert.answers import Box
 from relucert.branch_and_bound.tree import LATE
+from relucert.norm import Norm
+from relucert.query.valid import valid_inputs
+from relucert.report.answer_list import Tabular
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from torch import Tensor
 
 HOLDS, VIOLATED, UNKNOWN = "holds", "violated", "unknown"
@@ -117,6 +120,11 @@ class RobustnessVerdict(Verdict):
     input_scale: Tensor | None = None
     clean: bool = True
 
+    def __repr__(self) -> str:
+        scaled = "" if self.input_scale is None else ", scaled per coordinate"
+        about = f"image {self.image}, radius {self.radius!r}, p = {Norm(self.norm)}, {valid_inputs(self.box)}{scaled}"
+        return f"{type(self).__name__}({about}: {super().__repr__().partition('(')[2]}"
+
     def to_json(self) -> dict[str, Any]:
         """Plain values for JSON; the witness and its outputs are left out."""
         row = super().to_json()
@@ -135,41 +143,59 @@ class RobustnessSummary:
         verdicts: How many there are.
         clean: About images that the network classifies rightly.
         robust: Proven to hold, and so about clean images.
-        violated: With a witness, which may be the image itself.
-        unknown: Neither.
+        violated: About a clean image, with a witness.
+        misclassified: About an image that is its own witness, as the network gives it another class.
+        unknown: None of these.
     """
 
     verdicts: int
     clean: int
     robust: int
     violated: int
+    misclassified: int
     unknown: int
 
     def __str__(self) -> str:
         return (
             f"{self.clean} of {self.verdicts} clean, {self.robust} robust, {self.violated} violated, "
-            f"{self.unknown} unknown"
+            f"{self.misclassified} misclassified, {self.unknown} unknown"
         )
 
 
-class Verdicts(list[RobustnessVerdict]):
-    """The verdicts of `relucert.robust_at`, in the images' order."""
+class Verdicts(Tabular, list[RobustnessVerdict]):
+    """The verdicts of `relucert.robust_at`, in the images' order; notebooks show them as a table."""
+
+    @overload
+    def __getitem__(self, place: SupportsIndex, /) -> RobustnessVerdict: ...
+    @overload
+    def __getitem__(self, place: slice, /) -> Verdicts: ...
+    def __getitem__(self, place: SupportsIndex | slice, /) -> RobustnessVerdict | Verdicts:
+        return Verdicts(super().__getitem__(place)) if isinstance(place, slice) else super().__getitem__(place)
 
     def summary(self) -> RobustnessSummary:
-        """The counts: clean, robust, violated and unknown."""
+        """The counts: clean, robust, violated, misclassified and unknown."""
         counts = Counter(verdict.status for verdict in self)
         clean = sum(verdict.clean for verdict in self)
-        return RobustnessSummary(len(self), clean, counts[HOLDS], counts[VIOLATED], counts[UNKNOWN])
+        wrong = sum(verdict.status == VIOLATED and not verdict.clean for verdict in self)
+        return RobustnessSummary(len(self), clean, counts[HOLDS], counts[VIOLATED] - wrong, wrong, counts[UNKNOWN])
 
     def rows(self) -> list[dict[str, Any]]:
         """One row of plain values per verdict."""
         return [verdict.to_json() for verdict in self]
 
-    def to_csv(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Writes one row per verdict; absence is an empty cell.
+    def plot(self, ax: Axes | None = None, *, label: str | None = None) -> Axes:
+        """Draws how many verdicts are robust, violated, misclassified and unknown, into `ax` or a new figure.
 
-        A file that holds anything but these verdicts, or the first of them, is replaced with `overwrite` only.
+        Several may share axes: their bars stand side by side, told apart by the labels given, or by the radius.
         """
-        from relucert.report.runfile import write_table
+        from relucert.report import verdict_bars  # matplotlib takes a second to import
 
-        write_table(Path(path), self.rows(), overwrite)
+        summary = self.summary()
+        counts = {name: getattr(summary, name) for name in ("robust", "violated", "misclassified", "unknown")}
+        radii = dict.fromkeys(f"radius {verdict.radius:g}" for verdict in self)
+        return verdict_bars.plot(counts, ax, ", ".join(radii) if label is None else label)
+
+    def _repr_html_(self) -> str:
+        from relucert.report import notebook
+
+        return notebook.verdicts(self.rows(), str(self.summary()))

@@ -1,0 +1,32 @@
+"""Verdicts as bars: how many are of each kind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from matplotlib.axes import Axes
+from matplotlib.container import BarContainer
+from matplotlib.ticker import MaxNLocator
+
+WIDTH = 0.8  # that the bars of one kind share
+
+
+def plot(counts: Mapping[str, int], axes: Axes | None, label: str) -> Axes:
+    """One bar per kind; bars that axes have already move aside."""
+    if axes is None:
+        from matplotlib import pyplot
+
+        axes = pyplot.figure(layout="constrained").add_subplot()
+    axes.bar(range(len(counts)), list(counts.values()), label=label)
+    groups = [group for group in axes.containers if isinstance(group, BarContainer)]
+    width = WIDTH / len(groups)
+    for number, group in enumerate(groups):
+        for place, bar in enumerate(group.patches):
+            bar.set_width(width)
+            bar.set_x(place - WIDTH / 2 + number * width)
+    axes.set_xticks(range(len(counts)), list(counts))
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_ylabel("verdicts")
+    axes.autoscale_view()
+    axes.legend(frameon=False)
+    return axes
