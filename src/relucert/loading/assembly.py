@@ -22,6 +22,7 @@ from relucert.loading.fusion import tidied
 from relucert.loading.local import Picked, picked
 from relucert.network import (
     Add,
+    Affine,
     BatchScale,
     Convolution,
     IndexMap,
@@ -68,6 +69,7 @@ class Assembly:
         self._live = live  # constants are used as they are, with their gradients, instead of copied
         self._nodes: list[Node] = []
         self._exact = False
+        self._roundings = 0
 
     @contextmanager
     def exact(self) -> Iterator[None]:
@@ -78,6 +80,16 @@ class Assembly:
             yield
         finally:
             self._exact = outside
+
+    @contextmanager
+    def one_sum(self, roundings: int) -> Iterator[None]:
+        """Within it, what is appended is how one sum is written, in which a number meets this many roundings, at most,
+        in any order of summation: every operation is charged as many, as a term is charged where it enters."""
+        outside, self._roundings = self._roundings, max(self._roundings, roundings)
+        try:
+            yield
+        finally:
+            self._roundings = outside
 
     def shape(self, value: Operand) -> Shape:
         """The shape of a value, without the batch."""
@@ -107,10 +119,8 @@ class Assembly:
             raise UnsupportedError(f"over the axes {sorted(counted)} of {full}, the batch among them")
         return {axis - batch for axis in counted}
 
-    def gemm(
-        self, value: Operand, weight: Tensor, addend: Operand | None, alpha: float = 1.0, beta: float = 1.0
-    ) -> int:
-        """`alpha * weight @ x + beta * addend`; weight: (outputs, inputs)."""
+    def linear(self, value: Operand, weight: Tensor) -> int:
+        """`weight @ x`; weight: (outputs, inputs)."""
         index = _value(value)
         if self.shapes[index] != (weight.shape[1],):
             raise UnsupportedError(
@@ -118,8 +128,7 @@ class Assembly:
                 "a linear layer takes a flat value, so flatten it first"
             )
         stored = self._stored(weight)
-        product = self._append(Linear(stored, stored.new_zeros(len(stored))), index)
-        return self.plus(product, addend, alpha, beta)
+        return self._append(Linear(stored, stored.new_zeros(len(stored))), index)
 
     def plus(self, value: int, addend: Operand | None, alpha: float, beta: float) -> int:
         """`alpha * x + beta * addend`."""
@@ -244,7 +253,8 @@ class Assembly:
 
     def _append(self, operation: Operation, *inputs: int) -> int:
         self.shapes.append(operation.shape(*(self.shapes[source] for source in inputs)))
-        self._nodes.append(Node(operation, inputs, self._exact))
+        longer = isinstance(operation, Affine) and 0 < operation.roundings < self._roundings and not self._exact
+        self._nodes.append(Node(operation, inputs, self._exact, self._roundings if longer else None))
         return len(self._nodes)
 
     def _channels(self, image: int, chosen: Picked) -> int:

@@ -45,7 +45,10 @@ def _fused_node(node: Node, nodes: list[Node], uses: Counter[int]) -> Node:
     bias = _bias(shift.offset, layer)
     if bias is None:
         return node
-    return Node(replace(layer, bias=bias), nodes[source - 1].inputs, node.exact and nodes[source - 1].exact)
+    fused, before = replace(layer, bias=bias), nodes[source - 1]
+    roundings = max(node.roundings or 0, before.roundings or 0)
+    exact = node.exact and before.exact
+    return Node(fused, before.inputs, exact, roundings if roundings > fused.roundings else None)
 
 
 def _bias(offset: Tensor, layer: Linear | Convolution) -> Tensor | None:

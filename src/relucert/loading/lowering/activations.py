@@ -69,7 +69,15 @@ def clip(assembly: Assembly, value: Operand, low: Tensor | None, high: Tensor | 
 
 def add_all(assembly: Assembly, operands: Sequence[Operand]) -> Operand:
     """The sum of values and constants."""
-    return fold(lambda left, right: assembly.add(left, right), _values_first(operands))
+    with assembly.one_sum(len(operands) - 1):
+        return fold(lambda left, right: assembly.add(left, right), _values_first(operands))
+
+
+def mean_of_all(assembly: Assembly, operands: Sequence[Operand]) -> int:
+    """The mean of values and constants."""
+    with assembly.one_sum(len(operands) + 1):  # an evaluation may scale the terms by a rounded number
+        summed = add_all(assembly, operands)
+    return assembly.divide(summed, scalar(float(len(operands))))
 
 
 def _values_first(operands: Sequence[Operand]) -> list[Operand]:

@@ -20,21 +20,29 @@ def affine(
     beta: float = 1.0,
 ) -> int:
     """`alpha * x @ weight.T + beta * addend`, over the last axis; weight: (outputs, inputs)."""
+    if addend is None and alpha == 1:
+        return _product(assembly, value, weight)
+    scaled = (alpha, beta) != (1, 1)  # a factor may be part of the weight, or of each product, before the sum
+    with assembly.one_sum(weight.shape[1] + (3 if scaled else 1)):
+        return assembly.plus(_product(assembly, value, weight), addend, alpha, beta)
+
+
+def _product(assembly: Assembly, value: Operand, weight: Tensor) -> int:
     shape = assembly.shape(value)
     outputs, inputs = weight.shape
     if shape == (inputs,):
-        return assembly.gemm(value, weight, addend, alpha, beta)
+        return assembly.linear(value, weight)
     if shape[-1:] != (inputs,):
         hint = ", so flatten it first" if prod(shape) == inputs else ""
         raise UnsupportedError(f"a weight of shape {tuple(weight.shape)} on a value of shape {shape}{hint}")
     positions = prod(shape[:-1])
     if positions == 1:
-        product = assembly.gemm(assembly.reshaped(value, (inputs,)), weight, None)
+        product = assembly.linear(assembly.reshaped(value, (inputs,)), weight)
     else:  # every position is a row of an image with one channel, and every output a channel
         image = assembly.reshaped(value, (1, positions, inputs))
         channels = assembly.convolution(image, weight[:, None, None], None, Kernel())
         product = assembly.index_map(channels, torch.arange(outputs * positions).reshape(outputs, positions).T)
-    return assembly.plus(assembly.reshaped(product, (*shape[:-1], outputs)), addend, alpha, beta)
+    return assembly.reshaped(product, (*shape[:-1], outputs))
 
 
 def matmul(assembly: Assembly, left: Operand, right: Operand) -> int:

@@ -18,7 +18,9 @@ Reduced = tuple[bool, bool, bool]
 
 def total(assembly: Assembly, value: Operand, axes: Collection[int], keep_axes: bool) -> int:
     """The sum over these axes, counted with the batch as axis 0; keep_axes: they stay, with size 1."""
-    return _over(assembly, value, axes, keep_axes, _sum)
+    before, reduced = assembly.shape(value), assembly.axes(value, axes)
+    with assembly.one_sum(prod(before[axis] for axis in reduced) + 1):  # one more where a mean scales its terms
+        return _over(assembly, value, axes, keep_axes, _sum)
 
 
 def mean(assembly: Assembly, value: Operand, axes: Collection[int], keep_axes: bool) -> int:
@@ -76,7 +78,7 @@ def _sum(assembly: Assembly, image: int, reduced: Reduced) -> int:
     kernel = [size if chosen else 1 for size, chosen in zip(shape, reduced, strict=True)]
     if prod(kernel) == prod(shape):
         ones = torch.ones(1, prod(shape), dtype=assembly.precision)
-        return assembly.reshaped(assembly.gemm(assembly.reshaped(image, (prod(shape),)), ones, None), (1, 1, 1))
+        return assembly.reshaped(assembly.linear(assembly.reshaped(image, (prod(shape),)), ones), (1, 1, 1))
     apart = 1 if reduced[0] else shape[0]
     ones = torch.ones(apart, *kernel, dtype=assembly.precision)
     return assembly.convolution(image, ones, None, Kernel(groups=apart))

@@ -51,7 +51,7 @@ def _sum(assembly: Assembly, call: Call) -> Operand:
 
 
 def _mean(assembly: Assembly, call: Call) -> Operand:
-    return assembly.divide(_sum(assembly, call), scalar(float(len(call.operands()))))
+    return activations.mean_of_all(assembly, call.operands())
 
 
 def _over_axes(lower: Callable[[Assembly, Operand, Any, bool], int]) -> Callable[[Assembly, Call], Operand]:
