@@ -134,7 +134,8 @@ def test_the_question_is_mathematics_and_the_network_is_not() -> None:
     count = len(network.nodes)
     assert problem.network.inference is FLOAT32
     assert len(problem.network.nodes) > count
-    assert all(node.exact for node in problem.network.nodes[count:])
+    assert not any(problem.network.roundings[count + 1 :])
+    assert any(problem.network.roundings[: count + 1])
     assert not any(node.exact for node in problem.network.nodes[:count])
 
 

@@ -15,7 +15,8 @@ from relucert.checker.lines import BOUND_BITS
 from relucert.checker.noise import PRECISIONS
 from relucert.checker.tree_check import TreeCheck
 from relucert.checker.trees import Rule, by_rule
-from relucert.network import Linear, Network, Shift
+from relucert.errors import InputError
+from relucert.network import BatchScale, Linear, Network, Shift
 from relucert.network.inference import INFERENCES as FOUND
 from tests.float_evaluation import ORDERS, Evaluation
 from tests.nets import NETWORKS, centres, chain
@@ -112,3 +113,19 @@ def test_offsets_may_be_rounded() -> None:
     """An offset that float32 does not have is one of the roundings, as it is a number in a program."""
     network = chain((2,), Shift(torch.tensor([0.1, 0.2], dtype=torch.float64)))
     assert misses(network, proof_of(network, "float32"), Evaluation(ORDERS["sequential"])) == 0
+
+
+def test_negative_variances_are_refused() -> None:
+    """Next to minus epsilon the sum with it loses all of its digits, which roundings of the parts do not tell."""
+    norm = BatchScale(torch.tensor([1.0, 1.0]), torch.tensor([-0.99999e-5, 0.5]), 1e-5)
+    network = chain((2,), norm)
+    assert FOUND["float32"].divides_by(norm.variance.double() + norm.epsilon)
+    with pytest.raises(InputError, match="negative variance"):
+        network.evaluated_in(FOUND["float32"])
+    with pytest.raises(Rejected, match="negative variance"):
+        bounded(network, proof_of(network, "float32"))
+    single = norm.variance + torch.tensor(norm.epsilon, dtype=torch.float32)
+    real = norm.variance.double() + norm.epsilon
+    assert abs(float(single[0] / real[0]) - 1) > 1e-3, "which 13 roundings do not explain"
+    bounded(network, proof_of(network, "real"))
+    network.evaluated_in(FOUND["real"])

@@ -220,3 +220,30 @@ def test_what_is_lowered_is_certified() -> None:
         assert certificate.radius > 0
         moved = image + functional.normalize(torch.randn(500, 4)) * certificate.radius
         assert bool((module(moved).argmax(1) == certificate.label).all())
+
+
+WIDE: dict[str, Layer] = {
+    "clamp above": lambda x: x.clamp(max=9e38),
+    "clamp below": lambda x: x.clamp(min=-9e38),
+    "a wider constant": lambda x: (x * torch.ones(2, dtype=torch.float64)).clamp(max=9e38),
+}
+
+
+@pytest.mark.parametrize("name", WIDE)
+def test_ends_of_a_clip_in_float64_stay(name: str) -> None:
+    """They are beyond float32's numbers, and not beyond those of the network."""
+    layer = nn.Linear(2, 2, bias=False, dtype=torch.float32 if name == "a wider constant" else torch.float64)
+    with torch.no_grad():
+        layer.weight.copy_(torch.tensor([[1e30, 0.0], [0.0, 1.0]]))
+    network = load(nn.Sequential(layer, Function(lambda x: WIDE[name](x) * 1e-30))).cast(torch.float64)
+    points = torch.tensor([[1e9, 0.0], [-1e9, 0.0], [3.0, 0.0]], dtype=torch.float64)
+    ends = {"clamp below": (-9e8, 1e9)}.get(name, (-1e9, 9e8))
+    expected = points[:, 0].clamp(*ends)
+    assert torch.allclose(network(points)[:, 0], expected, rtol=1e-6)
+
+
+def test_ends_beyond_the_precision_are_no_ends() -> None:
+    """As exporters write a clip with one end: no ReLU stands for the other one."""
+    largest = torch.finfo(torch.float32).max
+    network = load(Function(lambda x: (x * 2).clamp(-largest, largest)), input_shape=(2,))
+    assert not any(isinstance(node.operation, Relu) for node in network.nodes)

@@ -70,7 +70,8 @@ def check_evaluation(network: Network, name: str, precision: Precision) -> None:
         raise Rejected(f"nothing follows about {name}: {network.real_only[0]}")
     for value, node in network.steps():
         if not _can_be_evaluated(node, precision):
-            raise Rejected(f"the network's node {value} ({node.operation.name}) has numbers that {name} has not")
+            what = f"the network's node {value} ({node.operation.name})"
+            raise Rejected(f"{what} has numbers that {name} has not, or a negative variance")
 
 
 def _can_be_evaluated(node: Node, precision: Precision) -> bool:
@@ -81,6 +82,8 @@ def _can_be_evaluated(node: Node, precision: Precision) -> bool:
     if node.operation.name == "shift":
         return Fraction(float(tensors["offset"].double().abs().max())) < precision.largest
     if node.operation.name == "batch scale":
+        if bool((tensors["variance"] < 0).any()):  # its sum with epsilon may lose all of its digits
+            return False
         spread = tensors["variance"].double() + settings["epsilon"]
         factors = tensors["gain"].double() / spread.sqrt()
         if not all(precision.divides_by(part) for part in (spread, spread.sqrt(), factors[factors != 0])):

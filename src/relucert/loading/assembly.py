@@ -40,7 +40,6 @@ from relucert.network import (
 Operand = int | Tensor
 """An input of a foreign operator: the index of a value, or a constant."""
 
-CASTS = "the network casts to another precision on its way"
 PRECISIONS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
@@ -70,6 +69,7 @@ class Assembly:
         self._nodes: list[Node] = []
         self._exact = False
         self._roundings = 0
+        self._stored_in: set[torch.dtype] = set()  # the precisions of constants with axes, which widen what they meet
 
     @contextmanager
     def exact(self) -> Iterator[None]:
@@ -90,6 +90,11 @@ class Assembly:
             yield
         finally:
             self._roundings = outside
+
+    @property
+    def widest(self) -> torch.dtype:
+        """The widest precision that values so far may have, at least float32."""
+        return torch.float64 if torch.float64 in {self.precision, *self.casts, *self._stored_in} else torch.float32
 
     def shape(self, value: Operand) -> Shape:
         """The shape of a value, without the batch."""
@@ -243,13 +248,13 @@ class Assembly:
             raise UnsupportedError(f"along axis {axis} of {self.full_shape(index)}, not along the classes")
         return index
 
-    def finish(self, output: int, name: str, remarks: tuple[str, ...] = ()) -> Network:
+    def finish(self, output: int, name: str, remarks: tuple[str, ...] = (), real_only: tuple[str, ...] = ()) -> Network:
         """The network with this value as its output; nodes that the output does not depend on are dropped."""
         shape = self.shapes[output]
         if self.batch is None and prod(shape[:-1]) == 1:  # axes of size 1 before the scores, or none at all
             output = self.reshaped(output, (prod(shape),))
         nodes = tuple(tidied(self._nodes, output))
-        return Network(self.shapes[0], nodes, name, remarks=remarks, real_only=(CASTS,) if self.casts else ())
+        return Network(self.shapes[0], nodes, name, remarks=remarks, real_only=real_only)
 
     def _append(self, operation: Operation, *inputs: int) -> int:
         self.shapes.append(operation.shape(*(self.shapes[source] for source in inputs)))
@@ -307,6 +312,8 @@ class Assembly:
         """A private copy in the original precision; with live constants, the constant itself."""
         if constant.dtype not in PRECISIONS:
             raise UnsupportedError(f"a constant of type {constant.dtype}, not of a common floating-point type")
+        if constant.ndim:
+            self._stored_in.add(constant.dtype)
         return constant if self._live else constant.detach().clone(memory_format=torch.contiguous_format)
 
 

@@ -37,18 +37,23 @@ def _fused(nodes: list[Node]) -> list[Node]:
 
 def _fused_node(node: Node, nodes: list[Node], uses: Counter[int]) -> Node:
     shift, source = node.operation, node.inputs[0]
-    if not isinstance(shift, Shift) or source == 0 or uses[source] > 1:
+    if not isinstance(shift, Shift) or source == 0 or uses[source] > 1 or node.exact:  # which is part of a selection
         return node
-    layer = nodes[source - 1].operation
-    if not isinstance(layer, Linear | Convolution) or bool(layer.bias.any()) or shift.offset.dtype != layer.bias.dtype:
+    before = nodes[source - 1]
+    layer = before.operation
+    if (
+        before.exact
+        or not isinstance(layer, Linear | Convolution)
+        or bool(layer.bias.any())
+        or shift.offset.dtype != layer.bias.dtype
+    ):
         return node
     bias = _bias(shift.offset, layer)
     if bias is None:
         return node
-    fused, before = replace(layer, bias=bias), nodes[source - 1]
+    fused = replace(layer, bias=bias)
     roundings = max(node.roundings or 0, before.roundings or 0)
-    exact = node.exact and before.exact
-    return Node(fused, before.inputs, exact, roundings if roundings > fused.roundings else None)
+    return Node(fused, before.inputs, roundings=roundings if roundings > fused.roundings else None)
 
 
 def _bias(offset: Tensor, layer: Linear | Convolution) -> Tensor | None:

@@ -20,7 +20,7 @@ from torch import Tensor
 from relucert.errors import InputError, LoadError, NetworkError, OpenShapeError, UnsupportedError
 from relucert.loading.assembly import Assembly, Operand
 from relucert.loading.compare import compare, in_batches, one_by_one
-from relucert.loading.onnx_rules import MOVES, PRECISIONS, RULES, Call
+from relucert.loading.onnx_rules import EXACT, PRECISIONS, RULES, Call
 from relucert.loading.paths import check_file, one_line
 from relucert.loading.walk import Step, Walk
 from relucert.network import Network, Shape
@@ -167,9 +167,9 @@ def _step(walk: Walk, node: NodeProto, output: str, needed: set[str], version: i
         return Step(f"{node.domain}.{node.op_type}", place, sources, output)
     attributes = {entry.name: helper.get_attribute_value(entry) for entry in node.attribute}
     fold = None if node.op_type.startswith(RANDOM) else partial(_folded, walk, node, output, version)
-    exact = node.op_type in MOVES
+    exact, cast = node.op_type in EXACT, node.op_type in ("Cast", "CastLike")
     if node.op_type not in RULES:
-        return Step(node.op_type, place, sources, output, None, fold, exact=exact)
+        return Step(node.op_type, place, sources, output, None, fold, exact=exact, cast=cast)
     rule = RULES[node.op_type]
     flaws = [f"{name}={value}" for name, value in attributes.items() if not rule.accepts(name, value)]
     if not rule.several:
@@ -183,7 +183,7 @@ def _step(walk: Walk, node: NodeProto, output: str, needed: set[str], version: i
 
         return rule.translate(walk.assembly, Call(inputs, attributes, run))
 
-    return Step(node.op_type, place, sources, output, translate, fold, tuple(flaws), rule.keeps_order, exact)
+    return Step(node.op_type, place, sources, output, translate, fold, tuple(flaws), rule.keeps_order, exact, cast)
 
 
 def _folded(walk: Walk, node: NodeProto, output: str, version: int) -> Tensor:

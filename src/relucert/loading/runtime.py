@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from relucert.errors import InputError, LoadError
 from relucert.loading.file_digest import file_digest
 from relucert.loading.walk import keeps_only_order
-from relucert.network import INPUT, Affine, Network
+from relucert.network import INPUT, Network
+from relucert.network.selection import Computed, apply, computed
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -109,30 +110,28 @@ class Origin:
 
 
 class Evaluation:
-    """A network as PyTorch evaluates it in the precision that its inference names.
-
-    What only selects numbers, such as a maximum, is written with differences: they are computed in float64, and what
-    leaves it is a number of the precision again, that which was selected unless it is smaller than others by 2**29.
-    """
+    """A network as PyTorch evaluates it in the precision that its inference names; what a question adds to it, which
+    rounds nothing, in float64."""
 
     def __init__(self, network: Network) -> None:
         assert network.inference.dtype is not None
         self.dtype, self.precisions = network.inference.dtype, [network.inference.dtype]
         for node in network.nodes:
             wide = torch.float64 in (self.precisions[source] for source in node.inputs)
-            rounds = isinstance(node.operation, Affine) and node.operation.roundings > 0
-            self.precisions.append(torch.float64 if node.exact or (wide and not rounds) else self.dtype)
+            self.precisions.append(torch.float64 if wide or node.roundings == 0 else self.dtype)
         self.network = network.with_operations(
             {value: node.operation.cast(self.precisions[value]) for value, node in network.steps()}
         )
 
     def __call__(self, points: Tensor) -> Tensor:
         """The outputs at points (batch, size): (batch, classes)."""
-        values = [points.to(self.dtype).reshape(-1, *self.network.input_shape)]
+        values: list[Computed] = [points.to(self.dtype).reshape(-1, *self.network.input_shape)]
         for value, node in self.network.steps():
-            operands = (values[source].to(self.precisions[value]) for source in node.inputs)
-            values.append(node.operation.apply(*operands))
-        return values[-1].to(self.dtype).flatten(1)
+            operands = [values[source] for source in node.inputs]
+            if any(self.precisions[source] != self.precisions[value] for source in node.inputs):
+                operands = [computed(operand).to(self.precisions[value]) for operand in operands]
+            values.append(apply(node.operation, node.exact, operands))
+        return computed(values[-1]).to(self.dtype).flatten(1)
 
 
 def own_precision(network: Network) -> torch.dtype:

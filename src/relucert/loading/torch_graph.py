@@ -17,7 +17,7 @@ from torch.fx.node import Node, map_arg
 from relucert.errors import LoadError, UnsupportedError
 from relucert.loading.assembly import Assembly, Operand
 from relucert.loading.paths import one_line
-from relucert.loading.torch_rules import MOVES, RULES, Call, Reference
+from relucert.loading.torch_rules import CASTS, EXACT, RULES, Call, Reference
 from relucert.loading.walk import Step, Walk
 from relucert.network import Network
 
@@ -121,7 +121,7 @@ def _step(walk: Walk, node: Node) -> Step:
     random = torch.Tag.nondeterministic_seeded in getattr(call.target, "tags", ())
     fold = None if random else partial(_folded, walk, call, chosen)
     if name not in RULES:
-        return Step(label, place, sources, node.name, None, fold, exact=name in MOVES)
+        return Step(label, place, sources, node.name, None, fold, exact=name in EXACT, cast=name in CASTS)
     rule = RULES[name]
     flaws = tuple(
         f"{key}={value}"
@@ -131,7 +131,9 @@ def _step(walk: Walk, node: Node) -> Step:
     if chosen and not rule.several:
         flaws += (f"the use of its result {chosen}",)
     translate = partial(_called, walk, node)
-    return Step(label, place, sources, node.name, translate, fold, flaws, rule.keeps_order, name in MOVES)
+    return Step(
+        label, place, sources, node.name, translate, fold, flaws, rule.keeps_order, name in EXACT, name in CASTS
+    )
 
 
 def _picked(node: Node) -> tuple[Node, int | None]:

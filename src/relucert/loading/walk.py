@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
+import torch
 from torch import Tensor
 
 from relucert.errors import LoadError, UnsupportedError
@@ -29,7 +30,8 @@ class Step:
     fold: makes the constant where all sources are constants; None for one that no constant stands for.
     flaws: the attributes that are refused, whatever the sources are.
     keeps_order: it only rescales the class scores and keeps their order, so as the last layer it is left out.
-    exact: `fold` only creates or rearranges numbers, and never rounds.
+    exact: `fold` only creates, selects or rearranges numbers, and never rounds.
+    cast: `fold` only changes the type of the first source.
     """
 
     operator: str
@@ -41,6 +43,7 @@ class Step:
     flaws: tuple[str, ...] = ()
     keeps_order: bool = False
     exact: bool = False
+    cast: bool = False
 
 
 @dataclass(frozen=True)
@@ -64,14 +67,14 @@ class Walk:
         self._operators: dict[str, list[str]] = {}
         self._uses: dict[str, list[str]] = {}
         self.folded: dict[str, None] = {}  # operators that computed constants from constants, and may have rounded
+        self._rounded: set[str] = set()  # these constants, and what was made of them
+        self._uses_rounded = False
 
     def take(self, step: Step) -> None:
         constant = all(isinstance(self.operands.get(source), Tensor) for source in step.sources)
         if constant and step.fold is not None:
             self._keep(step, step.fold)
-            folded = self.operands.get(step.result)
-            if isinstance(folded, Tensor) and folded.is_floating_point() and not step.exact:
-                self.folded.setdefault(step.operator, None)
+            self._follow(step)
         elif step.translate is None:
             self._operators.setdefault(step.operator, []).append(step.place)
         elif constant:
@@ -82,6 +85,18 @@ class Walk:
         elif all(source in self.operands for source in step.sources):
             self._keep(step, step.translate)
             self._rank(step)
+            self._uses_rounded |= not self._rounded.isdisjoint(step.sources)
+
+    def _follow(self, step: Step) -> None:
+        """Follows constants that were rounded; whole numbers made of them, such as sizes, are no weights."""
+        folded = self.operands.get(step.result)
+        if not isinstance(folded, Tensor) or not folded.is_floating_point():
+            return
+        exact = step.exact or (step.cast and _unchanged(self.operands[step.sources[0]], folded))
+        if not exact:
+            self.folded.setdefault(step.operator, None)
+        if not exact or not self._rounded.isdisjoint(step.sources):
+            self._rounded.add(step.result)
 
     def _keep(self, step: Step, make: Callable[[], Operand]) -> None:
         try:
@@ -124,7 +139,7 @@ class Walk:
         operand = self.operands.get(output)
         if not isinstance(operand, int):
             raise LoadError(f"{name}: the output does not depend on the input")
-        return self.assembly.finish(operand, name, self._remarks(output))
+        return self.assembly.finish(operand, name, self._remarks(output), self._real_only())
 
     def _remarks(self, output: str) -> tuple[str, ...]:
         remarks = []
@@ -136,6 +151,23 @@ class Walk:
         if self.assembly.casts:
             remarks.append("changes of precision inside are ignored, since answers are about real arithmetic")
         return tuple(remarks)
+
+    def _real_only(self) -> tuple[str, ...]:
+        """Why nothing is said about evaluations in floating point."""
+        reasons = []
+        if self.assembly.casts:
+            reasons.append("the network casts to another precision on its way")
+        if self._uses_rounded:
+            operators = ", ".join(self.folded)
+            reasons.append(f"weights that {operators} computes from others are rounded by each runtime in its own way")
+        return tuple(reasons)
+
+
+def _unchanged(before: Operand, after: Tensor) -> bool:
+    """Whether a change of type kept all numbers, exactly."""
+    assert isinstance(before, Tensor)
+    exact = before.is_floating_point() or not bool((before.double().abs() > 2.0**53).any())
+    return exact and torch.equal(before.double(), after.double())
 
 
 def _places(places: list[str]) -> str:

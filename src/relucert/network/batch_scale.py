@@ -66,6 +66,8 @@ class BatchScale(Affine):
         return FOLDED_ROUNDINGS + 5
 
     def can_be_evaluated(self, inference: Inference) -> bool:
+        if bool((self.variance < 0).any()):  # what rounds the sum with epsilon is then no share of it
+            return False
         spread = self.variance.double() + self.epsilon
         factors = self.cast(torch.float64)._scale.factor
         in_range = all(inference.divides_by(part) for part in (spread, spread.sqrt(), factors[factors != 0]))

@@ -18,6 +18,7 @@ from relucert.network.forms import Shape
 from relucert.network.inference import REAL, Inference
 from relucert.network.operation import Affine, Operation
 from relucert.network.relu import Relu
+from relucert.network.selection import Computed, apply, computed
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,7 +178,8 @@ class Network:
             if not node.operation.can_be_evaluated(inference):
                 raise InputError(
                     f"inference {inference.name!r}: node {value} ({node.operation.name}) has numbers that "
-                    f"{inference.name} does not represent, or divides by one near the ends of its range; "
+                    f"{inference.name} does not represent, divides by one near the ends of its range, or has a "
+                    f"negative variance; "
                     f"give the network with {inference.name} weights"
                 )
         twin = copy(self)
@@ -187,10 +189,10 @@ class Network:
 
     def values(self, images: Tensor) -> list[Tensor]:
         """Every value at these images, each flat: (batch, size)."""
-        values = [images.reshape(-1, *self.input_shape)]
+        values: list[Computed] = [images.reshape(-1, *self.input_shape)]
         for node in self.nodes:
-            values.append(node.operation.apply(*(values[source] for source in node.inputs)))
-        return [value.flatten(1) for value in values]
+            values.append(apply(node.operation, node.exact, [values[source] for source in node.inputs]))
+        return [computed(value).flatten(1) for value in values]
 
     def passing(self, images: Tensor) -> Iterator[Tensor]:
         """The same values one after the other, as far as the output needs them; none is kept for longer than needed."""

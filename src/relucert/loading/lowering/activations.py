@@ -58,8 +58,8 @@ def minimum(assembly: Assembly, *operands: Operand) -> int:
 
 
 def clip(assembly: Assembly, value: Operand, low: Tensor | None, high: Tensor | None) -> int:
-    """`min(max(x, low), high)`; None, or a number beyond those of float32, is no end."""
-    clipped, beyond = _value(value), torch.finfo(torch.float32).max
+    """`min(max(x, low), high)`; None, or a number beyond those of the network's precision, is no end."""
+    clipped, beyond = _value(value), torch.finfo(assembly.widest).max
     if low is not None and not bool((low <= -beyond).all()):
         clipped = maximum(assembly, clipped, low)
     if high is not None and not bool((high >= beyond).all()):
