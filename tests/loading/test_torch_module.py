@@ -364,11 +364,11 @@ def test_weights_that_are_not_numbers_are_refused() -> None:
 
 
 def transposed(assembly: Assembly, call: torch_rules.Call) -> Operand:
-    return assembly.gemm(call.operand("input"), call.constant("weight").T, call.constant("bias"))
+    return assembly.add(assembly.linear(call.operand("input"), call.constant("weight").T), call.constant("bias"))
 
 
 def without_bias(assembly: Assembly, call: torch_rules.Call) -> Operand:
-    return assembly.gemm(call.operand("input"), call.constant("weight"), None)
+    return assembly.linear(call.operand("input"), call.constant("weight"))
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
