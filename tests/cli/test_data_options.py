@@ -115,3 +115,23 @@ def test_the_bar_of_a_download(quiet: bool, monkeypatch: pytest.MonkeyPatch) -> 
         progress("two.gz", 10, 20)
     for words in ("downloading one.gz", "2.0/2.0 MB", "downloading two.gz", "10/20 bytes"):
         assert (words in shown.getvalue()) is not quiet
+
+
+def test_pixels(command: Command, mirror: samples.Mirror, tmp_path: Path) -> None:
+    folder = samples.store(tmp_path / "data", samples.MNIST_FILES)
+    named = ("--data", "mnist", "--data-dir", str(folder), "--images", "3")
+    digests = []
+    for number, options in enumerate(
+        [(*named,), (*named, "--pixels", "-0.5", "0.5"), (*named, "--pixels", "0", "1"), ()]
+    ):
+        record = tmp_path / f"{number}.json"
+        assert command("certify", *options, "--json", str(record)).code == 0
+        digests.append(json.loads(record.read_text())["data"]["sha256"])
+    assert digests[0] == digests[1] != digests[2]
+    own = str(samples.store(tmp_path, {"own.npy": b""}) / "own.npy")
+    refused = command("certify", "--data", own, "--pixels", "0", "1")
+    single_line(refused)
+    assert "--pixels is about mnist, cifar10 and the bundled images" in refused.err
+    refused = command("certify", "--pixels", "1", "0")
+    single_line(refused)
+    assert "larger one" in refused.err

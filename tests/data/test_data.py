@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import math
 import pickle
 from pathlib import Path
 from typing import Any
@@ -133,3 +134,22 @@ def test_missing_file_and_folder(tmp_path: Path) -> None:
     (tmp_path / "folder.npz").mkdir()
     with pytest.raises(LoadError, match="no such file"):
         data.read(tmp_path / "folder.npz")
+
+
+@pytest.mark.parametrize("ends", [(0, 1), (-1, 1), (0, 255), (-0.5, 0.5), (-2, 0.25)])
+def test_pixels_go_from_black_to_white(ends: tuple[float, float]) -> None:
+    stored = data.bundled(pixels=(0, 255)).images
+    assert torch.equal(stored, stored.round())
+    assert (float(stored.min()), float(stored.max())) == (0, 255)
+    images = data.bundled(pixels=ends).images
+    wanted = ends[0] + stored.double() * (ends[1] - ends[0]) / 255
+    torch.testing.assert_close(images.double(), wanted, rtol=0, atol=2e-7 * max(map(abs, ends)))
+    if ends == (-0.5, 0.5):
+        assert torch.equal(images, data.bundled().images)
+        assert torch.equal(images, stored / 255 - 0.5)
+
+
+@pytest.mark.parametrize("ends", [(1, 0), (0, 0), (0,), None, "01", (0, math.nan), (0, math.inf), (False, True)])
+def test_what_is_no_range_of_pixels(ends: Any) -> None:
+    with pytest.raises(InputError, match="pixels go from one number to a larger one"):
+        data.bundled(pixels=ends)

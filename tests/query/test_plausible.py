@@ -12,6 +12,7 @@ import torch
 
 import relucert
 from relucert import InputWarning
+from relucert.network import Linear, Network, Node
 from relucert.query.plausible import FEWEST, scaled
 from tests.nets import mlp
 
@@ -131,3 +132,18 @@ def test_the_line_of_python(given: tuple[float, float], wanted: tuple[float, flo
     if line is not None:
         ends = torch.tensor(given, dtype=torch.float64)
         assert eval(line, {"images": ends}).tolist() == pytest.approx(wanted)
+
+
+def test_the_range_that_the_labels_speak_for_is_told() -> None:
+    """Of a network that does not know its range: MNIST's own, with inputs from 0 to 255."""
+    first = Linear(torch.eye(784) / 255, torch.full((784,), -0.5))
+    nodes = (
+        Node(first, (0,)),
+        *(Node(node.operation, tuple(place + 1 for place in node.inputs)) for node in MNIST.nodes),
+    )
+    unknown = Network((784,), nodes, name="unknown")
+    images, labels = BUNDLED.images[:40], BUNDLED.labels
+    assert labels is not None
+    (message,) = warned(lambda: relucert.certify(unknown, images, labels[:40], method="interval"))
+    assert "with pixels from 0 to 255: scale them first, as in images * 255 + 127.5 (--pixels 0 255)" in message
+    assert warned(lambda: relucert.certify(unknown, images * 255 + 127.5, labels[:40], method="interval")) == []

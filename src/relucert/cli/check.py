@@ -51,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--data-dir", type=Path, metavar="DIR", help="the folder that has mnist or cifar10")
     parser.add_argument("--layout", choices=("nchw", "nhwc"), help="how the pictures of your file lie")
+    image_options.add_pixels(parser)
     parser.add_argument(
         "--property",
         type=Path,
@@ -80,8 +81,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.network is not None and arguments.option_network is not None:
         raise InputError("the network is given twice: before the options, and with --network")
     arguments.network = arguments.network or arguments.option_network
-    if arguments.data is None and (arguments.data_dir is not None or arguments.layout is not None):
-        raise InputError("--data-dir and --layout are about images: say which with --data")
+    if arguments.data is None and any((arguments.data_dir, arguments.layout, arguments.pixels)):
+        raise InputError("--data-dir, --layout and --pixels are about images: say which with --data")
     if arguments.workers is not None and (arguments.workers < 1 or not arguments.proof.is_dir()):
         raise InputError("--workers is how many processes check a folder, 1 or more")
     if not arguments.proof.exists():

@@ -32,7 +32,19 @@ def add_arguments(group: argparse._ArgumentGroup) -> None:
         choices=("nchw", "nhwc"),
         help="how the pictures of your file lie: colours first (nchw) or last (nhwc) (default: as the network's input)",
     )
+    add_pixels(group)
     group.add_argument("--images", type=options.count, metavar="N", help="only the first N images")
+
+
+def add_pixels(group: argparse._ActionsContainer) -> None:
+    group.add_argument(
+        "--pixels",
+        type=options.number,
+        nargs=2,
+        metavar=("LOW", "HIGH"),
+        help="what black and white become, of mnist, cifar10 and the bundled images "
+        "(default: the network's range where it is known, else -0.5 0.5)",
+    )
 
 
 def load_network(arguments: argparse.Namespace, screen: Screen) -> Network:
@@ -88,17 +100,30 @@ def read(arguments: argparse.Namespace, screen: Screen, network: Network | None 
         raise InputError("--layout is about pictures in a file of your own: name it with --data FILE")
     if arguments.data_dir is not None and not named:
         raise InputError(f"--data-dir is where a data set lies: say which with --data {' or '.join(data.NAMES)}")
+    pixels = _pixels(arguments, network, own=arguments.data is not None and not named)
     if named:
         if network is not None:
             _check_size(network, catalogue.find(arguments.data).size, f"the images of {arguments.data}")
         with screen.downloads() as progress:
-            return data.load(arguments.data, "test", arguments.data_dir, progress=progress)
+            return data.load(arguments.data, "test", arguments.data_dir, pixels=pixels, progress=progress)
     if arguments.data is not None:
         return data.read(arguments.data)
-    images = data.bundled()
+    images = data.bundled(pixels=pixels)
     if network is not None:
         _check_size(network, images.images.shape[1], "the bundled images")
     return images
+
+
+def _pixels(arguments: argparse.Namespace, network: Network | None, own: bool) -> tuple[float, float]:
+    """What black and white become; own: whether the images are of the user's own file."""
+    from relucert.data.dataset import USUAL
+
+    if arguments.pixels is not None:
+        if own:
+            raise InputError("--pixels is about mnist, cifar10 and the bundled images: scale your own beforehand")
+        low, high = arguments.pixels
+        return low, high
+    return USUAL if network is None or network.input_range is None else network.input_range
 
 
 def read_targets(path: Path, images: int | None) -> list[int]:

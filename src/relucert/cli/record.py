@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 PACKAGES = ("torch", "numpy", "scipy", "highspy", "clarabel")  # whose versions a record names
 NO_MATTER = (
-    "network", "data", "data_dir", "layout", "target_file", "threads", "memory", "proof", "proofs",
+    "network", "data", "data_dir", "layout", "pixels", "target_file", "threads", "memory", "proof", "proofs",
     "images", "methods", "norms", "targets",
 )  # fmt: skip
 # options that change no question: the numbers that they lead to count, and more images and methods belong to it
@@ -46,7 +46,7 @@ def head(arguments: argparse.Namespace, network: Network, images: Dataset, chose
     given = {"network": arguments.network, "data": arguments.data, **chosen, "threads": arguments.threads}
     for name in ("data_dir", "target_file"):
         given[name] = (path := getattr(arguments, name)) and str(path)
-    given |= {"layout": arguments.layout, "target": arguments.target, "images": len(images)}
+    given |= {"layout": arguments.layout, "pixels": arguments.pixels, "target": arguments.target, "images": len(images)}
     given |= {"workers": arguments.workers, "ray": arguments.ray}
     about = {
         "name": network.name,

@@ -104,7 +104,7 @@ def _check_options(arguments: argparse.Namespace, question: str) -> None:
         "results": ("property",), "further_networks": ("property",),
         "proof": ("property", "radius"), "csv": ("instances", "radius"),
         "data": ("radius",), "images": ("radius",), "box": ("radius",), "scale": ("radius",),
-        "target_file": ("radius",), "layout": ("radius",), "data_dir": ("radius",),
+        "target_file": ("radius",), "layout": ("radius",), "data_dir": ("radius",), "pixels": ("radius",),
         "workers": ("instances", "radius"), "ray": ("instances", "radius"),
     }.items():  # fmt: skip
         if getattr(arguments, name) is not None and question not in questions:

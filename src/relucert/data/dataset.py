@@ -7,6 +7,7 @@ import math
 import os
 from dataclasses import dataclass, replace
 from importlib import resources
+from numbers import Real
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,8 @@ from relucert.errors import InputError, LoadError
 
 BUNDLED = "bundled.npz"
 PICTURE = (1, 28, 28)  # of the bundled images
+USUAL = (-0.5, 0.5)  # what black and white become
+MOST = 1e6  # the largest pixel
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,16 +78,35 @@ class Dataset:
         return replace(self, images=self.images[:count], labels=labels)
 
 
-def scaled(pixels: Array, labels: Array, name: str, picture_shape: tuple[int, ...]) -> Dataset:
-    """Pixels from 0 to 255, (count, ...), as images of the paper's networks: pixels / 255 - 0.5, one row per image."""
-    images = torch.from_numpy(pixels.reshape(len(pixels), -1).astype(np.float32))
-    return Dataset(images.div_(255).sub_(0.5), torch.from_numpy(labels.astype(np.int64)), name, picture_shape)
+def scaled(
+    stored: Array, labels: Array, name: str, picture_shape: tuple[int, ...], pixels: tuple[float, float] = USUAL
+) -> Dataset:
+    """Pixels from 0 to 255, (count, ...), as images between these two numbers, one row per image."""
+    low, high = _range(pixels)
+    images = torch.from_numpy(stored.reshape(len(stored), -1).astype(np.float32))
+    images.mul_(high - low).div_(255).add_(low)
+    return Dataset(images, torch.from_numpy(labels.astype(np.int64)), name, picture_shape)
 
 
-def bundled() -> Dataset:
-    """The first 100 images of the MNIST test set as pixels / 255 - 0.5, and their labels."""
+def _range(given: object) -> tuple[float, float]:
+    ends = given if isinstance(given, (tuple, list)) and len(given) == 2 else (None, None)
+    for end in ends:
+        if isinstance(end, bool) or not isinstance(end, Real) or not abs(float(end)) <= MOST:
+            raise InputError(f"pixels go from one number to a larger one, as in (0, 1), not {shown(given)}")
+    low, high = map(float, ends)
+    if not low < high:
+        raise InputError(f"pixels go from one number to a larger one, as in (0, 1), not {shown(given)}")
+    return low, high
+
+
+def bundled(*, pixels: tuple[float, float] = USUAL) -> Dataset:
+    """The first 100 images of the MNIST test set, and their labels.
+
+    Args:
+        pixels: What black and white become: by default pixels / 255 - 0.5, which the bundled networks take.
+    """
     with resources.as_file(resources.files(__package__) / BUNDLED) as path, np.load(path) as file:
-        return scaled(file["images"], file["labels"], "the first 100 MNIST test images", PICTURE)
+        return scaled(file["images"], file["labels"], "the first 100 MNIST test images", PICTURE, pixels)
 
 
 def read(path: str | os.PathLike[str]) -> Dataset:
@@ -118,7 +140,10 @@ def _is_count(given: object) -> bool:
 
 def _images(array: Array, path: Path) -> Tensor:
     if array.dtype.kind in "iub":
-        raise InputError(f"{path}: the images are {array.dtype}: scale the pixels to the network's own input range")
+        raise InputError(
+            f"{path}: the images are {array.dtype}: scale the pixels to the network's own input range, as in "
+            "numpy.savez('scaled.npz', images=images / 255, labels=labels) for one of inputs from 0 to 1"
+        )
     if array.dtype.kind != "f" or array.dtype.itemsize > 8:
         raise InputError(f"{path}: the images are {array.dtype}, not floating point of at most 64 bits")
     if array.ndim < 2:

@@ -10,7 +10,7 @@ from relucert import names
 from relucert.checks import check_callable, checked_path
 from relucert.data import download
 from relucert.data.catalogue import Collection, Form, Split, find
-from relucert.data.dataset import Dataset, scaled
+from relucert.data.dataset import USUAL, Dataset, scaled
 from relucert.data.download import DownloadProgress
 from relucert.data.formats import Pixels
 from relucert.errors import LoadError
@@ -25,9 +25,10 @@ def load(
     split: SplitName = "test",
     directory: str | Path | None = None,
     *,
+    pixels: tuple[float, float] = USUAL,
     progress: DownloadProgress | None = None,
 ) -> Dataset:
-    """The "test" or "train" images of "mnist" or "cifar10", as pixels / 255 - 0.5, in their original order.
+    """The "test" or "train" images of "mnist" or "cifar10", in their original order.
 
     The result's images are (count, 784), or (count, 3072) with the red pixels first, then the green, then the blue.
 
@@ -36,6 +37,7 @@ def load(
         split: "train" or "test".
         directory: The only place to look in; by default the folder that the environment variable RELUCERT_DATA names.
             Without either, the images come from the user's cache, which is filled by a download.
+        pixels: What black and white become: by default pixels / 255 - 0.5, which the paper's networks take.
         progress: Called with a file's name, the bytes that are here, and the bytes there are.
     """
     collection = find(name)
@@ -47,7 +49,7 @@ def load(
         stored = _from_directory(collection, asked, Path(variable), f"{VARIABLE}={variable}")
     else:
         stored = asked.read_originals(*_originals(collection, asked, progress))
-    return scaled(*stored, asked.title, collection.picture_shape)
+    return scaled(*stored, asked.title, collection.picture_shape, pixels)
 
 
 def _from_directory(collection: Collection, split: Split, directory: Path, called: str) -> Pixels:

@@ -23,8 +23,7 @@ def check_images(images: Tensor, network: Network, layout: str | None = None) ->
         how = _how(network)
         raise InputError(f"the images are {images.dtype}; scale them to the network's own input range, as floats{how}")
     rows = in_order(images, network, layout)
-    if not bool(torch.isfinite(rows).all()):
-        raise InputError("the images have NaN or infinite pixels")
+    check_finite(rows)
     return rows.to(torch.float64, copy=True)  # what the caller does to the images later is no concern of the answers
 
 
@@ -33,9 +32,18 @@ def check_any(images: Tensor) -> None:
         raise InputError(f"there are no images: the batch is empty, its shape is {tuple(images.shape)}")
 
 
+def check_finite(images: Tensor) -> None:
+    """Refuses images (batch, ...) that have pixels which are no numbers, or infinite."""
+    finite = torch.isfinite(images).flatten(1).all(1)
+    if not bool(finite.all()):
+        raise InputError(f"image {int((~finite).int().argmax())} has NaN or infinite pixels (counted from 0)")
+
+
 def _how(network: Network) -> str:
-    """How bytes become inputs, where the network knows its range."""
-    line = None if network.input_range is None else scaled(0, 255, *network.input_range)
+    """How bytes become inputs."""
+    if network.input_range is None:
+        return ", as in images / 255 for inputs from 0 to 1, or images / 255 - 0.5 for inputs from -0.5 to 0.5"
+    line = scaled(0, 255, *network.input_range)
     return "" if line is None else f", as in {line}"
 
 
@@ -71,7 +79,7 @@ def check_pixels(images: object) -> Tensor:
     if images.layout != torch.strided or images.is_meta or images.is_nested:
         raise InputError("the images must be an ordinary dense tensor")
     if not images.is_floating_point() or images.ndim < 2 or not images.numel():
-        raise InputError(f"the images must be floats, one row per image, not {images.dtype} {tuple(images.shape)}")
-    if not bool(torch.isfinite(images).all()):
-        raise InputError("the images have NaN or infinite pixels")
+        how = ": scale them, as in images / 255" if images.dtype == torch.uint8 else ""
+        raise InputError(f"the images must be floats, one row per image, not {images.dtype} {tuple(images.shape)}{how}")
+    check_finite(images)
     return images

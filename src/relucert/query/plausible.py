@@ -7,12 +7,14 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from math import sqrt
 
+import torch
 from torch import Tensor
 
 from relucert.errors import InputWarning, warn
 from relucert.network import Network
 
-RANGES = ((-0.5, 0.5), (0.0, 1.0), (-1.0, 1.0), (0.0, 255.0))  # in which images are often given
+Ends = tuple[float, float]
+RANGES: tuple[Ends, ...] = ((-0.5, 0.5), (0.0, 1.0), (-1.0, 1.0), (0.0, 255.0))  # in which images are often given
 BEYOND = 0.1  # of the range's width: a perturbed image may leave it by as much
 NARROW = 0.02  # of the range's width: images that differ by less have been divided once too often
 FEWEST = 10  # images from which on an accuracy tells something
@@ -33,10 +35,24 @@ def warn_of_range(network: Network, images: Tensor) -> bool:
     return True
 
 
-def warn_of_chance(scores: Tensor, labels: Tensor) -> None:
-    """Warns where a network's decisions meet the labels (batch,) no more often than chance would."""
+def warn_of_accuracy(network: Network, images: Tensor, scores: Tensor, labels: Tensor) -> None:
+    """Warns where a network meets the labels (batch,) far more often with the images in another of the usual ranges,
+    or no more often than chance would."""
     count, classes = scores.shape
     correct = int((scores.argmax(1) == labels).sum())
+    if network.input_range is None and count - correct > 2 * sqrt(count) and count >= FEWEST:
+        least, most = float(images.min()), float(images.max())
+        for low, high in RANGES:
+            if (source := _usual(least, most, (low, high))) is None:
+                continue
+            factor, shift = _into(source, (low, high))
+            better = int((network.cast(torch.float64)(images * factor + shift).argmax(1) == labels).sum())
+            if better > correct + 2 * sqrt(count):
+                _warn(
+                    f"the network gives {correct} of {count} images their labels, and {better} with pixels from "
+                    f"{low:g} to {high:g}: scale them first{_scaling(least, most, low, high)}"
+                )
+                return
     chance = 1 / classes
     if count >= FEWEST and correct <= count * chance + sqrt(count * chance * (1 - chance)):
         _warn(
@@ -47,18 +63,28 @@ def warn_of_chance(scores: Tensor, labels: Tensor) -> None:
 
 def scaled(least: float, most: float, low: float, high: float) -> str | None:
     """The line of Python that brings images from the usual range they seem to have into this one."""
-    source = next((ends for ends in RANGES if ends[0] <= least and most <= ends[1] and ends != (low, high)), None)
+    source = _usual(least, most, (low, high))
     if source is None:
         return None
-    factor = (high - low) / (source[1] - source[0])
-    shift = low - factor * source[0]
+    factor, shift = _into(source, (low, high))
     times = "" if factor == 1 else f" / {1 / factor:g}" if factor < 1 else f" * {factor:g}"
     return f"images{times}" + (f" {'-' if shift < 0 else '+'} {abs(shift):g}" if shift else "")
 
 
+def _usual(least: float, most: float, other: Ends) -> Ends | None:
+    """The usual range that images seem to have, other than this one."""
+    return next((ends for ends in RANGES if ends[0] <= least and most <= ends[1] and ends != other), None)
+
+
+def _into(source: Ends, ends: Ends) -> tuple[float, float]:
+    """What images are to be multiplied with and shifted by to go from one range into another."""
+    factor = (ends[1] - ends[0]) / (source[1] - source[0])
+    return factor, ends[0] - factor * source[0]
+
+
 def _scaling(least: float, most: float, low: float, high: float) -> str:
     line = scaled(least, most, low, high)
-    return "" if line is None else f", as in {line}"
+    return "" if line is None else f", as in {line} (--pixels {low:g} {high:g})"
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from relucert.network import Network, Shape
 from relucert.query.fitting import load_fitting
 from relucert.query.given import ImagesLike, LabelsLike, NetworkLike, TargetLike
 from relucert.query.inputs import check_any, check_images, check_labels
-from relucert.query.plausible import warn_of_chance, warn_of_range
+from relucert.query.plausible import warn_of_accuracy, warn_of_range
 from relucert.query.property import Property
 from relucert.query.samples import read_samples
 from relucert.query.targets import Target, parse_target, rivals
@@ -87,7 +87,8 @@ def pose(network: Network, images: Tensor, labels: LabelsLike | None, target: Ta
     checked = check_labels(labels, scores)
     questions = plan(scores, checked, parsed, seed)
     if not warn_of_range(network, rows):
-        warn_of_chance(scores, checked)
+        with torch.inference_mode():
+            warn_of_accuracy(network, rows, scores, checked)
     return Inquiry(rows, scores, questions)
 
 
