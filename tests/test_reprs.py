@@ -73,7 +73,7 @@ def test_what_is_absent_is_left_out_unless_it_was_asked_for() -> None:
         ),
         (
             lambda: relucert.Property.margins(torch.tensor([1, 1]), torch.tensor([[2], [0]]), 3),
-            "Property(1 rows on 3 outputs, batch of 2)",
+            "Property(1 row on 3 outputs, batch of 2)",
         ),
         (lambda: relucert.load("mnist-2x20").nodes[0], "Node(Linear(weight (20, 784), bias (20,)) of 0)"),
     ],

@@ -504,7 +504,7 @@ def test_the_image_is_that_of_its_number(tmp_path: Path) -> None:
     (answer,) = relucert.exact(NETWORK, images[:1], box=BOX, time_limit=0.5, target="runner-up", proof=path)
     document = json.loads(path.read_text())
     assert check(path, NETWORK, images=images).index == answer.image == 0
-    for wrong, message in ((images[1:], "another one"), (images[:0], "there are 0 images")):
+    for wrong, message in ((images[1:], "another one"), (images[:0], "none of 0 images")):
         with pytest.raises(Rejected, match=message):
             check(path, NETWORK, images=wrong)
     document["image"]["index"] = 2

@@ -104,7 +104,7 @@ def test_where_no_fit_succeeds_the_samples_count(monkeypatch: pytest.MonkeyPatch
         assert "largest sampled gradient counts" in str(answer.reason)
     (answer,) = relucert.estimate(NETWORK, IMAGES[:1], target="runner-up", batches=5, samples=5)
     assert answer.value == answer.sampled
-    assert "5 batches are too few" in str(answer.reason)
+    assert "needs 10 batches or more, not 5" in str(answer.reason)
 
 
 def test_gradients_that_are_no_numbers_give_no_estimate(monkeypatch: pytest.MonkeyPatch) -> None:

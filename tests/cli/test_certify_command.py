@@ -40,10 +40,17 @@ def test_table_and_summary(command: Command, stand_in: StandIn) -> None:
     assert ["image", "label", "rival", "certified", "radius", "remark"] in lines
     assert ["0", "7", "8", "0.012345"] in lines  # rounded down: 0.012345678 would print as 0.012346
     assert ["3", "0", "-", "-", "the", "network", "takes", "it", "for", "class", "8"] in lines
-    assert "mean radius         0.03395 over the 4 images" in outcome.out
+    assert "mean radius         0.03395 over 4 of 5 images" in outcome.out
     first, second = (line for line in outcome.out.splitlines() if line.startswith("certified accuracy"))
     assert first.endswith("60.0 % (3 of 5) at radius 0.02")
     assert second.endswith("40.0 % (2 of 5) at radius 0.03")
+
+
+def test_the_summary_of_one_image_and_one_rival(command: Command, stand_in: StandIn) -> None:
+    stand_in(fake.Library())
+    out = command("certify", "--images", "1", "--target", "runner-up").out
+    assert "mean radius         0.012345 over 1 of 1 image\n" in out
+    assert "100.0 % (1 of 1) at radius 0.0123, against target runner-up alone\n" in out
 
 
 def test_float_arithmetic_certifies_nothing(command: Command, stand_in: StandIn) -> None:

@@ -126,7 +126,7 @@ BAD_DATA: dict[str, tuple[dict[str, Any], str]] = {
     "shape": (_images(images=np.zeros((2, 783))), "783"),
     "label": (_images(labels=np.array([7, 10])), "10"),
     "negative label": (_images(labels=np.array([-1, 7])), "-1"),
-    "labels": (_images(labels=np.array([7])), "1 labels"),
+    "labels": (_images(labels=np.array([7])), "1 label"),
     "empty": (_images(images=np.zeros((0, 784))), "no images"),
     "bytes": (_images(images=np.zeros((2, 784), np.uint8)), "scale the pixels"),
 }

@@ -143,8 +143,8 @@ def test_targets_from_a_file(name: str, form: str, command: Command, tmp_path: P
 @pytest.mark.parametrize(
     ("content", "argv", "parts"),
     [
-        ("1\n2\n", [], ["100 images need 100 targets", "not 2"]),
-        ("1\n2\n", ["--images", "3"], ["3 images need 3 targets", "not 2"]),
+        ("1\n2\n", [], ["one per image, 100 in all, not 2"]),
+        ("1\n2\n", ["--images", "3"], ["one per image, 3 in all, not 2"]),
         ("7\n", ["--images", "1"], ["image 0", "class 7", "own label"]),
         ("10\n", ["--images", "1"], ["target class 10", "0 to 9"]),
         ("1\nrunner-up\n", [], ["targets.txt, line 2", "a class index", "'runner-up'"]),

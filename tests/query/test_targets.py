@@ -66,7 +66,7 @@ def test_misclassified_images_are_said_to_be() -> None:
 @pytest.mark.parametrize(
     ("target", "message"),
     [
-        (TARGETS[:5], "6 images need 6 targets, one per image, not 5"),
+        (TARGETS[:5], "one per image, 6 in all, not 5"),
         ([*TARGETS, 0], "not 7"),
         ([], "whole numbers"),
         ([*TARGETS[:5], int(LABELS[5])], "target of image 5, class ., is its own label"),

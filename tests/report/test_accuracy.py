@@ -17,16 +17,16 @@ HEADERS = {"png": b"\x89PNG\r\n\x1a\n", "svg": b"<?xml", "pdf": b"%PDF", "PNG": 
 @pytest.mark.parametrize("suffix", HEADERS)
 def test_kinds_of_picture(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"curve.{suffix}"
-    accuracy.draw(path, SUMMARY, "name with $odd$ signs_", "norm inf", "inf")
+    accuracy.draw(path, SUMMARY, "name with $odd$ signs_", "norm inf", "inf", "untargeted")
     assert path.read_bytes().startswith(HEADERS[suffix])
     first = path.read_bytes()
-    accuracy.draw(path, SUMMARY, "name with $odd$ signs_", "norm inf", "inf")
+    accuracy.draw(path, SUMMARY, "name with $odd$ signs_", "norm inf", "inf", "untargeted")
     assert path.read_bytes() == first
 
 
 def test_the_curve_is_in_the_picture(tmp_path: Path) -> None:
     path = tmp_path / "curve.png"
-    accuracy.draw(path, SUMMARY, "toy", "norm inf", "inf")
+    accuracy.draw(path, SUMMARY, "toy", "norm inf", "inf", "untargeted")
     pixels = np.asarray(matplotlib.image.imread(path))[..., :3]
     assert pixels.shape[0] > 400
     assert pixels.shape[1] > 700
@@ -36,8 +36,8 @@ def test_the_curve_is_in_the_picture(tmp_path: Path) -> None:
     assert columns.mean() > 0.5  # the step curve crosses most of the width
 
 
-def _words(path: Path, summary: Summary) -> str:
-    accuracy.draw(path, summary, "toy", "norm inf", "inf")
+def _words(path: Path, summary: Summary, target: str | int = "untargeted") -> str:
+    accuracy.draw(path, summary, "toy", "norm inf", "inf", target)
     return path.read_text()
 
 
@@ -52,13 +52,14 @@ def test_words(tmp_path: Path) -> None:
     assert "<!-- accuracy, not certified -->" in ignored
     assert "certified accuracy" not in ignored
     assert "clean" not in ignored
+    assert "<!-- certified accuracy, against target 3 alone -->" in _words(tmp_path / "c.svg", SUMMARY, 3)
 
 
 def test_no_radius_at_all(tmp_path: Path) -> None:
-    accuracy.draw(tmp_path / "a.png", Summary(3, 3, 0, (), True), "toy", "norm inf", "inf")
+    accuracy.draw(tmp_path / "a.png", Summary(3, 3, 0, (), True), "toy", "norm inf", "inf", "untargeted")
     assert (tmp_path / "a.png").stat().st_size > 1000
 
 
 def test_unknown_suffix(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"end in \.png, \.svg, \.pdf"):
-        accuracy.draw(tmp_path / "a.gif", SUMMARY, "toy", "norm inf", "inf")
+        accuracy.draw(tmp_path / "a.gif", SUMMARY, "toy", "norm inf", "inf", "untargeted")

@@ -182,11 +182,19 @@ def test_headings_of_runs_that_prove_nothing_in_several_ways() -> None:
     assert "an image counts with its weakest rival" in listed
 
 
+def test_accuracy_says_the_target_that_it_is_about() -> None:
+    rows = [runs.certified(0, 0.1), runs.certified(1, 0.2)]
+    for target, words in (("untargeted", ""), ("all", ""), ("runner-up", ", against target runner-up alone")):
+        text = page(_run(rows, options={"target": target}))
+        assert f"<h3>Certified accuracy against radius{words}</h3>" in text
+        assert f"half of the images provably keep their class{words}<" in text or target == "all"
+
+
 def test_failures_are_told() -> None:
     assert "failed inside" not in page(_run(runs.invented(1)))
     spoilt = {**runs.certified(0, None), "failed": True, "reason": "not certified: RuntimeError: no"}
     text = page(_run([spoilt, runs.certified(1, 0.1)]))
-    assert "1 answers failed inside their method: fast-lin: not certified: RuntimeError: no" in text
+    assert "1 answer failed inside their method: fast-lin: not certified: RuntimeError: no" in text
 
 
 def test_unusual_answers() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relucert.answers import Certificate, Rounding
-from relucert.report.summary import Summary, rounded_down, summarise
+from relucert.report.summary import Summary, against, rounded_down, summarise
 
 PLAIN = Certificate(
     image=0, label=4, target=1, norm=2.0, method="fast-lin", arithmetic=Rounding.RIGOROUS, radius=0.5, reason=None,
@@ -65,23 +65,41 @@ def test_images_of_the_target_class_are_not_asked_about() -> None:
     [
         ((), ()),
         ((0.0, 0.0), ()),
-        ((0.032,) * 4, (0.005, 0.01, 0.015, 0.02, 0.025)),
-        ((1.0,), (0.2, 0.4, 0.6, 0.8, 1.0)),
-        ((73.0,), (10, 20, 30, 40, 50)),
+        ((0.032,) * 4, (0.032,)),
+        ((0.02657,), (0.0265,)),
+        ((0.0195, 0.0251), (0.018, 0.02, 0.022, 0.024)),
+        ((0.1, 0.2, 0.3), (0.1, 0.15, 0.2, 0.25, 0.3)),
+        (tuple(count / 100 for count in range(101)), (0.2, 0.4, 0.6, 0.8)),
+        (tuple(10 + count / 100 for count in range(101)), (10, 10.2, 10.4, 10.6, 10.8)),
+        ((0.5, float("inf")), (0.5,)),
         ((float("inf"),), ()),
+        ((5e-324,), ()),
     ],
 )
 def test_grid(radii: tuple[float, ...], grid: tuple[float, ...]) -> None:
     assert Summary(len(radii), len(radii), None, radii, True).grid() == grid
 
 
-@given(st.lists(st.floats(1e-30, 1e30), min_size=1, max_size=20))
-def test_grid_lies_among_the_radii(radii: list[float]) -> None:
-    grid = Summary(len(radii), len(radii), None, tuple(radii), True).grid()
-    assert len(grid) == len(set(grid)) == 5
+@given(st.lists(st.floats(1e-30, 1e30), min_size=1, max_size=200))
+def test_the_grid_spans_the_radii(radii: list[float]) -> None:
+    """Few round radii: nearly all images are left at the first that is no tie with the step, and few at the last."""
+    summary = Summary(len(radii), len(radii), None, tuple(radii), True)
+    grid = summary.grid()
+    assert 1 <= len(grid) == len(set(grid)) <= 7
     assert grid == tuple(sorted(grid))
     assert grid[0] > 0
     assert grid[-1] <= max(radii) * (1 + 1e-5)
+    step = grid[1] - grid[0] if len(grid) > 1 else 0.01 * max(radii)
+    high = sorted(radii)[min(len(radii) - 1, int(0.95 * len(radii)))]
+    low = sorted(radii)[int(0.05 * len(radii))]
+    assert grid[-1] >= high - 1.01 * step
+    assert grid[0] <= max(low * (1 + 1e-5), 1.01 * step)
+
+
+def test_against() -> None:
+    assert [against(target) for target in ("untargeted", "all", None)] == ["", "", ""]
+    assert against("runner-up") == ", against target runner-up alone"
+    assert against(3) == ", against target 3 alone"
 
 
 @given(st.floats(1e-300, 1e300))

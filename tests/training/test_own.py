@@ -138,7 +138,7 @@ def frozen() -> nn.Module:
     [
         ({"loader": [(IMAGES, LABELS + 5)]}, "label 5 is not among"),
         ({"loader": [(IMAGES, LABELS - 1)]}, "label -1 is not among"),
-        ({"loader": [(IMAGES, LABELS[:3])]}, "12 images need 12 labels"),
+        ({"loader": [(IMAGES, LABELS[:3])]}, "one per image, 12 in all"),
         ({"loader": [(IMAGES, LABELS.float())]}, "whole numbers"),
         ({"loader": [(IMAGES[:, :5], LABELS)]}, "fails on inputs"),
         ({"loader": [(IMAGES, LABELS), (IMAGES[:, :5], LABELS)]}, "a later one"),
@@ -210,7 +210,7 @@ def test_bad_defences_are_refused(build: Callable[[], object]) -> None:
     [
         (small_module(), IMAGES, LABELS + 5, "label 5"),
         (small_module(), IMAGES, LABELS - 3, "label -3"),
-        (small_module(), IMAGES, LABELS[:3], "12 labels"),
+        (small_module(), IMAGES, LABELS[:3], "12 in all"),
         (small_module(), IMAGES, LABELS.float(), "whole numbers"),
         (small_module(), IMAGES * float("nan"), LABELS, "NaN"),
         (small_module(), IMAGES.long(), LABELS, "floats"),

@@ -23,6 +23,7 @@ from relucert.errors import LoadError
 from relucert.loading import load, zoo
 from relucert.network import Network
 from relucert.network.fingerprint import fingerprint
+from relucert.words import counted
 
 __all__ = ["Claim", "QueryClaim", "Rejected", "check", "check_claim", "check_property", "network_of"]
 
@@ -171,7 +172,7 @@ def check_claim(
 
 def _check_image(proof: Certified, images: torch.Tensor) -> None:
     if proof.index >= len(images):
-        raise Rejected(f"it is about image {proof.index}, and there are {len(images)} images")
+        raise Rejected(f"it is about image {proof.index}, which is none of {counted(len(images), 'image')}")
     if images[proof.index].flatten().double().tolist() != proof.image:
         raise Rejected(f"image {proof.index} of these is another one than it is about")
 

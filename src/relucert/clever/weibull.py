@@ -40,7 +40,7 @@ class WeibullFit:
 def fit(maxima: NDArray[np.float64]) -> WeibullFit:
     """The penalised maximum likelihood fit with the largest p-value over searches from several starting shapes."""
     if len(maxima) < FEWEST:
-        raise FitError(f"{len(maxima)} batches are too few for a fit, {FEWEST} are needed")
+        raise FitError(f"a fit needs {FEWEST} batches or more, not {len(maxima)}")
     if not np.isfinite(maxima).all():
         raise FitError("a gradient is not a finite number")
     if not maxima.any():

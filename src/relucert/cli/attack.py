@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from relucert import names
 from relucert.cli import examples, options, record, runs
+from relucert.words import counted
 
 if TYPE_CHECKING:
     from relucert import UpperBound
@@ -119,7 +120,7 @@ def _summarise(answers: list[UpperBound], screen: Screen) -> None:
     from relucert.report.summary import rounded_up
 
     distances = [answer.distance for answer in answers if answer.distance]
-    screen.line("found", f"{len(distances)} adversarial examples for {len(answers)} questions")
+    screen.line("found", f"{counted(len(distances), 'adversarial example')} for {counted(len(answers), 'question')}")
     if already := sum(answer.distance == 0 for answer in answers):
         screen.line("already wrong", f"{already}, at distance 0, not in the mean")
     if distances:

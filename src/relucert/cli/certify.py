@@ -112,7 +112,7 @@ def _add_outputs(group: argparse._ArgumentGroup) -> None:
         type=options.radius,
         action="append",
         metavar="R",
-        help="a radius to report the certified accuracy at; may be repeated (default: five round ones)",
+        help="a radius to report the certified accuracy at; may be repeated (default: a few round ones)",
     )
     runs.add_json(group)
     runs.add_csv(group)
@@ -168,12 +168,14 @@ def _show(arguments: argparse.Namespace, setup: runs.Setup, certificates: list[C
         from relucert.report import accuracy
 
         for path in arguments.plot:
-            accuracy.draw(path, summary, f"{network.name} ({network.describe()})", question, arguments.norm, mark)
+            accuracy.draw(
+                path, summary, f"{network.name} ({network.describe()})", question, arguments.norm, target, mark
+            )
     screen.table(certificates, proven=summary.proven)
     screen.line("network", setup.about)
     screen.line("images", f"{summary.images} of {images.name}")
     screen.line("question", question)
-    screen.summary(summary, sorted(set(arguments.at)) if arguments.at else summary.grid())
+    screen.summary(summary, sorted(set(arguments.at)) if arguments.at else summary.grid(), target)
 
 
 def _correct(network: Network, images: Dataset) -> list[bool] | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from relucert import names
 from relucert.cli import options, record, runs
 from relucert.errors import RelucertError
+from relucert.words import counted
 
 if TYPE_CHECKING:
     from relucert.cli.show import Screen
@@ -87,7 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
             f"norm {arguments.norm}, target {arguments.target}, {setup.valid}{runs.inference_text(arguments)}",
         )
         screen.line("time", f"{time.perf_counter() - started:.2f} s")
-    code = runs.end(work, kept, screen, f"{len(work.answers)} answers")
+    code = runs.end(work, kept, screen, counted(len(work.answers), "answer"))
     return runs.FAILED if contest.failed and not code else code
 
 

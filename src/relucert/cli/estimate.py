@@ -6,6 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from relucert.cli import options, runs
+from relucert.words import counted
 
 if TYPE_CHECKING:
     from relucert import Estimate
@@ -65,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
         asked = f"norm {arguments.norm}, target {arguments.target}, {setup.valid}"
         screen.line("question", f"{asked}, CLEVER: not certified")
         (summed,) = overview(answer.to_json() for answer in estimates).methods
-        over = f"over {summed.answered} of {summed.images} images"
+        over = f"over {summed.answered:,} of {counted(summed.images, 'image')}"
         mean = "-" if summed.mean is None else f"{summed.mean:.4g}"
         screen.line("mean estimate", f"{mean} {over}{f', {summed.remark}' if summed.remark else ''} (not certified)")
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from relucert.cli import examples, options, runs
+from relucert.words import counted
 
 if TYPE_CHECKING:
     from relucert import Exact
@@ -124,4 +125,6 @@ def _summarise(answers: list[Exact], screen: Screen) -> None:
     both = [(answer.lower, answer.upper) for answer in answers if answer.lower is not None and answer.upper]
     if both:
         lower, upper = (sum(end) / len(both) for end in zip(*both, strict=True))
-        screen.line("mean distortion", f"{rounded_down(lower)} to {rounded_up(upper)} over {len(both)} answers")
+        screen.line(
+            "mean distortion", f"{rounded_down(lower)} to {rounded_up(upper)} over {counted(len(both), 'answer')}"
+        )

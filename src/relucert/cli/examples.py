@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from relucert.cli import record
+from relucert.words import counted
 
 if TYPE_CHECKING:
     from relucert import Exact, UpperBound
@@ -39,4 +40,4 @@ def save(examples: ExampleFile | None, setup: runs.Setup, answers: Sequence[Uppe
     if examples is not None:
         complete = len({answer.image for answer in answers}) == len(setup.images)
         place, count = examples.write(setup.network, setup.images.images, answers, complete)
-        setup.screen.line("arrays", f"{count} adversarial examples in {place}")
+        setup.screen.line("arrays", f"{counted(count, 'adversarial example')} in {place}")

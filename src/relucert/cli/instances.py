@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from relucert.cli import record, runs
+from relucert.words import counted
 
 if TYPE_CHECKING:
     from relucert.cli.show import Screen
@@ -45,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
     for path in files.values():
         screen.line("table" if path == files.get("csv") else "record", str(path))
     screen.line("time", f"{time.perf_counter() - started:.2f} s")
-    code = runs.end(work, kept, screen, f"{len(work.answers)} of {len(listed)} instances")
+    code = runs.end(work, kept, screen, f"{len(work.answers)} of {counted(len(listed), 'instance')}")
     return 0 if code == runs.FAILED else code
 
 

@@ -14,6 +14,7 @@ from relucert.cli import options, record, runs
 from relucert.errors import InputError, LoadError, StoreError
 from relucert.names import CONTENDERS
 from relucert.query.valid import valid_inputs
+from relucert.words import counted
 
 if TYPE_CHECKING:
     from relucert.cli.show import Screen
@@ -280,7 +281,7 @@ def _show(rerun: Rerun, screen: Screen) -> None:
     for what, reason in rerun.skipped.items():
         screen.complain(f"{what} is left out: {reason}")
     for what, reasons in rerun.failed.items():
-        screen.line("failed", f"{len(reasons)} answers of {what}: {reasons[0]}")
+        screen.line("failed", f"{counted(len(reasons), 'answer')} of {what}: {reasons[0]}")
     screen.line("cells", export.legend(inference))
     screen.line(
         "effort", f"{setting.steps} attack steps, CLEVER {setting.batches} x {setting.samples}, seed {setting.seed}"

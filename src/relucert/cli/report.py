@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from relucert.errors import InputError
+from relucert.words import counted
 
 NAME = "report"
 HELP = "one run, or several, as one page to look at"
@@ -46,7 +47,9 @@ def run(arguments: argparse.Namespace) -> int:
     content = page(*recorded).encode(errors="replace")
     files.write(output, content)
     of_files = f" of {len(sources)} files" if len(sources) > 1 else ""
-    sys.stdout.write(f"{sum(map(count, recorded)):,} results{of_files} in {output} ({len(content) / 1e6:.2f} MB)\n")
+    sys.stdout.write(
+        f"{counted(sum(map(count, recorded)), 'result')}{of_files} in {output} ({len(content) / 1e6:.2f} MB)\n"
+    )
     if arguments.open and not _show(output):
         sys.stdout.write(f"there is no browser here: open {output.resolve()} with one\n")
     return 0

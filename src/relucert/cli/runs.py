@@ -18,6 +18,7 @@ from relucert.cli import options, record
 from relucert.errors import ContradictionError, InputError, RelucertError
 from relucert.names import INFERENCES
 from relucert.query.valid import valid_inputs
+from relucert.words import counted
 
 if TYPE_CHECKING:
     from relucert import Exact, Network, UpperBound
@@ -321,9 +322,9 @@ def tell_failures(screen: Screen, answers: Sequence[Reply]) -> None:
     """Says how many answers failed inside their method, and why; also where little else is said."""
     reasons = Counter(answer.reason for answer in answers if answer.failed)
     for reason, count in reasons.most_common(MOST_REASONS):
-        screen.line("failed", f"{count} of {len(answers)} answers: {reason}")
+        screen.line("failed", f"{count} of {counted(len(answers), 'answer')}: {reason}")
     if more := reasons.total() - sum(count for _, count in reasons.most_common(MOST_REASONS)):
-        screen.line("failed", f"{more} of {len(answers)} answers, for other reasons")
+        screen.line("failed", f"{more} of {counted(len(answers), 'answer')}, for other reasons")
 
 
 def tell_runtime(screen: Screen, answers: Sequence[UpperBound] | Sequence[Exact]) -> None:
@@ -383,4 +384,4 @@ def answer(
         tell_failures(setup.screen, work.answers)
         setup.screen.line("time", f"{time.perf_counter() - started:.2f} s")
     done = len({answer.to_json()["image"] for answer in work.answers})
-    return end(work, kept, setup.screen, f"{done} of {len(setup.images)} images")
+    return end(work, kept, setup.screen, f"{done} of {counted(len(setup.images), 'image')}")

@@ -11,9 +11,10 @@ from rich.progress import DownloadColumn, MofNCompleteColumn, TaskID, TimeRemain
 
 from relucert.answers import Certificate, Estimate, Exact, UpperBound
 from relucert.cli.layout import REMARK, Grid, Line, fold, lay_out
-from relucert.execution.terminal import Bar, bars, console, counted
+from relucert.execution.terminal import Bar, bars, console, counting_bars
 from relucert.progress import Progress, Report
-from relucert.report.summary import Summary, rounded_down, rounded_up
+from relucert.report.summary import Summary, against, rounded_down, rounded_up
+from relucert.words import counted
 
 NAME_WIDTH = 20
 MOST_ROWS = 20  # of answers on a terminal; of more, the first and the last few are shown
@@ -34,7 +35,7 @@ class Screen:
     @contextmanager
     def progress(self, title: str, total: int) -> Iterator[Bar]:
         """A bar that vanishes at the end: what is done, the rate, the time so far and the time left."""
-        with counted(self._err, self._quiet) as bar:
+        with counting_bars(self._err, self._quiet) as bar:
             yield Bar(bar, title, total)
 
     @contextmanager
@@ -133,7 +134,7 @@ class Screen:
         for place, part in enumerate(lines):
             self._out.print(f"{'' if place else name:<{NAME_WIDTH}}{part}", soft_wrap=True)
 
-    def summary(self, summary: Summary, radii: Sequence[float]) -> None:
+    def summary(self, summary: Summary, radii: Sequence[float], target: str | int) -> None:
         """The counts, the mean radius, and how many images are left at some radii."""
         if summary.correct is None:
             self.line("clean accuracy", "unknown: without labels the network's own decisions are certified")
@@ -141,11 +142,12 @@ class Screen:
             self.line("clean accuracy", _share(summary.correct, summary.images))
         ignored = "" if summary.proven else " (not certified: rounding ignored)"
         if summary.mean is not None:
-            over = f"over the {len(summary.radii)} images that have one"
+            over = f"over {len(summary.radii):,} of {counted(summary.images, 'image')}"
             self.line("mean radius", f"{rounded_down(summary.mean)} {over}{ignored}")
         name = "certified accuracy" if summary.proven else "accuracy"
         for radius in radii:
-            self.line(name, f"{_share(summary.within(radius), summary.asked)} at radius {radius!r}{ignored}")
+            share = _share(summary.within(radius), summary.asked)
+            self.line(name, f"{share} at radius {radius!r}{against(target)}{ignored}")
 
     def remark(self, text: str) -> None:
         """A line beside the results, unless quiet."""

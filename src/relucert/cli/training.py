@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from relucert.cli import options
+from relucert.words import counted
 
 if TYPE_CHECKING:
     from relucert.cli.show import Screen
@@ -105,7 +106,7 @@ class Board:
         self._screen.remark(f"{self._title(recipe, last)}: {left}")
 
     def proving(self, images: int, radius: float) -> None:
-        self._screen.remark(f"proving {images} images at radius {radius:g}")
+        self._screen.remark(f"proving {counted(images, 'image')} at radius {radius:g}")
 
     def finish(self) -> None:
         """Removes the unfinished work, now that it is finished, and nothing else."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from relucert.cli import options, record, runs
 from relucert.errors import InputError
+from relucert.words import counted
 
 if TYPE_CHECKING:
     from relucert import Query, RobustnessVerdict, Verdict
@@ -219,7 +220,8 @@ def _show(screen: Screen, arguments: argparse.Namespace, query: Query, verdict: 
     screen.line("verdict", f"{verdict.status}{by}")
     if verdict.reason is not None:
         screen.line("", verdict.reason)
-    screen.line("property", f"{arguments.property} ({len(query.violations)} violations on {query.inputs} inputs)")
+    violations = counted(len(query.violations), "violation")
+    screen.line("property", f"{arguments.property} ({violations} on {counted(query.inputs, 'input')})")
     for remark in verdict.remarks:
         screen.line("", remark)
     screen.line("network", f"{arguments.network}{runs.inference_text(arguments)}")

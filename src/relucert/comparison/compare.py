@@ -34,6 +34,7 @@ from relucert.query.targets import parse_target
 from relucert.region import RegionShape, check_inside
 from relucert.report.answer_list import Presentable
 from relucert.storage.store import Anew, Section, Store, open_store
+from relucert.words import counted
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +73,7 @@ class Comparison(Presentable):
     def __repr__(self) -> str:
         left_out = f", left out or stopped: {', '.join(self.skipped)}" if self.skipped else ""
         left_out += f", failed in part: {', '.join(self.failed)}" if self.failed else ""
-        return f"Comparison({len(self.questions)} questions, {', '.join(self._methods)}{left_out})"
+        return f"Comparison({counted(len(self.questions), 'question')}, {', '.join(self._methods)}{left_out})"
 
     @property
     def _methods(self) -> list[str]:
@@ -93,7 +94,7 @@ class Comparison(Presentable):
         from relucert.report import notebook
 
         every_rival = any(question.rival is not None for question in self.questions)
-        failed = {name: f"{len(errors)} answers failed: {errors[0]}" for name, errors in self.failed.items()}
+        failed = {name: f"{counted(len(errors), 'answer')} failed: {errors[0]}" for name, errors in self.failed.items()}
         return notebook.compared(self.rows(), every_rival, failed | self.skipped)
 
 
@@ -255,7 +256,7 @@ class Contest:
         elif not contender.patient and count > 1:
             self._try(contender, f"skipped: the first image took more than the budget of {budget:g} s")
         if contender.name not in self.skipped:
-            late = f"stopped: {count} images took more than {budget:g} s each"
+            late = f"stopped: {counted(count, 'image')} took more than {budget:g} s each"
             hopeful = contender.kind is not Kind.EXACT
             for answer in self._within(contender, count, late):
                 yield answer

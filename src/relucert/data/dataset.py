@@ -19,6 +19,7 @@ from relucert.data import formats
 from relucert.data.catalogue import NAMES
 from relucert.data.formats import Array
 from relucert.errors import InputError, LoadError
+from relucert.words import counted
 
 BUNDLED = "bundled.npz"
 PICTURE = (1, 28, 28)  # of the bundled images
@@ -50,14 +51,17 @@ class Dataset:
             rows, shape = tuple(self.images.shape), shown(self.picture_shape)
             raise InputError(f"{self.name}: rows of {rows} are no pictures of {shape}")
         if self.labels is not None and len(self.labels) != len(self.images):
-            raise InputError(f"{self.name}: {len(self.images)} images but {len(self.labels)} labels")
+            raise InputError(
+                f"{self.name}: {counted(len(self.images), 'image')} but {counted(len(self.labels), 'label')}"
+            )
 
     def __len__(self) -> int:
         return len(self.images)
 
     def __repr__(self) -> str:
         labels = "without labels" if self.labels is None else "with labels"
-        return f"Dataset({self.name!r}, {len(self)} images of {self.images[:1].numel()} numbers, {labels})"
+        numbers = counted(self.images[:1].numel(), "number")
+        return f"Dataset({self.name!r}, {counted(len(self), 'image')} of {numbers}, {labels})"
 
     def sha256(self) -> str:
         """The SHA-256 of all images, in their precision, and of their labels."""
@@ -73,7 +77,7 @@ class Dataset:
     def first(self, count: int) -> Dataset:
         """The first `count` images; asking for more than there are is an error."""
         if not _is_count(count) or not 1 <= count <= len(self):
-            raise InputError(f"{self.name} has {len(self)} images; {shown(count)} were asked for")
+            raise InputError(f"{self.name} has {counted(len(self), 'image')}; {shown(count)} were asked for")
         labels = None if self.labels is None else self.labels[:count]
         return replace(self, images=self.images[:count], labels=labels)
 

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.lib.npyio import NpzFile
 
 from relucert.errors import LoadError
+from relucert.words import counted
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Pixels = tuple[Array, Array]
@@ -166,7 +167,7 @@ def _split(records: list[Array]) -> Pixels:
 def _checked(images: Array, labels: Array, where: str) -> Pixels:
     """Checks that there are images, as many labels as images, and no label out of range; flattens the images."""
     if len(images) != len(labels):
-        raise LoadError(f"{where}: {len(images)} images but {len(labels)} labels")
+        raise LoadError(f"{where}: {counted(len(images), 'image')} but {counted(len(labels), 'label')}")
     if len(images) == 0:
         raise LoadError(f"{where}: there are no images")
     wrong = labels[(labels < 0) | (labels >= CLASSES)]

@@ -50,7 +50,7 @@ def bars(
     return RichProgress(described, BarColumn(), *columns, console=place, transient=True, disable=quiet)
 
 
-def counted(place: Console, quiet: bool = False) -> RichProgress | ProgressLines:
+def counting_bars(place: Console, quiet: bool = False) -> RichProgress | ProgressLines:
     """The same with what is done, the rate, the time so far and the time left."""
     columns = (MofNCompleteColumn(), _RateColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     return bars(place, *columns, quiet=quiet)
@@ -81,7 +81,7 @@ class TerminalBar:
 
     def tell(self, state: Progress) -> None:
         if self._shown is None:
-            self._shown = counted(console(stderr=True)).__enter__()
+            self._shown = counting_bars(console(stderr=True)).__enter__()
             self._bar = Bar(self._shown, "", state.total or 1)
         assert self._bar is not None
         self._bar.tell(state)

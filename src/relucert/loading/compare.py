@@ -12,6 +12,7 @@ from torch import Tensor
 from relucert.errors import LoadError, MismatchError
 from relucert.network import Network, Shape
 from relucert.progress import Progress, Report, silent
+from relucert.words import counted
 
 SCALES = (0.1, 1.0, 10.0)
 PER_SCALE = 5
@@ -103,7 +104,9 @@ def in_batches(run: Callable[[Tensor], Tensor], batch: int | None) -> Callable[[
         padding = images.new_zeros(-len(images) % batch, *images.shape[1:])
         outputs = [run(part) for part in torch.cat([images, padding]).split(batch)]
         if any(output.shape[:1] != (batch,) for output in outputs):
-            raise LoadError(f"an output of shape {tuple(outputs[0].shape)} for {batch} images does not start with them")
+            raise LoadError(
+                f"an output of shape {tuple(outputs[0].shape)} for {counted(batch, 'image')} does not start with them"
+            )
         return torch.cat(outputs)[: len(images)]
 
     return run_all

@@ -56,7 +56,7 @@ def check_labels(labels: LabelsLike | None, scores: Tensor) -> Tensor:
     if given.is_floating_point() or given.is_complex() or given.dtype == torch.bool:
         raise InputError(f"labels must be whole numbers, not {given.dtype}")
     if tuple(given.shape) != (count,):
-        raise InputError(f"{count} images need {count} labels, these have the shape {tuple(given.shape)}")
+        raise InputError(f"labels must be one per image, {count:,} in all, not an array of shape {tuple(given.shape)}")
     given = given.long()
     if int(given.min()) < 0 or int(given.max()) >= classes:
         wrong = given[(given < 0) | (given >= classes)][0]

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from relucert.errors import InputWarning, warn
 from relucert.network import Network
+from relucert.words import counted
 
 Ends = tuple[float, float]
 RANGES: tuple[Ends, ...] = ((-0.5, 0.5), (0.0, 1.0), (-1.0, 1.0), (0.0, 255.0))  # in which images are often given
@@ -56,8 +57,8 @@ def warn_of_accuracy(network: Network, images: Tensor, scores: Tensor, labels: T
     chance = 1 / classes
     if count >= FEWEST and correct <= count * chance + sqrt(count * chance * (1 - chance)):
         _warn(
-            f"the network gives {correct} of {count} images their labels, no more than chance would: check how the "
-            "images are scaled and laid out, and that the labels are theirs, counted from 0"
+            f"the network gives {correct} of {counted(count, 'image')} their labels, no more than chance would: "
+            "check how the images are scaled and laid out, and that the labels are theirs, counted from 0"
         )
 
 

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from relucert.checks import check_whole, shown
 from relucert.errors import InputError
+from relucert.words import counted
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +36,7 @@ class Property:
 
     def __repr__(self) -> str:
         batch, rows, outputs = self.rows.shape
-        return f"Property({rows} rows on {outputs} outputs, batch of {batch})"
+        return f"Property({counted(rows, 'row')} on {counted(outputs, 'output')}, batch of {batch})"
 
     @classmethod
     def margins(cls, labels: Tensor, rivals: Tensor, classes: int) -> Property:

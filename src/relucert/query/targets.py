@@ -101,7 +101,7 @@ def rivals(target: TargetLike, scores: Tensor, labels: Tensor, seed: int) -> Ten
 def _each(targets: tuple[int, ...], labels: Tensor) -> Tensor:
     """One target per image: (batch, 1)."""
     if len(targets) != len(labels):
-        raise InputError(f"{len(labels)} images need {len(labels)} targets, one per image, not {len(targets)}")
+        raise InputError(f"targets must be one per image, {len(labels):,} in all, not {len(targets):,}")
     for image, (target, label) in enumerate(zip(targets, labels.tolist(), strict=True)):
         if target == label:
             raise InputError(f"the target of image {image}, class {target}, is its own label")

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
 from relucert.errors import InputError
-from relucert.report.summary import Summary, rounded_down
+from relucert.report.summary import Summary, against, rounded_down
 from relucert.storage import files
 
 UNDATED = {".png": {}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
@@ -27,10 +27,10 @@ def check_suffix(path: Path) -> None:
         raise InputError(f"can't draw {path}: pictures end in {', '.join(UNDATED)}")
 
 
-def draw(path: Path, summary: Summary, title: str, question: str, norm: str, mark: str = "") -> None:
+def draw(path: Path, summary: Summary, title: str, question: str, norm: str, target: str | int, mark: str = "") -> None:
     """Draws the share of images that keep their class within each radius; equal runs give equal files.
 
-    mark: the beginning of the question's SHA-256, by which the picture is recognised.
+    target: what the radii are about; mark: the beginning of the question's SHA-256, by which the picture is recognised.
     """
     check_suffix(path)
     suffix = path.suffix.lower()
@@ -46,7 +46,7 @@ def draw(path: Path, summary: Summary, title: str, question: str, norm: str, mar
             axes,
             1.05 * _farthest(summary),
             f"radius, p = {norm}{'' if summary.proven else ' (rounding ignored)'}",
-            "certified accuracy" if summary.proven else "accuracy, not certified",
+            f"{'certified accuracy' if summary.proven else 'accuracy, not certified'}{against(target)}",
         )
         figure.savefig(content, format=suffix[1:], dpi=160, metadata={**UNDATED[suffix], MARKED[suffix]: mark})
     files.write(path, content.getvalue())

@@ -9,6 +9,7 @@ from relucert.report.markup import Markup, tag
 from relucert.report.reading import Picture, Result
 from relucert.report.series import Sandwich
 from relucert.report.summary import rounded_down, rounded_up
+from relucert.words import counted
 
 PICTURES = 60  # adversarial examples on a page at most
 PICTURE_BYTES = 4_000_000  # of markup, beyond which no more are added
@@ -29,8 +30,9 @@ def gallery(questions: Sequence[Sandwich]) -> list[Markup]:
             drawn.append(_triple(result, picture, question.lower))
     if not drawn:
         return []
-    counted = f"{len(drawn)}" if len(drawn) == len(known) else f"The {len(drawn)} nearest of {len(known)}"
-    return [tag("p", f"{counted} adversarial examples, nearest first."), tag("div", *drawn, class_="gallery")]
+    part = "" if len(drawn) == len(known) else f"The {len(drawn)} nearest of "
+    words = f"{part}{counted(len(known), 'adversarial example')}, nearest first."
+    return [tag("p", words), tag("div", *drawn, class_="gallery")]
 
 
 def _triple(attack: Result, picture: Picture, lower: Result | None) -> Markup:

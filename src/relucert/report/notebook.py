@@ -11,6 +11,7 @@ from relucert.report.overview import overview
 from relucert.report.reading import Kind, Result, result
 from relucert.report.series import Sandwich, sandwiches
 from relucert.report.tables import NONE, Cell
+from relucert.words import counted
 
 MOST = 100  # rows of a table
 TITLES = {
@@ -67,7 +68,7 @@ def verdicts(rows: Rows, caption: str) -> str:
 def _caption(rows: Rows) -> str:
     """How many answers, and each method in a line: its mean, rounded so that it holds, the norm, the valid inputs."""
     summed = overview(rows)
-    return "; ".join([f"{summed.answers:,} answers", *map(str, summed.methods)])
+    return "; ".join([counted(summed.answers, "answer"), *map(str, summed.methods)])
 
 
 def _more(count: int, what: str) -> str | None:

@@ -10,6 +10,7 @@ from relucert.report import tables
 from relucert.report.domain import in_words
 from relucert.report.reading import Kind, Result, result
 from relucert.report.series import Series, series
+from relucert.words import counted
 
 GIVES = {
     Kind.CERTIFIED: "certified radius",
@@ -56,9 +57,9 @@ class MethodSummary:
         if self.mean is not None:
             half = "" if self.median is None else f", median {self._rounded(self.median)}"
             parts.append(f"mean {self._rounded(self.mean)}{half}")
-        parts.append(f"over {self.answered} of {self.images} images")
+        parts.append(f"over {self.answered:,} of {counted(self.images, 'image')}")
         parts += [f"{self.unlimited} at any distance"] if self.unlimited else []
-        parts += [f"{self.failed} answers failed"] if self.failed else []
+        parts += [f"{counted(self.failed, 'answer')} failed"] if self.failed else []
         parts += [self.remark] if self.remark else []
         described = ", ".join(parts)
         return f"{described}, {self.seconds:.3g} s per answer; p = {self.norm}; {self.valid_inputs}"
@@ -75,7 +76,7 @@ class Overview:
     methods: tuple[MethodSummary, ...]
 
     def __str__(self) -> str:
-        return "\n".join([f"{self.answers:,} answers", *map(str, self.methods)])
+        return "\n".join([counted(self.answers, "answer"), *map(str, self.methods)])
 
     __repr__ = __str__
 

@@ -19,6 +19,7 @@ from relucert.report.record import Record
 from relucert.report.sections import norm_section
 from relucert.report.verdict_run import VerdictRun
 from relucert.report.verdict_section import verdict_section
+from relucert.words import counted
 
 MOST_REASONS = 3  # for failures, that a warning names
 
@@ -94,7 +95,7 @@ def _facts(group: Group) -> list[Markup | None]:
     """What a group has in common, what was left out, what failed, and whether it is finished."""
     versions = dict.fromkeys(run.head["relucert"] for run in group.runs)
     facts = [
-        f"{len({answer.image for answer in group.results}):,} images",
+        counted(len({answer.image for answer in group.results}), "image"),
         None if group.layers is None else f"layers {group.layers}",
         None if group.target is None else f"target {group.target}",
         in_words(answer.domain for answer in group.results),
@@ -117,7 +118,7 @@ def _failures(group: Group) -> Markup | None:
     if not reasons:
         return None
     named = "; ".join(reason for reason, _ in reasons.most_common(MOST_REASONS))
-    return tag("p", f"{reasons.total():,} answers failed inside their method: {named}", class_="warning")
+    return tag("p", f"{counted(reasons.total(), 'answer')} failed inside their method: {named}", class_="warning")
 
 
 def _records(recorded: Sequence[Record]) -> Markup:

@@ -13,7 +13,8 @@ from relucert.report.grouping import Group
 from relucert.report.markup import Markup, data, raw, tag
 from relucert.report.reading import PARTS, Kind, Result
 from relucert.report.series import PROVEN, Sandwich, Series, best_proven, sandwiches, series, tightness
-from relucert.report.summary import rounded_down, rounded_up
+from relucert.report.summary import against, rounded_down, rounded_up
+from relucert.words import counted
 
 NORMS = {"inf": "\N{INFINITY}"}
 ACCURACY = {
@@ -44,8 +45,8 @@ def norm_section(group: Group, norm: str, title: str, facts: Sequence[Markup | N
         *facts,
         _alarm(questions),
         None if comparable else _unlike(results),
-        _tiles(curves, questions, best_proven(questions, group.rivals)),
-        _accuracy(curves, norm, comparable),
+        _tiles(curves, questions, best_proven(questions, group.rivals), against(group.target)),
+        _accuracy(curves, norm, comparable, against(group.target)),
         _block(
             "Methods" if len(curves) > 1 else "Method",
             tables.methods(curves, questions, group.every_rival),
@@ -95,23 +96,26 @@ def _unlike(results: Sequence[Result]) -> Markup:
     )
 
 
-def _tiles(curves: Sequence[Series], questions: Sequence[Sandwich], best: Series | None) -> Markup:
-    """The few numbers to take away."""
+def _tiles(curves: Sequence[Series], questions: Sequence[Sandwich], best: Series | None, rivals: str) -> Markup:
+    """The few numbers to take away; rivals: how a sentence on images that keep their class goes on."""
     tiles = []
     if best is not None and best.mean is not None:
         if best.median is not None and math.isfinite(best.median):
-            tiles.append((rounded_down(best.median, 4), "within this, half of the images provably keep their class"))
+            half = f"within this, half of the images provably keep their class{rivals}"
+            tiles.append((rounded_down(best.median, 4), half))
         proven = [curve.name for curve in curves if curve.kind in PROVEN]
         by = proven[0] if len(proven) == 1 else "the best of all methods"
-        tiles.append((rounded_down(best.mean, 4), f"mean proven radius over {len(best.finite)} images, {by}"))
+        tiles.append(
+            (rounded_down(best.mean, 4), f"mean proven radius over {counted(len(best.finite), 'image')}, {by}")
+        )
     for curve in curves:
         if curve.kind in MEANS and curve.mean is not None:
-            over = f"over {len(curve.finite)} images, {curve.name}"
+            over = f"over {counted(len(curve.finite), 'image')}, {curve.name}"
             tiles.append((rounded_down(curve.mean, 4), f"{MEANS[curve.kind]} {over}"))
     attacks = [curve for curve in curves if curve.kind is Kind.UPPER and curve.mean is not None]
     if attacks:
         nearest = min(attacks, key=lambda curve: curve.mean or 0.0)
-        over = f"over {len(nearest.finite)} images, {nearest.name}"
+        over = f"over {counted(len(nearest.finite), 'image')}, {nearest.name}"
         tiles.append((rounded_up(nearest.mean or 0.0, 4), f"mean distance of adversarial examples {over}"))
     gaps = [question.gap for question in questions if question.gap is not None]
     if gaps:
@@ -119,8 +123,8 @@ def _tiles(curves: Sequence[Series], questions: Sequence[Sandwich], best: Series
     return tag("dl", *(tag("div", tag("dt", text), tag("dd", number)) for number, text in tiles), class_="tiles")
 
 
-def _accuracy(curves: Sequence[Series], norm: str, comparable: bool) -> Markup:
-    """The curves, a slider for the radius, and what each curve says there."""
+def _accuracy(curves: Sequence[Series], norm: str, comparable: bool, rivals: str) -> Markup:
+    """The curves, a slider for the radius, and what each curve says there; rivals: how its title goes on."""
     top = charts.farthest(radius for curve in curves for radius in curve.radii)
     content = [
         {
@@ -137,7 +141,7 @@ def _accuracy(curves: Sequence[Series], norm: str, comparable: bool) -> Markup:
             "li",
             tag("span", curve.name, class_=f"key {charts.style(place, curve.kind)}"),
             " ",
-            tag("output", f"{curve.asked} images", aria_live="off"),
+            tag("output", counted(curve.asked, "image"), aria_live="off"),
         )
         for place, curve in enumerate(curves)
     ]
@@ -153,7 +157,7 @@ def _accuracy(curves: Sequence[Series], norm: str, comparable: bool) -> Markup:
         tag("figcaption", _accuracy_words(curves, comparable)),
         class_="accuracy",
     )
-    return _block(_accuracy_title({curve.kind for curve in curves}), figure)
+    return _block(f"{_accuracy_title({curve.kind for curve in curves})}{rivals}", figure)
 
 
 def _accuracy_title(kinds: set[Kind]) -> str:

@@ -11,8 +11,12 @@ from statistics import fmean, median
 
 from relucert.answers import Certificate, Rounding
 
-GRID = 5  # radii at which accuracy is reported unless others are asked for
-ROUND_STEPS = (1.0, 2.0, 2.5, 5.0)
+GRID = 5  # steps between the radii at which accuracy is reported unless others are asked for
+TAIL = 0.05  # share of the radii that lies below the first of these radii or beyond the last
+LEAST = 1e-300  # a radius this small has no digits to round to
+ALMOST_ONE = 1 + 1e-9  # so that a multiple of a step counts as one in spite of rounding
+ROUND_STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
+ANY_RIVAL = ("untargeted", "all")  # the targets under which an image keeps its class whatever the rival
 
 
 @dataclass(frozen=True)
@@ -45,12 +49,15 @@ class Summary:
         return sum(certified >= radius for certified in self.radii)
 
     def grid(self) -> tuple[float, ...]:
-        """A few round radii at which most images, about half of them, and few are left."""
-        if not self.radii or not 0 < (far := _quantile(self.radii, 0.9)) < math.inf:
+        """A few round radii from one at which nearly all images that have a radius are left to one at which few are."""
+        radii = [radius for radius in self.radii if LEAST < radius < math.inf]
+        if not radii:
             return ()
-        scale = 10.0 ** math.floor(math.log10(far / GRID))
-        step = max((step for step in ROUND_STEPS if step * scale <= far / GRID), default=ROUND_STEPS[0])
-        return tuple(float(f"{step * scale * count:.6g}") for count in range(1, GRID + 1))
+        low, high = _quantile(radii, TAIL), _quantile(radii, 1 - TAIL)
+        finest = 10.0 ** math.floor(math.log10(high)) / 100  # radii of three digits will do
+        step = _round_above(max(finest, (high - low) / GRID))
+        first, last = (math.floor(end / step * ALMOST_ONE) for end in (low, high))
+        return tuple(float(f"{step * count:.6g}") for count in range(max(1, first), last + 1))
 
 
 def summarise(
@@ -81,6 +88,11 @@ def summarise(
     return Summary(len(finished), asked, right, tuple(radii), proven)
 
 
+def against(target: str | int | None) -> str:
+    """How a sentence on images that keep their class goes on, where that is about single rivals alone."""
+    return "" if target is None or target in ANY_RIVAL else f", against target {target} alone"
+
+
 def fits(fitted: int, count: int) -> str:
     """How CLEVER's values came about, in words."""
     return f"{fitted} of {count} fitted{'' if fitted == count else ', else the largest sampled gradient counts'}"
@@ -100,6 +112,12 @@ def _rounded(value: float, digits: int, way: str) -> str:
     if math.isinf(value):
         return "inf"
     return f"{float(Context(prec=digits, rounding=way).create_decimal_from_float(value)):.{digits}g}"
+
+
+def _round_above(value: float) -> float:
+    """The least round number that is no smaller."""
+    scale = 10.0 ** math.floor(math.log10(value))
+    return next(step for step in ROUND_STEPS if step * scale * ALMOST_ONE >= value) * scale
 
 
 def _quantile(values: Sequence[float], share: float) -> float:

@@ -11,6 +11,7 @@ from relucert.report.markup import Markup, tag
 from relucert.report.reading import PARTS, Kind, Result
 from relucert.report.series import PROVEN, Sandwich, Series, tightness
 from relucert.report.summary import rounded_down, rounded_up
+from relucert.words import counted
 
 NONE = "\N{EN DASH}"
 MANY = 15  # rows, beyond which a table scrolls in its window
@@ -113,7 +114,7 @@ def neurons(name: str, layers: Sequence[Sequence[float]], answers: int) -> Marku
         [Cell(number), Cell(charts.stack(counts)), *(Cell(f"{count:.1f}", count) for count in counts)]
         for number, counts in enumerate(layers, start=1)
     ]
-    caption = f"{name}: neurons at the certified radius, mean over {answers} answers"
+    caption = f"{name}: neurons at the certified radius, mean over {counted(answers, 'answer')}"
     return table(caption, ("layer", "shares", *PARTS), rows)
 
 

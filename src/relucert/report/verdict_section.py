@@ -10,6 +10,7 @@ from relucert.report.markup import Markup, tag
 from relucert.report.reading import REAL
 from relucert.report.tables import NONE, Cell
 from relucert.report.verdict_run import STATUSES, RecordedVerdict, VerdictRun
+from relucert.words import counted
 
 MEANING = {"holds": "proven to hold", "violated": "violated, with a witness", "unknown": "unknown"}
 
@@ -41,7 +42,7 @@ def _failures(verdicts: Sequence[RecordedVerdict]) -> Markup | None:
     if not reasons:
         return None
     count = sum(one.failed for one in verdicts)
-    return tag("p", f"{count:,} verdicts failed inside their method, for one: {reasons[0]}", class_="warning")
+    return tag("p", f"{counted(count, 'verdict')} failed inside their method, for one: {reasons[0]}", class_="warning")
 
 
 def _tiles(verdicts: Sequence[RecordedVerdict]) -> Markup:

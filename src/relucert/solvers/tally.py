@@ -10,6 +10,7 @@ from torch import Tensor
 
 from relucert.query.property import Property
 from relucert.region import Region
+from relucert.words import counted
 
 
 @dataclass(eq=False)
@@ -28,7 +29,7 @@ class Tally:
         if not self.failures:
             return None
         ends = ", ".join(f"{reason}: {count}" for reason, count in sorted(self.failures.items()))
-        return f"{self.failures.total()} of {self.programs} programs fell back to cheaper bounds ({ends})"
+        return f"{self.failures.total()} of {counted(self.programs, 'program')} fell back to cheaper bounds ({ends})"
 
 
 class Tallies:

@@ -18,6 +18,7 @@ from relucert.checks import shown
 from relucert.errors import InputError
 from relucert.numbers import as_decimal, exactly, float_above, float_below
 from relucert.specification.formula import AtMost, Case, End, Linear, Variable
+from relucert.words import counted
 
 Terms = tuple[tuple[int, int], ...]
 NOTHING = "(* 0 Y_0)"  # which mentions an output, as a property must
@@ -162,7 +163,8 @@ class Query:
     declared: tuple[Declared, ...] = ()
 
     def __repr__(self) -> str:
-        return f"Query({self.inputs} inputs, {self.outputs} outputs, {len(self.violations)} violations)"
+        sizes = {"input": self.inputs, "output": self.outputs, "violation": len(self.violations)}
+        return f"Query({', '.join(counted(count, noun) for noun, count in sizes.items())})"
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Query:
