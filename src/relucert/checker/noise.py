@@ -16,6 +16,7 @@ from torch import Tensor
 from relucert.checker.document import Rejected
 from relucert.checker.fixed_layers import FixedLayer
 from relucert.checker.fixed_point import Fixed, of_fractions
+from relucert.checker.selections import check_exact
 from relucert.network import Network, Node
 
 FOLDED = 8  # roundings of a factor or an offset that may be combined with its neighbours beforehand
@@ -68,6 +69,7 @@ def check_evaluation(network: Network, name: str, precision: Precision) -> None:
     """Refuses a network whose numbers the precision does not have, or that changes the precision on its way."""
     if network.real_only:
         raise Rejected(f"nothing follows about {name}: {network.real_only[0]}")
+    check_exact(network)
     for value, node in network.steps():
         if not _can_be_evaluated(node, precision):
             what = f"the network's node {value} ({node.operation.name})"

@@ -8,14 +8,15 @@ selects numbers, and `"roundings": n` where it is part of a sum in which more me
 where there is something to say, `input_range` (the lowest and the highest number of an input), `picture_shape`,
 `remarks` and `real_only` (texts). Every other entry is free text about the network.
 
-Format 1 did not say which operations are parts of one sum, so all that might be are taken for such.
+Format 1 did not say which operations are parts of one sum, so all that might be are taken for such, and exact nodes
+for others unless they select numbers as they are written.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, get_origin, get_type_hints
 
@@ -26,6 +27,7 @@ from torch import Tensor
 from relucert.errors import InputError, LoadError
 from relucert.loading.assembly import PRECISIONS
 from relucert.loading.paths import check_file, one_line
+from relucert.loading.selections import check_selections
 from relucert.loading.sums import joint_sums
 from relucert.network import Affine, Network, Node, Operation, find
 from relucert.network.fingerprint import rounding_marks
@@ -82,8 +84,11 @@ def load_safetensors(path: Path) -> Network:
     if tensors:
         raise LoadError(f"{path}: no node has the tensors {sorted(tensors)}")
     known: dict[str, Any] = {key: tuple(graph[key]) for key in OPTIONAL if key in graph}
-    kept = joint_sums(nodes) if graph["format"] == OLDER else nodes
-    return Network(tuple(graph["input_shape"]), tuple(kept), path.stem, **known)
+    network = Network(tuple(graph["input_shape"]), tuple(nodes), path.stem, **known)
+    if graph["format"] == OLDER:
+        return replace(network, nodes=tuple(joint_sums(network)))
+    check_selections(network)
+    return network
 
 
 def about(path: Path) -> dict[str, str]:

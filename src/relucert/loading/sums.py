@@ -5,14 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from relucert.network import Add, Affine, Convolution, Linear, Node
+from relucert.errors import NetworkError
+from relucert.loading.selections import check_selections
+from relucert.network import Add, Affine, Convolution, Linear, Network, Node
 
 
-def joint_sums(nodes: Sequence[Node]) -> list[Node]:
+def joint_sums(network: Network) -> list[Node]:
     """The nodes, with operations that follow one another without a ReLU taken for parts of one sum.
 
     Every number of such a sum may meet as many roundings as its last operation would, written out in one.
     """
+    nodes: Sequence[Node] = network.nodes
+    try:
+        check_selections(network)
+    except NetworkError:  # earlier versions merged parts of a maximum into the layer before it
+        nodes = [replace(node, exact=False) for node in nodes]
     own = [0, *(_own(node) for node in nodes)]
     counts = [0]
     for value, node in enumerate(nodes, start=1):

@@ -196,14 +196,14 @@ class Network:
 
     def passing(self, images: Tensor) -> Iterator[Tensor]:
         """The same values one after the other, as far as the output needs them; none is kept for longer than needed."""
-        values: dict[int, Tensor] = {}
+        values: dict[int, Computed] = {}
         for value, dropped in self._output_schedule:
             if value:
                 node = self.nodes[value - 1]
-                values[value] = node.operation.apply(*(values[source] for source in node.inputs))
+                values[value] = apply(node.operation, node.exact, [values[source] for source in node.inputs])
             else:
                 values[value] = images.reshape(-1, *self.input_shape)
-            yield values[value].flatten(1)
+            yield computed(values[value]).flatten(1)
             for source in dropped:
                 del values[source]
 
