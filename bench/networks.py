@@ -34,6 +34,38 @@ def trained(*sizes: int, steps: int = 60) -> Network:
     return relucert.load(model)
 
 
+class _Block(nn.Module):
+    """Two convolutions with batch normalisation and a skip connection."""
+
+    def __init__(self, before: int, after: int, stride: int) -> None:
+        super().__init__()
+        self.first = _normalised(before, after, 3, stride)
+        self.second = _normalised(after, after, 3, 1)
+        self.skip = nn.Identity() if before == after else _normalised(before, after, 1, stride)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        inner = self.second(torch.relu(self.first(images)))
+        return torch.relu(inner + self.skip(images))
+
+
+def resnet18(width: int = 64, classes: int = 1000) -> nn.Module:
+    """ResNet-18's layers, untrained, with weights so small that intervals tell something."""
+    torch.manual_seed(0)
+    layers = [_normalised(3, width, 7, 2), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
+    before = width
+    for after, stride in ((width, 1), (2 * width, 2), (4 * width, 2), (8 * width, 2)):
+        layers += [_Block(before, after, stride), _Block(after, after, 1)]
+        before = after
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(before, classes)).eval()
+
+
+def _normalised(before: int, after: int, kernel: int, stride: int) -> nn.Module:
+    convolution = nn.Conv2d(before, after, kernel, stride, kernel // 2, bias=False)
+    with torch.no_grad():
+        convolution.weight *= 0.15
+    return nn.Sequential(convolution, nn.BatchNorm2d(after))
+
+
 def images(size: int) -> torch.Tensor:
     data = bundled().images
     if size == data.shape[1]:

@@ -1,4 +1,5 @@
-"""The peak memory of one radius on a CIFAR-sized 5x[2048] network, in a process of its own."""
+"""The peak memory of one radius on large networks, each in a process of its own: CIFAR-sized 5x[2048] by Fast-Lin, and
+ResNet-18 at 224 pixels by intervals."""
 
 from __future__ import annotations
 
@@ -7,33 +8,41 @@ import subprocess
 import sys
 import time
 
-HEADER = ["network", "norm", "seconds per radius", "peak memory of the process, GB", "of which before the search, GB"]
-NORMS = ("inf", "2", "1")
+HEADER = [
+    "network", "method", "norm", "processor seconds to load", "per radius", "peak memory of the process, GB",
+    "of which before the search, GB",
+]  # fmt: skip
+NETWORKS = {"5x[2048]": ("fast-lin", ("inf", "2", "1")), "ResNet-18": ("interval", ("inf", "2"))}
 
 
 def rows() -> list[list[str]]:
-    return [_row(norm) for norm in NORMS]
+    return [_row(name, norm) for name, (_, norms) in NETWORKS.items() for norm in norms]
 
 
-def _row(norm: str) -> list[str]:
-    command = [sys.executable, "-m", "bench.peak", norm]
+def _row(name: str, norm: str) -> list[str]:
+    command = [sys.executable, "-m", "bench.peak", name, norm]
     output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return output.split("|")
 
 
-def measure(norm: str) -> list[str]:
+def measure(name: str, norm: str) -> list[str]:
     import torch
 
     import relucert
-    from bench.networks import images, trained
+    from bench.networks import images, resnet18, trained
 
     torch.set_num_threads(1)
-    network = trained(3072, 2048, 2048, 2048, 2048, 10, steps=0)
-    before = _gigabytes()
-    started = time.perf_counter()
-    (answer,) = relucert.certify(network, images(3072)[:1], norm=norm)
+    method, _ = NETWORKS[name]
+    started = time.process_time()
+    if name == "ResNet-18":
+        network, points = relucert.load(resnet18(), input_shape=(3, 224, 224)), torch.rand(1, 3, 224, 224)
+    else:
+        network, points = trained(3072, 2048, 2048, 2048, 2048, 10, steps=0), images(3072)[:1]
+    before, loaded = _gigabytes(), time.process_time()
+    (answer,) = relucert.certify(network, points, norm=norm, method=method)
     assert answer.proven
-    return ["5x[2048]", norm, f"{time.perf_counter() - started:.1f}", f"{_gigabytes():.2f}", f"{before:.2f}"]
+    seconds = [f"{loaded - started:.1f}", f"{time.process_time() - loaded:.1f}"]
+    return [name, method, norm, *seconds, f"{_gigabytes():.2f}", f"{before:.2f}"]
 
 
 def _gigabytes() -> float:
@@ -41,4 +50,4 @@ def _gigabytes() -> float:
 
 
 if __name__ == "__main__":
-    print("|".join(measure(sys.argv[1])), end="")
+    print("|".join(measure(*sys.argv[1:])), end="")

@@ -1,5 +1,6 @@
 """The radius search: what it returns passed, is nearly the largest that would, and no liar can break it."""
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -210,3 +211,11 @@ def test_a_margin_that_never_falls_ends_the_search_unclosed() -> None:
     for end in search(network, ask(network), method=Constant(1.0)):
         assert end.radius is not None
         assert not end.closed
+
+
+def test_tiny_radii_of_intervals_take_no_more_evaluations() -> None:
+    """Deep networks have radii that float32 does not resolve: what it predicts would lead astray."""
+    network = mlp(6, *[40] * 14, 4)
+    ends = search(network, ask(network), norm=math.inf, method="interval")
+    assert all(end.closed and end.radius is not None and 0 < end.radius < 1e-7 for end in ends)
+    assert max(end.evaluations for end in ends) <= 14

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from relucert.bounding.hidden import bounded_by_relaxation
 from relucert.bounding.interval import Bounds
+from relucert.methods.interval import IntervalMethod
 from relucert.methods.lipschitz import LipschitzMethod
 from relucert.methods.method import Leap, Method
 from relucert.network import Network
@@ -77,7 +78,8 @@ class Searcher:
     ) -> None:
         """reporter: Told how far a search is; what the method itself tells it is about that."""
         self.reporter = reporter or Reporter()
-        scout = FLOAT if tolerance >= 10 * FLOAT_NOISE and network.cast(torch.float32).finite else DOUBLE
+        resolves = tolerance >= 10 * FLOAT_NOISE and not isinstance(method, IntervalMethod)  # whose radii may be tiny
+        scout = FLOAT if resolves and network.cast(torch.float32).finite else DOUBLE
         self.method, self.asked_tolerance = method, tolerance
         self.tolerance = max(tolerance, method.resolution) if isinstance(method, Leap) else tolerance
         self.proof = proof if proof.rigorous else scout
