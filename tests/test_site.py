@@ -57,6 +57,21 @@ def test_what_is_not_documented_is_noticed() -> None:
     ]
 
 
+def test_the_home_page_has_the_groups_of_the_navigation() -> None:
+    """The same pages in the same order; the home page names only the first page of a group within a group."""
+    navigation = (ROOT / "mkdocs.yml").read_text().split("nav:\n")[1].split("\n\n")[0]
+    groups = re.findall(r"^  - ([^:\n]+):\n((?:      .*\n?)+)", navigation, re.MULTILINE)
+    wanted = {
+        name: [page for page in re.findall(r"([\w/-]+\.md)", pages) if "/" not in page or page.endswith("index.md")]
+        for name, pages in groups
+        if name != "Project"
+    }
+    home = (ROOT / "docs" / "index.md").read_text().split("## In short")[0]
+    parts = re.findall(r"^\*\*(.+)\*\*\n\n((?:- .*\n)+)", home, re.MULTILINE)
+    assert {name: re.findall(r"^- \[.*?\]\(([^)]+)\)", links, re.MULTILINE) for name, links in parts} == wanted
+    assert list(wanted) == [name for name, _ in parts]
+
+
 def test_every_page_is_in_the_navigation() -> None:
     listed = re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text())
     pages = [str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")]

@@ -116,7 +116,7 @@ def test_a_table_of_the_paper_does_not_keep_them(
         _break(patch, LinearMethod, "hidden", 1)
         first = command(*arguments)
     assert first.code == FAILED
-    assert "1 answers of fast-lin on mnist-2x20, p = inf: not certified: RuntimeError: no luck" in first.out
+    assert "1 answer of fast-lin on mnist-2x20, p = inf: not certified: RuntimeError: no luck" in first.out
     (store,) = (tmp_path / "cache").rglob("*.answers")
     assert len(store.read_text().splitlines()) == 1 + 3
     assert command(*arguments).code == 0

@@ -96,7 +96,7 @@ def test_what_is_about_a_precision_says_so(tmp_path: Path) -> None:
 
 def test_a_verdict_that_failed_is_told(tmp_path: Path) -> None:
     rows = [_image(0, "holds"), _image(1, "unknown", failed=True, reason="MemoryError")]
-    assert "1 verdicts failed inside their method, for one: MemoryError" in page(read_any(_write(tmp_path / "v", rows)))
+    assert "1 verdict failed inside their method, for one: MemoryError" in page(read_any(_write(tmp_path / "v", rows)))
 
 
 def test_a_radius_is_shown_in_full_with_the_box_and_the_scale(tmp_path: Path) -> None:
@@ -139,3 +139,16 @@ def test_hostile_words_stay_words(tmp_path: Path) -> None:
     text = page(read_any(_write(tmp_path / "v.json", rows, instances={"name": EVIL}, network={"name": EVIL})))
     assert EVIL not in text
     Outline(text)
+
+
+def test_the_curves_of_verdicts_have_a_legend(tmp_path: Path) -> None:
+    """Every curve has its colour and its meaning beside the chart, and there is no key without a curve."""
+    both = page(read_any(_write(tmp_path / "both.json", IMAGES)))
+    figure = both.split("<figure>")[1].split("</figure>")[0]
+    for place, words in enumerate(("proven to hold", "violated, with a witness")):
+        assert f'class="curve series-{place}"' in figure
+        assert f'<li><span class="key series-{place}">{words}</span></li>' in figure
+    one = page(read_any(_write(tmp_path / "one.json", IMAGES[1:])))
+    figure = one.split("<figure>")[1].split("</figure>")[0]
+    assert figure.count("<li>") == figure.count('class="curve') == 1
+    assert "violated, with a witness" in figure

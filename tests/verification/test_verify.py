@@ -305,7 +305,7 @@ def test_queries_about_other_networks(low: object, high: object, violations: obj
         ([0], [1], [([[1]], [0]), ([[1, 1]], [0])], "needs violations"),
         ([0], [1], [([[1]],)], "a violation is"),
         ([0], [1], [([1], [0])], "rows have the shape"),
-        ([0], [1], [([[1]], [0], [[1, 2]])], "the box has 1 inputs"),
+        ([0], [1], [([[1]], [0], [[1, 2]])], "the box has 1 input"),
         ([float("nan")], [1], [([[1]], [0])], "finite number"),
         (["a"], [1], [([[1]], [0])], "finite number"),
     ],

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 
 from rich.console import Console
+from rich.measure import Measurement
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     ProgressColumn,
     Task,
     TaskID,
-    TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
 from rich.progress import (
     Progress as RichProgress,
 )
+from rich.table import Column
 from rich.text import Text
 from typing_extensions import Self
 
@@ -29,6 +31,7 @@ from relucert.execution.progress import pace, rate
 from relucert.progress import Progress
 
 EVERY = 10.0  # seconds between lines
+LEAST_BAR = 12  # characters of a bar, before anything is left out beside it
 PLAIN_WIDTH = 100_000  # where no terminal says how wide a line may be
 
 
@@ -46,7 +49,7 @@ def bars(
     """Bars that vanish at the end, on a terminal; elsewhere, unless quiet, a line every ten seconds."""
     if not (quiet or place.is_terminal):
         return ProgressLines(place, amount)
-    described = TextColumn("{task.description}", markup=False)
+    described = _DoingColumn(place, columns)
     return RichProgress(described, BarColumn(), *columns, console=place, transient=True, disable=quiet)
 
 
@@ -90,6 +93,21 @@ class TerminalBar:
         if self._shown is not None:
             self._shown.__exit__(None, None, None)
             self._shown = None
+
+
+class _DoingColumn(ProgressColumn):
+    """What is being done: of the news, with commas or colons between them, as much as fits beside the rest."""
+
+    def __init__(self, place: Console, others: Sequence[ProgressColumn]) -> None:
+        super().__init__(Column(no_wrap=True))
+        self._place, self._others = place, others
+
+    def render(self, task: Task) -> Text:
+        widths = [Measurement.get(self._place, self._place.options, column(task)).maximum for column in self._others]
+        room = self._place.width - sum(widths) - len(widths) - LEAST_BAR - 1
+        words = task.description
+        ends = [len(words), *(found.start() for found in reversed([*re.finditer("[,:] ", words)]))]
+        return Text(words[: next((end for end in ends if end <= room), ends[-1])])
 
 
 class _RateColumn(ProgressColumn):

@@ -184,7 +184,7 @@ def _input_axes(program: ExportedProgram, name: str) -> tuple[int | None, list[i
     inputs = [entry.arg.name for entry in program.graph_signature.input_specs if entry.kind is InputKind.USER_INPUT]
     sizes = [node.meta["val"] for node in program.graph.nodes if node.op == "placeholder" and node.name in inputs]
     if len(sizes) != 1 or not isinstance(sizes[0], Tensor) or sizes[0].ndim < 2:
-        raise LoadError(f"{name} must take one tensor, with the batch as first axis, not {len(inputs)} inputs")
+        raise LoadError(f"{name} must take one tensor, with the batch as first axis, not {len(inputs)}")
     known: list[Any] = list(sizes[0].shape)  # an open axis is a symbol
     batch, *axes = (size if isinstance(size, int) else None for size in known)
     return batch, axes

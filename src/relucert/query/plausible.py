@@ -50,8 +50,8 @@ def warn_of_accuracy(network: Network, images: Tensor, scores: Tensor, labels: T
             better = int((network.cast(torch.float64)(images * factor + shift).argmax(1) == labels).sum())
             if better > correct + 2 * sqrt(count):
                 _warn(
-                    f"the network gives {correct} of {count} images their labels, and {better} with pixels from "
-                    f"{low:g} to {high:g}: scale them first{_scaling(least, most, low, high)}"
+                    f"the network gives {correct} of {counted(count, 'image')} their labels, and {better} with pixels "
+                    f"from {low:g} to {high:g}: scale them first{_scaling(least, most, low, high)}"
                 )
                 return
     chance = 1 / classes

@@ -56,8 +56,14 @@ def _soon(verdicts: Sequence[RecordedVerdict]) -> Markup | None:
     times = {status: [one.seconds for one in _of(verdicts, status)] for status in ("holds", "violated")}
     if not any(times.values()):
         return None
+    keys = [
+        tag("li", tag("span", MEANING[status], class_=f"key {charts.colour(place)}"))
+        for place, (status, seconds) in enumerate(times.items())
+        if seconds
+    ]
     words = "The share of questions that were decided within so many seconds each."
-    return tag("figure", charts.decided(times, len(verdicts)), tag("figcaption", words))
+    chart = charts.decided(times, len(verdicts))
+    return tag("figure", chart, tag("ul", *keys, class_="keys"), tag("figcaption", words))
 
 
 def _kinds(verdicts: Sequence[RecordedVerdict]) -> Markup:

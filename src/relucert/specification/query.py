@@ -304,7 +304,9 @@ def _forms(violation: Sequence[Any], inputs: int) -> tuple[int, list[Linear]]:
     input_rows = _rows(violation[2], len(bounds), "input rows") if len(violation) == 3 else [[] for _ in bounds]
     widths = {len(row) for row in input_rows} - {0}
     if widths - {inputs}:
-        raise InputError(f"the input rows of a violation have {sorted(widths)} columns, the box has {inputs} inputs")
+        raise InputError(
+            f"the input rows of a violation have {sorted(widths)} columns, the box has {counted(inputs, 'input')}"
+        )
     forms = []
     for row, input_row, bound in zip(rows, input_rows, bounds, strict=True):
         terms = chain(((Variable(True, place), number) for place, number in enumerate(row)),
