@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 import os
 
+from typing_extensions import assert_never
+
 from relucert.errors import BudgetError
-from relucert.network import Affine, Network
+from relucert.network import Activation, Affine, Network
 
 INTERVAL = "interval"  # the method that holds few values at once
 MAPS = 64  # of every value: bounds, middles, costs, and what gathering them for a chunk takes
@@ -76,8 +78,10 @@ def coefficient_bytes(network: Network) -> int:
             symbols.append(incoming)
             inside = sum(network.sizes[source] for source in node.inputs) + network.sizes[value]
             largest = max(largest, incoming * inside * (value in needed))
-        else:
+        elif isinstance(node.operation, Activation):
             symbols.append((incoming or network.sizes[0]) + network.sizes[value])
+        else:
+            assert_never(node.operation)
     return 8 * largest
 
 

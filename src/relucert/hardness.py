@@ -18,7 +18,7 @@ from torch import Tensor
 
 from relucert.errors import InputError
 from relucert.names import Names
-from relucert.network import Add, Linear, Network, Node, Operation, Relu
+from relucert.network import Add, Layer, Linear, Network, Node, Relu
 from relucert.norm import Norm, NormLike
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ class _Builder:
         self.nodes: list[Node] = []
         self.widths = [inputs]
 
-    def put(self, operation: Operation, *sources: int) -> int:
+    def put(self, operation: Layer, *sources: int) -> int:
         """Appends an operation and returns the index of its value."""
         (width,) = operation.shape(*((self.widths[source],) for source in sources))
         self.nodes.append(Node(operation, sources))

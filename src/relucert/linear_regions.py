@@ -1,4 +1,5 @@
-"""The linear regions of a network: where no ReLU changes between active and inactive, the network is an affine map."""
+"""Gradients at points, and the linear regions of a ReLU network: where no neuron changes between active and inactive,
+the network is an affine map."""
 
 from __future__ import annotations
 
@@ -6,7 +7,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from relucert.network import INPUT, Affine, Network, pull_back, transposed
+from relucert.errors import UnsupportedError
+from relucert.network import INPUT, Affine, Network, Relu, pull_back, transposed
 
 Pattern = dict[int, Tensor]  # for every value that feeds a ReLU, which of its neurons are active: (batch, size)
 
@@ -26,9 +28,11 @@ def affine_values(network: Network, pattern: Pattern, points: Tensor) -> list[Te
     for value, node in network.steps():
         if isinstance(node.operation, Affine):
             values.append(node.operation.apply(*(values[source] for source in node.inputs)))
-        else:
+        elif isinstance(node.operation, Relu):
             source = node.inputs[0]
             values.append(values[source] * pattern[source].unflatten(-1, network.shapes[value]))
+        else:
+            raise UnsupportedError(f"linear regions are of ReLU networks; value {value} is {node.operation.name}")
     return [value.flatten(1) for value in values]
 
 
@@ -37,19 +41,37 @@ def form_gradients(network: Network, pattern: Pattern, value: int, forms: Tensor
 
     forms: (batch, forms, size of the value); result: (batch, forms, input size).
     """
-    return pull_back(network, value, forms, _LinearRule(network, pattern))[INPUT]
+    factors = {place: pattern[network.nodes[place - 1].inputs[0]] for place in network.activations}
+    return pulled_gradients(network, factors, value, forms)
+
+
+def derivatives_at(network: Network, points: Tensor) -> dict[int, Tensor]:
+    """The derivative of every activation at points (batch, size), by its value: (batch, size) each."""
+    values = network.values(points)
+    return {
+        place: activation.derivative(values[network.nodes[place - 1].inputs[0]])
+        for place, activation in network.activations.items()
+    }
+
+
+def pulled_gradients(network: Network, derivatives: dict[int, Tensor], value: int, forms: Tensor) -> Tensor:
+    """The gradients of linear forms on a value where activations have these derivatives, by their values.
+
+    forms: (batch, forms, size of the value); result: (batch, forms, input size).
+    """
+    return pull_back(network, value, forms, _GradientRule(network, derivatives))[INPUT]
 
 
 @dataclass(frozen=True, eq=False)
-class _LinearRule:
+class _GradientRule:
     network: Network
-    pattern: Pattern
+    derivatives: dict[int, Tensor]
 
     def affine(self, value: int, form: Tensor) -> list[Tensor]:
         return transposed(self.network, value, form)
 
-    def relu(self, value: int, source: int, form: Tensor) -> Tensor:
-        return form * self.pattern[source][:, None]
+    def activation(self, value: int, source: int, form: Tensor) -> Tensor:
+        return form * self.derivatives[value][:, None]
 
     def join(self, value: int, one: Tensor, other: Tensor) -> Tensor:
         return one + other

@@ -21,6 +21,7 @@ from relucert.methods.alpha import AlphaMethod
 from relucert.methods.method import Method
 from relucert.methods.programs import ProgramMethod
 from relucert.methods.sdp import QuadraticMethod
+from relucert.methods.table import check_rectifiers
 from relucert.network import Network
 from relucert.network.fingerprint import fingerprint
 from relucert.proof_record import relaxation_entry
@@ -139,6 +140,7 @@ def check_provable(method: str, network: Network) -> None:
 
     if method not in PROVABLE:
         raise InputError(f"the method {method!r} writes no proofs; {', '.join(PROVABLE)} do")
+    check_rectifiers(network, "a proof")
     if method == "sdp" and not is_chain(network):
         raise InputError("proofs of sdp need a chain of linear layers or convolutions and ReLUs")
 

@@ -45,6 +45,14 @@ class Arithmetic:
         """An upper bound of a non-negative quantity that was computed from non-negative ones in `terms` roundings."""
         return value * (1 + 2 * self.gamma(terms)) + TINY if self.rigorous else value
 
+    def up(self, value: Tensor, terms: int) -> Tensor:
+        """An upper bound of a product that took `terms` roundings, of any sign."""
+        return value + 2 * self.gamma(terms) * value.abs() + TINY if self.rigorous else value
+
+    def down(self, value: Tensor, terms: int) -> Tensor:
+        """A lower bound of a product that took `terms` roundings, of any sign."""
+        return value - 2 * self.gamma(terms) * value.abs() - TINY if self.rigorous else value
+
     def ceil(self, value: Tensor) -> Tensor:
         """An upper bound of the result of one correctly rounded operation."""
         return torch.nextafter(value, value.new_tensor(torch.inf)) if self.rigorous else value
@@ -54,15 +62,14 @@ class Arithmetic:
         return torch.nextafter(value, value.new_tensor(-torch.inf)) if self.rigorous else value
 
     def chords(self, slopes: Tensor) -> Tensor:
-        """Slopes of upper lines within [0, 1]: any are sound, so their rounding needs no account."""
-        return self._within(slopes, CHORD_UNIT)
+        """Slopes of upper lines: any are sound, so their rounding needs no account."""
+        return self._rounded(slopes, CHORD_UNIT)
 
     def slopes(self, slopes: Tensor) -> Tensor:
         """Slopes within [0, 1] that are chosen for lower lines; any are sound."""
-        return self._within(slopes, SLOPE_UNIT)
+        return self._rounded(slopes.clamp(0, 1), SLOPE_UNIT)
 
-    def _within(self, slopes: Tensor, unit: float) -> Tensor:
-        slopes = slopes.clamp(0, 1)
+    def _rounded(self, slopes: Tensor, unit: float) -> Tensor:
         return torch.floor(slopes / unit + 0.5) * unit if self.recorded else slopes
 
 

@@ -32,7 +32,7 @@ from relucert.network import (
     find_inference,
 )
 from relucert.network.fingerprint import fingerprint
-from relucert.network.operation import _REGISTRY
+from relucert.network.registry import _REGISTRY
 from tests.nets import mlp
 
 PRECISIONS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]

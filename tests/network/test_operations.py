@@ -23,7 +23,7 @@ from relucert.network import (
     find,
 )  # fmt: skip
 from relucert.network.forms import Shape
-from relucert.network.operation import register
+from relucert.network.registry import register
 
 Case = tuple[Operation, tuple[Shape, ...]]
 

@@ -333,7 +333,7 @@ class _Batch:
             with torch.inference_mode():
                 if bool(pursuit.found[number]):
                     witness = self.judge.beyond(image, pursuit.points[number], prop)
-                if witness is not None and self.options.polish:
+                if witness is not None and self.options.polish and self.judge.exact.rectifiers_only:
                     polisher = Polisher(self.judge, image, prop, witness, ends)
                     try:
                         polisher.run()

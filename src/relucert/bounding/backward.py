@@ -143,7 +143,7 @@ def enclose(
     path = path or ReferencePath(network, region, bounds, relaxer, arithmetic)
     neurons = torch.arange(network.sizes[value])
     if known is not None:
-        unstable = known.unstable.any(0).nonzero().flatten()
+        unstable = (~network.stable(value, *known)).any(0).nonzero().flatten()
         neurons = neurons if len(unstable) > NEARLY_ALL * len(neurons) else unstable  # whole matrices are not copied
     sides: list[tuple[Tensor, Tensor]] = []
     first, step = 0, max(FIRST_FORMS, CHUNK_BYTES // (8 * max(network.sizes) * len(region.radius)))
@@ -156,7 +156,7 @@ def enclose(
     if not sides and known is not None:
         return known
     interval = Interval(*(torch.cat(side, 1) for side in zip(*sides, strict=True)))
-    return interval if known is None else known.replaced(neurons, interval)
+    return interval if known is None else known.replaced(neurons, interval, ~network.stable(value, *known))
 
 
 def _bound_neurons(path: ReferencePath, value: int, neurons: Tensor) -> tuple[Tensor, Tensor, int]:
@@ -246,7 +246,7 @@ class _Pull:
             self._pay(form, self.path.cost(value))
         return node.operation.pull(form, [self.network.shapes[source] for source in node.inputs])
 
-    def relu(self, value: int, source: int, form: LinearForms) -> LinearForms | None:
+    def activation(self, value: int, source: int, form: LinearForms) -> LinearForms | None:
         self._note(form)
         self.met[value] = form
         lines = self.path.lines(value)

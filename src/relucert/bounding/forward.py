@@ -14,12 +14,13 @@ from typing import Protocol
 import numpy as np
 import torch
 from torch import Tensor
+from typing_extensions import assert_never
 
 from relucert.bounding.interval import Bounds, Interval
 from relucert.bounding.noise import InputSize, noise, rounds, size_within
 from relucert.bounding.relaxers import Relaxation, Relaxer
 from relucert.errors import InputError
-from relucert.network import INPUT, Affine, Network, Rows, Units
+from relucert.network import INPUT, Activation, Affine, Network, Rows, Units
 from relucert.region import Deviation, Region
 from relucert.rigor import TINY, Arithmetic
 from relucert.slicing import absolute_sum
@@ -77,8 +78,8 @@ class Driver(Protocol):
     def measure(self, value: int, zonotope: Zonotope) -> Interval:
         """Bounds of a value."""
 
-    def relax(self, source: int, bounds: Interval) -> Relaxation:
-        """Parallel lines around the ReLU of a value with these bounds."""
+    def relax(self, value: int, bounds: Interval) -> Relaxation:
+        """Parallel lines around the activation that computes a value, from the bounds of its pre-activation."""
 
 
 def forward(
@@ -90,21 +91,22 @@ def forward(
     """
     if not relaxer.parallel:
         raise InputError("the forward form needs a relaxation with one slope for both lines; use the backward form")
-    return carry(network, region, arithmetic, wanted, _Plain(relaxer, arithmetic))
+    return carry(network, region, arithmetic, wanted, _Plain(network, relaxer, arithmetic))
 
 
 @dataclass(frozen=True)
 class _Plain:
     """Bounds of a value are those of its enclosure."""
 
+    network: Network
     relaxer: Relaxer
     arithmetic: Arithmetic
 
     def measure(self, value: int, zonotope: Zonotope) -> Interval:
         return zonotope.interval(self.arithmetic)
 
-    def relax(self, source: int, bounds: Interval) -> Relaxation:
-        return self.relaxer(bounds, self.arithmetic)
+    def relax(self, value: int, bounds: Interval) -> Relaxation:
+        return self.relaxer(self.network.activations[value], bounds, self.arithmetic)
 
 
 def carry(
@@ -131,12 +133,14 @@ def carry(
                 added = noise(network, value, sizes, arithmetic)
             step = _AffineStep(node.operation, operands, shapes, region, arithmetic, added, network.inference.rounds)
             values[value] = step.run(keep=whole or value in last_use)
-        else:
-            relaxation = driver.relax(node.inputs[0], bounds[node.inputs[0]])
+        elif isinstance(node.operation, Activation):
+            relaxation = driver.relax(value, bounds[node.inputs[0]])
             operand = operands[0]
             if network.inference.rounds:
                 operand, relaxation = _absorbed(operand, relaxation, arithmetic)
-            values[value] = _rectify(value, operand, relaxation, arithmetic)
+            values[value] = _relaxed(value, operand, relaxation, arithmetic)
+        else:
+            assert_never(node.operation)
         del operands
         if value in wanted or value in network.rectified:
             bounds[value] = driver.measure(value, values[value])
@@ -152,7 +156,7 @@ def _size(
     """How large a value may be in absolute value, up to two roundings: (batch, size)."""
     if value == INPUT:
         return InputSize.within(region, arithmetic)
-    size = size_within(network, bounds, value)
+    size = size_within(network, bounds, value, arithmetic)
     if size is not None:
         return size
     return zonotope.centre.abs().add_(zonotope.deviation.largest).add_(zonotope.error)
@@ -285,8 +289,8 @@ def _absorbed(operand: Zonotope, relaxation: Relaxation, arithmetic: Arithmetic)
     return replace(operand, error=torch.where(apart, 0, operand.error)), wider
 
 
-def _rectify(value: int, operand: Zonotope, relaxation: Relaxation, arithmetic: Arithmetic) -> Zonotope:
-    """The ReLU of a zonotope: scaled by the slope, and a fresh symbol for every neuron whose two lines differ."""
+def _relaxed(value: int, operand: Zonotope, relaxation: Relaxation, arithmetic: Arithmetic) -> Zonotope:
+    """An activation of a zonotope: scaled by the slope, and a fresh symbol for every neuron whose two lines differ."""
     slope, high, half = relaxation.slope_below, relaxation.high, relaxation.half_width
     centre = slope * operand.centre + relaxation.middle
     deviation = operand.deviation.map(lambda side: arithmetic.above(slope.abs() * side + half, 3))

@@ -1,8 +1,9 @@
 """Gradients over a region: linear forms on the output are pulled back to the input, their coefficients as intervals.
 
-Where every neuron's bounds hold, a ReLU multiplies a derivative by 1 (active), by 0 (dead), or by one of the two
-(unstable). So each coefficient of a form is known up to a radius, and a layer is two products: of the centres with
-the weights, and of the radii with the weights' absolute values.
+Where every neuron's bounds hold, an activation multiplies a derivative by a number between its own least and largest
+derivative: ReLU by 1 (active), by 0 (inactive), or by one of the two (unstable). So each coefficient of a form is known
+up to a radius, and a layer is two products: of the centres with the weights, and of the radii with the weights'
+absolute values.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from relucert.bounding.interval import Bounds, Interval
+from relucert.bounding.interval import Bounds
 from relucert.network import INPUT, Affine, Network, pull_back
 from relucert.rigor import Arithmetic
 
@@ -35,25 +36,30 @@ class Forms(NamedTuple):
             radius = radius + arithmetic.gamma(1) * centre.abs()
         return Forms(centre, arithmetic.above(radius, 3))
 
+    def times(self, factor: Tensor, arithmetic: Arithmetic) -> Forms:
+        """Each coefficient times a number of its own."""
+        centre, radius = self.centre * factor, self.radius * factor.abs()
+        if not arithmetic.rigorous or bool(((factor == 0) | (factor == 1)).all()):  # such products are exact
+            return Forms(centre, radius)
+        return Forms(centre, arithmetic.above(radius + arithmetic.gamma(1) * centre.abs(), 3))
+
     def sizes(self, arithmetic: Arithmetic) -> Tensor:
         """The largest absolute value of every coefficient."""
         return arithmetic.above(self.centre.abs() + self.radius, 1)
 
 
-ReluRule = Callable[[int, Forms], Forms | None]
+ActivationRule = Callable[[int, int, Forms], Forms | None]
+"""From an activation's value, its pre-activation and forms on the value to forms on the pre-activation, or to none."""
 
 
-def pull(network: Network, value: int, forms: Forms, through_relu: ReluRule, arithmetic: Arithmetic) -> Forms | None:
-    """Pulls forms on a value back to the input; None where no way leads there.
-
-    through_relu: from a ReLU's source and the forms on its value to the forms on the source; None ends the way.
-    """
-    return pull_back(network, value, forms, _IntervalRule(network, through_relu, arithmetic)).get(INPUT)
+def pull(network: Network, value: int, forms: Forms, through: ActivationRule, arithmetic: Arithmetic) -> Forms | None:
+    """Pulls forms on a value back to the input; None where no way leads there."""
+    return pull_back(network, value, forms, _IntervalRule(network, through, arithmetic)).get(INPUT)
 
 
-def pull_to_input(network: Network, value: int, forms: Forms, through_relu: ReluRule, arithmetic: Arithmetic) -> Forms:
+def pull_to_input(network: Network, value: int, forms: Forms, through: ActivationRule, arithmetic: Arithmetic) -> Forms:
     """The same where no rule ends the way."""
-    reached = pull(network, value, forms, through_relu, arithmetic)
+    reached = pull(network, value, forms, through, arithmetic)
     assert reached is not None
     return reached
 
@@ -63,7 +69,7 @@ class _IntervalRule:
     """Rounding moves a coefficient by at most gamma times the absolute values that were summed for it."""
 
     network: Network
-    through_relu: ReluRule
+    through: ActivationRule
     arithmetic: Arithmetic
 
     def affine(self, value: int, form: Forms) -> list[Forms]:
@@ -79,8 +85,8 @@ class _IntervalRule:
             for centre, reach in zip(centres, radii, strict=True)
         ]
 
-    def relu(self, value: int, source: int, form: Forms) -> Forms | None:
-        return self.through_relu(source, form)
+    def activation(self, value: int, source: int, form: Forms) -> Forms | None:
+        return self.through(value, source, form)
 
     def join(self, value: int, one: Forms, other: Forms) -> Forms:
         return one.add(other, self.arithmetic)
@@ -93,20 +99,25 @@ def gradient_sizes(network: Network, forms: Tensor, bounds: Bounds, arithmetic: 
     bounds do: the paper's Algorithm 2 (Fast-Lip), from the output towards the input.
     """
 
-    def rule(source: int, form: Forms) -> Forms:
-        return _widen(form, bounds[source], arithmetic)
+    def rule(value: int, source: int, form: Forms) -> Forms:
+        return _widen(form, network.activations[value].derivatives(*bounds[source]), arithmetic)
 
     return pull_to_input(network, network.output, Forms.exact(forms), rule, arithmetic).sizes(arithmetic)
 
 
-def _widen(form: Forms, bounds: Interval, arithmetic: Arithmetic) -> Forms:
-    """An unstable neuron's coefficient may be anything between 0 and what it was."""
-    keep, either = bounds.active[:, None], bounds.unstable[:, None]
-    low = arithmetic.floor(form.centre - form.radius).clamp(max=0)
-    high = arithmetic.ceil(form.centre + form.radius).clamp(min=0)
-    middle = (low + high) / 2
-    reach = arithmetic.above(torch.maximum(high - middle, middle - low), 1)
-    return Forms(
-        torch.where(either, middle, form.centre * keep),
-        torch.where(either, reach, form.radius * keep),
-    )
+def _widen(form: Forms, derivatives: tuple[Tensor, Tensor], arithmetic: Arithmetic) -> Forms:
+    """Each coefficient times whatever number lies between the least and the largest derivative, (batch, size) each."""
+    least, largest = (side[:, None] for side in derivatives)
+    low, high = arithmetic.floor(form.centre - form.radius), arithmetic.ceil(form.centre + form.radius)
+    below, above = torch.minimum(low * least, low * largest), torch.maximum(high * least, high * largest)
+    if bool((least < 0).any()):
+        below = torch.minimum(below, torch.minimum(high * least, high * largest))
+        above = torch.maximum(above, torch.maximum(low * least, low * largest))
+    whole = ((least == 0) | (least == 1)) & ((largest == 0) | (largest == 1))
+    if not bool(whole.all()):  # products with 0 and 1 are exact
+        below = torch.where(whole, below, arithmetic.down(below, 1))
+        above = torch.where(whole, above, arithmetic.up(above, 1))
+    middle = (below + above) / 2
+    reach = arithmetic.above(torch.maximum(above - middle, middle - below), 1)
+    single = whole & (least == largest)
+    return Forms(torch.where(single, form.centre * least, middle), torch.where(single, form.radius * least, reach))

@@ -39,7 +39,8 @@ def bounded_by_relaxation(
     tight = {}
     for value, interval in bounds.items():
         if network.relu_depths[value]:
-            tight[value] = propagate(network, region, bounds, value, arithmetic).unstable | interval.unstable
+            by_intervals = propagate(network, region, bounds, value, arithmetic)
+            tight[value] = ~(network.stable(value, *by_intervals) & network.stable(value, *interval))
         else:
             tight[value] = torch.ones_like(interval.lower, dtype=torch.bool)
     return tight

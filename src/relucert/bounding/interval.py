@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from typing_extensions import assert_never
 
 from relucert.bounding.noise import noise, rounds
-from relucert.network import INPUT, Affine, Network, Shape
+from relucert.network import INPUT, Activation, Affine, Network, Shape
 from relucert.region import Region
 from relucert.rigor import Arithmetic
 
@@ -33,9 +34,10 @@ class Interval(NamedTuple):
         """What lies in both; a lower bound above its upper one: nothing."""
         return Interval(torch.maximum(self.lower, other.lower), torch.minimum(self.upper, other.upper))
 
-    def replaced(self, neurons: Tensor, other: Interval) -> Interval:
-        """With the bounds of some neurons, (count,), met with others, (batch, count) each, where they are unstable."""
-        unstable = self.unstable[:, neurons]
+    def replaced(self, neurons: Tensor, other: Interval, unstable: Tensor) -> Interval:
+        """With the bounds of some neurons, (count,), met with others, (batch, count) each, where they are unstable,
+        (batch, size)."""
+        unstable = unstable[:, neurons]
         met = Interval(self.lower[:, neurons], self.upper[:, neurons]).meet(other)
         sides = zip(self, met, strict=True)
         return Interval(
@@ -82,9 +84,9 @@ class Centred(NamedTuple):
         return cls(middle, arithmetic.above(torch.maximum(upper - middle, middle - lower), 1))
 
     @classmethod
-    def rectified(cls, interval: Interval, arithmetic: Arithmetic) -> Centred:
-        """What ReLUs make of pre-activations with these bounds."""
-        return cls.of(interval.map(lambda side: side.clamp(min=0)), arithmetic)
+    def activated(cls, activation: Activation, interval: Interval, arithmetic: Arithmetic) -> Centred:
+        """What an activation makes of pre-activations with these bounds."""
+        return cls.of(Interval(*activation.image(*interval, arithmetic)), arithmetic)
 
     def interval(self, arithmetic: Arithmetic) -> Interval:
         return Interval(arithmetic.floor(self.middle - self.half), arithmetic.ceil(self.middle + self.half))
@@ -105,7 +107,9 @@ def propagate(network: Network, region: Region, bounds: Bounds, value: int, arit
         node = network.nodes[current - 1]
         if isinstance(node.operation, Affine):
             return affine_image(network, current, [visit(source) for source in node.inputs], arithmetic)
-        return Centred.rectified(bounds[node.inputs[0]], arithmetic)
+        if isinstance(node.operation, Activation):
+            return Centred.activated(node.operation, bounds[node.inputs[0]], arithmetic)
+        assert_never(node.operation)
 
     return visit(value).interval(arithmetic)
 

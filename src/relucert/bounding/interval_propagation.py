@@ -1,7 +1,7 @@
 """Interval bound propagation (IBP): the intervals of every value from those before it, in one pass from the input.
 
-What comes after the last ReLUs is folded into the property's rows, which are then bounded as a whole. In a ball that is
-no box, affine functions of the input are bounded by their dual norms, and intervals begin at the first ReLUs.
+What comes after the last activations is folded into the property's rows, which are then bounded as a whole. In a ball that is
+no box, affine functions of the input are bounded by their dual norms, and intervals begin at the first activations.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ from collections.abc import Collection
 
 import torch
 from torch import Tensor
+from typing_extensions import assert_never
 
 from relucert.bounding.backward import bound_forms, enclose, reference_path
 from relucert.bounding.interval import Bounds, Centred, affine_image
 from relucert.bounding.relaxers import FLAT
-from relucert.network import INPUT, Affine, Network
+from relucert.network import INPUT, Activation, Affine, Network
 from relucert.query.property import Property
 from relucert.region import Region
 from relucert.rigor import Arithmetic
@@ -40,8 +41,11 @@ def interval_bounds(network: Network, region: Region, arithmetic: Arithmetic, wa
             operands = [intervals[source] for source in node.inputs]
             if isinstance(node.operation, Affine):
                 intervals[value] = affine_image(network, value, operands, arithmetic)
+            elif isinstance(node.operation, Activation):
+                before = operands[0].interval(arithmetic)
+                intervals[value] = Centred.activated(node.operation, before, arithmetic)
             else:
-                intervals[value] = Centred.rectified(operands[0].interval(arithmetic), arithmetic)
+                assert_never(node.operation)
             interval = intervals[value].interval(arithmetic)
         if value in wanted:
             bounds[value] = interval
@@ -55,10 +59,10 @@ def interval_margins(
 ) -> Tensor:
     """Lower bounds of the property's rows, (batch, rows), from the bounds of the nearest pre-activations.
 
-    Rows are pulled back to the last ReLUs, whose outputs are intervals, and where none come before to the input.
+    Rows are pulled back to the last activations, whose outputs are intervals, and where none come before to the input.
     """
     path = reference_path(network, region, bounds, arithmetic, FLAT)
-    largest = max(network.sizes[value] for value in network.ancestors((network.output,), network.relus))
+    largest = max(network.sizes[value] for value in network.ancestors((network.output,), network.activations))
     step = max(1, ROW_BYTES // (len(prop) * largest * prop.rows.element_size()))
     parts = [
         bound_forms(

@@ -2,7 +2,7 @@
 
 A region that is a box is `x = middle + half * e` with every coordinate of `e` in [-1, 1]. Each neuron has a lower and
 an upper linear function of `e`. An affine operation with the matrix W maps their mean by W and half their difference
-by |W|; a ReLU maps the lower one by its lower line, the upper one by its upper line.
+by |W|; an activation maps the lower one by its lower line, the upper one by its upper line.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from typing_extensions import assert_never
 
 from relucert.bounding.interval import Bounds, Interval
 from relucert.bounding.noise import noise, rounds, size_within
 from relucert.bounding.relaxers import Relaxer
-from relucert.network import INPUT, Affine, Network
+from relucert.network import INPUT, Activation, Affine, Network
 from relucert.region import Region
 from relucert.rigor import Arithmetic
 
@@ -82,7 +83,9 @@ class ForwardLines:
         if isinstance(node.operation, Affine):
             lines = self._affine(node.operation, sources, [self.network.shapes[source] for source in node.inputs])
             return self._with_noise(value, sources, lines)
-        return self._relu(sources[0], self.bounds[node.inputs[0]])
+        if isinstance(node.operation, Activation):
+            return self._activation(node.operation, sources[0], self.bounds[node.inputs[0]])
+        assert_never(node.operation)
 
     def _with_noise(self, value: int, sources: list[Lines], lines: Lines) -> Lines:
         """Missed by the noise of an evaluation in floating point as well."""
@@ -90,7 +93,7 @@ class ForwardLines:
             return lines
         sizes = []
         for source, one in zip(self.network.nodes[value - 1].inputs, sources, strict=True):
-            size = size_within(self.network, self.bounds, source)
+            size = size_within(self.network, self.bounds, source, self.arithmetic)
             sizes.append(self.arithmetic.above(one.magnitude + one.slack, self.inputs + 4) if size is None else size)
         added = noise(self.network, value, sizes, self.arithmetic)
         return lines._replace(slack=self.arithmetic.above(lines.slack + added, 1))
@@ -126,20 +129,26 @@ class ForwardLines:
         usable = (lower.isfinite() & upper.isfinite()).all(1)
         return Lines(lower, upper, torch.where(usable, slack, torch.inf))
 
-    def _relu(self, source: Lines, bounds: Interval) -> Lines:
-        relaxation = self.relaxer(bounds, self.arithmetic)
-        lower = source.lower * relaxation.slope_below[:, None]
-        upper = source.upper * relaxation.slope_above[:, None]
+    def _activation(self, activation: Activation, source: Lines, bounds: Interval) -> Lines:
+        relaxation = self.relaxer(activation, bounds, self.arithmetic)
+        lower = _line(relaxation.slope_below, source.lower, source.upper)
+        upper = _line(relaxation.slope_above, source.upper, source.lower)
         if relaxation.low is not None:
             lower[:, -1] += relaxation.low
         upper[:, -1] += relaxation.high
-        slack = source.slack
+        slope = torch.maximum(relaxation.slope_below.abs(), relaxation.slope_above.abs())
+        slack = torch.where(slope == 0, 0, source.slack * slope.clamp(min=1))
         if self.arithmetic.rigorous:
-            sizes = source.magnitude + relaxation.high.abs() + (0 if relaxation.low is None else relaxation.low.abs())
-            slack = self.arithmetic.above(slack + self.arithmetic.gamma(4) * sizes, lower.shape[1] + 6)
-        off = bounds.upper <= 0
-        usable = ~slack.isnan()
-        return Lines(
-            torch.where(off[:, None], 0, lower), torch.where(off[:, None], 0, upper),
-            torch.where(off, 0, torch.where(usable, slack, torch.inf)),
-        )  # fmt: skip
+            offsets = relaxation.high.abs() + (0 if relaxation.low is None else relaxation.low.abs())
+            sizes = torch.where(slope == 0, 0, source.magnitude * slope.clamp(min=1)) + offsets
+            exact = (slope == 0) & (offsets == 0)
+            rounded = self.arithmetic.above(slack + self.arithmetic.gamma(4) * sizes, lower.shape[1] + 8)
+            slack = torch.where(exact, 0, rounded)
+        return Lines(lower, upper, torch.where(slack.isnan(), torch.inf, slack))
+
+
+def _line(slope: Tensor, near: Tensor, far: Tensor) -> Tensor:
+    """A line's slope, (batch, size), times the function that it meets, which is the far one where it falls; 0 where the
+    slope is, whatever the functions are."""
+    met = torch.where((slope < 0)[:, None], far, near) if bool((slope < 0).any()) else near
+    return torch.where((slope == 0)[:, None], 0, met * slope[:, None])

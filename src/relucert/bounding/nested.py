@@ -22,7 +22,7 @@ from relucert.bounding.forward import Zonotope, carry, forward
 from relucert.bounding.hidden import hidden_bounds
 from relucert.bounding.interval import Bounds, Interval
 from relucert.bounding.relaxers import FAST_LIN, Relaxation
-from relucert.network import INPUT, Network, Rows
+from relucert.network import INPUT, Network, Relu, Rows
 from relucert.region import Deviation, Region
 from relucert.rigor import TINY, Arithmetic
 
@@ -43,7 +43,7 @@ def nested_bounds(network: Network, region: Region, radii: Tensor, arithmetic: A
         return hidden_bounds(network, region, FAST_LIN, arithmetic)
     if count * regions * coefficient_bytes(network) <= COSY:
         return _at_once(network, region, radii, arithmetic)
-    if not network.suits_forward:
+    if not network.suits_forward or not network.rectifiers_only:
         return _one_by_one(network, region, radii, arithmetic)
     nest = _Nest(network, region, radii, arithmetic)
     carry(network, region, arithmetic, network.rectified, nest, whole=True)
@@ -159,7 +159,7 @@ class _Nest:
         bounds = known.map(lambda side: side.expand(-1, count, -1).flatten(0, 1))
         if len(places):
             closer = self._substitute(neurons, some)
-            bounds = bounds.replaced(places, closer.map(lambda side: side.flatten(0, 1)))
+            bounds = bounds.replaced(places, closer.map(lambda side: side.flatten(0, 1)), bounds.unstable)
         return bounds.map(lambda side: side.unflatten(0, (len(self.radii), -1)))
 
     @cached_property
@@ -172,18 +172,19 @@ class _Nest:
             if not any(value in self.network.ancestors((other,)) for other in rectified if other != value)
         }
 
-    def relax(self, source: int, bounds: Interval) -> Relaxation:
+    def relax(self, value: int, bounds: Interval) -> Relaxation:
         """Active neurons as they are, dead ones 0, and a symbol for the whole output of an unstable one."""
         unstable = bounds.unstable
         unit = torch.where(unstable, bounds.upper / torch.frexp(bounds.upper).mantissa, 0)  # a power of two above it
         unit = torch.where(unstable, unit.clamp(min=LEAST_UNIT), 0)
         chosen = unstable.any(0).nonzero().squeeze(1)
+        source = self.network.nodes[value - 1].inputs[0]
         self.symbols[source] = self._symbols(source, chosen, unit[:, None, chosen])
         slope = bounds.active.to(unit.dtype)
         return Relaxation(slope, -unit, slope, unit)
 
     def _symbols(self, source: int, chosen: Tensor, unit: Tensor) -> _Symbols:
-        lines = FAST_LIN(self.bounds[source].map(lambda side: side[..., chosen]), self.arithmetic)
+        lines = FAST_LIN(Relu(), self.bounds[source].map(lambda side: side[..., chosen]), self.arithmetic)
         present = unit != 0
         slope, half = (
             torch.where(present, part / unit.where(present, 1), 0) for part in (lines.slope_below, lines.half_width)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
-from relucert.network import INPUT, Affine, Network, Shape
+from relucert.network import Affine, Network, Shape
 from relucert.region import Region
 from relucert.rigor import Arithmetic
 
@@ -93,12 +93,12 @@ def noise(network: Network, value: int, sizes: Sequence[Tensor | InputSize], ari
     return torch.where(2 * total <= inference.largest, lost, torch.inf)
 
 
-def size_within(network: Network, bounds: Bounds, value: int) -> Tensor | None:
+def size_within(network: Network, bounds: Bounds, value: int, arithmetic: Arithmetic) -> Tensor | None:
     """How large a value may be in absolute value, (batch, size), where bounds tell it."""
     if value in bounds:
         lower, upper = bounds[value]
         return torch.maximum(upper, -lower)
-    source = network.nodes[value - 1].inputs[0] if value != INPUT else INPUT
-    if value == INPUT or isinstance(network.nodes[value - 1].operation, Affine) or source not in bounds:
+    if value not in network.activations or (source := network.nodes[value - 1].inputs[0]) not in bounds:
         return None
-    return bounds[source].upper.clamp(min=0)
+    lower, upper = network.activations[value].image(*bounds[source], arithmetic)
+    return torch.maximum(upper, -lower)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from typing_extensions import assert_never
 
 from relucert.bounding.noise import noise, rounds
-from relucert.network import Affine, Network
+from relucert.network import Activation, Affine, Network
 from relucert.query.property import Property
 from relucert.rigor import Arithmetic
 
@@ -19,9 +20,10 @@ def scores_at(network: Network, points: Tensor, arithmetic: Arithmetic) -> tuple
     for value, node in network.steps():
         operands, before = ([kept[source] for source in node.inputs] for kept in (values, errors))
         values.append(node.operation.apply(*operands))
-        if not isinstance(node.operation, Affine):
-            dead = operands[0] + before[0] <= 0  # an exact zero; elsewhere a ReLU never moves two numbers apart
-            errors.append(torch.where(dead, 0, before[0]))
+        if isinstance(node.operation, Activation):
+            errors.append(_activation_error(node.operation, operands[0], before[0], arithmetic))
+        elif not isinstance(node.operation, Affine):
+            assert_never(node.operation)
         elif arithmetic.rigorous:
             error = _error(node.operation, operands, before, arithmetic)
             if rounds(network, value):
@@ -32,6 +34,19 @@ def scores_at(network: Network, points: Tensor, arithmetic: Arithmetic) -> tuple
         else:
             errors.append(torch.zeros_like(values[-1]))
     return values[-1], errors[-1]
+
+
+def _activation_error(activation: Activation, value: Tensor, error: Tensor, arithmetic: Arithmetic) -> Tensor:
+    """How far f may be apart at two numbers: their distance times the steepest derivative between them."""
+    lower, upper = arithmetic.floor(value - error), arithmetic.ceil(value + error)
+    least, largest = activation.derivatives(lower, upper)
+    steepest = torch.maximum(-least, largest)
+    moved = torch.where(steepest == 1, error, arithmetic.above(error * steepest, 1))
+    moved = torch.where(steepest == 0, 0, moved)
+    if not activation.roundings:
+        return moved
+    size = activation.apply(value).abs()
+    return arithmetic.above(moved + arithmetic.gamma(activation.roundings) * size, 2)
 
 
 def _error(operation: Affine, values: list[Tensor], errors: list[Tensor], arithmetic: Arithmetic) -> Tensor:

@@ -182,7 +182,7 @@ def lines_of(network: Network, bounds: Bounds, relaxer: Relaxer, forms: int, ari
     tables = {}
     for relu, source in _sources(network):
         if source in bounds:
-            tables[relu] = relaxer(bounds[source], arithmetic).slope_below[:, None].repeat(1, forms, 1)
+            tables[relu] = relaxer(Relu(), bounds[source], arithmetic).slope_below[:, None].repeat(1, forms, 1)
     return tables
 
 

@@ -11,11 +11,12 @@ from collections import Counter
 
 import torch
 from torch import Tensor
+from typing_extensions import assert_never
 
 from relucert.bounding.interval import Bounds, select
 from relucert.bounding.noise import InputSize, noise, rounds, size_within
 from relucert.bounding.relaxers import Relaxation, Relaxer
-from relucert.network import INPUT, Affine, Network
+from relucert.network import INPUT, Activation, Affine, Network
 from relucert.region import Region
 from relucert.rigor import TINY, Arithmetic
 
@@ -56,12 +57,11 @@ class ReferencePath:
         return value in self._charged_by_relu
 
     def lines(self, value: int) -> Relaxation:
-        """Of the ReLU that computes this value."""
-        source = self.network.nodes[value - 1].inputs[0]
-        if source not in self._lines:
-            lines = self._lines[source] = self.relaxer(self.bounds[source], self.arithmetic)
-            assert lines.parallel or not self.relaxer.parallel
-        return self._lines[source]
+        """Of the activation that computes this value."""
+        if value not in self._lines:
+            source, activation = self.network.nodes[value - 1].inputs[0], self.network.activations[value]
+            self._lines[value] = self.relaxer(activation, self.bounds[source], self.arithmetic)
+        return self._lines[value]
 
     def middle(self, value: int) -> Tensor:
         """(batch, size)"""
@@ -91,8 +91,10 @@ class ReferencePath:
             node = self.network.nodes[value - 1]
             if isinstance(node.operation, Affine):
                 self._costs[value] = self._with_noise(value, self._affine_cost(value))
+            elif isinstance(node.operation, Activation):
+                self._costs[value] = self._activation_cost(value)
             else:
-                self._costs[value] = self._relu_cost(value)
+                assert_never(node.operation)
         return self._costs[value]
 
     def underflow(self, value: int) -> Tensor | float:
@@ -100,7 +102,7 @@ class ReferencePath:
         if not self.arithmetic.rigorous:
             return 0.0
         if value not in self._underflows:
-            met = self.network.ancestors((value,), self.network.relus if self.relaxer.flat else ())
+            met = self.network.ancestors((value,), self.network.activations if self.relaxer.flat else ())
             reaches = [self.reach(source).sum(1, keepdim=True) for source in met]
             self._underflows[value] = TINY * torch.cat(reaches, 1).sum(1, keepdim=True)
         return self._underflows[value]
@@ -146,8 +148,10 @@ class ReferencePath:
             moved = above(node.operation.magnitude(*parts).flatten(1), 2 * node.operation.terms + 10)
             cost = self.cost(value)
             return moved if cost is None else above(moved + cost, 1)
+        elif isinstance(node.operation, Activation):
+            lower, upper = node.operation.image(*self.bounds[node.inputs[0]], self.arithmetic)
         else:
-            lower, upper = (side.clamp(min=0) for side in self.bounds[node.inputs[0]])
+            assert_never(node.operation)
         return above(torch.maximum(upper - middle, middle - lower).clamp(min=0), 1)
 
     def _affine_cost(self, value: int) -> Tensor | None:
@@ -180,13 +184,13 @@ class ReferencePath:
         """How large a value may be in absolute value, up to one rounding: (batch, size)."""
         if value == INPUT:
             return InputSize.within(self.region, self.arithmetic)
-        size = size_within(self.network, self.bounds, value)
+        size = size_within(self.network, self.bounds, value, self.arithmetic)
         return self.middle(value).abs().add_(self.reach(value)) if size is None else size
 
     def _sources(self, value: int) -> tuple[int, ...]:
         return self.network.nodes[value - 1].inputs
 
-    def _relu_cost(self, value: int) -> Tensor | None:
+    def _activation_cost(self, value: int) -> Tensor | None:
         lines, source = self.lines(value), self.network.nodes[value - 1].inputs[0]
         if self.relaxer.flat:
             rounding = self.arithmetic.gamma(4) * (lines.high.abs() + self.middle(value).abs())
@@ -194,7 +198,7 @@ class ReferencePath:
         half = lines.half_width if lines.parallel and not self.upper else None
         before = self.cost(source) if self.charged_by_relu(source) else None
         if not self.arithmetic.rigorous:
-            return half if before is None else lines.slope_above * before + (0 if half is None else half)
+            return half if before is None else lines.slope_above.abs() * before + (0 if half is None else half)
         slope = torch.maximum(lines.slope_below.abs(), lines.slope_above.abs())
         if self.upper:
             slope = slope.clamp(min=1)  # what the lower lines of a form may have
@@ -221,14 +225,13 @@ class PickedPath(ReferencePath):
         self._whole, self._members = whole, members
 
     def lines(self, value: int) -> Relaxation:
-        source = self.network.nodes[value - 1].inputs[0]
-        if source not in self._lines:
+        if value not in self._lines:
             lines = self._whole.lines(value)
             above = lines.slope_above[self._members]
             below = above if lines.parallel else lines.slope_below[self._members]
             low = None if lines.low is None else lines.low[self._members]
-            self._lines[source] = Relaxation(below, low, above, lines.high[self._members])
-        return self._lines[source]
+            self._lines[value] = Relaxation(below, low, above, lines.high[self._members])
+        return self._lines[value]
 
     def height(self, value: int) -> Tensor:
         return self._whole.height(value)[self._members]
@@ -249,7 +252,7 @@ class PickedPath(ReferencePath):
     def _affine_cost(self, value: int) -> Tensor | None:
         return self._picked_cost(value)
 
-    def _relu_cost(self, value: int) -> Tensor | None:
+    def _activation_cost(self, value: int) -> Tensor | None:
         return self._picked_cost(value)
 
     def _picked_cost(self, value: int) -> Tensor | None:

@@ -1,4 +1,4 @@
-"""How a ReLU is enclosed between two lines. A method of the linear family is a relaxer and nothing more."""
+"""How an activation is enclosed between two lines. A method of the linear family is a relaxer and nothing more."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 
 from relucert.bounding.interval import Interval
+from relucert.network import Activation
 from relucert.rigor import Arithmetic
 
 
 class Relaxation(NamedTuple):
-    """Lines with `slope_below * z + low <= relu(z) <= slope_above * z + high`, one row per batch member; no low: 0.
+    """Lines with `slope_below * z + low <= f(z) <= slope_above * z + high`, one row per batch member; no low: 0.
 
     The lines are parallel where both slopes are one tensor.
     """
@@ -41,55 +42,46 @@ class Relaxation(NamedTuple):
 
 @dataclass(frozen=True)
 class Relaxer:
-    """A choice of lines for every ReLU, given the bounds of its pre-activation.
+    """A choice of slopes for the lines around every activation, given the bounds of its pre-activation.
 
-    parallel: whether both lines of every neuron have one slope. The forward driver needs that, the backward driver
-    does not.
-    flat: whether that slope is 0 for all neurons: a form ends at the ReLUs, whatever comes before them.
+    Attributes:
+        slopes: From an activation and the bounds of its pre-activation to the slopes below and above.
+        parallel: Whether both lines of every neuron have one slope. The forward driver needs that, the backward driver
+            does not.
+        flat: Whether that slope is 0 for all neurons: a form ends at the activations, whatever comes before them.
     """
 
-    lines: Callable[[Interval, Arithmetic], Relaxation]
+    slopes: Callable[[Activation, Interval], tuple[Tensor, Tensor]]
     parallel: bool
     flat: bool = False
 
-    def __call__(self, bounds: Interval, arithmetic: Arithmetic) -> Relaxation:
-        return self.lines(bounds, arithmetic)
+    def __call__(self, activation: Activation, bounds: Interval, arithmetic: Arithmetic) -> Relaxation:
+        below, above = self.slopes(activation, bounds)
+        above = arithmetic.chords(above)
+        below = above if self.parallel else below
+        return Relaxation(
+            below, activation.least(below, *bounds, arithmetic), above, activation.largest(above, *bounds, arithmetic)
+        )
 
 
-def _chord(bounds: Interval, arithmetic: Arithmetic) -> tuple[Tensor, Tensor]:
-    """Slope and offset of the line above: for unstable neurons the chord, with the slope u / (u - l).
-
-    Any slope s in [0, 1] is sound with an offset of at least max(-s l, (1 - s) u): the slope's own rounding is
-    harmless.
-    """
-    lower, upper = bounds
-    decided = (lower >= 0) | (upper <= 0)
-    width = torch.where(decided, 1, upper - lower)  # where a division by zero would spoil a gradient
-    slope = arithmetic.chords(torch.where(decided, (lower >= 0).to(lower.dtype), upper / width))
-    reach = torch.maximum(-slope * lower, (1 - slope) * upper)
-    return slope, torch.where(decided, torch.zeros_like(slope), arithmetic.above(reach, 3))
+def _fast_lin(activation: Activation, bounds: Interval) -> tuple[Tensor, Tensor]:
+    """Fast-Lin, also known as DeepZ or the zonotope domain: both lines have the chord's slope."""
+    chord = activation.chord(*bounds)
+    return chord, chord
 
 
-def _fast_lin(bounds: Interval, arithmetic: Arithmetic) -> Relaxation:
-    """Fast-Lin: both lines of an unstable neuron have the chord's slope (the paper's equation 1)."""
-    slope, high = _chord(bounds, arithmetic)
-    return Relaxation(slope, None, slope, high)
-
-
-def _crown(bounds: Interval, arithmetic: Arithmetic) -> Relaxation:
-    """CROWN with adaptive lower lines: the chord above; below, z where u > -l, else 0: the smaller area.
+def _crown(activation: Activation, bounds: Interval) -> tuple[Tensor, Tensor]:
+    """CROWN, also known as DeepPoly: lines with a small area between them.
 
     "Efficient Neural Network Robustness Certification with General Activation Functions", Zhang et al. 2018.
     """
-    slope, high = _chord(bounds, arithmetic)
-    adaptive = (bounds.upper > -bounds.lower).to(slope.dtype)
-    return Relaxation(torch.where(bounds.unstable, adaptive, slope), None, slope, high)
+    return activation.slopes(*bounds)
 
 
-def _interval(bounds: Interval, arithmetic: Arithmetic) -> Relaxation:
+def _interval(activation: Activation, bounds: Interval) -> tuple[Tensor, Tensor]:
     """Interval bounds: every neuron's output is an interval of its own, unrelated to its pre-activation."""
     flat = torch.zeros_like(bounds.lower)
-    return Relaxation(flat, bounds.lower.clamp(min=0), flat, bounds.upper.clamp(min=0))
+    return flat, flat
 
 
 FAST_LIN = Relaxer(_fast_lin, parallel=True)

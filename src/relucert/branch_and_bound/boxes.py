@@ -230,7 +230,7 @@ class Climb:
         centre, half = points.requires_grad_(), region.scale.requires_grad_()
         region = replace(region, points=centre, which=None, scale=half)
         slopes = {
-            value: CROWN(bounds[source], DOUBLE).slope_below[:, None].clone().requires_grad_()
+            value: CROWN(Relu(), bounds[source], DOUBLE).slope_below[:, None].clone().requires_grad_()
             for value, source in self.relus.items()
         }
         self.slopes = {value: table.detach().clone() for value, table in slopes.items()}
@@ -295,7 +295,7 @@ class Climb:
             lower, upper = (side[chosen] for side in self.pairs.bounds[source])
             unstable = Interval(lower, upper).unstable
             forms = self.coefficients[value][:, 0].expand(len(self.highest), -1)[chosen]
-            slopes = CROWN(Interval(lower, upper), DOUBLE).slope_below
+            slopes = CROWN(Relu(), Interval(lower, upper), DOUBLE).slope_below
             below = torch.maximum((1 - slopes) * upper, -slopes * lower)
             above = -lower * upper / torch.where(unstable, upper - lower, 1)
             gap = forms.clamp(min=0) * below - forms.clamp(max=0) * above

@@ -52,7 +52,7 @@ class CutTree:
         tables: Slopes = {}
         for value, node in network.steps():
             if isinstance(node.operation, Relu) and node.inputs[0] in bounds:
-                adaptive = CROWN(bounds[node.inputs[0]], RECORDED).slope_below[:, None]
+                adaptive = CROWN(node.operation, bounds[node.inputs[0]], RECORDED).slope_below[:, None]
                 tables[value] = adaptive if slopes is None else slopes.get(value, adaptive)
         lower = bound_forms(
             network, region, self.prop.rows[0, rows][:, None], network.output, bounds, RECORDED,

@@ -30,6 +30,7 @@ from relucert.execution.job import ImageJob, in_steps
 from relucert.execution.run import start
 from relucert.loading.runtime import Origin, Runtime
 from relucert.names import InferenceName
+from relucert.methods.table import check_rectifiers
 from relucert.network import Network, find_inference
 from relucert.norm import Norm, NormLike
 from relucert.progress import Progress, ProgressLike, Report, Reporter, about_image
@@ -143,6 +144,7 @@ def exact_each(
     known = prepared.network.evaluated_in(evaluation)
     shape = RegionShape.parse(norm, box, scale, known.input_shape)
     options = replace(options, shape=shape)
+    check_rectifiers(known, "an exact answer")
     inquiry = pose(known, prepared.images, prepared.labels, target, seed)
     check_inside(inquiry.images, shape.box)
     check_staying(inquiry.images, known, shape)
@@ -357,4 +359,9 @@ def _run_step(task: Task, best: Proven | None, ends: float) -> Iterator[Proven]:
         yield Proven(radius, weakest, METHOD, evidence=answering.evidence)
 
 
-EXACT_STEP = Step(METHOD, _run_step, lambda task: task.arithmetic.rigorous and task.shape.norm.body is not None)
+def _suits(task: Task) -> bool:
+    rigorous, norm = task.arithmetic.rigorous, task.shape.norm
+    return rigorous and norm.body is not None and task.network.rectifiers_only
+
+
+EXACT_STEP = Step(METHOD, _run_step, _suits)

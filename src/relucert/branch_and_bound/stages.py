@@ -247,7 +247,7 @@ class _Walk:
             self.constant = self.constant + form[0] @ constant
         return transposed(self.network, value, form)
 
-    def relu(self, value: int, source: int, form: Tensor) -> Tensor | None:
+    def activation(self, value: int, source: int, form: Tensor) -> Tensor | None:
         self.stopped[value] = form
         return form * _on(self.bounds[source]) if source in self.bounds else None
 

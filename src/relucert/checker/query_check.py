@@ -23,7 +23,7 @@ from relucert.checker.specification import MOST_CASES, Case, read_cases
 from relucert.checker.tree_check import TreeCheck, check_rows
 from relucert.checker.trees import Relaxation
 from relucert.checker.walk import Walk
-from relucert.network import Add, IndexMap, Linear, Network, Node, Operation, Relu, Reshape
+from relucert.network import Add, IndexMap, Layer, Linear, Network, Node, Relu, Reshape
 
 NEVER_MISSED = Inequality((), (), Fraction(0))
 
@@ -120,7 +120,7 @@ class _Extended:
         }
         return {**fixed_layers(self.network), **exact_ones}
 
-    def _append(self, operation: Operation, *inputs: int) -> int:
+    def _append(self, operation: Layer, *inputs: int) -> int:
         self.nodes.append(Node(operation, inputs))
         return len(self.nodes)
 

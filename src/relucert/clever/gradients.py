@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from relucert.linear_regions import Pattern, form_gradients, pattern_at
+from relucert.linear_regions import derivatives_at, pulled_gradients
 from relucert.network import Network
 from relucert.norm import Norm
 
@@ -29,18 +29,22 @@ def largest_gradients(
     step = max(1, FORM_BYTES // (rows.element_size() * len(rows) * max(network.sizes)))
     largest = torch.zeros(len(rows), dtype=rows.dtype)
     for first in range(0, samples, step):
-        pattern, count = _distinct(pattern_at(network, draw(min(step, samples - first))))
-        gradients = form_gradients(network, pattern, network.output, rows.expand(count, *rows.shape))
+        derivatives, count = _distinct(network, draw(min(step, samples - first)))
+        gradients = pulled_gradients(network, derivatives, network.output, rows.expand(count, *rows.shape))
         if scale is not None:
             gradients = gradients * scale
         largest = torch.maximum(largest, norm.dual_length(gradients, -1).amax(0))
     return largest
 
 
-def _distinct(pattern: Pattern) -> tuple[Pattern, int]:
-    """Every activation pattern once, and how many there are; without a ReLU there is one."""
-    if not pattern:
-        return pattern, 1
-    packed = np.packbits(torch.cat(list(pattern.values()), 1).numpy(), axis=1)
+def _distinct(network: Network, points: Tensor) -> tuple[dict[int, Tensor], int]:
+    """The derivatives of all activations at points, and how many points are left: of a ReLU network's points of one
+    activation pattern one will do, and where it has no ReLU one of all."""
+    derivatives = derivatives_at(network, points)
+    if not network.rectifiers_only:
+        return derivatives, len(points)
+    if not derivatives:
+        return derivatives, 1
+    packed = np.packbits(torch.cat([table > 0 for table in derivatives.values()], 1).numpy(), axis=1)
     _, places = np.unique(packed.view(f"V{packed.shape[1]}").ravel(), return_index=True)
-    return {value: active[torch.from_numpy(places)] for value, active in pattern.items()}, len(places)
+    return {value: table[torch.from_numpy(places)] for value, table in derivatives.items()}, len(places)

@@ -26,10 +26,10 @@ from relucert.network import (
     BatchScale,
     Convolution,
     IndexMap,
+    Layer,
     Linear,
     Network,
     Node,
-    Operation,
     Relu,
     Reshape,
     Scale,
@@ -256,7 +256,7 @@ class Assembly:
         nodes = tuple(tidied(self._nodes, output))
         return Network(self.shapes[0], nodes, name, remarks=remarks, real_only=real_only)
 
-    def _append(self, operation: Operation, *inputs: int) -> int:
+    def _append(self, operation: Layer, *inputs: int) -> int:
         self.shapes.append(operation.shape(*(self.shapes[source] for source in inputs)))
         longer = isinstance(operation, Affine) and 0 < operation.roundings < self._roundings and not self._exact
         self._nodes.append(Node(operation, inputs, self._exact, self._roundings if longer else None))

@@ -36,6 +36,7 @@ class AlphaMethod:
     recorder: Recorder | None = None
     report: Report = silent
     takes_inference: ClassVar[bool] = True
+    needs_rectifiers: ClassVar[bool] = True
 
     def remark(self, point: Tensor, rows: Tensor) -> None:
         return None

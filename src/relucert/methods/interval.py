@@ -22,6 +22,7 @@ class IntervalMethod:
     name: str
     weaker: ClassVar[None] = None
     takes_inference: ClassVar[bool] = True
+    needs_rectifiers: ClassVar[bool] = False
 
     def remark(self, point: Tensor, rows: Tensor) -> None:
         return None

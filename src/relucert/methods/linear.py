@@ -28,6 +28,7 @@ class LinearMethod:
     relaxer: Relaxer
     weaker: Method | None = None
     takes_inference: ClassVar[bool] = True
+    needs_rectifiers: ClassVar[bool] = False
 
     def remark(self, point: Tensor, rows: Tensor) -> None:
         return None

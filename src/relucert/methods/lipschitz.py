@@ -53,6 +53,7 @@ class LipschitzMethod:
     local: bool = True  # whether the constant depends on the neurons' bounds; a global one needs none, and no shells
     weaker: ClassVar[None] = None
     takes_inference: ClassVar[bool] = False
+    needs_rectifiers: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if type(self.shells) is not int or self.shells < 1:

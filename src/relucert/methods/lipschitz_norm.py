@@ -1,19 +1,21 @@
 """The paper's alternative bound on the Lipschitz constant (its appendix), for any depth.
 
-Of a form on the output the part through active neurons alone is followed exactly. An unstable neuron that it meets
-adds, by the triangle inequality, its coefficient's absolute value times a constant of the neuron itself: the dual
-norm of its gradient before the first ReLUs, a sum over the paths of neurons that are not dead after them.
+Of a form on the output the part through each neuron's least derivative is followed exactly: 1 of an active ReLU, else
+0. What the derivative may be beyond that, 1 of an unstable ReLU, adds by the triangle inequality the coefficient's
+absolute value times a constant of the neuron itself: the dual norm of its gradient before the first activations, a sum
+over the paths of neurons after them.
 """
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
+from typing_extensions import assert_never
 
 from relucert.bounding.gradient import Forms, pull_to_input
 from relucert.bounding.interval import Bounds
 from relucert.methods.memo import Memo
-from relucert.network import INPUT, Affine, Network, unit_forms
+from relucert.network import INPUT, Activation, Affine, Network, unit_forms
 from relucert.region import Region
 from relucert.rigor import Arithmetic
 
@@ -32,12 +34,12 @@ class LipschitzNorm:
         neurons = self._neurons(network, region, bounds, arithmetic)
         spent: list[Tensor] = []
 
-        def rule(source: int, form: Forms) -> Forms:
-            costs = neurons[source] * bounds[source].unstable
+        def rule(value: int, source: int, form: Forms) -> Forms:
+            least, largest = network.activations[value].derivatives(*bounds[source])
+            costs = neurons[source] * arithmetic.above(largest - least, 1)
             cost = (form.sizes(arithmetic) @ costs[..., None]).squeeze(-1)
-            spent.append(arithmetic.above(cost, form.centre.shape[-1] + 2))
-            keep = bounds[source].active[:, None]
-            return Forms(form.centre * keep, form.radius * keep)
+            spent.append(arithmetic.above(cost, form.centre.shape[-1] + 3))
+            return form.times(least[:, None], arithmetic)
 
         rest = pull_to_input(network, network.output, Forms.exact(forms), rule, arithmetic)
         length = region.dual_norm(rest.sizes(arithmetic), arithmetic)
@@ -54,14 +56,16 @@ class LipschitzNorm:
                 shaped = [part.unflatten(-1, network.shapes[at]) for part, at in zip(parts, node.inputs, strict=True)]
                 total = node.operation.absolute.linear(*shaped).flatten(1)
                 constants[value] = arithmetic.above(total, node.operation.terms + 2)
+            elif isinstance(node.operation, Activation):
+                least, largest = node.operation.derivatives(*bounds[node.inputs[0]])
+                constants[value] = arithmetic.above(parts[0] * torch.maximum(-least, largest), 1)
             else:
-                dead = bounds[node.inputs[0]].upper <= 0
-                constants[value] = parts[0].masked_fill(dead, 0)
+                assert_never(node.operation)
         return constants
 
 
 def _affine_values(network: Network, region: Region, arithmetic: Arithmetic) -> dict[int, Tensor]:
-    """The dual norms of the rows of every value that no ReLU precedes: (1, size)."""
+    """The dual norms of the rows of every value that no activation precedes: (1, size)."""
     ones = torch.ones(1, network.sizes[INPUT], dtype=arithmetic.dtype)
     constants = {INPUT: ones if region.scale is None else region.scale[None]}
     for value, depth in enumerate(network.relu_depths):
@@ -79,7 +83,7 @@ def _affine_values(network: Network, region: Region, arithmetic: Arithmetic) -> 
 
 
 def _row_lengths(network: Network, value: int, region: Region, arithmetic: Arithmetic) -> Tensor:
-    """The dual norms of the rows of one value that no ReLU precedes: (1, size)."""
+    """The dual norms of the rows of one value that no activation precedes: (1, size)."""
     step = max(1, ROW_BYTES // (16 * max(network.sizes[: value + 1])))
     lengths = []
     for neurons in torch.arange(network.sizes[value]).split(step):
@@ -89,5 +93,5 @@ def _row_lengths(network: Network, value: int, region: Region, arithmetic: Arith
     return torch.cat(lengths, 1)
 
 
-def _no_rule(source: int, form: Forms) -> Forms:
-    raise AssertionError("a ReLU before a value that none precedes")
+def _no_rule(value: int, source: int, form: Forms) -> Forms:
+    raise AssertionError("an activation before a value that none precedes")

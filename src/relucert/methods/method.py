@@ -30,6 +30,10 @@ class Method(Protocol):
     def takes_inference(self) -> bool:
         """Whether its bounds hold for a network that is evaluated in floating point."""
 
+    @property
+    def needs_rectifiers(self) -> bool:
+        """Whether it is about ReLU alone, rather than about any activation."""
+
     def remark(self, point: Tensor, rows: Tensor) -> str | None:
         """What there is to say about the answer to a question, if anything: a point, (size,), and the rows of the
         property that was asked about there, (rows, classes)."""

@@ -6,11 +6,12 @@ from math import prod
 
 import torch
 from torch import Tensor
+from typing_extensions import assert_never
 
 from relucert.bounding.gradient import Forms, pull
 from relucert.bounding.interval import Bounds
 from relucert.methods.memo import Memo
-from relucert.network import INPUT, Affine, Network, Shape
+from relucert.network import INPUT, Activation, Affine, Network, Shape
 from relucert.norm import Norm
 from relucert.region import Region
 from relucert.rigor import DOUBLE, RIGOROUS, TINY, Arithmetic
@@ -36,9 +37,9 @@ class OperatorNorm:
         constants = self._values(network, region, arithmetic)
         parts: list[Tensor] = []
 
-        def rule(source: int, form: Forms) -> None:
+        def rule(value: int, source: int, form: Forms) -> None:
             length = region.norm.dual_bound(form.sizes(arithmetic), -1, arithmetic)
-            parts.append(arithmetic.above(length * constants[source], 1))
+            parts.append(arithmetic.above(length * constants[value], 1))
 
         linear = pull(network, network.output, Forms.exact(forms), rule, arithmetic)
         if linear is not None:
@@ -59,8 +60,12 @@ def _constants(network: Network, region: Region, arithmetic: Arithmetic) -> list
             norms = induced_norms(node.operation.cast(torch.float64), shapes, region.norm, rounding, columns)
             incoming = [1.0 if column is not None else c for column, c in zip(columns, incoming, strict=True)]
             total = sum(norm * constant for norm, constant in zip(norms, incoming, strict=True))
-            incoming = [float(rounding.above(torch.tensor(total, dtype=torch.float64), len(norms) + 1))]
-        constants.append(incoming[0])
+            constants.append(float(rounding.above(torch.tensor(total, dtype=torch.float64), len(norms) + 1)))
+        elif isinstance(node.operation, Activation):
+            steepest = torch.tensor(node.operation.lipschitz * incoming[0], dtype=torch.float64)
+            constants.append(incoming[0] if node.operation.lipschitz == 1 else float(rounding.above(steepest, 1)))
+        else:
+            assert_never(node.operation)
     return constants
 
 

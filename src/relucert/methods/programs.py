@@ -65,6 +65,7 @@ class ProgramMethod:
     recorder: Recorder | None = field(default=None, compare=False)
     report: Report = field(default=silent, compare=False)
     takes_inference: ClassVar[bool] = True
+    needs_rectifiers: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_number("time limit", self.time_limit, 1e-3, 1e9)

@@ -55,6 +55,7 @@ class QuadraticMethod:
     gain: ClassVar[float] = 1.8
     resolution: ClassVar[float] = 2e-3
     takes_inference: ClassVar[bool] = False
+    needs_rectifiers: ClassVar[bool] = True
 
     @property
     def guide(self) -> Method:
@@ -228,6 +229,7 @@ class CentreMargins:
     name: ClassVar[str] = "centre"
     weaker: ClassVar[None] = None
     takes_inference: ClassVar[bool] = False
+    needs_rectifiers: ClassVar[bool] = True
 
     def remark(self, point: Tensor, rows: Tensor) -> None:
         return None

@@ -20,7 +20,7 @@ from relucert.methods.operator_norm import OperatorNorm
 from relucert.methods.programs import ProgramMethod
 from relucert.methods.sdp import QuadraticMethod
 from relucert.names import MethodName
-from relucert.network import Inference
+from relucert.network import Inference, Network
 from relucert.progress import Report, silent
 
 METHODS: dict[MethodName, Callable[[], Method]] = {
@@ -49,6 +49,23 @@ def check_inference(method: Method, inference: Inference) -> None:
             f"the method {method.name!r} proves nothing about evaluations in {inference.name}; choose one of {others}, "
             "or inference 'real'"
         )
+
+
+def check_activations(method: Method, network: Network) -> None:
+    """Refuses a method for ReLU alone where the network has another activation."""
+    if method.needs_rectifiers:
+        check_rectifiers(network, f"the method {method.name!r}")
+
+
+def check_rectifiers(network: Network, what: str) -> None:
+    """Refuses what is for ReLU alone where the network has another activation, naming the methods that take any."""
+    for value, activation in network.activations.items():
+        if not activation.rectifier:
+            others = ", ".join(name for name, make in METHODS.items() if not make().needs_rectifiers)
+            raise InputError(
+                f"{what} needs ReLU as the only activation, and value {value} is {activation.name}; "
+                f"methods for any activation are {others}"
+            )
 
 
 def find_method(

@@ -8,7 +8,8 @@ from torch import Tensor
 
 from relucert.errors import NetworkError
 from relucert.network.forms import LinearForms, Shape
-from relucert.network.operation import Affine, register
+from relucert.network.operation import Affine
+from relucert.network.registry import register
 
 
 @register

@@ -13,7 +13,8 @@ from torch import Tensor
 from relucert.errors import NetworkError
 from relucert.network.forms import LinearForms, Shape
 from relucert.network.inference import Inference
-from relucert.network.operation import Affine, Units, differentiable, register
+from relucert.network.operation import Affine, Units, differentiable
+from relucert.network.registry import register
 from relucert.network.scale import FOLDED_ROUNDINGS, Scale
 
 SMALLEST = torch.finfo(torch.float64).smallest_normal

@@ -14,7 +14,8 @@ from torch.nn import functional
 
 from relucert.errors import NetworkError
 from relucert.network.forms import LinearForms, Places, Shape, Windows
-from relucert.network.operation import Affine, differentiable, register
+from relucert.network.operation import Affine, differentiable
+from relucert.network.registry import register
 
 
 @register

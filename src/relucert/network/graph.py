@@ -14,10 +14,11 @@ from torch import Tensor
 
 from relucert.checks import shown
 from relucert.errors import InputError, NetworkError
+from relucert.network.activation import Activation
 from relucert.network.forms import Shape
 from relucert.network.inference import REAL, Inference
-from relucert.network.operation import Affine, Operation
-from relucert.network.relu import Relu
+from relucert.network.operation import Affine
+from relucert.network.registry import Layer, is_layer
 from relucert.network.selection import Computed, apply, computed
 
 
@@ -32,7 +33,7 @@ class Node:
     network, which nobody evaluates.
     """
 
-    operation: Operation
+    operation: Layer
     inputs: tuple[int, ...]
     exact: bool = False
     roundings: int | None = None
@@ -114,16 +115,37 @@ class Network:
 
     @cached_property
     def rectified(self) -> tuple[int, ...]:
-        """The values that feed a ReLU, in order: the pre-activations."""
-        return tuple(sorted({node.inputs[0] for node in self.nodes if isinstance(node.operation, Relu)}))
+        """The values that feed an activation, in order: the pre-activations."""
+        return tuple(sorted({node.inputs[0] for node in self.nodes if isinstance(node.operation, Activation)}))
+
+    @cached_property
+    def activations(self) -> Mapping[int, Activation]:
+        """The activations by the values that they compute, in order."""
+        return {value: node.operation for value, node in self.steps() if isinstance(node.operation, Activation)}
+
+    @property
+    def rectifiers_only(self) -> bool:
+        """Whether every activation is ReLU."""
+        return all(activation.rectifier for activation in self.activations.values())
+
+    def stable(self, value: int, lower: Tensor, upper: Tensor) -> Tensor:
+        """Which neurons of a pre-activation are stable: all activations that it feeds are affine between these bounds.
+
+        Of a value that feeds no activation none is: (batch, size).
+        """
+        fed = [place for place in self.activations if self.nodes[place - 1].inputs[0] == value]
+        stable = torch.full_like(lower, bool(fed), dtype=torch.bool)
+        for place in fed:
+            stable = stable & self.activations[place].is_affine(lower, upper)
+        return stable
 
     @cached_property
     def relu_depths(self) -> tuple[int, ...]:
-        """For every value, the largest number of ReLUs on a path from the input to it."""
+        """For every value, the largest number of activations on a path from the input to it."""
         depth = [0]
         for node in self.nodes:
             below = max(depth[source] for source in node.inputs)
-            depth.append(below + isinstance(node.operation, Relu))
+            depth.append(below + isinstance(node.operation, Activation))
         return tuple(depth)
 
     @cached_property
@@ -157,14 +179,15 @@ class Network:
     def cast(self, dtype: torch.dtype) -> Network:
         """The same network with its tensors in another precision; the checks are not repeated."""
         twin = copy(self)
+        twin.__dict__.pop("activations", None)
         nodes = tuple(replace(node, operation=node.operation.cast(dtype)) for node in self.nodes)
         object.__setattr__(twin, "nodes", nodes)
         return twin
 
-    def with_operations(self, operations: Mapping[int, Operation]) -> Network:
+    def with_operations(self, operations: Mapping[int, Layer]) -> Network:
         """The same graph with other operations, by the values they compute; the checks are not repeated."""
         twin = copy(self)
-        for name in ("shapes", "sizes", "suits_forward", "roundings"):
+        for name in ("shapes", "sizes", "suits_forward", "roundings", "activations"):
             twin.__dict__.pop(name, None)
         nodes = tuple(replace(node, operation=operations.get(value, node.operation)) for value, node in self.steps())
         object.__setattr__(twin, "nodes", nodes)
@@ -238,15 +261,10 @@ class Network:
             dropped[value].append(source)
         return list(dropped.items())
 
-    @cached_property
-    def relus(self) -> frozenset[int]:
-        """The values that ReLUs compute."""
-        return frozenset(value for value, node in self.steps() if isinstance(node.operation, Relu))
-
     def nearest_rectified(self, value: int) -> tuple[int, ...]:
-        """The pre-activations whose ReLUs reach a value through affine operations alone, in order."""
-        nearest = self.ancestors((value,), self.relus) & self.relus
-        return tuple(sorted({self.nodes[relu - 1].inputs[0] for relu in nearest}))
+        """The pre-activations whose activations reach a value through affine operations alone, in order."""
+        nearest = self.ancestors((value,), self.activations) & set(self.activations)
+        return tuple(sorted({self.nodes[place - 1].inputs[0] for place in nearest}))
 
     def describe(self) -> str:
         """The layer sizes in one line, as in `784-20-10`; with images as in `3x32x32 - 8x16x16 - 10`."""
@@ -278,6 +296,8 @@ def _are_nodes(given: object) -> bool:
 
 
 def _check(value: int, node: Node) -> None:
+    if not is_layer(type(node.operation)):
+        raise NetworkError(f"node {value}: {shown(node.operation)} is neither affine nor an activation")
     if len(node.inputs) != node.operation.arity or not all(0 <= source < value for source in node.inputs):
         raise NetworkError(f"node {value} ({node.operation.name}) takes the values {node.inputs}")
     if node.roundings is not None and not (isinstance(node.operation, Affine) and node.roundings >= 0):

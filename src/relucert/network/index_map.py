@@ -13,7 +13,8 @@ from torch.nn import functional
 
 from relucert.errors import NetworkError
 from relucert.network.forms import Shape
-from relucert.network.operation import Affine, differentiable, register
+from relucert.network.operation import Affine, differentiable
+from relucert.network.registry import register
 
 
 @register

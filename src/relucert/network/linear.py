@@ -10,7 +10,8 @@ from torch.nn import functional
 
 from relucert.errors import NetworkError
 from relucert.network.forms import Rows, Shape
-from relucert.network.operation import Affine, Units, differentiable, register
+from relucert.network.operation import Affine, Units, differentiable
+from relucert.network.registry import register
 
 
 @register

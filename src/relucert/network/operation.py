@@ -1,4 +1,4 @@
-"""The interface that the operations in this folder implement, and the registry that finds them by name."""
+"""The interface that the operations in this folder implement, and the half of it that is affine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from typing_extensions import Self
 
-from relucert.errors import NetworkError, UnsupportedError
+from relucert.errors import NetworkError
 from relucert.network.forms import LinearForms, Rows, Shape
 from relucert.network.inference import Inference
 
@@ -213,25 +213,6 @@ class Affine(Operation):
     def restrict(self, support: Tensor) -> Affine | None:
         """The same map restricted to the flat input coordinates in `support`; None where it has no compact form."""
         return None
-
-
-_REGISTRY: dict[str, type[Operation]] = {}
-_Registered = TypeVar("_Registered", bound=type[Operation])
-
-
-def register(operation: _Registered) -> _Registered:
-    """Class decorator: makes an operation known under its name."""
-    if operation.name in _REGISTRY:
-        raise NetworkError(f"an operation named {operation.name!r} exists already")
-    _REGISTRY[operation.name] = operation
-    return operation
-
-
-def find(name: str) -> type[Operation]:
-    """The operation of that name; raises UnsupportedError for an unknown one."""
-    if name not in _REGISTRY:
-        raise UnsupportedError(f"unknown operation {name!r}; known are {', '.join(sorted(_REGISTRY))}")
-    return _REGISTRY[name]
 
 
 def _fields(operation: Operation) -> dict[str, Any]:

@@ -9,7 +9,9 @@ from typing import Protocol, TypeVar
 import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
+from typing_extensions import assert_never
 
+from relucert.network.activation import Activation
 from relucert.network.forms import LinearForms, Rows, Windows
 from relucert.network.graph import Network
 from relucert.network.operation import Affine
@@ -24,8 +26,8 @@ class Rule(Protocol[Form]):
     def affine(self, value: int, form: Form) -> Sequence[Form]:
         """A form on the value of an affine operation, as forms on each of its inputs."""
 
-    def relu(self, value: int, source: int, form: Form) -> Form | None:
-        """A form on the value of a ReLU, as a form on its source; None: the way ends here."""
+    def activation(self, value: int, source: int, form: Form) -> Form | None:
+        """A form on the value of an activation, as a form on its source; None: the way ends here."""
 
     def join(self, value: int, one: Form, other: Form) -> Form:
         """The sum of two forms on a value that two branches lead to."""
@@ -40,9 +42,11 @@ def pull_back(network: Network, value: int, form: Form, rule: Rule[Form], stop: 
         node, reached = network.nodes[current - 1], pending.pop(current)
         if isinstance(node.operation, Affine):
             parts = rule.affine(current, reached)
-        else:
-            part = rule.relu(current, node.inputs[0], reached)
+        elif isinstance(node.operation, Activation):
+            part = rule.activation(current, node.inputs[0], reached)
             parts = [] if part is None else [part]
+        else:
+            assert_never(node.operation)
         for source, part in zip(node.inputs, parts, strict=bool(parts)):
             pending[source] = rule.join(source, pending[source], part) if source in pending else part
     return pending

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from relucert.errors import NetworkError
 from relucert.network.forms import Shape
-from relucert.network.operation import Affine, Units, register
+from relucert.network.operation import Affine, Units
+from relucert.network.registry import register
 
 
 @register

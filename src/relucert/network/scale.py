@@ -11,7 +11,8 @@ from torch import Tensor
 from relucert.errors import NetworkError
 from relucert.network.forms import LinearForms, Shape
 from relucert.network.inference import Inference
-from relucert.network.operation import Affine, Units, register
+from relucert.network.operation import Affine, Units
+from relucert.network.registry import register
 
 FOLDED_ROUNDINGS = 8  # of a factor or an offset: also where a runtime combines it with its neighbours beforehand
 

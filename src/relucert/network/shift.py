@@ -9,7 +9,8 @@ from torch import Tensor
 
 from relucert.network.forms import LinearForms, Shape
 from relucert.network.inference import Inference
-from relucert.network.operation import Affine, Units, register
+from relucert.network.operation import Affine, Units
+from relucert.network.registry import register
 from relucert.network.scale import FOLDED_ROUNDINGS, broadcast_shape
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
+from typing_extensions import assert_never
 
+from relucert.network.activation import Activation
 from relucert.network.forms import LinearForms
 from relucert.network.graph import Network
 from relucert.network.operation import Affine
@@ -19,8 +21,10 @@ def forward_work(network: Network) -> int:
     for value, node in network.steps():
         dense, single = (max(counts[source] for source in node.inputs) for counts in (rows, units))
         operation = node.operation
-        if not isinstance(operation, Affine):
+        if isinstance(operation, Activation):
             dense, single = dense + single, network.sizes[value]
+        elif not isinstance(operation, Affine):
+            assert_never(operation)
         elif operation.work:
             work += (dense if operation.matrix is not None else dense + single) * operation.work * (value in needed)
             dense, single = dense + single, 0
@@ -55,7 +59,7 @@ class _Counter:
         self.work += form.terms * node.operation.work // self.network.sizes[value]
         return node.operation.pull(form, [self.network.shapes[source] for source in node.inputs])
 
-    def relu(self, value: int, source: int, form: LinearForms) -> LinearForms:
+    def activation(self, value: int, source: int, form: LinearForms) -> LinearForms:
         return form
 
     def join(self, value: int, one: LinearForms, other: LinearForms) -> LinearForms:

@@ -16,8 +16,7 @@ from torch import Tensor
 from relucert.errors import InputError, LoadError
 from relucert.loading import load
 from relucert.loading.paths import one_line
-from relucert.network import Linear, Network, Node, Relu
-from relucert.network.operation import Operation
+from relucert.network import Layer, Linear, Network, Node, Relu
 from relucert.paper.published import is_authors
 
 SETS = {"784": "mnist", "3072": "cifar"}
@@ -86,7 +85,7 @@ def _from_arrays(path: Path) -> Network:
     names = [f"{letter}{layer}" for layer in range(1, count + 1) for letter in "Wb"]
     if not count or sorted(arrays) != sorted(names) or any(array.dtype.kind != "f" for array in arrays.values()):
         raise LoadError(f"{path} must hold the arrays W1, b1, W2, b2 and so on, all floats, not {', '.join(arrays)}")
-    operations: list[Operation] = []
+    operations: list[Layer] = []
     for layer in range(1, count + 1):
         if arrays[f"W{layer}"].ndim != 2:
             raise LoadError(f"{path}: W{layer} must be a matrix, one row per output neuron")

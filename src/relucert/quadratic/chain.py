@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from relucert.errors import UnsupportedError
-from relucert.network import Affine, Convolution, Linear, Network, Node, Operation, Shape
+from relucert.network import Affine, Convolution, Linear, Network, Node, Operation, Relu, Shape
 from relucert.rigor import RIGOROUS
 
 
@@ -60,6 +60,8 @@ class Chain:
                 )
             if isinstance(node.operation, Affine):
                 segment.append(node)
+            elif not isinstance(node.operation, Relu):
+                raise UnsupportedError(f"quadratic certificates need ReLU; value {value} is {node.operation.name}")
             else:
                 layers.append(_dense(segment, network.shapes[value - len(segment) - 1]))
                 values.append(value - 1)

@@ -168,7 +168,10 @@ def method_step(
             evidence = None if task.keeper is None else task.keeper.evidence(method, task.image, task.prop, end)
             yield Proven(end.radius, end.weakest, end.method, end.evaluations, evidence)
 
-    return Step(name, run, suits, seconds)
+    def suited(task: Task) -> bool:
+        return suits(task) and (task.network.rectifiers_only or not find_method(name).needs_rectifiers)
+
+    return Step(name, run, suited, seconds)
 
 
 def is_wide_chain(task: Task) -> bool:

@@ -25,6 +25,7 @@ from relucert.bounding.interval import Bounds
 from relucert.methods.interval import IntervalMethod
 from relucert.methods.lipschitz import LipschitzMethod
 from relucert.methods.method import Leap, Method
+from relucert.methods.table import check_activations
 from relucert.network import Network
 from relucert.progress import Progress, Reporter
 from relucert.query.property import Property
@@ -78,6 +79,7 @@ class Searcher:
     ) -> None:
         """reporter: Told how far a search is; what the method itself tells it is about that."""
         self.reporter = reporter or Reporter()
+        check_activations(method, network)
         resolves = tolerance >= 10 * FLOAT_NOISE and not isinstance(method, IntervalMethod)  # whose radii may be tiny
         scout = FLOAT if resolves and network.cast(torch.float32).finite else DOUBLE
         self.method, self.asked_tolerance = method, tolerance

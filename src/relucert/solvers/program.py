@@ -88,7 +88,7 @@ class Program:
         for value, place in self.activations.items():
             interval = bounds.get(self.origins[value])
             if interval is not None:
-                lines = FAST_LIN(interval.select(slice(member, member + 1)).cast(torch.float64), DOUBLE)
+                lines = FAST_LIN(Relu(), interval.select(slice(member, member + 1)).cast(torch.float64), DOUBLE)
                 slope[place], high[place] = lines.slope_above[0].numpy(), lines.high[0].numpy()
         dead, active = (high == 0) & (slope == 0), (high == 0) & (slope > 0)
         zero, line = -self.after / radius, (self.before - self.after) / radius
@@ -158,7 +158,7 @@ class _StageRule:
     def affine(self, value: int, form: torch.Tensor) -> list[torch.Tensor]:
         return transposed(self.network, value, form)
 
-    def relu(self, value: int, source: int, form: torch.Tensor) -> None:
+    def activation(self, value: int, source: int, form: torch.Tensor) -> None:
         self.reached[value] = form
 
     def join(self, value: int, one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:

@@ -97,7 +97,7 @@ class Proposer:
         slopes = {}
         for value, node in request.network.steps():
             if value in needed and isinstance(node.operation, Relu):
-                fast_lin = FAST_LIN(request.bounds[node.inputs[0]], DOUBLE).slope_below
+                fast_lin = FAST_LIN(node.operation, request.bounds[node.inputs[0]], DOUBLE).slope_below
                 slopes[value] = fast_lin[:, None].repeat(1, request.forms.shape[1], 1)
         region = request.region
         self._forget_other_regions(region)

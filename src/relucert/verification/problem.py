@@ -18,7 +18,7 @@ from torch import Tensor
 
 from relucert.bounding.interval_propagation import interval_bounds
 from relucert.errors import InputError
-from relucert.network import INPUT, Add, Affine, IndexMap, Linear, Network, Node, Operation, Relu, Reshape
+from relucert.network import INPUT, Add, Affine, IndexMap, Layer, Linear, Network, Node, Relu, Reshape
 from relucert.norm import Norm
 from relucert.numbers import float_above, float_below
 from relucert.query.property import Property
@@ -94,7 +94,7 @@ class _Extension:
     def __init__(self, network: Network) -> None:
         self.network, self.nodes = network, list(network.nodes)
 
-    def append(self, operation: Operation, *inputs: int) -> int:
+    def append(self, operation: Layer, *inputs: int) -> int:
         self.nodes.append(Node(operation, inputs, roundings=0 if isinstance(operation, Affine) else None))
         return len(self.nodes)
 

@@ -27,6 +27,7 @@ from relucert.execution.job import ImageJob, in_steps
 from relucert.execution.run import start
 from relucert.loading.runtime import Origin, Runtime
 from relucert.names import InferenceName
+from relucert.methods.table import check_rectifiers
 from relucert.network import Network, find_inference
 from relucert.norm import NormLike
 from relucert.numbers import NumberLike, number_above
@@ -139,6 +140,7 @@ def robust_at_each(
     if time_limit is not None:
         check_number("time limit", time_limit, 0, 1e9)
     check_whole("seed", seed, 0, 2**63 - 1)
+    check_rectifiers(known, "a verdict")
     inquiry = pose(known, prepared.images, prepared.labels, target, seed)
     check_inside(inquiry.images, shape.box)
     check_staying(inquiry.images, known, shape)

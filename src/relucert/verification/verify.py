@@ -18,6 +18,7 @@ from relucert.errors import FAULTS, InputError, in_one_line
 from relucert.execution.progress import listening
 from relucert.loading.runtime import Runtime, own_precision
 from relucert.names import InferenceName
+from relucert.methods.table import check_rectifiers
 from relucert.network import Network, find_inference
 from relucert.progress import Progress, ProgressLike, Report
 from relucert.proof_files import is_about
@@ -80,6 +81,7 @@ def verify(
     if evaluation.rounds and proof is not None:
         raise InputError(f"proofs are about real arithmetic, not about {inference}; leave out one of the two")
     known, replay = open_sources(network, asked, input_shape, evaluation)
+    check_rectifiers(known, "a verdict")
     check_subnormals()
     ends = started + (math.inf if time_limit is None else time_limit)
     claim = None

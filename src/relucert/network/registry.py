@@ -1,0 +1,37 @@
+"""The operations by name, and the two kinds that there are: a branch on the kind of an operation names both."""
+
+from __future__ import annotations
+
+from typing import TypeAlias, TypeVar
+
+from relucert.errors import NetworkError, UnsupportedError
+from relucert.network.activation import Activation
+from relucert.network.operation import Affine
+
+Layer: TypeAlias = Affine | Activation
+"""What a node computes."""
+
+_REGISTRY: dict[str, type[Layer]] = {}
+_Registered = TypeVar("_Registered", bound=type[Layer])
+
+
+def register(operation: _Registered) -> _Registered:
+    """Class decorator: makes an operation known under its name."""
+    if not is_layer(operation):
+        raise NetworkError(f"the operation {operation.name!r} is neither affine nor an activation")
+    if operation.name in _REGISTRY:
+        raise NetworkError(f"an operation named {operation.name!r} exists already")
+    _REGISTRY[operation.name] = operation
+    return operation
+
+
+def find(name: str) -> type[Layer]:
+    """The operation of that name; raises UnsupportedError for an unknown one."""
+    if name not in _REGISTRY:
+        raise UnsupportedError(f"unknown operation {name!r}; known are {', '.join(sorted(_REGISTRY))}")
+    return _REGISTRY[name]
+
+
+def is_layer(operation: type) -> bool:
+    """Whether a class is of one of the two kinds."""
+    return issubclass(operation, (Affine, Activation))
