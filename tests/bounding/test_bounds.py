@@ -9,7 +9,7 @@ from relucert.bounding.interval import Interval
 from relucert.bounding.relaxers import CROWN, FAST_LIN, FLAT, RELAXERS
 from relucert.errors import InputError
 from relucert.names import ArithmeticName, FormName, RelaxerName
-from relucert.network import Linear, Network
+from relucert.network import Linear, Network, Relu
 from relucert.norm import Norm
 from relucert.region import Region
 from relucert.rigor import DOUBLE, RIGOROUS, Arithmetic
@@ -172,7 +172,7 @@ def test_a_relaxation_encloses_relu(name: str, arithmetic: Arithmetic) -> None:
         ],
         dtype=torch.float64,
     )
-    lines = {**RELAXERS, "flat": FLAT}[name](Interval(ends[:, 0], ends[:, 1]), arithmetic)
+    lines = {**RELAXERS, "flat": FLAT}[name](Relu(), Interval(ends[:, 0], ends[:, 1]), arithmetic)
     for share in torch.linspace(0, 1, 41, dtype=torch.float64):
         z = ends[:, 0] * (1 - share) + ends[:, 1] * share
         slack = 1e-15 * z.abs().clamp(min=1)
@@ -182,7 +182,7 @@ def test_a_relaxation_encloses_relu(name: str, arithmetic: Arithmetic) -> None:
 
 
 def test_fast_lin_lines_by_hand() -> None:
-    lines = FAST_LIN(Interval(torch.tensor([-1.0, 2.0, -3.0]), torch.tensor([3.0, 4.0, -1.0])), DOUBLE)
+    lines = FAST_LIN(Relu(), Interval(torch.tensor([-1.0, 2.0, -3.0]), torch.tensor([3.0, 4.0, -1.0])), DOUBLE)
     assert lines.slope_below.tolist() == lines.slope_above.tolist() == [0.75, 1.0, 0.0]
     assert lines.low is None
     assert lines.high.tolist() == [0.75, 0.0, 0.0]
@@ -190,7 +190,7 @@ def test_fast_lin_lines_by_hand() -> None:
 
 def test_crown_lines_by_hand() -> None:
     bounds = Interval(torch.tensor([-1.0, -3.0, -2.0, 2.0, -3.0]), torch.tensor([3.0, 1.0, 2.0, 4.0, -1.0]))
-    lines = CROWN(bounds, DOUBLE)
+    lines = CROWN(Relu(), bounds, DOUBLE)
     assert lines.slope_below.tolist() == [1.0, 0.0, 0.0, 1.0, 0.0]
     assert lines.slope_above.tolist() == [0.75, 0.25, 0.5, 1.0, 0.0]
     assert lines.low is None

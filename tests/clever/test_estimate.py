@@ -12,7 +12,7 @@ from torch import Tensor
 import relucert
 from relucert.clever.gradients import largest_gradients
 from relucert.errors import InputError
-from relucert.linear_regions import Pattern, pattern_at
+from relucert.linear_regions import derivatives_at
 from relucert.network import Network
 from relucert.norm import Norm
 from tests.nets import NETWORKS, NORMS, centres, mlp
@@ -135,11 +135,11 @@ def test_a_misclassified_image_has_no_estimate() -> None:
 def test_samples_stay_in_the_box(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[torch.Tensor] = []
 
-    def spy(network: Network, points: torch.Tensor) -> Pattern:
+    def spy(network: Network, points: torch.Tensor) -> dict[int, torch.Tensor]:
         seen.append(points)
-        return pattern_at(network, points)
+        return derivatives_at(network, points)
 
-    monkeypatch.setattr("relucert.clever.gradients.pattern_at", spy)
+    monkeypatch.setattr("relucert.clever.gradients.derivatives_at", spy)
     relucert.estimate(NETWORK, IMAGES[:1].clamp(-0.5, 0.5), box=(-0.5, 0.5), **FEW)
     assert float(torch.cat(seen).abs().max()) == 0.5
 

@@ -1,7 +1,8 @@
 """Interval bound propagation (IBP): the intervals of every value from those before it, in one pass from the input.
 
-What comes after the last activations is folded into the property's rows, which are then bounded as a whole. In a ball that is
-no box, affine functions of the input are bounded by their dual norms, and intervals begin at the first activations.
+What comes after the last activations is folded into the property's rows, which are then bounded as a whole. In a ball
+that is no box, affine functions of the input are bounded by their dual norms, and intervals begin at the first
+activations.
 """
 
 from __future__ import annotations
