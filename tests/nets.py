@@ -6,8 +6,20 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from relucert.network import Add, BatchScale, Convolution, IndexMap, Linear, Network, Node, Relu, Reshape, Scale, Shift
-from relucert.network.operation import Operation
+from relucert.network import (
+    Add,
+    BatchScale,
+    Convolution,
+    IndexMap,
+    Layer,
+    Linear,
+    Network,
+    Node,
+    Relu,
+    Reshape,
+    Scale,
+    Shift,
+)
 
 NORMS = (1.0, 1.5, 2.0, 3.0, float("inf"))
 
@@ -15,13 +27,13 @@ NORMS = (1.0, 1.5, 2.0, 3.0, float("inf"))
 def mlp(*sizes: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> Network:
     """A chain of linear layers with ReLUs between them."""
     generator = torch.Generator().manual_seed(seed)
-    operations: list[Operation] = []
+    operations: list[Layer] = []
     for inputs, outputs in itertools.pairwise(sizes):
         operations += [linear_of(inputs, outputs, generator, dtype), Relu()]
     return chain((sizes[0],), *operations[:-1])
 
 
-def chain(input_shape: tuple[int, ...], *operations: Operation) -> Network:
+def chain(input_shape: tuple[int, ...], *operations: Layer) -> Network:
     return Network(input_shape, tuple(Node(operation, (place,)) for place, operation in enumerate(operations)))
 
 

@@ -70,7 +70,9 @@ def fast_lin(
             upper.append(at + reach)
         bounds.append((lower, upper))
         if place + 1 < len(layers):
-            slopes = exact(FAST_LIN(Interval(proven[place].lower[0], proven[place].upper[0]), RIGOROUS).slope_below)
+            slopes = exact(
+                FAST_LIN(Relu(), Interval(proven[place].lower[0], proven[place].upper[0]), RIGOROUS).slope_below
+            )
             offsets = [
                 max(-s * low, (1 - s) * high, Fraction(0)) / 2
                 for s, low, high in zip(slopes, lower, upper, strict=True)
@@ -99,7 +101,7 @@ def crown(
             for row, bias in zip(layer.weight, exact(layer.bias), strict=True)
         ]
         bounds.append(([lower for lower, _ in sides], [-negative for _, negative in sides]))
-        lines = CROWN(Interval(proven[place].lower[0], proven[place].upper[0]), RIGOROUS)
+        lines = CROWN(Relu(), Interval(proven[place].lower[0], proven[place].upper[0]), RIGOROUS)
         slopes.append((exact(lines.slope_below), exact(lines.slope_above)))
     return bounds
 

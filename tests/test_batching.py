@@ -7,13 +7,13 @@ import torch
 
 from relucert.batching import batch_size, question_bytes
 from relucert.errors import BudgetError
-from relucert.network import Convolution, Linear, Network, Relu, Reshape
+from relucert.network import Convolution, Layer, Linear, Network, Relu, Reshape
 from tests.nets import chain, mlp
 
 
 def images(size: int = 64) -> Network:
     """A convolution of large images, whose weights do not matter."""
-    layers = [
+    layers: list[Layer] = [
         Convolution(torch.zeros(16, 3, 3, 3), torch.zeros(16), (size, size), (1, 1), (1, 1, 1, 1), (1, 1), 1),
         Relu(),
         Reshape((16, size, size), (16 * size * size,)),

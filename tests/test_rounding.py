@@ -24,10 +24,10 @@ from relucert.network import (
     BatchScale,
     Convolution,
     IndexMap,
+    Layer,
     Linear,
     Network,
     Node,
-    Operation,
     Relu,
     Reshape,
     Scale,
@@ -50,7 +50,7 @@ def numbers(draw: random.Random, *shape: int) -> Tensor:
     return torch.tensor(drawn, dtype=torch.float64).reshape(shape)
 
 
-def graph(*steps: tuple[Operation, tuple[int, ...]]) -> Network:
+def graph(*steps: tuple[Layer, tuple[int, ...]]) -> Network:
     return Network((SIZE,), tuple(Node(operation, inputs) for operation, inputs in steps))
 
 
@@ -74,7 +74,7 @@ def batch_scale(draw: random.Random, *shape: int) -> BatchScale:
     return BatchScale(numbers(draw, *shape), numbers(draw, *shape).abs(), epsilon)
 
 
-def images(*steps: tuple[Operation, tuple[int, ...]]) -> Network:
+def images(*steps: tuple[Layer, tuple[int, ...]]) -> Network:
     """Of operations on (1, 1, 3), then flat; value 1 is the image itself."""
     return graph((Reshape((SIZE,), (1, 1, SIZE)), (0,)), *steps)
 
@@ -194,9 +194,9 @@ def _has_signs(network: Network, values: list[list[Fraction]], signs: dict[int, 
     )
 
 
-def diagonal(*layers: tuple[float, str], size: int = 2) -> list[Operation]:
+def diagonal(*layers: tuple[float, str], size: int = 2) -> list[Layer]:
     """Operations on flat numbers alike: a factor each, as a layer of some sort, or with a ReLU after it."""
-    operations: list[Operation] = []
+    operations: list[Layer] = []
     for number, layer in layers:
         factor = torch.full((size,), number, dtype=torch.float64)
         if layer == "scale":
@@ -243,7 +243,7 @@ def diagonal(*layers: tuple[float, str], size: int = 2) -> list[Operation]:
     ],
 )
 def test_coefficients_that_underflow_prove_nothing(
-    operations: list[Operation], offset: float, image: list[float], true: float, norm: str
+    operations: list[Layer], offset: float, image: list[float], true: float, norm: str
 ) -> None:
     network = chain((2,), *operations, Shift(torch.tensor([offset, 0.0], dtype=torch.float64)))
     (answer,) = relucert.certify(network, torch.tensor([image]).double(), [0], norm=norm, tolerance=1e-5)
@@ -261,7 +261,7 @@ def test_bounds_hold_where_coefficients_underflow(factors: tuple[float, ...], la
     assert not bool(both.upper < 1e150)
 
 
-def sum_of_all(row: Tensor, convolve: bool) -> list[Operation]:
+def sum_of_all(row: Tensor, convolve: bool) -> list[Layer]:
     """One weighted sum of all flat inputs, as a layer of one neuron; row: (1, inputs)."""
     zero, width = torch.zeros(1, dtype=torch.float64), row.shape[1]
     if not convolve:

@@ -22,8 +22,7 @@ from relucert.checker.check import Claim, Rejected, check
 from relucert.checker.document import FORMAT, image_digest
 from relucert.checker.packing import pack, unpack
 from relucert.errors import InputError, LoadError, UnsupportedError
-from relucert.network import Add, Linear, Network, Node, Relu
-from relucert.network.operation import Operation
+from relucert.network import Add, Layer, Linear, Network, Node, Relu
 from tests.checker.forests import (
     Leaf,
     Split,
@@ -620,7 +619,7 @@ def test_numbers_that_cancel_beyond_the_precision_prove_nothing(norm: object, tm
 
     nodes: list[Node] = []
 
-    def put(operation: Operation, *sources: int) -> int:
+    def put(operation: Layer, *sources: int) -> int:
         nodes.append(Node(operation, sources))
         return len(nodes)
 

@@ -17,7 +17,7 @@ from relucert.checker.fixed_point import Fixed
 from relucert.checker.fixed_region import FixedRegion
 from relucert.checker.lines import BOUND_BITS, SLOPE_BITS, Interval, Lines, adaptive
 from relucert.checker.relaxation import Relaxation
-from relucert.network import Affine, Convolution, Network, Node, Operation, Reshape
+from relucert.network import Affine, Convolution, Layer, Network, Node, Reshape
 from relucert.network.forms import Shape
 from tests.nets import NETWORKS, centres, mlp
 from tests.network.test_convolution import CHANNELS, GEOMETRIES, SIZE, convolution
@@ -227,7 +227,7 @@ def test_a_ball_in_a_box_is_as_small_as_it_can_be(norm: float) -> None:
     assert truth - 1e-12 < float(least) <= truth + 1e-15
 
 
-def operation_alone(operation: Operation, shapes: tuple[Shape, ...]) -> Network:
+def operation_alone(operation: Layer, shapes: tuple[Shape, ...]) -> Network:
     after = operation.shape(*shapes)
     return Network(shapes[0], (Node(operation, (0,) * len(shapes)), Node(Reshape(after, (prod(after),)), (1,))))
 

@@ -21,10 +21,10 @@ from relucert.network import (
     BatchScale,
     Convolution,
     IndexMap,
+    Layer,
     Linear,
     Network,
     Node,
-    Operation,
     Relu,
     Reshape,
     Scale,
@@ -48,7 +48,7 @@ def numbers(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
 def example(dtype: torch.dtype = torch.float32) -> Network:
     """Every operation, a shared weight, a constant without axes, and a transposed (so not contiguous) weight."""
     weight = numbers(6, 6, dtype=dtype)
-    operations: list[tuple[Operation, tuple[int, ...]]] = [
+    operations: list[tuple[Layer, tuple[int, ...]]] = [
         (Shift(numbers(2, 1, dtype=dtype)), (0,)),
         (Scale(torch.tensor(0.3, dtype=torch.float64), divide=True), (1,)),
         (Reshape((2, 3), (6,)), (2,)),
@@ -139,7 +139,7 @@ def test_sums_of_older_files_count_as_one(tmp_path: Path) -> None:
     down = Convolution(torch.ones(1, 1, 3, 1), torch.zeros(1), (3, 4), (1, 1), (0,) * 4, (1, 1), 1)
     across = Convolution(torch.ones(1, 1, 1, 4), torch.zeros(1), (1, 4), (1, 1), (0,) * 4, (1, 1), 1)
     last = Linear(torch.ones(2, 1), torch.zeros(2))
-    steps = (down, across, Reshape((1, 1, 1), (1,)), Shift(torch.ones(1)), Relu(), last)
+    steps: tuple[Layer, ...] = (down, across, Reshape((1, 1, 1), (1,)), Shift(torch.ones(1)), Relu(), last)
     network = Network((1, 3, 4), tuple(Node(step, (place,)) for place, step in enumerate(steps)))
     write(path, network, older)
     loaded = load(path)

@@ -127,6 +127,7 @@ class Liar:
     name: str = "liar"
     weaker: ClassVar[None] = None
     takes_inference: ClassVar[bool] = False
+    needs_rectifiers = False
 
     def remark(self, point: Tensor, rows: Tensor) -> None:
         return None
@@ -184,6 +185,7 @@ class Constant:
     name: str = "constant"
     weaker: ClassVar[None] = None
     takes_inference: ClassVar[bool] = False
+    needs_rectifiers = False
 
     def remark(self, point: Tensor, rows: Tensor) -> None:
         return None
