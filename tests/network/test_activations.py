@@ -12,6 +12,7 @@ import relucert
 from relucert.checker.fixed_layers import fixed_layers
 from relucert.errors import InputError, NetworkError, RelucertError
 from relucert.methods.table import METHODS
+from relucert.names import MethodName
 from relucert.network import Activation, Network, Node, Operation, Relu
 from relucert.network.registry import register
 from relucert.rigor import RIGOROUS
@@ -70,7 +71,7 @@ def test_bounds_that_are_no_numbers_say_nothing(name: str, bounds: tuple[float, 
 
 @pytest.mark.parametrize("norm", ["inf", "2", "1"])
 @pytest.mark.parametrize("method", METHODS)
-def test_methods_bound_another_activation_as_itself_or_refuse_it_by_name(method: str, norm: str) -> None:
+def test_methods_bound_another_activation_as_itself_or_refuse_it_by_name(method: MethodName, norm: str) -> None:
     network = smooth_network()
     images = torch.randn(4, 5, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     if METHODS[method]().needs_rectifiers:

@@ -29,8 +29,8 @@ from relucert.execution.identity import identity
 from relucert.execution.job import ImageJob, in_steps
 from relucert.execution.run import start
 from relucert.loading.runtime import Origin, Runtime
-from relucert.names import InferenceName
 from relucert.methods.table import check_rectifiers
+from relucert.names import InferenceName
 from relucert.network import Network, find_inference
 from relucert.norm import Norm, NormLike
 from relucert.progress import Progress, ProgressLike, Report, Reporter, about_image

@@ -17,8 +17,8 @@ from relucert.checks import check_number, check_whole, checked_path, shown
 from relucert.errors import FAULTS, InputError, in_one_line
 from relucert.execution.progress import listening
 from relucert.loading.runtime import Runtime, own_precision
-from relucert.names import InferenceName
 from relucert.methods.table import check_rectifiers
+from relucert.names import InferenceName
 from relucert.network import Network, find_inference
 from relucert.progress import Progress, ProgressLike, Report
 from relucert.proof_files import is_about
