@@ -8,11 +8,16 @@ import subprocess
 import sys
 import time
 
+from relucert.names import MethodName
+
 HEADER = [
     "network", "method", "norm", "processor seconds to load", "per radius", "peak memory of the process, GB",
     "of which before the search, GB",
 ]  # fmt: skip
-NETWORKS = {"5x[2048]": ("fast-lin", ("inf", "2", "1")), "ResNet-18": ("interval", ("inf",))}
+NETWORKS: dict[str, tuple[MethodName, tuple[str, ...]]] = {
+    "5x[2048]": ("fast-lin", ("inf", "2", "1")),
+    "ResNet-18": ("interval", ("inf",)),
+}
 
 
 def rows() -> list[list[str]]:
