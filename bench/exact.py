@@ -28,7 +28,7 @@ def main() -> None:
         network, images.images, images.labels, norm=arguments.norm, target="runner-up", box=BOX
     )  # fmt: skip
     for answer in answers:
-        if answer.lower is None or not answer.upper or answer.target is None:
+        if answer.lower is None or not answer.upper or answer.label is None or answer.target is None:
             continue
         started = time.perf_counter()
         image = torch.as_tensor(images.images[answer.image])

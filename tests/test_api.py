@@ -53,6 +53,7 @@ def test_no_sample_within_a_certified_radius_changes_the_decision() -> None:
         for answer in relucert.certify(NETWORK, IMAGES, norm=norm):
             assert answer.radius is not None
             points = relucert.norm.Norm(norm).sample(IMAGES[answer.image], answer.radius, 2000, generator)
+            assert answer.label is not None
             assert (NETWORK.cast(torch.float64)(points).argmax(1) == answer.label).all()
 
 

@@ -34,6 +34,7 @@ def test_certified_centres_keep_their_class(name: str, norm: str) -> None:
     assert answer.radius > 0
     region = relucert.Region.around(centre.flatten(1), answer.radius, norm)
     scores = network.cast(torch.float64)(samples(region, 0, 200, torch.Generator().manual_seed(0)))
+    assert answer.label is not None
     assert bool((scores.argmax(1) == answer.label).all())
     (attacked,) = relucert.attack(network, centre, norm=norm, method="pgd")
     assert attacked.distance is None or answer.radius <= attacked.distance

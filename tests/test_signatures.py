@@ -26,7 +26,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "estimate": estimate.LIBRARY_OPTIONS,
     "compare": ("norm", "methods", *compare.SETTING_OPTIONS),
 }
-LIBRARY_ONLY = {"network", "images", "labels", "progress", "input_shape", "store"}
+LIBRARY_ONLY = {"network", "images", "labels", "progress", "property", "input_shape", "store"}
 
 
 def public_functions() -> Iterator[tuple[str, Callable[..., Any]]]:

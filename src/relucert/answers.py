@@ -106,8 +106,8 @@ class Certificate(_Recorded):
 
     Attributes:
         image: The image's number, counted from 0.
-        label: Its class.
-        target: The rival that the radius is about; untargeted, the weakest.
+        label: Its class; None where the question was about a property.
+        target: The rival that the radius is about; untargeted, the weakest. None for a property.
         norm: p.
         method: The method's name.
         arithmetic: How the radius was checked.
@@ -121,10 +121,11 @@ class Certificate(_Recorded):
         due_to: The method whose bounds the radius is due to: `method` itself, or one that it builds on; None where
             there is no radius.
         inference: What the network is evaluated in: "real" arithmetic, "float32", "float16" or "bfloat16".
+        row: The weakest row of the property that was asked about; None where classes were.
     """
 
     image: int
-    label: int
+    label: int | None
     target: int | None
     norm: float
     method: str
@@ -138,6 +139,7 @@ class Certificate(_Recorded):
     failed: bool = False
     due_to: str | None = None
     inference: str = "real"
+    row: int | None = None
 
     @property
     def proven(self) -> bool:
@@ -256,7 +258,7 @@ class UpperBound(_Recorded):
 
     Attributes:
         image: The image's number, counted from 0.
-        label: Its class.
+        label: As of a `Certificate`.
         target: The rival that caught up.
         norm: p.
         method: The attack's name.
@@ -271,10 +273,11 @@ class UpperBound(_Recorded):
         failed: Whether an error inside the attack, which the reason names, cut it short.
         inference: As of a `Certificate`.
         shown_by: What evaluated the witness in that precision; None in real arithmetic.
+        row: As of a `Certificate`.
     """
 
     image: int
-    label: int
+    label: int | None
     target: int | None
     norm: float
     method: str
@@ -288,6 +291,7 @@ class UpperBound(_Recorded):
     failed: bool = False
     inference: str = "real"
     shown_by: str | None = None
+    row: int | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -300,7 +304,7 @@ class Exact(_Recorded):
 
     Attributes:
         image: The image's number, counted from 0.
-        label: Its class.
+        label: As of a `Certificate`.
         target: The rival that the ends are about; untargeted, the nearest.
         norm: p.
         method: The method's name.
@@ -317,10 +321,11 @@ class Exact(_Recorded):
         failed: Whether an error inside the search, which the reason names, kept the interval from closing.
         inference: As of a `Certificate`; the witness fails in the evaluation of the network's own runtime.
         shown_by: As of an `UpperBound`.
+        row: As of a `Certificate`.
     """
 
     image: int
-    label: int
+    label: int | None
     target: int | None
     norm: float
     method: str
@@ -336,6 +341,7 @@ class Exact(_Recorded):
     failed: bool = False
     inference: str = "real"
     shown_by: str | None = None
+    row: int | None = None
 
     @property
     def unreachable(self) -> bool:

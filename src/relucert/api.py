@@ -40,7 +40,7 @@ from relucert.proof_files import EvidenceKeeper, ProofWriter, check_provable
 from relucert.query.given import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
 from relucert.query.plausible import warn_of_range
 from relucert.query.property import Property
-from relucert.query.questions import Inquiry, Question, pose, prepare
+from relucert.query.questions import Inquiry, Question, check_stated, pose, prepare
 from relucert.region import Region, RegionShape, check_inside, check_region
 from relucert.report.answer_list import Answers
 from relucert.rigor import DOUBLE, RECORDED, RIGOROUS, check_subnormals
@@ -60,6 +60,7 @@ def certify(
     norm: NormLike = "inf",
     method: MethodName = "fast-lin",
     target: TargetLike = "untargeted",
+    property: Property | None = None,
     box: BoxLike | None = None,
     scale: ScaleLike | None = None,
     arithmetic: ArithmeticName = "rigorous",
@@ -90,6 +91,8 @@ def certify(
             "lp-full", "sdp" or "best".
         target: "runner-up", "least-likely", "random" (drawn with `seed`), a class index, "all" or "untargeted"; or one
             class per image, in a list, an array or a tensor.
+        property: What must hold around every image in place of its class, such as `Property.outputs_within`; one for
+            all images or one each.
         box: The valid inputs: None (every input), two numbers, or two arrays of the input's shape, the lowest and the
             highest valid value of every coordinate.
         scale: None, or an array of the input's shape: how far each coordinate may move per unit of radius (0: it
@@ -116,7 +119,7 @@ def certify(
     """
     return Answers(
         certify_each(
-            network, images, labels, norm=norm, method=method, target=target, box=box, scale=scale,
+            network, images, labels, norm=norm, method=method, target=target, property=property, box=box, scale=scale,
             arithmetic=arithmetic, inference=inference, tolerance=tolerance, memory=memory, seed=seed, shells=shells,
             time_limit=time_limit, budget=budget, proofs=proofs, input_shape=input_shape, workers=workers, ray=ray,
             store=store, progress=progress,
@@ -132,6 +135,7 @@ def certify_each(
     norm: NormLike = "inf",
     method: MethodName = "fast-lin",
     target: TargetLike = "untargeted",
+    property: Property | None = None,
     box: BoxLike | None = None,
     scale: ScaleLike | None = None,
     arithmetic: ArithmeticName = "rigorous",
@@ -152,26 +156,27 @@ def certify_each(
     """The certificates of `certify`, one by one as they are found.
 
     Everything is checked at the call; the work is done as answers are asked for.
-    Its parameters are those of `certify`: network, images, labels, norm, method, target, box, scale, arithmetic,
-    inference, tolerance, memory, seed, shells, time_limit, budget, proofs, input_shape, workers, ray, store and
-    progress.
+    Its parameters are those of `certify`: network, images, labels, norm, method, target, property, box, scale,
+    arithmetic, inference, tolerance, memory, seed, shells, time_limit, budget, proofs, input_shape, workers, ray,
+    store and progress.
     """
     options = Options.parse(
         norm, method, arithmetic, inference, tolerance, memory, seed, shells, time_limit, budget
     )  # fmt: skip
+    check_stated(property, labels, target)
     prepared = prepare(network, images, labels, input_shape)
     options = options.about(RegionShape.parse(norm, box, scale, prepared.network.input_shape))
     known = prepared.network.evaluated_in(options.inference)
-    inquiry = pose(known, prepared.images, prepared.labels, target, seed)
+    inquiry = pose(known, prepared.images, prepared.labels, target, seed, property)
     check_inside(inquiry.images, options.shape.box)
     folder = None if proofs is None else checked_path(proofs, "a folder of proofs")
     if folder is not None:
         check_proof_place(workers, ray)
-    return start(_job(known, options, inquiry, target, folder), workers, ray, store, progress)
+    return start(_job(known, options, inquiry, property or target, folder), workers, ray, store, progress)
 
 
 def _job(
-    network: Network, options: Options, inquiry: Inquiry, target: TargetLike, proofs: Path | None = None
+    network: Network, options: Options, inquiry: Inquiry, target: TargetLike | Property, proofs: Path | None = None
 ) -> ImageJob[Certificate]:
     """The questions in batches that fit the memory."""
     rows = max(len(question.rivals) for question in inquiry.questions)
@@ -305,7 +310,7 @@ class Options:
     def find_method(self, report: Report = silent) -> Method:
         return find_method(self.method, self.shells, self.time_limit, report)
 
-    def asked(self, network: Network, target: TargetLike) -> dict[str, Any]:
+    def asked(self, network: Network, target: TargetLike | Property) -> dict[str, Any]:
         """What identifies a run."""
         names = ("method", "tolerance", "seed", "shells", "time_limit", "budget")
         effort = {name: getattr(self, name) for name in names} | {"arithmetic": self.arithmetic.value}
@@ -469,7 +474,7 @@ def _certificate(
     seconds: float,
     failed: bool = False,
 ) -> Certificate:
-    radius, target = None, None
+    radius, weakest = None, None
     if end is not None:
         radius = end.radius
         if radius is None:
@@ -479,11 +484,12 @@ def _certificate(
             reason = f"{how} for every valid input, at any distance"
         elif not end.closed:
             reason = "the search ended before it reached its tolerance; a larger radius may hold"
-    if question.refusal is None and (len(question.rivals) == 1 or radius is not None):
-        target = question.rivals[end.weakest if end is not None else 0]
+    if end is not None and radius is not None:
+        weakest = end.weakest
+    target, row = question.named(weakest)
     shape = options.shape
     return Certificate(
         question.image, question.label, target, shape.norm.p, options.method, options.arithmetic,
         radius, reason, seconds, end.evaluations if end is not None else 0, shape.given_box, shape.scale,
-        failed, None if end is None or radius is None else end.method, options.inference.name,
+        failed, None if end is None or radius is None else end.method, options.inference.name, row,
     )  # fmt: skip

@@ -130,8 +130,9 @@ class ProofWriter:
 
     def _path(self, question: Question) -> Path:
         """Where the proof of the answer to a question is written."""
-        rival = f"-class-{question.rivals[0]}" if len(question.rivals) == 1 else ""
-        return self.folder / f"image-{question.image}{rival}.json.gz"
+        rival, _ = question.named(None)
+        against = "" if rival is None else f"-class-{rival}"
+        return self.folder / f"image-{question.image}{against}.json.gz"
 
 
 def check_provable(method: str, network: Network) -> None:

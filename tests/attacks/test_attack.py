@@ -108,6 +108,7 @@ def test_a_witness_overtakes_in_rational_arithmetic(norm: float) -> None:
         assert answer.witness is not None
         assert answer.target is not None
         scores = evaluate(NETWORK, exact(answer.witness))
+        assert answer.label is not None
         assert scores[answer.target] >= scores[answer.label]
 
 

@@ -81,6 +81,7 @@ def test_tiny_networks_are_mostly_answered_exactly(norm: float, box: Any) -> Non
         images = centres(network, 2, seed=seed).clamp(-1, 1)
         for answer in relucert.attack(network, images, norm=norm, target="all", box=box, steps=60):
             assert answer.target is not None
+            assert answer.label is not None
             wanted = _over_all_regions(network, images[answer.image], (answer.label, answer.target), norm, box)
             if answer.distance is None or wanted is None:
                 assert answer.distance is None

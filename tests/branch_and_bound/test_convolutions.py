@@ -34,6 +34,7 @@ def compare(network: Network, image: Tensor, norm: str) -> bool:
     assert answer.target is not None
     assert answer.upper is not None
     assert answer.lower is not None
+    assert answer.label is not None
     other = nearest(network, image, answer.label, answer.target, float(norm), 1.3 * answer.upper, BOX)
     assert other is not None
     assert answer.lower <= other[0] * (1 + 1e-5)
@@ -71,6 +72,7 @@ def test_agrees_with_every_piece_for_the_euclidean_norm() -> None:
     for image in asked(network, 2):
         answer = single(network, image, norm="2", target="runner-up", box=BOX)
         assert answer.target is not None
+        assert answer.label is not None
         least = nearest_of_all_pieces(network, image, answer.label, answer.target, BOX)
         if answer.unreachable:
             assert least == float("inf")

@@ -58,6 +58,7 @@ def test_agrees_with_a_mixed_integer_program(network: Network, norm: str, box: t
         answer = single(network, image, norm=norm, target="runner-up", box=box)
         assert answer.target is not None
         radius = 20.0 if answer.upper is None else 2 * answer.upper
+        assert answer.label is not None
         other = nearest(network, image, answer.label, answer.target, float(norm), radius, box)
         assert answer.unreachable == (other is None)
         if other is None:
@@ -100,6 +101,7 @@ def test_agrees_with_every_piece_for_the_euclidean_norm() -> None:
         answer = single(network, image, norm="2", target="runner-up", box=BOX)
         check_interval(network, image, answer)
         assert answer.target is not None
+        assert answer.label is not None
         least = nearest_of_all_pieces(network, image, answer.label, answer.target, BOX)
         assert least == pytest.approx(answer.upper, rel=1.1e-3)
 

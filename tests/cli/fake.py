@@ -79,6 +79,7 @@ class Answering:
                 raise self.library.fault
             time.sleep(self.library.pause)
             self.library.asked.append(question.image)
+            assert question.label is not None
             yield [certificate(question.image, question.label, self.options)]
 
     def lost(self, inquiry: Inquiry, question: Question, reason: str) -> Certificate:

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
 
 from relucert import names
 from relucert.answers import UpperBound
@@ -34,7 +33,8 @@ from relucert.network import Network, find_inference
 from relucert.norm import Norm, NormLike
 from relucert.progress import Progress, ProgressLike, Report, Reporter, about_image
 from relucert.query.given import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
-from relucert.query.questions import Inquiry, Question, pose, prepare
+from relucert.query.property import Property
+from relucert.query.questions import Inquiry, Question, check_stated, pose, prepare
 from relucert.region import RegionShape, check_inside
 from relucert.report.answer_list import Answers
 from relucert.rigor import check_subnormals
@@ -58,6 +58,7 @@ def attack(
     norm: NormLike = "inf",
     method: AttackName = "best",
     target: TargetLike = "untargeted",
+    property: Property | None = None,
     box: BoxLike | None = None,
     scale: ScaleLike | None = None,
     polish: bool = True,
@@ -87,6 +88,7 @@ def attack(
         method: "best" (several of the others, from several starts), "fmn" or "pgd" (any norm), "cw" (p = 2 or inf),
             "ead" (p = 1) or "ddn" (p = 2).
         target: As for `certify`.
+        property: As for `certify`, in place of labels and targets.
         box: The valid inputs, as for `certify`.
         scale: How far each coordinate may move per unit of radius, as for `certify`.
         polish: Whether to shorten what was found by a search over linear regions.
@@ -104,7 +106,7 @@ def attack(
     """
     return Answers(
         attack_each(
-            network, images, labels, norm=norm, method=method, target=target, box=box, scale=scale,
+            network, images, labels, norm=norm, method=method, target=target, property=property, box=box, scale=scale,
             polish=polish, steps=steps, time_limit=time_limit, memory=memory, inference=inference, seed=seed,
             input_shape=input_shape, workers=workers, ray=ray, store=store, progress=progress,
         )
@@ -119,6 +121,7 @@ def attack_each(
     norm: NormLike = "inf",
     method: AttackName = "best",
     target: TargetLike = "untargeted",
+    property: Property | None = None,
     box: BoxLike | None = None,
     scale: ScaleLike | None = None,
     polish: bool = True,
@@ -136,25 +139,26 @@ def attack_each(
     """The adversarial examples of `attack`, one by one as they are found.
 
     Everything is checked at the call; the work is done as answers are asked for.
-    Its parameters are those of `attack`: network, images, labels, norm, method, target, box, scale, polish, steps,
-    time_limit, memory, inference, seed, input_shape, workers, ray, store and progress.
+    Its parameters are those of `attack`: network, images, labels, norm, method, target, property, box, scale, polish,
+    steps, time_limit, memory, inference, seed, input_shape, workers, ray, store and progress.
     """
     evaluation = find_inference(inference)
     options = AttackOptions(
         RegionShape(Norm.parse(norm)), names.ATTACKS.find(method), polish, steps, time_limit, parse_memory(memory), seed
     )
+    check_stated(property, labels, target)
     prepared = prepare(network, images, labels, input_shape)
     known = prepared.network.evaluated_in(evaluation)
     shape = RegionShape.parse(norm, box, scale, known.input_shape)
     options = replace(options, shape=shape)
-    inquiry = pose(known, prepared.images, prepared.labels, target, seed)
+    inquiry = pose(known, prepared.images, prepared.labels, target, seed, property)
     check_inside(inquiry.images, shape.box)
     check_staying(inquiry.images, known, shape)
     step = attack_size(known, STARTS, options.memory)
     origin = Origin.of(prepared.source, known)
     attacker = Attacker(known, options, origin, len(inquiry.questions))
     most_workers = origin.most_workers(workers, ray) or max(1, options.memory // (step * attack_bytes(known, STARTS)))
-    job = ImageJob(attacker, inquiry, in_steps(inquiry, step), options.asked(known, target), most_workers)
+    job = ImageJob(attacker, inquiry, in_steps(inquiry, step), options.asked(known, property or target), most_workers)
     return start(job, workers, ray, store, progress)
 
 
@@ -180,21 +184,15 @@ class AttackOptions:
         if self.time_limit is not None:
             check_number("time limit", self.time_limit, 0, 1e9)
 
-    def asked(self, network: Network, target: TargetLike) -> dict[str, Any]:
+    def asked(self, network: Network, target: TargetLike | Property) -> dict[str, Any]:
         """What identifies a run."""
         effort = {name: getattr(self, name) for name in ("method", "polish", "steps", "time_limit", "seed")}
         return identity("attack", network, self.shape, target, effort)
 
 
-def overtaken(scores: Tensor, question: Question) -> bool:
-    """Whether, as float64 tells, a rival is level with the label or ahead of it at the image itself."""
-    level = question.refusal is None and bool((scores[question.rivals] >= scores[question.label]).any())
-    return question.misclassified or level
-
-
 def at_image(judge: Judge, inquiry: Inquiry, question: Question) -> tuple[Witness | None, str]:
     """The image as its own witness where that is proven, or shown by its runtime, and what there is to say of it."""
-    if question.misclassified:
+    if question.misclassified and question.label is not None:
         predicted = int(inquiry.scores[question.image].argmax())
         prop = inquiry.property([replace(question, rivals=[predicted])])
     else:
@@ -241,7 +239,7 @@ class Attacker:
 
     def known(self, inquiry: Inquiry, question: Question) -> UpperBound | None:
         """The answer where no attack is needed."""
-        if self.judge.rounds or overtaken(inquiry.scores[question.image], question):
+        if self.judge.rounds or inquiry.overtaken(question):
             witness, reason = at_image(self.judge, inquiry, question)
             if witness is not None or question.misclassified:
                 return self.answer(inquiry, question, witness, reason, 0.0)
@@ -251,20 +249,19 @@ class Attacker:
         self, inquiry: Inquiry, question: Question, witness: Witness | None, reason: str | None, seconds: float,
         failed: bool = False,
     ) -> UpperBound:  # fmt: skip
-        target = question.rivals[0] if len(question.rivals) == 1 and question.refusal is None else None
-        predicted, example, distance = None, None, None
+        weakest, predicted, example, distance = None, None, None, None
         if witness is not None:
-            scores = self.judge.scores(witness.point)
-            predicted = int(scores.argmax())
+            if question.label is not None:
+                predicted = int(self.judge.scores(witness.point).argmax())
             if question.refusal is None:
-                target = max(question.rivals, key=lambda rival: float(scores[rival]))
+                weakest = self.judge.weakest(witness.point, inquiry.property([question]))
             example = witness.point.unflatten(0, self.network.input_shape).clone()
             distance = witness.distance
-        shape = self.options.shape
+        shape, (target, row) = self.options.shape, question.named(weakest)
         return UpperBound(
             question.image, question.label, target, shape.norm.p, self.options.method, distance, example,
             predicted, shape.given_box, reason, seconds, shape.scale, failed, self.network.inference.name,
-            None if witness is None else self.judge.by,
+            None if witness is None else self.judge.by, row,
         )  # fmt: skip
 
     def pursue(self, inquiry: Inquiry, questions: list[Question], ends: float, report: Report) -> Pursuit:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from relucert.answers import Exact
-from relucert.attacks.attack import Attacker, AttackOptions, at_image, overtaken
+from relucert.attacks.attack import Attacker, AttackOptions, at_image
 from relucert.attacks.witness import Judge, Witness, check_staying
 from relucert.batching import fitting_workers
 from relucert.branch_and_bound.approach import Approach
@@ -36,7 +36,8 @@ from relucert.norm import Norm, NormLike
 from relucert.progress import Progress, ProgressLike, Report, Reporter, about_image
 from relucert.proof_files import EvidenceKeeper, claimed, is_about, relaxation_evidence, write_proof
 from relucert.query.given import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
-from relucert.query.questions import Inquiry, Question, pose, prepare
+from relucert.query.property import Property
+from relucert.query.questions import Inquiry, Question, check_stated, pose, prepare
 from relucert.region import RegionShape, check_inside
 from relucert.report.answer_list import Answers
 from relucert.rigor import RECORDED, check_subnormals
@@ -62,6 +63,7 @@ def exact(
     *,
     norm: NormLike = "inf",
     target: TargetLike = "untargeted",
+    property: Property | None = None,
     box: BoxLike | None = None,
     scale: ScaleLike | None = None,
     tolerance: float = 1e-3,
@@ -86,6 +88,7 @@ def exact(
         labels: One class per image; by default those of the data set, else the network's predictions.
         norm: "inf", "2" or "1".
         target: As for `certify`.
+        property: As for `certify`, in place of labels and targets.
         box: The valid inputs, as for `certify`.
         scale: How far each coordinate may move per unit of radius, as for `certify`.
         tolerance: How wide, relatively, an interval may be that counts as closed.
@@ -103,9 +106,9 @@ def exact(
     """
     return Answers(
         exact_each(
-            network, images, labels, norm=norm, target=target, box=box, scale=scale, tolerance=tolerance,
-            time_limit=time_limit, inference=inference, seed=seed, proof=proof, overwrite=overwrite,
-            input_shape=input_shape, workers=workers, ray=ray, store=store, progress=progress,
+            network, images, labels, norm=norm, target=target, property=property, box=box, scale=scale,
+            tolerance=tolerance, time_limit=time_limit, inference=inference, seed=seed, proof=proof,
+            overwrite=overwrite, input_shape=input_shape, workers=workers, ray=ray, store=store, progress=progress,
         )
     )  # fmt: skip
 
@@ -117,6 +120,7 @@ def exact_each(
     *,
     norm: NormLike = "inf",
     target: TargetLike = "untargeted",
+    property: Property | None = None,
     box: BoxLike | None = None,
     scale: ScaleLike | None = None,
     tolerance: float = 1e-3,
@@ -134,18 +138,19 @@ def exact_each(
     """The intervals of `exact`, one by one as they are found.
 
     Everything is checked at the call; the work is done as answers are asked for.
-    Its parameters are those of `exact`: network, images, labels, norm, target, box, scale, tolerance, time_limit,
-    inference, seed, proof, overwrite, input_shape, workers, ray, store and progress.
+    Its parameters are those of `exact`: network, images, labels, norm, target, property, box, scale, tolerance,
+    time_limit, inference, seed, proof, overwrite, input_shape, workers, ray, store and progress.
     """
     evaluation = find_inference(inference)
     path = None if proof is None else checked_path(proof, "a proof")
     options = ExactOptions(RegionShape(Norm.parse(norm)), tolerance, time_limit, seed, path)
+    check_stated(property, labels, target)
     prepared = prepare(network, images, labels, input_shape)
     known = prepared.network.evaluated_in(evaluation)
     shape = RegionShape.parse(norm, box, scale, known.input_shape)
     options = replace(options, shape=shape)
     check_rectifiers(known, "an exact answer")
-    inquiry = pose(known, prepared.images, prepared.labels, target, seed)
+    inquiry = pose(known, prepared.images, prepared.labels, target, seed, property)
     check_inside(inquiry.images, shape.box)
     check_staying(inquiry.images, known, shape)
     if options.proof is not None:
@@ -158,7 +163,7 @@ def exact_each(
     check_subnormals()
     origin = Origin.of(prepared.source, known)
     job = ImageJob(
-        _Searching(known, options, origin), inquiry, in_steps(inquiry, 1), options.asked(known, target),
+        _Searching(known, options, origin), inquiry, in_steps(inquiry, 1), options.asked(known, property or target),
         origin.most_workers(workers, ray) or fitting_workers(search_bytes(known)),
     )  # fmt: skip
     return start(job, workers, ray, store, progress, again=options.proof is not None)
@@ -190,7 +195,7 @@ class ExactOptions:
             check_number("time limit", self.time_limit, 0, 1e9)
         check_whole("seed", self.seed, 0, 2**63 - 1)
 
-    def asked(self, network: Network, target: TargetLike) -> dict[str, Any]:
+    def asked(self, network: Network, target: TargetLike | Property) -> dict[str, Any]:
         """What identifies a run."""
         effort = {name: getattr(self, name) for name in ("tolerance", "time_limit", "seed")}
         return identity("exact", network, self.shape, target, effort)
@@ -251,7 +256,7 @@ class _Answering:
         self.started = time.monotonic()
         self.ends = self.started + (math.inf if self.options.time_limit is None else self.options.time_limit)
         question = self.question
-        if self.judge.rounds or overtaken(self.inquiry.scores[question.image], question):
+        if self.judge.rounds or self.inquiry.overtaken(question):
             witness, reason = at_image(self.judge, self.inquiry, question)
             if witness is not None or question.misclassified:
                 return self._answer(0.0, witness, witness is not None, reason, 0)
@@ -328,17 +333,17 @@ class _Answering:
         self, lower: float | None, witness: Witness | None, closed: bool, reason: str | None, nodes: int
     ) -> Exact:
         question, shape = self.question, self.options.shape
-        target = question.rivals[0] if len(question.rivals) == 1 and question.refusal is None else None
-        example = upper = None
+        example = upper = weakest = None
         if witness is not None:
             example, upper = witness.point.reshape(self.network.input_shape).clone(), witness.distance
             if question.refusal is None:
-                target = question.rivals[self.judge.weakest(witness.point, self.inquiry.property([question]))]
+                weakest = self.judge.weakest(witness.point, self.inquiry.property([question]))
+        target, row = question.named(weakest)
         return Exact(
             question.image, question.label, target, shape.norm.p, METHOD, lower, upper, closed, example,
             shape.given_box, reason, time.monotonic() - self.started, nodes, shape.scale,
             self.fault is not None and not closed, self.network.inference.name,
-            None if witness is None else self.judge.by,
+            None if witness is None else self.judge.by, row,
         )  # fmt: skip
 
 
@@ -352,8 +357,9 @@ def _run_step(task: Task, best: Proven | None, ends: float) -> Iterator[Proven]:
     if answering.interrupted:
         raise KeyboardInterrupt
     weakest = 0 if best is None else best.weakest
-    if answer.target is not None:
-        weakest = task.question.rivals.index(answer.target)
+    named = answer.row if task.question.label is None else answer.target
+    if named is not None:
+        weakest = task.question.rivals.index(named)
     radius = math.inf if answer.unreachable else answer.lower or 0.0
     if radius > start:
         yield Proven(radius, weakest, METHOD, evidence=answering.evidence)

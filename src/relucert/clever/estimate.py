@@ -250,6 +250,7 @@ class _Estimator:
         single = len(question.rivals) == 1 and question.refusal is None
         absent = dict.fromkeys(("value", "sampled", *WeibullFit.__dataclass_fields__))
         options = self.options
+        assert question.label is not None
         return Estimate(
             image=question.image, label=question.label, norm=options.shape.norm.p, method=METHOD, reason=reason,
             seconds=seconds, sampling_radius=options.radius, batches=options.batches, samples=options.samples,

@@ -12,15 +12,22 @@ import relucert
 from relucert.network import Network
 from relucert.network.fingerprint import fingerprint
 from relucert.query.given import TargetLike
+from relucert.query.property import Property
 from relucert.query.targets import parse_target
 from relucert.region import RegionShape
 
 
 def identity(
-    command: str, network: Network, shape: RegionShape, target: TargetLike, effort: Mapping[str, Any]
+    command: str, network: Network, shape: RegionShape, target: TargetLike | Property, effort: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The question and the effort in plain values; targets of their own that images have are told by the answers."""
-    parsed = parse_target(target, network.classes)
+    """The question and the effort in plain values; targets of their own that images have are told by the answers, and a
+    property by its checksum."""
+    if isinstance(target, Property):
+        numbers = (part.double().contiguous().numpy().tobytes() for part in (target.rows, target.offsets))
+        digest = hashlib.sha256(str(tuple(target.rows.shape)).encode() + b"".join(numbers)).hexdigest()
+        parsed: Any = f"property {digest[:16]}"
+    else:
+        parsed = parse_target(target, network.classes)
     return {
         "command": command,
         **network_mark(network),

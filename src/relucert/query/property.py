@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from relucert.checks import check_whole, shown
+from relucert.checks import check_positive, check_whole, shown
 from relucert.errors import InputError
+from relucert.query.samples import dense
 from relucert.words import counted
 
 
@@ -62,6 +63,50 @@ class Property:
         rows.scatter_(2, labels[:, None, None].expand(*rivals.shape, 1), 1)
         rows.scatter_(2, rivals[..., None], -1)
         return cls(rows, rows.new_zeros(rivals.shape))
+
+    @classmethod
+    def outputs_within(cls, low: object, high: object) -> Property:
+        """That every output stays above `low` and below `high`.
+
+        Args:
+            low: A number, for a network with one output; one per output, (outputs,); or one per image and output,
+                (batch, outputs). Infinite: an output has no such end.
+            high: The same.
+        """
+        ends = [dense(end, f"the {name} end of outputs").double() for end, name in ((low, "low"), (high, "high"))]
+        if any(end.ndim > 2 for end in ends):
+            raise InputError("the ends of outputs are numbers, (outputs,) or (batch, outputs)")
+        try:
+            lowest, highest = torch.broadcast_tensors(*(torch.atleast_2d(end) for end in ends))
+        except RuntimeError:
+            shapes = " and ".join(str(tuple(end.shape)) for end in ends)
+            raise InputError(f"the ends of outputs have as many numbers each, not shapes {shapes}") from None
+        if not bool((lowest < highest).all()):
+            raise InputError("the low end of every output must be below its high end")
+        batch, outputs = lowest.shape
+        unit = torch.eye(outputs, dtype=torch.float64)
+        bounded = lowest.isfinite().any(0), highest.isfinite().any(0)
+        if not all(bool((end.isfinite() | ~some).all()) for end, some in zip((lowest, highest), bounded, strict=True)):
+            raise InputError("an output has an end at all images, or at none")
+        rows = torch.cat([unit[bounded[0]], -unit[bounded[1]]])
+        if not len(rows):
+            raise InputError("no output has an end: there is nothing to prove")
+        offsets = torch.cat([-lowest[:, bounded[0]], highest[:, bounded[1]]], 1)
+        return cls(rows.expand(batch, -1, -1).clone(), offsets)
+
+    @classmethod
+    def outputs_near(cls, outputs: object, distance: float) -> Property:
+        """That every output stays nearer than a distance to what it is now.
+
+        Args:
+            outputs: What the network gives at each image, as computed, (batch, outputs).
+            distance: From these numbers.
+        """
+        middle = dense(outputs, "outputs").double()
+        check_positive("distance of outputs", distance)
+        infinity = torch.tensor(torch.inf, dtype=torch.float64)
+        low, high = torch.nextafter(middle - distance, infinity), torch.nextafter(middle + distance, -infinity)
+        return cls.outputs_within(low, high)
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from relucert.answers import OWN_LABEL
+from relucert.checks import shown
 from relucert.errors import InputError
 from relucert.loading.runtime import Loaded, Source
 from relucert.network import Network, Shape
@@ -22,17 +23,30 @@ from relucert.query.samples import read_samples
 from relucert.query.targets import Target, parse_target, rivals
 
 SEED_STEP = 1_000_003
+VIOLATED = "the property is violated at the image itself"
 
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """One answer to give: about an image, its label and some rivals, or the reason why there is none."""
+    """One answer to give: about an image, its label and some rivals, or the reason why there is none.
+
+    A question about a stated property has no label, and the property's rows in place of rivals; misclassified: the
+    image itself violates it.
+    """
 
     image: int
-    label: int
+    label: int | None
     rivals: list[int]
     refusal: str | None
     misclassified: bool = False
+
+    def named(self, place: int | None) -> tuple[int | None, int | None]:
+        """The rival at a place, or of a stated property the row; by default where there is only one."""
+        if self.refusal is None and place is None and len(self.rivals) == 1:
+            place = 0
+        if self.refusal is not None or place is None:
+            return None, None
+        return (None, self.rivals[place]) if self.label is None else (self.rivals[place], None)
 
     def generator(self, seed: int) -> torch.Generator:
         """Random numbers of the image's own, whatever else is asked about."""
@@ -41,14 +55,26 @@ class Question:
 
 @dataclass(frozen=True, eq=False)
 class Inquiry:
-    """Checked images (batch, size) and their scores (batch, classes), in float64, and the answers to give, in order."""
+    """Checked images (batch, size) and their scores (batch, classes), in float64, and the answers to give, in order.
+
+    stated: What is asked about in place of labels and rivals: one batch member for each image.
+    """
 
     images: Tensor
     scores: Tensor
     questions: list[Question]
+    stated: Property | None = None
+
+    def overtaken(self, question: Question) -> bool:
+        """Whether, as float64 tells, the image itself violates what is asked about: a rival is level or ahead."""
+        if question.misclassified or question.refusal is not None:
+            return question.misclassified
+        return bool((self.property([question]).values(self.scores[question.image][None]) <= 0).any())
 
     def property(self, questions: Sequence[Question]) -> Property:
-        """The margins that these questions, all with as many rivals, are about: one batch member for each."""
+        """What must stay positive for these questions, all with as many rows: one batch member for each."""
+        if self.stated is not None:
+            return self.stated.select(torch.tensor([question.image for question in questions]))
         labels = torch.tensor([question.label for question in questions])
         rivals = torch.tensor([question.rivals for question in questions])
         return Property.margins(labels, rivals, self.scores.shape[1])
@@ -65,6 +91,16 @@ class Prepared:
     source: Source
 
 
+def check_stated(stated: object, labels: object, target: object) -> None:
+    """Refuses a property together with labels or a target, and what is no property."""
+    if stated is None:
+        return
+    if not isinstance(stated, Property):
+        raise InputError(f"a property is a relucert.Property, such as Property.outputs_within, not {shown(stated)}")
+    if labels is not None or not (isinstance(target, str) and target == "untargeted"):
+        raise InputError("a property takes the place of labels and targets: leave them out")
+
+
 def prepare(
     network: NetworkLike, images: ImagesLike, labels: LabelsLike | None, input_shape: Shape | None = None
 ) -> Prepared:
@@ -76,20 +112,53 @@ def prepare(
     return Prepared(known, check_images(samples.images, known, samples.layout), samples.labels, source)
 
 
-def pose(network: Network, images: Tensor, labels: LabelsLike | None, target: TargetLike, seed: int) -> Inquiry:
-    """Checks images (batch, size or any shape that fits) and labels, and plans the answers."""
+def pose(
+    network: Network, images: Tensor, labels: LabelsLike | None, target: TargetLike, seed: int,
+    stated: Property | None = None,
+) -> Inquiry:  # fmt: skip
+    """Checks images (batch, size or any shape that fits) and labels, and plans the answers; with a stated property
+    about that one."""
+    if stated is not None:
+        return pose_stated(network, images, stated)
     parsed = parse_target(target, network.classes)
     rows = check_images(images, network)
-    with torch.inference_mode():
-        scores = network.cast(torch.float64)(rows)
-    if not bool(torch.isfinite(scores).all()):
-        raise InputError("the network's scores overflow at these images")
+    scores = _scores(network, rows)
     checked = check_labels(labels, scores)
     questions = plan(scores, checked, parsed, seed)
     if not warn_of_range(network, rows):
         with torch.inference_mode():
             warn_of_accuracy(network, rows, scores, checked)
     return Inquiry(rows, scores, questions)
+
+
+def pose_stated(network: Network, images: Tensor, stated: Property) -> Inquiry:
+    """Checks images and a property, which has one batch member for all of them or one for each, and plans answers."""
+    rows = check_images(images, network)
+    scores = _scores(network, rows)
+    if stated.rows.shape[2] != scores.shape[1]:
+        raise InputError(f"the property is about {stated.rows.shape[2]} outputs, the network has {scores.shape[1]}")
+    if len(stated) not in (1, len(rows)):
+        raise InputError(f"{len(rows)} images need a property for all of them or one each, not {len(stated)}")
+    if not bool(stated.rows.isfinite().all() & stated.offsets.isfinite().all()):
+        raise InputError("a property's rows and offsets must be finite numbers")
+    stated = stated.cast(torch.float64)
+    if len(stated) < len(rows):
+        stated = stated.repeat(len(rows))
+    wrong = (stated.values(scores) < 0).any(1).tolist()
+    numbers = list(range(stated.rows.shape[1]))
+    questions = [
+        Question(image, None, numbers, VIOLATED if fails else None, fails) for image, fails in enumerate(wrong)
+    ]
+    warn_of_range(network, rows)
+    return Inquiry(rows, scores, questions, stated)
+
+
+def _scores(network: Network, rows: Tensor) -> Tensor:
+    with torch.inference_mode():
+        scores = network.cast(torch.float64)(rows)
+    if not bool(torch.isfinite(scores).all()):
+        raise InputError("the network's scores overflow at these images")
+    return scores.clone()
 
 
 def plan(scores: Tensor, labels: Tensor, target: Target, seed: int) -> list[Question]:

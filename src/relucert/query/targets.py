@@ -53,7 +53,10 @@ Target = TargetName | int | tuple[int, ...]
 def parse_target(target: TargetLike, classes: int) -> Target:
     """A target's name, a class, or one class per image; anything else is refused."""
     if classes < 2:
-        raise InputError("a network with a single output has no rival classes to be certified against")
+        raise InputError(
+            "a network with a single output has no rival classes: ask about its values, with "
+            "property=relucert.Property.outputs_within(low, high), or verify a relucert.Query.outputs_within"
+        )
     if isinstance(target, str) and not (target.isascii() and target.isdecimal()):
         return TARGET_NAMES.find(target)
     if isinstance(target, (list, tuple)) or getattr(target, "ndim", None):

@@ -56,7 +56,7 @@ def verdicts(rows: Rows, caption: str) -> str:
     headers = ("image", "label", "rival", "radius", "verdict", "by", "seconds", "remark")[: None if remarks else -1]
     cells = [
         [
-            Cell(row["image"]), Cell(row["label"]), Cell(NONE if row["target"] is None else row["target"]),
+            *(Cell(NONE if row[name] is None else row[name]) for name in ("image", "label", "target")),
             Cell(f"{row['radius']:g}"), Cell(row["status"]), Cell(row["method"] or NONE), Cell(f"{row['seconds']:.3g}"),
             Cell(row["reason"] or ""),
         ][: None if remarks else -1]
@@ -78,7 +78,8 @@ def _more(count: int, what: str) -> str | None:
 def _row(answer: Result) -> list[Cell]:
     """The cells of one answer, its remark last."""
     rival, seconds = NONE if answer.target is None else answer.target, f"{answer.seconds:.3g}"
-    numbers = (Cell(answer.image), Cell(answer.label), Cell(rival), _amount(answer), Cell(seconds))
+    label = NONE if answer.label is None else answer.label
+    numbers = (Cell(answer.image), Cell(label), Cell(rival), _amount(answer), Cell(seconds))
     return [*numbers, Cell(answer.reason or "")]
 
 

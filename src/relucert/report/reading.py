@@ -62,7 +62,7 @@ class Result:
     """
 
     image: int
-    label: int
+    label: int | None
     target: int | None
     norm: str
     method: str
@@ -183,7 +183,7 @@ def result(row: Any) -> Result:
     reason = text(row, "reason") if row.get("reason") is not None else None
     return Result(
         image=whole(row, "image"),
-        label=whole(row, "label"),
+        label=whole(row, "label") if row.get("label") is not None else None,
         target=whole(row, "target") if row.get("target") is not None else None,
         norm=norm(row),
         method=text(row, "method"),

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from relucert.checks import shown
 from relucert.errors import InputError
-from relucert.numbers import as_decimal, exactly, float_above, float_below
+from relucert.numbers import NumberLike, as_decimal, exactly, float_above, float_below, number_above
 from relucert.specification.formula import AtMost, Case, End, Linear, Variable
 from relucert.words import counted
 
@@ -209,6 +209,32 @@ class Query:
         ]
         return from_cases([case for case in cases if possible and case is not None], len(lowest), widths.pop())
 
+    @classmethod
+    def outputs_within(
+        cls, low: Any, high: Any, *, box: Any = None, around: Any = None, radius: NumberLike | None = None
+    ) -> Query:
+        """The property that every output stays within bounds: in a box of inputs, or around one input.
+
+        Args:
+            low: The lowest value that every output may have, an array, or a number for a single output.
+            high: The highest.
+            box: The lowest and the highest value of every input, two arrays of its shape; around an input, two numbers
+                will do, which cut the region.
+            around: An input.
+            radius: How far from it every number may be (p = infinity).
+        """
+        lowest, highest = (_numbers(end, f"the {name} end of outputs") for end, name in ((low, "low"), (high, "high")))
+        if len(lowest) != len(highest) or not lowest:
+            raise InputError(f"outputs have as many low as high ends, not {len(lowest)} and {len(highest)}")
+        ends = _around(around, radius, box) if around is not None or radius is not None else box
+        if not isinstance(ends, (tuple, list)) or len(ends) != 2:
+            raise InputError("a query is about a region: give box=(low, high) of the inputs, or around= and radius=")
+        violations = []
+        for place, (least, most) in enumerate(zip(lowest, highest, strict=True)):
+            unit = [[int(place == other) for other in range(len(lowest))]]
+            violations += [(unit, [least]), ([[-number for number in unit[0]]], [-most])]
+        return cls.within(ends[0], ends[1], violations, strict=True)
+
     def __or__(self, other: object) -> Query:
         if not isinstance(other, Query):
             return NotImplemented
@@ -225,6 +251,27 @@ class Query:
     def vnnlib(self) -> str:
         """The query as VNN-LIB 1.0: the file's own text, or one that says the same."""
         return _text(self) if self.text is None else self.text
+
+
+def _around(around: Any, radius: NumberLike | None, box: Any) -> tuple[list[Fraction], list[Fraction]]:
+    """The box within a distance of an input, cut by another one."""
+    if around is None or radius is None:
+        raise InputError("a region around an input needs both: around= and radius=")
+    reach = Fraction(number_above(radius, "the radius"))
+    if reach < 0:
+        raise InputError(f"a radius is not negative, as {shown(radius)} is")
+    centre = _numbers(around, "the input")
+    low, high = [number - reach for number in centre], [number + reach for number in centre]
+    if box is None:
+        return low, high
+    if not isinstance(box, (tuple, list)) or len(box) != 2:
+        raise InputError(f"a box is the lowest and the highest valid value, not {shown(box)}")
+    cuts = [_numbers(end, "an end of the box") for end in box]
+    if any(len(cut) not in (1, len(centre)) for cut in cuts):
+        counts = " and ".join(str(len(cut)) for cut in cuts)
+        raise InputError(f"a box has ends of one number or of {len(centre)}, not of {counts}")
+    lowest, highest = (cut * len(centre) if len(cut) == 1 else cut for cut in cuts)
+    return list(map(max, low, lowest)), list(map(min, high, highest))
 
 
 def from_cases(

@@ -168,7 +168,7 @@ def open_store(place: Path | Anew, asked: Mapping[str, Any]) -> Store:
     return Store(place.path, asked)
 
 
-def mark(image: Tensor, label: int) -> str:
+def mark(image: Tensor, label: int | None) -> str:
     """A checksum of an image (size,) and its label, by which stored answers are recognised."""
     pixels = image.double().contiguous().numpy().tobytes()
     return hashlib.sha256(pixels + str(label).encode()).hexdigest()[:16]

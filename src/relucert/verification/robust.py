@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from relucert.attacks.attack import Attacker, AttackOptions, at_image, overtaken
+from relucert.attacks.attack import Attacker, AttackOptions, at_image
 from relucert.attacks.witness import Judge, Witness, check_staying
 from relucert.batching import fitting_workers
 from relucert.branch_and_bound.prove import prove
@@ -34,7 +34,8 @@ from relucert.numbers import NumberLike, number_above
 from relucert.progress import Progress, ProgressLike, Report, Reporter, about_image
 from relucert.proof_files import claimed, is_about, relaxation_evidence, write_proof
 from relucert.query.given import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
-from relucert.query.questions import Inquiry, Question, pose, prepare
+from relucert.query.property import Property
+from relucert.query.questions import Inquiry, Question, check_stated, pose, prepare
 from relucert.region import RegionShape, check_inside
 from relucert.rigor import check_subnormals
 from relucert.storage import files
@@ -57,6 +58,7 @@ def robust_at(
     radius: NumberLike,
     norm: NormLike = "inf",
     target: TargetLike = "untargeted",
+    property: Property | None = None,
     box: BoxLike | None = None,
     scale: ScaleLike | None = None,
     time_limit: float | None = 60.0,
@@ -82,6 +84,7 @@ def robust_at(
         radius: How far an input may be from the image: a number, or a fraction, as in "8/255", which is rounded up.
         norm: "inf" (or "linf"), "2" ("l2"), "1" ("l1") or any number >= 1; branch and bound needs one of the three.
         target: As for `certify`.
+        property: As for `certify`, in place of labels and targets.
         box: The valid inputs, as for `certify`.
         scale: How far each coordinate may move per unit of radius, as for `certify`.
         time_limit: Seconds for each verdict; None: as long as it takes.
@@ -97,7 +100,7 @@ def robust_at(
     """
     return Verdicts(
         robust_at_each(
-            network, images, labels, radius=radius, norm=norm, target=target, box=box, scale=scale,
+            network, images, labels, radius=radius, norm=norm, target=target, property=property, box=box, scale=scale,
             time_limit=time_limit, inference=inference, seed=seed, proof=proof, overwrite=overwrite,
             input_shape=input_shape, workers=workers, ray=ray, store=store, progress=progress,
         )
@@ -112,6 +115,7 @@ def robust_at_each(
     radius: NumberLike,
     norm: NormLike = "inf",
     target: TargetLike = "untargeted",
+    property: Property | None = None,
     box: BoxLike | None = None,
     scale: ScaleLike | None = None,
     time_limit: float | None = 60.0,
@@ -128,10 +132,11 @@ def robust_at_each(
     """The verdicts of `robust_at`, one by one as they are found.
 
     Everything is checked at the call; the work is done as verdicts are asked for.
-    Its parameters are those of `robust_at`: network, images, labels, radius, norm, target, box, scale, time_limit,
-    inference, seed, proof, overwrite, input_shape, workers, ray, store and progress.
+    Its parameters are those of `robust_at`: network, images, labels, radius, norm, target, property, box, scale,
+    time_limit, inference, seed, proof, overwrite, input_shape, workers, ray, store and progress.
     """
     evaluation = find_inference(inference)
+    check_stated(property, labels, target)
     prepared = prepare(network, images, labels, input_shape)
     known = prepared.network.evaluated_in(evaluation)
     shape = RegionShape.parse(norm, box, scale, known.input_shape)
@@ -141,7 +146,7 @@ def robust_at_each(
         check_number("time limit", time_limit, 0, 1e9)
     check_whole("seed", seed, 0, 2**63 - 1)
     check_rectifiers(known, "a verdict")
-    inquiry = pose(known, prepared.images, prepared.labels, target, seed)
+    inquiry = pose(known, prepared.images, prepared.labels, target, seed, property)
     check_inside(inquiry.images, shape.box)
     check_staying(inquiry.images, known, shape)
     check_subnormals()
@@ -156,7 +161,7 @@ def robust_at_each(
     options = _Options(shape, distance, time_limit, seed, path)
     decider = _Deciding(known, options, Origin.of(prepared.source, known))
     most_workers = decider.origin.most_workers(workers, ray) or fitting_workers(search_bytes(known))
-    job = ImageJob(decider, inquiry, in_steps(inquiry, 1), options.asked(known, target), most_workers)
+    job = ImageJob(decider, inquiry, in_steps(inquiry, 1), options.asked(known, property or target), most_workers)
     return start(job, workers, ray, store, progress, again=path is not None)
 
 
@@ -168,7 +173,7 @@ class _Options:
     seed: int
     proof: Path | None
 
-    def asked(self, network: Network, target: TargetLike) -> dict[str, Any]:
+    def asked(self, network: Network, target: TargetLike | Property) -> dict[str, Any]:
         """What identifies a run."""
         effort = {name: getattr(self, name) for name in ("radius", "time_limit", "seed")}
         return identity("verify", network, self.shape, target, effort)
@@ -221,7 +226,7 @@ class _Answering:
         limit = self.options.time_limit
         self.ends = self.started + (math.inf if limit is None else limit)
         question = self.question
-        if self.judge.rounds or overtaken(self.inquiry.scores[question.image], question):
+        if self.judge.rounds or self.inquiry.overtaken(question):
             witness, reason = at_image(self.judge, self.inquiry, question)
             if witness is not None or question.misclassified:
                 self.witness = witness
@@ -309,18 +314,19 @@ class _Answering:
 
     def _verdict(self, status: str, reason: str | None, method: str | None, failed: bool = False) -> RobustnessVerdict:
         question, options, point = self.question, self.options, None
-        target = question.rivals[0] if len(question.rivals) == 1 and question.refusal is None else None
+        weakest: int | None = None
         outputs: Tensor | None = None
         if status == VIOLATED and self.witness is not None:
             point = self.witness.point
             outputs = self.replay.run(point.to(self.replay.precision))
             if question.refusal is None:
-                target = question.rivals[self.judge.weakest(point, self.inquiry.property([question]))]
+                weakest = self.judge.weakest(point, self.inquiry.property([question]))
+        target, row = question.named(weakest)
         return RobustnessVerdict(
             status, None if point is None else point.double().reshape(self.network.input_shape).clone(), outputs,
             reason, time.monotonic() - self.started, self.nodes, None if status == UNKNOWN else method,
             None if point is None else tuple(map(Fraction, point.double().tolist())), (), failed,
             self.network.inference.name, self.stage,
             question.image, question.label, target, options.radius, options.shape.norm.p, options.shape.given_box,
-            options.shape.scale, not question.misclassified,
+            options.shape.scale, not question.misclassified, row,
         )  # fmt: skip

@@ -102,23 +102,25 @@ class RobustnessVerdict(Verdict):
         status: As of a `Verdict`, and so are witness, outputs, reason, seconds, nodes, method, coordinates, remarks,
             failed, inference and stage.
         image: The image's number, counted from 0.
-        label: Its class.
+        label: Its class; None where a property was asked about.
         target: The rival that was asked about, or that caught up; None where any would do.
         radius: The radius asked about.
         norm: p.
         box: The lowest and the highest valid values, None where every input is valid.
         input_scale: How far each coordinate may move per unit of radius, None: 1.
-        clean: Whether the network gives the image its label.
+        clean: Whether the network gives the image its label, or the property holds there.
+        row: The row of the property that is violated; None where classes were asked about, or nothing is violated.
     """
 
     image: int = 0
-    label: int = 0
+    label: int | None = 0
     target: int | None = None
     radius: float = 0.0
     norm: float = math.inf
     box: Box = None
     input_scale: Tensor | None = None
     clean: bool = True
+    row: int | None = None
 
     def __repr__(self) -> str:
         scaled = "" if self.input_scale is None else ", scaled per coordinate"
