@@ -23,7 +23,7 @@ from relucert.cli import train
 from relucert.cli.main import build_parser
 from relucert.comparison.methods import CONTENDERS
 from relucert.data import NAMES, SPLITS
-from relucert.loading import onnx_rules
+from relucert.loading import onnx_rules, torch_graph
 from relucert.methods.table import METHODS
 from relucert.network.inference import INFERENCES
 from relucert.paper.published import TABLE_METHODS
@@ -115,6 +115,14 @@ def _layers(column: int) -> str:
 
 def test_the_table_of_layers_has_the_operators_that_are_understood() -> None:
     assert set(re.findall(r"[A-Z]\w+", _layers(2))) == set(onnx_rules.RULES)
+
+
+def test_the_document_lists_the_operators_that_are_understood() -> None:
+    torch_line, onnx_line = re.findall(
+        r"^(?:PyTorch, as|ONNX:) .*", (ROOT / "docs/networks.md").read_text(), re.MULTILINE
+    )
+    assert set(re.findall(r"`(\w+)`", torch_line)) == torch_graph.SUPPORTED
+    assert set(re.findall(r"`(\w+)`", onnx_line)) == set(onnx_rules.RULES)
 
 
 CHANNELS, HALF = ("BatchNorm", "Conv", "ConvTranspose"), ("AvgPool", "MaxPool")

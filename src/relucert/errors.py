@@ -44,6 +44,10 @@ class LoadError(RelucertError, ValueError):
     """A file, module or download that can't be read as a network, as images or as a run."""
 
 
+class OutputsError(LoadError):
+    """A module that returns more than the class scores with no word on which they are, or not what was named."""
+
+
 class UnsupportedError(LoadError):
     """Operators or attributes outside the supported set; the message names all of them."""
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from relucert.errors import InputError, LoadError, MismatchError, NetworkError, UnsupportedError
+from relucert.errors import InputError, LoadError, MismatchError, NetworkError, RemarkWarning, UnsupportedError
 from relucert.loading import load, torch_rules
 from relucert.loading.assembly import Assembly, Operand
 from relucert.network import Linear, Network, Scale, Shift
@@ -141,7 +141,7 @@ def assert_same(network: Network, module: nn.Module) -> None:
 
 @pytest.mark.parametrize(("forward", "shape"), FORMS, ids=[form.__name__ for form, _ in FORMS])
 def test_every_form_computes_what_the_module_computes(forward: Forward, shape: tuple[int, ...]) -> None:
-    module = make(forward)
+    module = make(forward).eval()
     network = load(module, input_shape=shape)
     assert network.input_shape == shape
     assert network.name == "Layers"
@@ -249,7 +249,8 @@ def test_later_changes_of_a_tensor_outside_the_module_do_not_reach_the_network()
 
 def test_dropout_is_off_and_flags_come_from_inference() -> None:
     module = make(dropped).train()
-    assert_same(load(module), module)
+    with pytest.warns(RemarkWarning, match="training mode"):
+        assert_same(load(module), module)
     assert module.training
 
 
@@ -297,7 +298,8 @@ def test_everything_unsupported_is_named_at_once() -> None:
     for operator in ("cumsum", "sigmoid", "tanh", "masked_fill"):
         assert f"{operator} at the top level of forward" in message
     assert "sigmoid, tanh: not piecewise linear" in message
-    assert "supported are abs, adaptive_avg_pool1d," in message
+    assert message.endswith("docs/networks.md lists what is supported")
+    assert len(message) < 700
     assert "\n" not in message
 
 

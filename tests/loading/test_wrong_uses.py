@@ -77,7 +77,11 @@ SOURCES: dict[str, tuple[Callable[[], Any], tuple[int, ...] | None, str]] = {
     "failing, without a shape": (lambda: Custom(failing), None, r"pass input_shape.*fails on inputs of shape \(3, 4\)"),
     "a failing hook": (lambda: hooked(fails=True), (4,), "Linear fails on inputs"),
     "two inputs": (lambda: Custom(lambda layer, first, second: layer(first)), (4,), "missing 1 required"),
-    "two outputs": (lambda: Custom(lambda layer, images: (layer(images), images)), (4,), "one tensor .* not tuple"),
+    "two outputs": (
+        lambda: Custom(lambda layer, images: (layer(images), images)),
+        (4,),
+        "one tensor .* not a tuple of",
+    ),
     "one number": (lambda: Custom(lambda layer, images: layer(images).sum().relu()), (4,), "sum.* at the top level"),
     "a branch on values": (
         lambda: Custom(lambda layer, images: layer(images) if images.sum() > 0 else layer(-images)),

@@ -32,23 +32,29 @@ def load(
     source: Network | nn.Module | ExportedProgram | str | os.PathLike[str] | Loaded,
     *,
     input_shape: Shape | None = None,
+    output: str | int | None = None,
     progress: ProgressLike = None,
 ) -> Network:
     """Loads a network from a module, a path ending in .onnx or .safetensors, or the name of a bundled or built network.
 
     A network from torch or ONNX is compared with the original runtime at random inputs; a difference raises an error.
-    A final softmax, log-softmax or arg max is left out: the network's `remarks`, and a RemarkWarning, say so.
+    A final softmax, log-softmax or arg max is left out: the network's `remarks`, and a RemarkWarning, say so. They also
+    say where a module is in training mode and computes something else there: answers are about evaluation mode.
 
     Args:
         source: A torch.nn.Module, a torch.export.ExportedProgram (which loads as the module it came from does), a path,
             a name, or a Network, which is returned as it is.
         input_shape: The shape of one image, without the batch; needed where the source leaves it open, otherwise
             checked.
+        output: Of a module that returns a dictionary, a tuple or an object of several outputs: which of them are the
+            class scores, by its name or its place.
         progress: As for `certify`, about the comparison, which takes seconds where images are large.
     """
     shape = None if input_shape is None else checked_shape(input_shape)
+    if output is not None:
+        _check_output(source, output)
     with listening(progress) as told:
-        network = _load(source, shape, told.tell)
+        network = _load(source, shape, told.tell, output)
     if shape is not None and network.input_shape != shape:
         raise InputError(f"{network.name} takes inputs of shape {network.input_shape}, not {shape}")
     if network is not source and not isinstance(source, Loaded):
@@ -81,7 +87,7 @@ def _check_network(given: object) -> None:
     raise InputError(f"save takes a network, as relucert.load makes it, and a path, not the {_called(given)}{hint}")
 
 
-def _load(source: Any, shape: Shape | None, report: Report) -> Network:
+def _load(source: Any, shape: Shape | None, report: Report, output: str | int | None) -> Network:
     if isinstance(source, Network):
         return source
     if isinstance(source, Loaded):
@@ -94,15 +100,22 @@ def _load(source: Any, shape: Shape | None, report: Report) -> Network:
     if isinstance(source, nn.Module):
         from relucert.loading.torch_module import load_module
 
-        return load_module(source, shape, report)
+        return load_module(source, shape, report, output)
     if isinstance(source, str | os.PathLike):
         return _load_path(source, shape, report)
     exporting = sys.modules.get("torch.export")
     if exporting is not None and isinstance(source, exporting.ExportedProgram):
         from relucert.loading.torch_module import load_program
 
-        return load_program(source, shape, report)
+        return load_program(source, shape, report, output)
     raise LoadError(_other_source(source))
+
+
+def _check_output(source: object, output: object) -> None:
+    if isinstance(output, bool) or not isinstance(output, str | int):
+        raise InputError(f"an output is named, as 'logits', or counted, as 0, not {shown(output)}")
+    if isinstance(source, Network | Loaded | str | os.PathLike):
+        raise InputError("output chooses among those of a module or an exported program; leave it out")
 
 
 def _other_source(source: object) -> str:

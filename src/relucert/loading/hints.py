@@ -10,7 +10,8 @@ _DIVIDES = "divides by what it computes: a batch normalisation in evaluation mod
 _RANDOM = "random: pass training=self.training, and call eval() before an export"
 _CHOOSES = "not a score of each class: return the scores themselves"
 _SOLID = "of three axes; images have one or two"
-_PRODUCTS = "products of what is computed: only a matrix of constants can be a factor; write it with matmul"
+_PRODUCTS = "products of what is computed: only a matrix of constants can be a factor, as in a linear layer"
+_SUMS = f"{_PRODUCTS}; write that with matmul"
 _LINEAR = "not among the resizes that only copy: use the mode 'nearest'"
 _BRANCHES = "control flow: export the model without it, for inputs of one shape"
 
@@ -23,9 +24,10 @@ HINTS: dict[str, str] = {
     **dict.fromkeys(("topk", "sort", "argsort", "argmin"), _CHOOSES),
     **dict.fromkeys(("conv3d", "convtranspose3d", "maxpool3d", "maxpool3dwithindices", "avgpool3d"), _SOLID),
     **dict.fromkeys(("adaptiveavgpool3d", "adaptivemaxpool3d"), _SOLID),
-    **dict.fromkeys(("einsum", "bmm", "baddbmm", "scaleddotproductattention", "attention"), _PRODUCTS),
+    **dict.fromkeys(("bmm", "baddbmm", "scaleddotproductattention", "attention"), _PRODUCTS),
     **dict.fromkeys(("upsamplelinear1d", "upsamplebilinear2d", "upsamplebicubic2d"), _LINEAR),
     **dict.fromkeys(("if", "loop", "scan"), _BRANCHES),
+    "einsum": _SUMS,
     "to": "convert the whole model to one precision and leave the cast out",
     "cast": "convert the whole model to one precision and leave the cast out",
 }

@@ -78,7 +78,7 @@ def _load(
     walk.operands[source.name] = 0
     _translate(walk, model)
     output = model.graph.output[0].name
-    network = walk.finish(output, path.stem, RULES)
+    network = walk.finish(output, path.stem)
     ranking = walk.ranking(output)
     scores = None if ranking is None else _value_info(model, ranking.scores, precision)
     runtime = _runtime(model, path, source.name, scores)

@@ -27,7 +27,9 @@ _PLAIN_NAMES = {
     "_to_copy": "to",
 }
 _FAMILIES = {name.split(".")[0] for name in RULES}
-_SUPPORTED = {_PLAIN_NAMES.get(family, family).lstrip("_") for family in _FAMILIES}
+SUPPORTED = {_PLAIN_NAMES.get(family, family).lstrip("_") for family in _FAMILIES}
+"""The operators that are understood, as users call them."""
+
 _CASTS = ("to.", "_to_copy")
 
 
@@ -81,7 +83,7 @@ def translate(
         if not isinstance(node.meta.get("val"), tuple | list):  # one of several results has a node that picks it
             walk.take(_step(walk, node))
     ranking = walk.ranking(output)
-    network = walk.finish(output, name, _SUPPORTED)
+    network = walk.finish(output, name)
     left_out = 0 if ranking is None else len(ranking.layers)
     return Translation(network, left_out, frozenset(walk.assembly.casts), bool(walk.folded))
 

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, suppress
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
@@ -21,9 +21,10 @@ from torch.nn.parameter import is_lazy
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from relucert.checks import checked_shape, shown
-from relucert.errors import InputError, LoadError, OpenShapeError
+from relucert.errors import InputError, LoadError, OpenShapeError, OutputsError
 from relucert.loading.assembly import PRECISIONS
 from relucert.loading.compare import compare, in_batches, probes
+from relucert.loading.outputs import Chosen, Output, several
 from relucert.loading.paths import one_line
 from relucert.loading.torch_graph import trace, translate
 from relucert.network import Network, Shape
@@ -32,24 +33,33 @@ from relucert.progress import Report, silent
 BATCH = 3
 """The batch size used for tracing; the comparison uses another one, so a module with a fixed batch size is noticed."""
 
+TRAINING = (
+    "it is in training mode; answers are about evaluation mode, as after eval(), where it computes something else"
+)
 _LEFT_OUT = frozenset({torch.ops.aten._softmax, torch.ops.aten._log_softmax, torch.ops.aten.argmax})
 """The operators that torch runs for the layers that are left out at the end."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """What is imported; batch: how many images it takes at once, None for any number."""
+    """What is imported.
+
+    batch: how many images it takes at once, None for any number; output: which of its outputs are the class scores.
+    """
 
     module: nn.Module
     name: str
     batch: int | None = None
+    output: Output = None
 
-    def copy(self) -> nn.Module:
+    def copy(self, evaluating: bool = True) -> nn.Module:
+        """A copy that returns the chosen output; in evaluation mode, or else in the module's own."""
         try:
             copied = deepcopy(self.module).cpu()
-            with suppress(NotImplementedError):  # the module of an exported program has no modes
-                copied.eval()
-            return copied
+            if evaluating:
+                with suppress(NotImplementedError):  # the module of an exported program has no modes
+                    copied.eval()
+            return copied if self.output is None else Chosen(copied, self.output, self.name)
         except Exception as error:
             raise LoadError(f"{self.name} can't be copied: {one_line(error)}") from error
 
@@ -67,16 +77,35 @@ class Source:
         return torch.zeros(self.batch or BATCH, *shape, dtype=self.precision)
 
 
-def load_module(module: nn.Module, input_shape: Shape | None, report: Report = silent) -> Network:
+def load_module(
+    module: nn.Module, input_shape: Shape | None, report: Report = silent, output: Output = None
+) -> Network:
     """The network that a module computes in evaluation mode, hooks included; only copies of the module are called."""
     name = type(module).__name__
     _check_weights(module, name)
     with torch.no_grad(), _quiet():
-        source = Source(module, name)
-        return _load(source, input_shape or _guess(source), report)
+        source = Source(module, name, output=output)
+        network = _load(source, input_shape or _guess(source), report)
+        trains = _minds_training(source, network.input_shape)
+    return replace(network, remarks=(*network.remarks, TRAINING)) if trains else network
 
 
-def load_program(program: ExportedProgram, input_shape: Shape | None, report: Report = silent) -> Network:
+def _minds_training(source: Source, shape: Shape) -> bool:
+    """Whether a module was left in training mode, and computes something else there."""
+    if not any(layer.training for layer in source.module.modules()):
+        return False
+    images = probes(shape).to(source.precision)
+    with torch.random.fork_rng(devices=[]):  # of dropout
+        try:
+            trained = run_module(source.copy(evaluating=False), images.clone(), source.name)
+        except LoadError:
+            return True
+    return not torch.equal(trained, run_module(source.copy(), images.clone(), source.name))
+
+
+def load_program(
+    program: ExportedProgram, input_shape: Shape | None, report: Report = silent, output: Output = None
+) -> Network:
     """The network of the module that a program was exported from."""
     stacks = (node.meta.get("nn_module_stack") for node in program.graph.nodes)
     outermost = next((layer for stack in stacks if stack for _, layer in stack.values()), "ExportedProgram")
@@ -88,7 +117,7 @@ def load_program(program: ExportedProgram, input_shape: Shape | None, report: Re
         refusal = OpenShapeError if input_shape is None else InputError
         raise refusal(f"{name} was exported for images of shape ({shown}); pass such an input_shape")
     with torch.no_grad(), _quiet():
-        return _load(Source(program.module(), name, batch), shape, report)
+        return _load(Source(program.module(), name, batch, output), shape, report)
 
 
 def live_network(module: nn.Module, input_shape: Shape | None = None) -> Callable[[], Network]:
@@ -171,6 +200,8 @@ def _guess(source: Source) -> Shape:
     shape, module = (first.in_features,), source.copy()
     try:
         run_module(module, source.images(shape), source.name)
+    except OutputsError:
+        raise
     except LoadError as error:
         raise OpenShapeError(
             f"{source.name} does not tell the shape of its input; pass input_shape, without the batch "
@@ -194,21 +225,27 @@ def runs_on(module: nn.Module, shape: Shape) -> bool:
     """Whether a module gives one row of scores per image of this shape; only a copy of it is called."""
     source = Source(module, type(module).__name__)
     _check_weights(module, source.name)
-    with torch.no_grad(), _quiet(), suppress(LoadError):
-        scores = run_module(source.copy(), source.images(shape), source.name)
+    with torch.no_grad(), _quiet():
+        try:
+            scores = run_module(source.copy(), source.images(shape), source.name)
+        except OutputsError:
+            raise
+        except LoadError:
+            return False
         return scores.ndim in (1, 2) and len(scores) == BATCH  # an arg max at the end has one number per image
-    return False
 
 
 def run_module(module: nn.Module, images: Tensor, name: str) -> Tensor:
     """The module's output; whatever the user's code raises becomes a LoadError of one line."""
     try:
         output = module(images)
+    except LoadError:
+        raise
     except Exception as error:
         shape = tuple(images.shape)
         raise LoadError(f"{name} fails on inputs of shape {shape}: {one_line(error)}") from error
     if not isinstance(output, Tensor):
-        raise LoadError(f"{name} must return one tensor of class scores, not {type(output).__name__}")
+        raise OutputsError(several(output, name))
     return output
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
@@ -13,6 +13,7 @@ from relucert.loading.assembly import Assembly, Operand
 from relucert.loading.hints import hints
 from relucert.network import Network
 
+SUPPORTED = "docs/networks.md lists what is supported"
 LEFT_OUT = "is left out: it keeps the order of the class scores, which answers are about"
 
 
@@ -126,8 +127,8 @@ class Walk:
         """What was left out at the end, None where nothing was."""
         return self._rankings.get(output)
 
-    def finish(self, output: str, name: str, supported: Iterable[str]) -> Network:
-        """The finished network; if anything was refused, one error that names all of it and what is supported."""
+    def finish(self, output: str, name: str) -> Network:
+        """The finished network; if anything was refused, one error that names all of it."""
         parts = [
             f"unsupported {what}: {', '.join(f'{entry} at {_places(refused[entry])}' for entry in sorted(refused))}"
             for what, refused in (("operators", self._operators), ("uses", self._uses))
@@ -135,7 +136,7 @@ class Walk:
         ]
         if parts:
             parts += hints([*self._operators, *self._uses])
-            raise UnsupportedError(f"{name}: {'; '.join(parts)}; supported are {', '.join(sorted(supported))}")
+            raise UnsupportedError(f"{name}: {'; '.join(parts)}; {SUPPORTED}")
         operand = self.operands.get(output)
         if not isinstance(operand, int):
             raise LoadError(f"{name}: the output does not depend on the input")

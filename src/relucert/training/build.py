@@ -114,7 +114,9 @@ def train_one(task: TrainingTask, recipe: Recipe, keep: Keep, watch: Watch) -> T
     certified = None
     if isinstance(recipe.defence, Certified):
         watch.proving(len(task.choose[0]), recipe.defence.epsilon)
-        certified = _certified(load(module, input_shape=task.architecture.input_shape), task.choose, recipe.defence)
+        certified = _certified(
+            load(module.eval(), input_shape=task.architecture.input_shape), task.choose, recipe.defence
+        )
     return Trained(module, recipe, accuracy(module, *task.choose), accuracy(module, *task.test), certified, spent)
 
 
@@ -153,7 +155,7 @@ def store(task: TrainingTask, trained: Trained, name: str, path: Path, half: boo
     if half:
         trained = _rounded(task, trained)
     network = replace(
-        load(trained.module.half() if half else trained.module, input_shape=task.architecture.input_shape),
+        load((trained.module.half() if half else trained.module).eval(), input_shape=task.architecture.input_shape),
         name=name,
         input_range=BOX,
         picture_shape=task.architecture.picture_shape,
@@ -202,7 +204,7 @@ def _rounded(task: TrainingTask, trained: Trained) -> Trained:
     """The module with its weights rounded to float16 and back, and the accuracies of the rounded module."""
     module, defence, certified = trained.module.half().float(), trained.recipe.defence, None
     if isinstance(defence, Certified):
-        certified = _certified(load(module, input_shape=task.architecture.input_shape), task.choose, defence)
+        certified = _certified(load(module.eval(), input_shape=task.architecture.input_shape), task.choose, defence)
     validation, test = accuracy(module, *task.choose), accuracy(module, *task.test)
     return replace(trained, module=module, validation=validation, test=test, certified=certified)
 

@@ -1,0 +1,65 @@
+"""Modules that return more than class scores: dictionaries, tuples, and objects with named outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from torch import Tensor, nn
+
+from relucert.errors import OutputsError
+
+Output = str | int | None
+"""Which of a module's outputs are the class scores, by its name or its place; None: it returns nothing else."""
+
+
+class Chosen(nn.Module):
+    """A module with one of its outputs."""
+
+    def __init__(self, module: nn.Module, output: str | int, name: str) -> None:
+        super().__init__()
+        self.module, self.output, self.name = module, output, name
+
+    def forward(self, images: Tensor) -> Any:
+        returned = self.module(images)
+        if isinstance(returned, Tensor):
+            raise OutputsError(f"{self.name} returns one tensor: leave output={self.output!r} out")
+        parts = _parts(returned)
+        if self.output in parts:
+            return parts[self.output]
+        places = list(parts.values())
+        if isinstance(self.output, int) and -len(places) <= self.output < len(places):
+            return places[self.output]
+        raise OutputsError(f"{self.name} has no output {self.output!r}; it returns {_described(returned)}")
+
+
+def several(returned: object, name: str) -> str:
+    """What to do about a module that returns no tensor."""
+    if not (parts := _parts(returned)):
+        return f"{name} must return one tensor of class scores, not {_described(returned)}"
+    scores = [part for part, value in parts.items() if isinstance(value, Tensor) and value.ndim == 2] or list(parts)
+    choice = "logits" if "logits" in scores else scores[0]
+    return (
+        f"{name} must return one tensor of class scores, not {_described(returned)}: say which they are, as in "
+        f"relucert.load(module, output={choice!r}), and pass the network that it returns"
+    )
+
+
+def _parts(returned: object) -> dict[str | int, Any]:
+    """The outputs by their names, or by their places where they have none."""
+    if isinstance(returned, Mapping):
+        return dict(returned)
+    if isinstance(returned, tuple) and hasattr(returned, "_fields"):
+        return returned._asdict()  # type: ignore[attr-defined, no-any-return]
+    if isinstance(returned, tuple | list):
+        return dict(enumerate(returned))
+    if is_dataclass(returned):
+        named = {field.name: getattr(returned, field.name) for field in fields(returned)}
+        return {name: value for name, value in named.items() if value is not None}
+    return {}
+
+
+def _described(returned: object) -> str:
+    parts = ", ".join(map(str, _parts(returned)))
+    return f"a {type(returned).__name__}{f' of {parts}' if parts else ''}"
