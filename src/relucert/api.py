@@ -35,6 +35,7 @@ from relucert.methods.table import check_inference, find_method
 from relucert.names import ArithmeticName, FormName, InferenceName, MethodName, RelaxerName
 from relucert.network import REAL, Inference, Network, find_inference
 from relucert.norm import Norm, NormLike
+from relucert.numbers import NumberLike
 from relucert.progress import ProgressLike, Report, Reporter, about_image, silent
 from relucert.proof_files import EvidenceKeeper, ProofWriter, check_provable
 from relucert.query.given import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
@@ -204,7 +205,7 @@ def bounds(
     network: NetworkLike,
     region: Region | ImagesLike,
     *,
-    radius: float | Tensor | None = None,
+    radius: NumberLike | Tensor | None = None,
     norm: NormLike | None = None,
     method: RelaxerName = "fast-lin",
     form: FormName = "forward",

@@ -274,7 +274,7 @@ def test_radii_and_the_accuracy_at_a_radius(title: str) -> None:
     for start, end, share in zip(steps, steps[1:], shares, strict=False):
         if start < end:
             assert answers.accuracy_at((start + end) / 2) == pytest.approx(share)
-    assert answers.accuracy_at(1e9) == 0
+    assert answers.accuracy_at(1e9) == answers.accuracy_at("1000000000") == 0
 
 
 def test_the_accuracy_at_the_radius_itself() -> None:

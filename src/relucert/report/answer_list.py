@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar, overload
 from relucert.answers import Recordable
 from relucert.checks import check_number
 from relucert.errors import InputError, MissingPackageError
+from relucert.numbers import NumberLike, number_above
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -88,22 +89,23 @@ class Answers(Presentable, list[AnyAnswer]):
         answers = map(result, self.rows())
         return [answer.upper if answer.kind is Kind.UPPER else answer.lower for answer in answers]
 
-    def accuracy_at(self, radius: float) -> float:
+    def accuracy_at(self, radius: NumberLike) -> float:
         """The share of images that keep their class within a radius: certified, estimated or under attack, as the
         answers are. Images that are misclassified count; those without any question do not.
 
         Args:
-            radius: In the answers' own norm.
+            radius: In the answers' own norm: a number, or a fraction, as in "8/255".
         """
         from relucert.report.reading import result
         from relucert.report.series import series
 
-        check_number("radius", radius, 0, math.inf)
+        within = number_above(radius, "radius")
+        check_number("radius", within, 0, math.inf)
         curves = series(map(result, self.rows()), None)
         if len(curves) > 1:
             names = ", ".join(curve.name for curve in curves)
             raise InputError(f"an accuracy is of one method's answers, and these are of {names}")
-        return curves[0].accuracy_at(radius) if curves else 0.0
+        return curves[0].accuracy_at(within) if curves else 0.0
 
     def _repr_html_(self) -> str:
         from relucert.report import notebook
