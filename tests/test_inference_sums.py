@@ -22,7 +22,7 @@ from tests.loading.image_models import Function
 from tests.loading.onnx_models import Array, model, node, write
 
 BIG = 2.0**24  # float32 adds 1 to it in vain
-COUNT = 40
+COUNT, SIDE = 40, 16
 
 
 @dataclass(frozen=True)
@@ -100,10 +100,10 @@ def last_large(point: Array) -> Array:
 
 
 def first_column(point: Array) -> Array:
-    return np.sort(point.reshape(COUNT, 2, COUNT)[:, 0].flatten())[::-1]
+    return np.sort(point.reshape(SIDE, 2, SIDE)[:, 0].flatten())[::-1]
 
 
-GRID, END = (COUNT, 2, COUNT, 1), COUNT * (2 * COUNT - 1) - 1
+GRID, END = (SIDE, 2, SIDE, 1), SIDE * (2 * SIDE - 1) - 1
 CASES = {
     "Sum": Case(operands("Sum"), last_large, -1),
     "Mean": Case(operands("Mean"), last_large, -1, COUNT),
@@ -119,7 +119,7 @@ CASES = {
     ),
     "mean over two axes": Case(
         lambda folder: relucert.load(Function(lambda x: x.mean((1, 3)).flatten(1)), input_shape=GRID),
-        first_column, END, COUNT**2,
+        first_column, END, SIDE**2,
     ),
 }  # fmt: skip
 

@@ -15,8 +15,9 @@ from torch.nn.utils import parametrizations
 
 import relucert
 from relucert import RemarkWarning
-from relucert.errors import UnsupportedError
+from relucert.errors import MismatchError, UnsupportedError
 from relucert.loading import load
+from relucert.loading.assembly import Assembly
 from relucert.network import Network, Relu
 from tests.loading.image_models import Function, Layer
 from tests.loading.onnx_models import Array, Axis, model, node, write
@@ -247,3 +248,12 @@ def test_ends_beyond_the_precision_are_no_ends() -> None:
     largest = torch.finfo(torch.float32).max
     network = load(Function(lambda x: (x * 2).clamp(-largest, largest)), input_shape=(2,))
     assert not any(isinstance(node.operation, Relu) for node in network.nodes)
+
+
+@pytest.mark.parametrize("name", ["clamp above", "clamp below"])
+def test_a_clip_that_is_dropped_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The comparison with the original goes as far out as the precision does."""
+    monkeypatch.setattr(Assembly, "widest", torch.float32)
+    layer = nn.Linear(2, 2, dtype=torch.float64)
+    with pytest.raises(MismatchError, match="differs from torch"):
+        load(nn.Sequential(layer, Function(WIDE[name])))

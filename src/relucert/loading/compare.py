@@ -19,6 +19,9 @@ PER_SCALE = 5
 FEWEST = 2  # per scale, where inputs are large
 PLENTY = 2**18  # numbers that the inputs of one scale have at the most, where more than the fewest are drawn
 SLICE_BYTES = 2**24  # of the largest value, at the inputs that are run at once
+FAR = (1e4, -1e16, 1e40, -1e100)
+"""Scales of one more input each, where no value leaves the precision: clips far out act there, too, on either side."""
+ROOM = 2.0**-20  # share of a precision's largest number that values may reach there
 STAGE = "comparison with the original"
 SAFETY = 8.0
 """The runtime may differ by this many times the estimated rounding error of our evaluation."""
@@ -47,13 +50,17 @@ def compare(
     runtime: str,
     casts: Collection[torch.dtype] = (),
     report: Report = silent,
+    inputs_in: torch.dtype | None = None,
 ) -> None:
     """Raises MismatchError unless `run`, computing in `precision`, agrees with the network up to rounding.
 
-    casts: the precisions that it changes to on the way.
+    casts: the precisions that it changes to on the way; inputs_in: that of the original's inputs, where it is narrower.
     report: told at how many inputs, of how many, they were compared.
     """
-    inputs = probes(network.input_shape).to(precision)
+    near = probes(network.input_shape)
+    coarsest = max((precision, *casts), key=lambda dtype: torch.finfo(dtype).eps)
+    least = min((inputs_in or precision, *casts), key=lambda dtype: torch.finfo(dtype).max)
+    inputs = torch.cat([near.to(precision), _far(network, near[:1], least).to(precision)])
     double, single = network.cast(torch.float64), network.cast(torch.float32)
     parts: list[_Compared] = []
     for some in inputs.split(max(2, SLICE_BYTES // (8 * max(network.sizes)))):  # two at least: a batch
@@ -66,8 +73,7 @@ def compare(
         raise MismatchError(f"{network.name}: {runtime} treats an image on its own differently from one in a batch")
     compared = _Compared(*(torch.cat(columns) for columns in zip(*parts, strict=True)))
     difference = (compared.scores - compared.expected).abs().amax(1)
-    coarsest = max((precision, *casts), key=lambda dtype: torch.finfo(dtype).eps)
-    if not bool((difference <= _allowed(compared, coarsest)).all()):
+    if not bool((difference <= _allowed(compared, len(near), coarsest)).all()):
         raise MismatchError(
             f"{network.name}: the imported network differs from {runtime} by up to "
             f"{difference.max().item():.3g} at random inputs, more than rounding explains; it is refused"
@@ -128,14 +134,25 @@ def probes(shape: Shape) -> Tensor:
     return torch.cat([*drawn, torch.zeros(1, *shape)])
 
 
-def _allowed(compared: _Compared, precision: torch.dtype) -> Tensor:
+def _far(network: Network, probe: Tensor, precision: torch.dtype) -> Tensor:
+    """An input at larger scales, as far as no value of the network there leaves the precision: (batch, *shape)."""
+    limit = ROOM * torch.finfo(precision).max
+    inputs = torch.cat([scale * probe.double() for scale in FAR if abs(scale) < limit] or [probe[:0].double()])
+    if not len(inputs):
+        return inputs
+    _, largest = _scores(network.cast(torch.float64), inputs)
+    return inputs[largest < limit]
+
+
+def _allowed(compared: _Compared, near: int, precision: torch.dtype) -> Tensor:
     """The largest difference that rounding in this precision explains, for each input: (batch,).
 
-    A float32 evaluation shows how much this network amplifies rounding errors, relative to its largest value. A
-    worst-case bound would not do: it grows with every layer, until nothing counts as a mismatch.
+    A float32 evaluation of the first inputs, the near ones, shows how much this network amplifies rounding errors,
+    relative to its largest value. A worst-case bound would not do: it grows with every layer, until nothing counts as a
+    mismatch.
     """
     scores, largest = compared.scores, compared.largest
-    lost = (compared.single - scores).abs().amax(1) / largest.clamp(min=torch.finfo(torch.float64).tiny)
+    lost = ((compared.single - scores).abs().amax(1) / largest.clamp(min=torch.finfo(torch.float64).tiny))[:near]
     amplified = lost.max() / torch.finfo(torch.float32).eps * largest
     limits = torch.finfo(precision)
     return SAFETY * limits.eps * (amplified + 2 * scores.abs().amax(1) + limits.tiny)

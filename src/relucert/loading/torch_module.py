@@ -174,7 +174,8 @@ def _load(source: Source, shape: Shape, report: Report) -> Network:
     def run(inputs: Tensor) -> Tensor:
         return _scores(module, inputs, source.name, translation.left_out)
 
-    compare(translation.network, in_batches(run, source.batch), precision, "torch", translation.casts, report)
+    original = in_batches(run, source.batch)
+    compare(translation.network, original, precision, "torch", translation.casts, report, source.precision)
     return translation.network
 
 

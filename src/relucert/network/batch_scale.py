@@ -67,9 +67,7 @@ class BatchScale(Affine):
         return FOLDED_ROUNDINGS + 5
 
     def can_be_evaluated(self, inference: Inference) -> bool:
-        if inference.rounds and bool(
-            (self.variance < 0).any()
-        ):  # what rounds the sum with epsilon is then no share of it
+        if inference.rounds and bool((self.variance < 0).any()):  # roundings are no share of its sum with epsilon
             return False
         spread = self.variance.double() + self.epsilon
         factors = self.cast(torch.float64)._scale.factor
