@@ -27,7 +27,7 @@ def test_numbers_that_are_alike_are_a_point() -> None:
     ("maxima", "message"),
     [
         (np.zeros(50), "zero"),
-        (np.arange(9.0), "too few"),
+        (np.arange(9.0), "10 batches or more, not 9"),
         (np.array([np.nan] * 20), "finite"),
         (np.array([np.inf, *range(20)]), "finite"),
     ],
