@@ -141,7 +141,7 @@ def in_order(terms: Array, divisor: float, order: Array) -> float:
 
 def bounds_of(network: Network, point: Array) -> tuple[float, float]:
     region = relucert.Region.around(torch.tensor(point)[None], 1e-9, "inf")
-    (*_, interval) = relucert.bounds(network, region, method="interval", form="backward", inference="float32")
+    (*_, interval) = relucert.bounds(network, region, method="interval", inference="float32")
     return float(interval.lower[0, 0]), float(interval.upper[0, 0])
 
 

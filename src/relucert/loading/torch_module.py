@@ -100,7 +100,8 @@ def _minds_training(source: Source, shape: Shape) -> bool:
             trained = run_module(source.copy(evaluating=False), images.clone(), source.name)
         except LoadError:
             return True
-    return not torch.equal(trained, run_module(source.copy(), images.clone(), source.name))
+    evaluated = run_module(source.copy(), images.clone(), source.name)
+    return not torch.allclose(trained, evaluated, rtol=0, atol=0, equal_nan=True)
 
 
 def load_program(
