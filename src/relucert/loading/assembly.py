@@ -8,7 +8,7 @@ imported map is exactly the stored one.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
@@ -58,9 +58,17 @@ class Assembly:
     """A network under construction: its nodes so far, and the shape of every value (without the batch).
 
     batch: how many images the foreign graph takes at once; None if it has no axis for them.
+    count: called with how many numbers each node makes, without a batch.
     """
 
-    def __init__(self, input_shape: Shape, batch: int | None, precision: torch.dtype, live: bool = False) -> None:
+    def __init__(
+        self,
+        input_shape: Shape,
+        batch: int | None,
+        precision: torch.dtype,
+        live: bool = False,
+        count: Callable[[int], None] | None = None,
+    ) -> None:
         self.shapes: list[Shape] = [input_shape]
         self.batch = batch
         self.precision = precision  # of the inputs
@@ -70,6 +78,7 @@ class Assembly:
         self._exact = False
         self._roundings = 0
         self._stored_in: set[torch.dtype] = set()  # the precisions of constants with axes, which widen what they meet
+        self._count = count
 
     @contextmanager
     def exact(self) -> Iterator[None]:
@@ -258,6 +267,8 @@ class Assembly:
 
     def _append(self, operation: Layer, *inputs: int) -> int:
         self.shapes.append(operation.shape(*(self.shapes[source] for source in inputs)))
+        if self._count is not None:
+            self._count(prod(self.shapes[-1]))
         longer = isinstance(operation, Affine) and 0 < operation.roundings < self._roundings and not self._exact
         self._nodes.append(Node(operation, inputs, self._exact, self._roundings if longer else None))
         return len(self._nodes)

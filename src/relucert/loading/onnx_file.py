@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from onnx.reference import ReferenceEvaluator
 from torch import Tensor
 
 from relucert.errors import InputError, LoadError, NetworkError, OpenShapeError, UnsupportedError
+from relucert.loading.allowance import Allowance
 from relucert.loading.assembly import Assembly, Operand
 from relucert.loading.compare import compare, in_batches, one_by_one
 from relucert.loading.onnx_rules import EXACT, PRECISIONS, RULES, Call
@@ -74,9 +75,11 @@ def _load(
     """
     source = _only_input(model.graph, path)
     precision = source.type.tensor_type.elem_type
-    walk = Walk(Assembly(_image_shape(axes, input_shape, path), batch, PRECISIONS[precision]))
+    allowance, shape = Allowance(path, model.ByteSize()), _image_shape(axes, input_shape, path)
+    allowance.check(prod(shape) * (batch or 1), f"the input {source.name!r}")
+    walk = Walk(Assembly(shape, batch, PRECISIONS[precision], count=allowance.take))
     walk.operands[source.name] = 0
-    _translate(walk, model)
+    _translate(walk, model, allowance)
     output = model.graph.output[0].name
     network = walk.finish(output, path.stem)
     ranking = walk.ranking(output)
@@ -100,6 +103,11 @@ def read_model(path: Path) -> ModelProto:
         raise UnsupportedError(f"{path} uses operator set {_version(model)}; export it with {OLDEST} or later")
     if model.graph.sparse_initializer:
         raise UnsupportedError(f"{path} stores sparse tensors; export it with dense ones")
+    needed = _needed(model.graph)
+    used = [node for node in model.graph.node if needed.intersection(node.output)]
+    if len(used) < len(model.graph.node):  # a runtime would compute the others, too
+        del model.graph.node[:]
+        model.graph.node.extend(used)
     return model
 
 
@@ -141,54 +149,70 @@ def _value_info(model: ModelProto, name: str, precision: int) -> ValueInfoProto:
     return helper.make_tensor_value_info(name, known.get(name, precision), None)
 
 
-def _translate(walk: Walk, model: ModelProto) -> None:
-    """Translates every node that the output depends on, in order."""
-    needed = {model.graph.output[0].name}
-    nodes = []
-    for node in reversed(model.graph.node):
-        if needed.intersection(node.output):
-            needed.update(node.input)
-            nodes.append(node)
+def _translate(walk: Walk, model: ModelProto, allowance: Allowance) -> None:
+    """Translates every node, in order."""
+    needed = _needed(model.graph)
     for tensor in model.graph.initializer:
         if tensor.name in needed:
             walk.operands[tensor.name] = _tensor(numpy_helper.to_array(tensor))
-    for node in reversed(nodes):
+    for node in model.graph.node:
         several = node.op_type in RULES and RULES[node.op_type].several
         used = [output for output in node.output if output in needed]
         for output in used if several else node.output[:1]:
-            walk.take(_step(walk, node, output, needed, _version(model)))
+            walk.take(_step(walk, node, output, needed, _version(model), allowance))
 
 
-def _step(walk: Walk, node: NodeProto, output: str, needed: set[str], version: int) -> Step:
+def _needed(graph: GraphProto) -> set[str]:
+    """The names of all values that the outputs depend on."""
+    needed = {output.name for output in graph.output}
+    for node in reversed(graph.node):
+        if needed.intersection(node.output):
+            needed.update(node.input)
+    return needed
+
+
+def _step(walk: Walk, node: NodeProto, output: str, needed: set[str], version: int, allowance: Allowance) -> Step:
     """The step that computes one output of a node."""
     sources = tuple(source for source in node.input if source)
     place = f"node {node.name}" if node.name else f"the node of {output}"
     if node.domain not in DOMAINS:
         return Step(f"{node.domain}.{node.op_type}", place, sources, output)
     attributes = {entry.name: helper.get_attribute_value(entry) for entry in node.attribute}
-    fold = None if node.op_type.startswith(RANDOM) else partial(_folded, walk, node, output, version)
+
+    def checked_inputs() -> list[Operand | None]:
+        inputs = [walk.operands[source] if source else None for source in node.input]
+        allowance.check_node(node, output, version, inputs, walk.assembly)
+        return inputs
+
+    def fold() -> Tensor:
+        folded = _evaluated(node, output, version, checked_inputs())
+        allowance.take(folded.numel())
+        return folded
+
     exact, cast = node.op_type in EXACT, node.op_type in ("Cast", "CastLike")
+    foldable = None if _is_open(node) else fold
     if node.op_type not in RULES:
-        return Step(node.op_type, place, sources, output, None, fold, exact=exact, cast=cast)
+        return Step(node.op_type, place, sources, output, None, foldable, exact=exact, cast=cast)
     rule = RULES[node.op_type]
     flaws = [f"{name}={value}" for name, value in attributes.items() if not rule.accepts(name, value)]
     if not rule.several:
         flaws += [f"the use of its output {name!r}" for name in node.output[1:] if name in needed]
 
     def translate() -> Operand:
-        inputs = tuple(walk.operands[source] if source else None for source in node.input)
+        inputs = checked_inputs()
 
         def run(changed: Mapping[int, Tensor]) -> Tensor:
             return _evaluated(node, output, version, [changed.get(place, given) for place, given in enumerate(inputs)])
 
-        return rule.translate(walk.assembly, Call(inputs, attributes, run))
+        return rule.translate(walk.assembly, Call(tuple(inputs), attributes, run))
 
-    return Step(node.op_type, place, sources, output, translate, fold, tuple(flaws), rule.keeps_order, exact, cast)
+    return Step(node.op_type, place, sources, output, translate, foldable, tuple(flaws), rule.keeps_order, exact, cast)
 
 
-def _folded(walk: Walk, node: NodeProto, output: str, version: int) -> Tensor:
-    """The constant that an operator makes of constants."""
-    return _evaluated(node, output, version, [walk.operands[source] if source else None for source in node.input])
+def _is_open(node: NodeProto) -> bool:
+    """Whether no constant stands for a node: it is random, or runs graphs of its own, perhaps for ever."""
+    graphs = any(entry.HasField("g") or entry.graphs for entry in node.attribute)
+    return graphs or node.op_type.startswith(RANDOM)
 
 
 def _evaluated(node: NodeProto, output: str, version: int, inputs: Sequence[Operand | None]) -> Tensor:
@@ -228,7 +252,7 @@ def runtime(path: Path, shape: Shape) -> tuple[Callable[[Tensor], Tensor], str, 
     options.intra_op_num_threads = 1
     by = "onnxruntime"
     try:
-        session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     except Exception as error:
         if TOO_NEW not in str(error):
             raise LoadError(f"onnxruntime can't run {path}: {one_line(error)}") from error
