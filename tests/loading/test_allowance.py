@@ -22,12 +22,12 @@ TOO_LARGE: dict[str, tuple[list[NodeProto], dict[str, Array], tuple[Axis, ...]]]
     ),
     "an expanded constant": (
         [node("Expand", "v s", "c"), node("ReduceSum", "c", "r", keepdims=0), node("Add", "x r")],
-        {"v": np.float32([1]), "s": np.array([HUGE])},
+        {"v": np.array([1], dtype=np.float32), "s": np.array([HUGE])},
         ("batch", 4),
     ),
     "a range": (
         [node("Range", "a b d", "c"), node("ReduceSum", "c", "r", keepdims=0), node("Add", "x r")],
-        {"a": np.float64(0), "b": np.float64(HUGE), "d": np.float64(1)},
+        {"a": np.array(0, dtype=np.float64), "b": np.array(HUGE, dtype=np.float64), "d": np.array(1, dtype=np.float64)},
         ("batch", 4),
     ),
     "an expanded value": (
@@ -35,7 +35,7 @@ TOO_LARGE: dict[str, tuple[list[NodeProto], dict[str, Array], tuple[Axis, ...]]]
     ),
     "a repeated value": ([node("Tile", "x s")], {"s": np.array([1, HUGE])}, ("batch", 4)),
     "a padded value": ([node("Pad", "x p")], {"p": np.array([0, 0, 0, HUGE])}, ("batch", 4)),
-    "a resized value": ([node("Resize", "x - s", mode="nearest")], {"s": np.float32([1, HUGE])}, ("batch", 4)),
+    "a resized value": ([node("Resize", "x - s", mode="nearest")], {"s": np.array([1, HUGE], dtype=np.float32)}, ("batch", 4)),
     "a sum of a row and a column": (
         [node("Reshape", "x s", "c"), node("Reshape", "x t", "r"), node("Add", "c r", "z"), node("Flatten", "z")],
         {"s": np.array([0, WIDE, 1]), "t": np.array([0, 1, WIDE])},
@@ -104,7 +104,7 @@ def test_a_loop_over_constants_is_not_run(tmp_path: Path) -> None:
         ],
     )
     nodes = [node("Loop", "n go v", "r", body=body), node("Add", "x r")]
-    constants = {"n": np.array(2**60), "go": np.array(True), "v": np.float32([0])}
+    constants = {"n": np.array(2**60), "go": np.array(True), "v": np.array([0], dtype=np.float32)}
     with pytest.raises(UnsupportedError, match="Loop"):
         relucert.load(write(tmp_path, model(nodes, constants)))
 

@@ -162,6 +162,7 @@ def test_nothing_is_asserted_after_the_end(last: str) -> None:
         (BOX + "hello (assert (<= Y_0 0))", "outside of brackets"),
         (BOX + "()", "begin with"),
         ("(" * 200 + ")" * 200, "nested deeper"),
+        (BOX + "(assert (<= Y_0 (* " + "1e400 " * 20_000 + ")))", "bits"),
         ("(assert (<= X_0 1e350)) (assert (>= X_0 0)) (assert (>= X_1 0)) (assert (<= X_1 1)) (assert (<= Y_0 0))",
          "beyond the numbers of float64"),
         (BOX + "(assert (or " + "(<= Y_0 0) " * 200 + "))" + "(assert (or " + "(<= Y_1 0) " * 200 + "))", "cases"),
@@ -214,7 +215,18 @@ def _plain(constraints: object) -> frozenset[object]:
     return frozenset((one.inputs, one.outputs, one.bound) for one in constraints)  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("text", ["(assert (not (<= Y_0 0)))", "(prove Y_0)", "(assert (<= Y_5 0))", "(", "(assert 1)"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(assert (not (<= Y_0 0)))",
+        "(prove Y_0)",
+        "(assert (<= Y_5 0))",
+        "(",
+        "(assert 1)",
+        f"(assert (<= Y_0 {'9' * 100_000}))",
+        f"(assert (<= Y_0 (* {'1e400 ' * 20_000})))",
+    ],
+)
 def test_the_checker_refuses_what_it_does_not_know(text: str) -> None:
     with pytest.raises(Rejected):
         read_cases(HEAD + BOX + text, 2, 2)

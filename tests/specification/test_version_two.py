@@ -63,6 +63,10 @@ def test_several_inputs_are_counted_in_turn() -> None:
         (HEAD.format("int8") + "(assert (<= Y[0] 1))", "of type"),
         (HEAD.format("real") + "(assert (<= Y[0] 1.0)", "never closed"),
         (HEAD.format("real") + "(assert (what Y[0] 1.0))", "syntax"),
+        (HEAD.format("real") + BOX + "(assert (<= Y[0] " + "9" * 10_000 + ".0))", "can't read a number"),
+        (HEAD.format("real") + BOX + "(assert (<= Y[0] (* " + f"{10**300}.0 " * 20_000 + ")))", "bits"),
+        ("(vnnlib-version <2.0>)(declare-network N (declare-input X real [1000000000, 1000]) "
+         "(declare-output Y real [1]))(assert (<= Y[0] 0.0))", "more than 16,777,216 variables"),
         ("(vnnlib-version <2.0>)(declare-network N (declare-input X real [1]) (declare-hidden H real [1] \"h\") "
          "(declare-output Y real [1]))(assert (<= H[0] 0.0))", "hidden values (H)"),
     ],

@@ -19,6 +19,8 @@ NAME = re.compile(r"([XY])_(\d{1,9})")
 HARMLESS = ("set-logic", "set-info", "set-option", "check-sat", "get-model", "exit")
 LAST = ("check-sat", "exit")  # commands that nothing may be asserted after
 MOST_CASES = 10_000
+LONGEST = 4000  # characters of a number
+MOST_BITS = 2**13  # of a product's numerator or denominator
 Form = dict[str, Fraction]  # by name; the constant stands under ""
 Terms = tuple[tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]]  # whole numbers on inputs and on outputs
 Atom = tuple[Form, bool]  # a form that is not positive, and whether it has to be negative
@@ -99,7 +101,7 @@ def _form(term: Any, sizes: dict[str, int]) -> Form:
         name = NAME.fullmatch(term)
         if name is not None and int(name[2]) < sizes[name[1]]:
             return {f"{name[1]}_{int(name[2])}": Fraction(1)}
-        if NUMBER.fullmatch(term):
+        if len(term) <= LONGEST and NUMBER.fullmatch(term):
             return {"": Fraction(term)}
         raise Rejected(f"its property has the unknown term {term[:40]!r}")
     operator, *parts = term
@@ -116,6 +118,8 @@ def _form(term: Any, sizes: dict[str, int]) -> Form:
             if not set(factor) <= {""}:
                 raise Rejected("its property is not linear")
             product = {name: number * factor.get("", Fraction(0)) for name, number in other.items()}
+            if any(max(map(int.bit_length, number.as_integer_ratio())) > MOST_BITS for number in product.values()):
+                raise Rejected(f"its property has a product of more than {MOST_BITS} bits")
         return product
     raise Rejected(f"its property has the unknown operator {str(operator)[:40]!r}")
 

@@ -36,9 +36,13 @@ class Allowance:
                 "size may make; export the model with the constants that it needs, or with smaller images"
             )
 
+    def take_node(self, count: int) -> None:
+        """Counts a node of the network, whose value has this many numbers."""
+        self.take(count + PER_NODE)
+
     def take(self, count: int) -> None:
         """Counts what was made."""
-        self._left -= count + PER_NODE
+        self._left -= count
         if self._left < 0:
             raise LoadError(
                 f"{self._path}: its values and computed constants have more numbers than a file of its size may make; "
@@ -69,14 +73,16 @@ def _shape(given: Operand, known: Assembly) -> tuple[int, ...]:
 
 def _room(node: NodeProto, shape: Sequence[int]) -> int:
     """How many numbers an image has with the margins, and the zeros in between, that an operator gives it."""
-    whole = {entry.name: helper.get_attribute_value(entry) for entry in node.attribute if entry.name in _SPATIAL}
+    whole: dict[str, list[int]] = {
+        entry.name: helper.get_attribute_value(entry) for entry in node.attribute if entry.name in _SPATIAL
+    }
     axes = len(shape) - 2
     pads, steps = whole.get("pads", [0] * 2 * axes), whole.get("strides", [1] * axes)
     if node.op_type not in _ON_IMAGES or (len(pads), len(steps)) != (2 * axes, axes):
         return 0
     spread = steps if node.op_type == "ConvTranspose" else [1] * axes
     sizes = zip(shape[2:], spread, pads[:axes], pads[axes:], strict=True)
-    return prod(shape[:2]) * prod(size * abs(step) + abs(before) + abs(after) for size, step, before, after in sizes)
+    return prod((*shape[:2], *(size * abs(step) + abs(before) + abs(after) for size, step, before, after in sizes)))
 
 
 _SPATIAL = ("pads", "strides")

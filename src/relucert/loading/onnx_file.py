@@ -77,7 +77,7 @@ def _load(
     precision = source.type.tensor_type.elem_type
     allowance, shape = Allowance(path, model.ByteSize()), _image_shape(axes, input_shape, path)
     allowance.check(prod(shape) * (batch or 1), f"the input {source.name!r}")
-    walk = Walk(Assembly(shape, batch, PRECISIONS[precision], count=allowance.take))
+    walk = Walk(Assembly(shape, batch, PRECISIONS[precision], count=allowance.take_node))
     walk.operands[source.name] = 0
     _translate(walk, model, allowance)
     output = model.graph.output[0].name

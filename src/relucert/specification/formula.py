@@ -10,6 +10,7 @@ from typing import NamedTuple
 from relucert.errors import InputError
 
 MOST_CASES = 10_000
+MOST_BITS = 2**13  # of a number's numerator or denominator: products of many would take all time
 
 
 class Variable(NamedTuple):
@@ -38,7 +39,10 @@ class Linear:
 
     def times(self, factor: Fraction) -> Linear:
         scaled = {variable: factor * coefficient for variable, coefficient in self.coefficients.items() if factor}
-        return Linear(scaled, factor * self.constant)
+        constant = factor * self.constant
+        if any(_bits(number) > MOST_BITS for number in (*scaled.values(), constant)):
+            raise InputError(f"a product has a number of more than {MOST_BITS} bits: write it in fewer digits")
+        return Linear(scaled, constant)
 
     def minus(self, other: Linear) -> Linear:
         return self.plus(other.times(Fraction(-1)))
@@ -118,6 +122,10 @@ class Case:
             if index in low and index in high and not low[index].leaves_room(high[index]):
                 return None
         return Case(low, high, tuple(forms))
+
+
+def _bits(number: Fraction) -> int:
+    return max(number.numerator.bit_length(), number.denominator.bit_length())
 
 
 def cases(formula: Formula) -> list[Case]:

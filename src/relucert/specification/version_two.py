@@ -14,6 +14,7 @@ from relucert.specification.formula import All, AnyOf, AtMost, Formula, Linear, 
 from relucert.specification.query import Declared, Query, from_cases
 from relucert.specification.syntax import groups
 
+MOST_VARIABLES = 2**24  # inputs, and outputs, that a file may declare
 TYPES = {"Real": "real", "F16": "float16", "BF16": "bfloat16", "F32": "float32", "F64": "float64"}
 
 
@@ -45,6 +46,8 @@ def parse(text: str) -> Query:
         parsed = package.parse_query_string(text)
     except package.VNNLibException as error:
         raise LoadError(_reason(str(error))) from None
+    except (IndexError, ValueError, OverflowError) as error:  # of a number that its own reader can't hold
+        raise LoadError(f"the package vnnlib can't read a number of it: {error}") from None
     return _Translation(package, parsed).query()
 
 
@@ -71,6 +74,8 @@ class _Translation:
             place = Place(tensor.output, self.sizes[tensor.output], tensor.shape)
             self.places[tensor.network, tensor.name] = place
             self.sizes[tensor.output] += prod(tensor.shape)
+            if self.sizes[tensor.output] > MOST_VARIABLES:
+                raise LoadError(f"{tensor.name} has the shape {tensor.shape}: more than {MOST_VARIABLES:,} variables")
         self.mentions_outputs = False
 
     def query(self) -> Query:
