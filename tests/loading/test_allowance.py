@@ -35,7 +35,9 @@ TOO_LARGE: dict[str, tuple[list[NodeProto], dict[str, Array], tuple[Axis, ...]]]
     ),
     "a repeated value": ([node("Tile", "x s")], {"s": np.array([1, HUGE])}, ("batch", 4)),
     "a padded value": ([node("Pad", "x p")], {"p": np.array([0, 0, 0, HUGE])}, ("batch", 4)),
-    "a resized value": ([node("Resize", "x - s", mode="nearest")], {"s": np.array([1, HUGE], dtype=np.float32)}, ("batch", 4)),
+    "a resized value": (
+        [node("Resize", "x - s", mode="nearest")], {"s": np.array([1, HUGE], dtype=np.float32)}, ("batch", 4)
+    ),
     "a sum of a row and a column": (
         [node("Reshape", "x s", "c"), node("Reshape", "x t", "r"), node("Add", "c r", "z"), node("Flatten", "z")],
         {"s": np.array([0, WIDE, 1]), "t": np.array([0, 1, WIDE])},
