@@ -459,7 +459,9 @@ def parse_scale(given: object, shape: tuple[int, ...]) -> Tensor | None:
 
 def _is_scale(given: object, shapes: Iterable[tuple[int, ...]]) -> bool:
     """Whether it is a tensor of one of some shapes, with finite numbers >= 0."""
-    if not isinstance(given, Tensor) or tuple(given.shape) not in shapes:
+    if not isinstance(given, Tensor) or given.layout != torch.strided or given.is_meta or given.is_complex():
+        return False
+    if tuple(given.shape) not in shapes:
         return False
     return bool(((given >= 0) & given.isfinite()).all())
 

@@ -68,12 +68,13 @@ def test_nothing_is_remarked_where_nothing_is_left_out() -> None:
     assert load(make(lambda scores: scores)).remarks == ()
 
 
-def test_the_remark_is_not_repeated_for_a_network(tmp_path: Path) -> None:
+def test_the_remark_stays_with_a_network_that_is_stored(tmp_path: Path) -> None:
     with pytest.warns(RemarkWarning):
         network = load(make(nn.Softmax(dim=1)))
     assert load(network) is network
     save(network, tmp_path / "scores.safetensors")
-    assert load(tmp_path / "scores.safetensors").remarks == ()
+    with pytest.warns(RemarkWarning):
+        assert load(tmp_path / "scores.safetensors").remarks == network.remarks
 
 
 ELSEWHERE: dict[str, tuple[Last, str]] = {

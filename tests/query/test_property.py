@@ -76,7 +76,7 @@ def test_targets_are_read(given: str | int, expected: str | int) -> None:
     assert parse_target(given, 4) == expected
 
 
-@pytest.mark.parametrize("given", ["runnerup", "", "-1", 4, "4", -1, True, 1.5, None])
+@pytest.mark.parametrize("given", ["runner", "", "-1", 4, "4", -1, True, 1.5, None])
 def test_other_targets_are_refused(given: object) -> None:
     with pytest.raises(InputError, match="target"):
         parse_target(given, 4)  # type: ignore[arg-type]
