@@ -69,7 +69,7 @@ def values(path: Path, image: Array) -> Array:
     begin = 8 + int.from_bytes(content[:8], "little")
     header = json.loads(content[8:begin])
     network = json.loads(header.pop("__metadata__")["relucert"])
-    known = [image.reshape(network["input_shape"])]
+    known: list[Array] = [image.reshape(network["input_shape"])]
     for number, node in enumerate(network["nodes"], start=1):
         tensors = {}
         for key in (key for key in header if key.startswith(f"{number}.")):
@@ -130,7 +130,7 @@ def summed() -> Network:
     return Network((3,), (first, Node(Linear(torch.ones(2, 3), torch.zeros(2)), (1,))))
 
 
-CASES = {
+CASES: dict[str, Callable[[], Network]] = {
     **NETWORKS,
     "imported": imported,
     "summed": summed,
