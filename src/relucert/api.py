@@ -339,7 +339,7 @@ class BestCertifier:
             if climbed is None:
                 yield [_certificate(self.options, question, None, question.refusal, 0.0)]
             else:
-                end = None if climbed.failed else climbed.end
+                end = None if climbed.end.radius is None and climbed.reason is not None else climbed.end
                 if self.writer is not None and climbed.evidence is not None:
                     self.writer.write(inquiry, question, climbed.evidence)
                 yield [_certificate(self.options, question, end, climbed.reason, climbed.seconds, climbed.failed)]

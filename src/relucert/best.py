@@ -19,7 +19,7 @@ from relucert.search.radius import SearchEnd
 BEST: MethodName = "best"
 BUDGET = 10.0  # seconds for each answer, unless told otherwise
 STEPS: tuple[Step, ...] = (*CHEAP_STEPS, EXACT_STEP)
-"""In this order, each from what those before it prove. The first is always done."""
+"""In this order, each from what those before it prove. The first is begun, however little time there is."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,10 @@ class Climber:
 
     def _reason(self, climb: Climb) -> str | None:
         parts = [f"{step} failed: {error}" for step, error in climb.errors.items()]
-        if climb.best is None and parts:
-            return f"not certified: {'; '.join(parts)}"
+        if climb.best is None:
+            if climb.cut_off:
+                parts.append(f"the budget of {self.budget:g} s ended before any radius was proven")
+            return f"not certified: {'; '.join(parts)}" if parts else None
         if climb.cut_off:
             steps = " and ".join(climb.cut_off)
             parts.append(f"the budget of {self.budget:g} s ended before {steps} did; a larger radius may hold")

@@ -12,7 +12,9 @@ from scipy import optimize
 
 import relucert
 from relucert.attacks.nearest import nearest_program
-from relucert.linear_regions import affine_values, form_gradients, pattern_at
+from relucert.attacks.nearest_programs import LargestProgram
+from relucert.attacks.polish import PATIENCE, Polisher
+from relucert.linear_regions import Pattern, affine_values, form_gradients, pattern_at
 from relucert.network import Linear, Network
 from relucert.norm import Norm
 from tests.nets import NETWORKS, centres, mlp
@@ -160,3 +162,33 @@ def _least_norm(p: float, rows: Array, least: Array, low: Array, high: Array) ->
         bounds = [*zip(low, high, strict=True), (0, None)]
     solution = optimize.linprog(cost, sides, limits, bounds=bounds)
     return float(solution.fun) if solution.status == 0 else None
+
+
+def test_the_largest_coordinate_takes_few_rows() -> None:
+    """Of the limits of 400 coordinates, by walls and by the radius, few are ever in the program."""
+    draw = np.random.default_rng(2)
+    low, high = -draw.random(400) * draw.integers(0, 2, 400), draw.random(400) * draw.integers(0, 2, 400)
+    rows, least = draw.normal(size=(6, 400)), np.array([2.0, 0.5, -0.1, 0.0, -0.5, 0.3])
+    program = LargestProgram(low, high)
+    program.add(rows[:1], least[:1])
+    assert program.solve(10) is not None
+    program.add(rows[1:], least[1:])
+    solution, wanted = program.solve(10), _least_norm(math.inf, rows, least, low, high)
+    assert solution is not None
+    assert wanted is not None
+    assert np.abs(solution.offset).max() == pytest.approx(wanted, rel=1e-6)
+    assert ((solution.offset >= low - 1e-8) & (solution.offset <= high + 1e-8)).all()
+    assert program.model.getNumRow() < 100
+
+
+def test_the_polish_stops_where_it_gains_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    network, looked = mlp(4, 30, 30, 3, seed=2), []
+
+    def fruitless(polisher: Polisher, pattern: Pattern) -> list[tuple[int, int]]:
+        looked.append(pattern)
+        return [(value, neuron) for value in pattern for neuron in range(30)]
+
+    monkeypatch.setattr(Polisher, "_look_into", fruitless)
+    (answer,) = relucert.attack(network, centres(network, 1), norm="inf", steps=40)
+    assert answer.witness is not None
+    assert 0 < len(looked) <= PATIENCE

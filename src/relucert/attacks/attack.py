@@ -18,10 +18,11 @@ from relucert.answers import UpperBound
 from relucert.attacks.methods import find_attacks
 from relucert.attacks.minimum_norm import STARTS
 from relucert.attacks.polish import Polisher
-from relucert.attacks.pursuit import Pursuit, TimeUp
+from relucert.attacks.pursuit import Pursuit
 from relucert.attacks.witness import Judge, Witness, check_staying
 from relucert.batching import attack_bytes, attack_size
 from relucert.checks import check_number, check_whole, parse_memory, shown
+from relucert.deadline import TimeUp, until
 from relucert.errors import FAULTS, InputError, in_one_line
 from relucert.execution.execution import Execution
 from relucert.execution.identity import identity
@@ -271,12 +272,13 @@ class Attacker:
             dtype, box = own_precision(self.network), self.judge.inner_box
             centres = self.judge.represent(inquiry.images[[question.image for question in questions]]).to(dtype)
             shape = replace(self.options.shape, box=None if box is None else box.cast(dtype))
-            pursuit = Pursuit(self.judge.network, centres, inquiry.property(questions), shape, ends, reporter)
+            pursuit = Pursuit(self.judge.network, centres, inquiry.property(questions), shape, reporter)
             generators = [question.generator(self.options.seed) for question in questions]
             try:
-                for number, run in enumerate(self.attacks, start=1):
-                    reporter.enter(Progress(stage=STAGE, part=f"{number} of {len(self.attacks)}"))
-                    run(pursuit, self.options.steps, generators)
+                with until(ends):
+                    for number, run in enumerate(self.attacks, start=1):
+                        reporter.enter(Progress(stage=STAGE, part=f"{number} of {len(self.attacks)}"))
+                        run(pursuit, self.options.steps, generators)
             except TimeUp:
                 pursuit.cut_short = True
             except FAULTS as error:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 from scipy import sparse
 
@@ -69,22 +71,83 @@ class SumProgram(_LinearProgram):
 
 
 class LargestProgram(_LinearProgram):
-    """p = infinity: the radius is one more column, and lies above every coordinate and its negative."""
+    """p = infinity: the radius is the last column. At the solution most coordinates are as far out as they may.
+
+    So a column is what a coordinate lacks, in the direction that the first inequality pulls it, of the radius, or of
+    its wall where that is nearer. Few of the other limits matter: they are added where a solution violates them.
+    """
 
     def __init__(self, low: Array, high: Array) -> None:
         super().__init__()
-        self.size = size = len(low)
-        self.columns(np.append(np.zeros(size), 1.0), np.append(low, 0.0), np.append(high, self.highspy.kHighsInf))
-        unit, radius = sparse.identity(size), np.ones((size, 1))
-        self.rows(np.zeros(2 * size), sparse.bmat([[unit, radius], [-unit, radius]], format="csr"))
-        self.first = 2 * size
+        self.size, self.walls = len(low), (low, high)
+        self.added: list[int] = []  # the places of the inequalities among the rows
+        self.count = 0
+
+    def _begin(self, row: Array, least: float) -> None:
+        self.signs = np.where(row < 0, -1.0, 1.0)
+        low, high = self.walls
+        self.ahead = np.where(row < 0, -low, high)
+        self.behind = np.where(row < 0, high, -low)
+        self.tied = self.ahead > _least_radius(np.abs(row), self.ahead, least)
+        widths = np.where(self.tied, np.inf, self.ahead + self.behind)
+        self.limited = np.zeros((5, self.size), dtype=bool)
+        self.columns(np.append(np.zeros(self.size), 1.0), np.zeros(self.size + 1), np.append(widths, np.inf))
 
     def add(self, rows: Array, least: Array) -> None:
-        self.rows(least, sparse.csr_matrix(np.hstack([rows, np.zeros((len(rows), 1))])))
+        if not self.count:
+            self._begin(rows[0], float(least[0]))
+        turned = rows * self.signs
+        free = np.where(self.tied, 0.0, self.ahead)
+        coefficients = np.column_stack([-turned, turned[:, self.tied].sum(1)])
+        self.refused |= not np.isfinite(coefficients).all()
+        self.added += range(self.count, self.count + len(rows))
+        self._append(sparse.csr_matrix(coefficients), least - turned @ free)
+
+    def _append(self, rows: sparse.csr_matrix, least: Array) -> None:
+        self.rows(least, rows)
+        self.count += rows.shape[0]
 
     def solve(self, seconds: float) -> Nearest | None:
-        solution = self.run(seconds)
-        return None if solution is None else Nearest(solution[0][: self.size], solution[1])
+        ends = time.monotonic() + seconds
+        while (solution := self.run(max(0.01, ends - time.monotonic()))) is not None:
+            lacking, radius = solution[0][: self.size], solution[0][self.size]
+            reach = np.where(self.tied, radius, self.ahead) - lacking
+            if not self._limit(reach, radius):
+                return Nearest(self.signs * reach, solution[1][self.added])
+        return None
+
+    def _limit(self, reach: Array, radius: float) -> bool:
+        """Whether limits that a solution violates were added: those of the walls of coordinates whose columns count
+        from the radius, and those of the radius."""
+        room = FEASIBLE * max(1.0, abs(radius))
+        limits = (
+            (self.tied & (reach > self.ahead + room), 1.0, -1.0, -self.ahead),
+            (self.tied & (reach < -self.behind - room), -1.0, 1.0, -self.behind),
+            (self.tied & (reach < -radius - room), -1.0, 2.0, np.zeros(self.size)),
+            (~self.tied & (reach > radius + room), 1.0, 1.0, self.ahead),
+            (~self.tied & (reach < -radius - room), -1.0, 1.0, -self.ahead),
+        )
+        fresh = False
+        for known, (violated, own, of_radius, least) in zip(self.limited, limits, strict=True):
+            places = np.flatnonzero(violated & ~known)
+            if len(places):
+                known[places], fresh = True, True
+                unit = sparse.csr_matrix(
+                    (np.full(len(places), own), (np.arange(len(places)), places)), (len(places), self.size)
+                )
+                self._append(sparse.hstack([unit, np.full((len(places), 1), of_radius)], format="csr"), least[places])
+        return fresh
+
+
+def _least_radius(slopes: Array, walls: Array, least: float) -> float:
+    """The least r for which the sum of `slopes * min(r, walls)` is so much; infinite where there is none."""
+    order = np.argsort(walls)
+    slopes, walls = slopes[order], walls[order]
+    rest = slopes[::-1].cumsum()[::-1]  # of this coordinate and all with farther walls
+    before = np.append(0.0, (slopes * np.where(slopes > 0, walls, 0.0))[:-1].cumsum())
+    radii = np.divide(least - before, rest, out=np.full(len(walls), np.inf), where=rest > 0)
+    reached = np.flatnonzero(radii <= walls)
+    return float(max(0.0, radii[reached[0]])) if len(reached) else np.inf
 
 
 class SquareProgram:

@@ -17,11 +17,13 @@ from torch import Tensor
 
 from relucert.attacks.nearest import Array, Nearest, NearestProgram, nearest_program
 from relucert.attacks.witness import Judge, Witness
+from relucert.deadline import TimeUp, check_time, until
 from relucert.linear_regions import Pattern, affine_values, form_gradients, pattern_at
 from relucert.query.property import Property
 
 WAY = (1.0, 0.0, 0.5)  # where on the way from the image to the witness to start from
 REGIONS = 40  # to look into at most
+PATIENCE = 6  # regions in a row that may gain nothing
 CUTS = 12  # solutions of one region's program
 SIDES = 64  # to add at once
 SINGLES = 4  # neighbours across a single side
@@ -50,20 +52,30 @@ class Polisher:
         return torch.ones_like(self.centre) if scale is None else scale
 
     def run(self) -> Witness:
-        """The nearest witness found, which is never farther than the first."""
-        frontier, tried = [self._pattern(share) for share in WAY], set[bytes]()
-        for _ in range(REGIONS):
+        """The nearest witness found until time is over, which is never farther than the first."""
+        try:
+            with until(self.deadline):
+                self._search()
+        except TimeUp:
+            pass
+        return self.witness
+
+    def _search(self) -> None:
+        """Looks into regions as long as they gain: after each that does into the witness's new one, then across its
+        sides."""
+        frontier, tried, fruitless = [self._pattern(share) for share in WAY], set[bytes](), 0
+        while len(tried) < REGIONS and fruitless < PATIENCE:
             while frontier and _key(frontier[0]) in tried:
                 frontier.pop(0)
-            if not frontier or time.monotonic() > self.deadline:
-                break
+            if not frontier:
+                return
             pattern, before = frontier.pop(0), self.witness.distance
             resisting = self._look_into(pattern)
             gained = self.witness.distance < before * (1 - GAIN)
+            fruitless = 0 if gained else fruitless + 1
             if gained or not tried:
-                frontier = [*_neighbours(pattern, resisting), self._pattern(1.0), *frontier]
+                frontier = [self._pattern(1.0), *_neighbours(pattern, resisting), *frontier]
             tried.add(_key(pattern))
-        return self.witness
 
     def _pattern(self, share: float) -> Pattern:
         """That of a point on the way from the image to the witness."""
@@ -74,12 +86,13 @@ class Polisher:
         program, sides = self._program(pattern), list[Side]()
         solution = None
         for _ in range(CUTS):
+            check_time()
             solution = program.solve(max(0.01, self.deadline - time.monotonic()))
             if solution is None or not np.isfinite(solution.offset).all():
                 return []
             self._offer(solution)
             fresh = self._violated(pattern, solution.offset, sides)
-            if not fresh or self._too_far(solution) or time.monotonic() > self.deadline:
+            if not fresh or self._too_far(solution):
                 break
             for rows, least in self._sides(pattern, fresh):
                 program.add(rows, least)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from relucert.deadline import check_time
 from relucert.network import Network
 from relucert.norm import Norm
 from relucert.progress import Progress, Report, silent
@@ -18,10 +19,6 @@ from relucert.query.property import Property
 from relucert.region import Box, RegionShape
 
 FAR = 1e6  # times an image's span: where to stop looking if every input is valid
-
-
-class TimeUp(Exception):  # noqa: N818 - no error: what was found is kept
-    """The time for the attacks is over."""
 
 
 class Slope(NamedTuple):
@@ -41,14 +38,14 @@ class Pursuit:
     """
 
     def __init__(
-        self, network: Network, centres: Tensor, prop: Property, shape: RegionShape, deadline: float,
-        report: Report = silent,
-    ) -> None:  # fmt: skip
+        self, network: Network, centres: Tensor, prop: Property, shape: RegionShape, report: Report = silent
+    ) -> None:
         """report: Called with how many slopes were evaluated."""
         self.report, self.slopes = report, 0
         self.network, self.centres, self.shape = network, centres, shape
         self.prop = prop.cast(centres.dtype)
-        self.norm, self.deadline = shape.norm, deadline
+        self.norm = shape.norm
+        self.pace = 0.0  # the seconds that the last evaluation took
         self.points = centres.clone()
         self.distances = torch.full((len(centres),), torch.inf, dtype=centres.dtype)
         self.cut_short = False  # whether time ended before the attacks did
@@ -68,11 +65,11 @@ class Pursuit:
         return Box(*(torch.where(moving, end, self.centres) for end in ends))
 
     def slope(self, points: Tensor) -> Slope:
-        """At points (batch, size), each around its own image. Raises TimeUp when the time is over."""
-        if time.monotonic() > self.deadline:
-            raise TimeUp
+        """At points (batch, size), each around its own image. Raises TimeUp when there is no time for it."""
+        check_time(self.pace)
         self.slopes += 1
         self.report(Progress(step=self.slopes))
+        started = time.monotonic()
         with torch.enable_grad():
             leaf = points.detach().requires_grad_()
             inputs = self._inputs(leaf)
@@ -83,6 +80,7 @@ class Pursuit:
         nearer = (margins < 0) & (distances < self.distances)
         self.points = torch.where(nearer[:, None], inputs.detach(), self.points)
         self.distances = torch.where(nearer, distances, self.distances)
+        self.pace = time.monotonic() - started
         return Slope(margins, gradients.nan_to_num(0, 0, 0))
 
     def _inputs(self, points: Tensor) -> Tensor:
@@ -108,7 +106,8 @@ class Pursuit:
     def multiplied(self, times: int) -> Iterator[Pursuit]:
         """The same images several times over, all of the first copies first; what any of them finds counts."""
         prop = self.prop.repeat(times)
-        copies = Pursuit(self.network, self.centres.repeat(times, 1), prop, self.shape, self.deadline, self.report)
+        copies = Pursuit(self.network, self.centres.repeat(times, 1), prop, self.shape, self.report)
+        copies.pace = times * self.pace
         try:
             yield copies
         finally:

@@ -19,6 +19,7 @@ from typing_extensions import assert_never
 from relucert.bounding.interval import Bounds, Interval
 from relucert.bounding.noise import InputSize, noise, rounds, size_within
 from relucert.bounding.relaxers import Relaxation, Relaxer
+from relucert.deadline import check_time
 from relucert.errors import InputError
 from relucert.network import INPUT, Activation, Affine, Network, Rows, Units
 from relucert.region import Deviation, Region
@@ -113,7 +114,7 @@ def carry(
     network: Network, region: Region, arithmetic: Arithmetic, wanted: tuple[int, ...], driver: Driver,
     whole: bool = False,
 ) -> Bounds:  # fmt: skip
-    """Carries a zonotope through the network.
+    """Carries a zonotope through the network. Raises TimeUp between two steps once time is over.
 
     whole: whether the driver needs the coefficients of every value that it measures.
     """
@@ -124,6 +125,7 @@ def carry(
     for value, node in network.steps():
         if value not in needed:
             continue
+        check_time()
         operands = [values[source] for source in node.inputs]
         if isinstance(node.operation, Affine):
             shapes = [network.shapes[source] for source in node.inputs]
@@ -189,6 +191,7 @@ class _AffineStep:
         still = torch.zeros_like(centre)
         deviation, count, blocks = Deviation(still, still), 0, {}
         for source, block, reach in self._blocks(keep):
+            check_time()
             deviation, count = deviation.plus(reach), count + 1
             if keep:
                 blocks[source] = block

@@ -10,6 +10,7 @@ from torch import Tensor
 from typing_extensions import assert_never
 
 from relucert.bounding.noise import noise, rounds
+from relucert.deadline import check_time
 from relucert.network import INPUT, Activation, Affine, Network, Shape
 from relucert.region import Region
 from relucert.rigor import Arithmetic
@@ -123,6 +124,7 @@ def affine_image(network: Network, value: int, operands: Sequence[Centred], arit
     node = network.nodes[value - 1]
     operation = node.operation
     assert isinstance(operation, Affine)
+    check_time()
     shapes = [network.shapes[source] for source in node.inputs]
     gamma = arithmetic.gamma(operation.terms + 2)
 

@@ -7,6 +7,7 @@ arithmetic asked for, or Fast-Lin's or CROWN's bound where that is better.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -152,6 +153,8 @@ class _Layers:
             unstable = Interval(*sides).unstable
             chosen = unstable.any(0).nonzero().flatten()
             for neurons in chosen.split(step) if len(chosen) else ():
+                if time.monotonic() > self.ends:
+                    break
                 lower = self._row_bounds(value, neurons, sign)
                 known = sides[side][:, neurons]
                 better = torch.where(unstable[:, neurons], sign * torch.fmax(lower, sign * known), known)

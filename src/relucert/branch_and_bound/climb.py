@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from relucert.branch_and_bound.stages import Maps, Stage, Stages
+from relucert.deadline import check_time
 from relucert.network import Rows
 from relucert.region import Region
 from relucert.rigor import FLOAT
@@ -266,6 +267,7 @@ class _Ascent:
         bound = self.bias.clone()
         at_input = None if self.entrance is None else self.entrance.clone()
         for place, layer in reversed(list(enumerate(self.layers))):
+            check_time()
             maps, matrix = layer.stage.maps, self.climber.matrices[place]
             form = forms.pop(place, None)
             if form is None:
@@ -285,6 +287,7 @@ class _Ascent:
         """The relaxed values where the form is least, in the layers."""
         activations: list[Tensor] = []
         for place, layer in enumerate(self.layers):
+            check_time()
             maps, matrix = layer.stage.maps, self.climber.matrices[place]
             values = maps.bias.repeat(len(self.bias), 1)
             if matrix is not None:

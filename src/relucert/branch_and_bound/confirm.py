@@ -14,8 +14,6 @@ from relucert.bounding.record import rounded_duals
 from relucert.branch_and_bound.climb import Nodes
 from relucert.branch_and_bound.stages import Stages
 
-CROWD = 256  # nodes at once
-
 
 @dataclass(frozen=True, eq=False)
 class Rows:
@@ -41,8 +39,8 @@ def proven_bounds(stages: Stages, rows: Rows, nodes: Nodes, ends: float = math.i
     ends: when nothing more is bounded, on the monotonic clock: the rest is -inf.
     """
     least = torch.full((len(nodes.rows),), -torch.inf, dtype=torch.float64)
-    for first in range(0, len(nodes.rows), CROWD):
-        some = slice(first, first + CROWD)
+    for first in range(0, len(nodes.rows), stages.crowd):
+        some = slice(first, first + stages.crowd)
         started = time.monotonic()
         if started > ends:
             break

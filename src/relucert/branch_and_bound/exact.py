@@ -22,7 +22,9 @@ from relucert.batching import fitting_workers
 from relucert.branch_and_bound.approach import Approach
 from relucert.branch_and_bound.obligation import Obligation
 from relucert.branch_and_bound.stages import search_bytes
+from relucert.branch_and_bound.tree import LATE
 from relucert.checks import check_number, check_whole, checked_path
+from relucert.deadline import TimeUp, until
 from relucert.errors import FAULTS, InputError, in_one_line
 from relucert.execution.execution import Execution, check_proof_place
 from relucert.execution.identity import identity
@@ -262,18 +264,21 @@ class _Answering:
                 return self._answer(0.0, witness, witness is not None, reason, 0)
         if question.refusal is not None:
             return self._answer(None, None, False, question.refusal, 0)
-        growth, lower, witness = None, 0.0, None
+        growth, lower, witness, late = None, 0.0, None, None
         try:
             lower = self._certified() if self.certified is None else self.certified
-            witness = self._attacked()
-            growth = self._growth(lower, witness)
-            growth.run()
+            with until(self.ends):
+                witness = self._attacked()
+                growth = self._growth(lower, witness)
+                growth.run()
+        except TimeUp:
+            late = LATE
         except KeyboardInterrupt:
             self.fault, self.interrupted = INTERRUPTED, True
         except FAULTS as error:
             self.fault = f"the search broke down: {in_one_line(error)}"
         if growth is None:
-            return self._answer(lower, witness, False, self.fault, 0)
+            return self._answer(lower, witness, False, self.fault or late, 0)
         return self._conclude(growth, lower)
 
     def _conclude(self, growth: Approach, lower: float) -> Exact:
@@ -301,7 +306,7 @@ class _Answering:
         share = WIDE_SHARE if is_wide_chain(task) else CERTIFY_SHARE
         limit = math.inf if self.options.time_limit is None else share * self.options.time_limit
         climb = Climb(task)
-        climb.run(CHEAP_STEPS, self.started + limit)
+        climb.run(CHEAP_STEPS, self.started + limit, self.ends)
         if climb.best is None:
             return 0.0
         self.evidence = climb.best.evidence

@@ -18,7 +18,8 @@ from relucert.branch_and_bound.cut_record import CutTree
 from relucert.branch_and_bound.obligation import Obligation
 from relucert.branch_and_bound.search_record import SearchRecord
 from relucert.branch_and_bound.stages import TooLarge
-from relucert.branch_and_bound.tree import NeuronProver
+from relucert.branch_and_bound.tree import LATE, NeuronProver
+from relucert.deadline import TimeUp, until
 from relucert.network import INPUT, Network
 from relucert.progress import Report, silent
 from relucert.query.property import Property
@@ -81,17 +82,22 @@ def prove(
     if (record_cuts or not record) and suits_cuts(network, shape):
         cuts = CutTree(asked.exact, asked.prop) if record else None
         box_prover = BoxProver(asked.exact, asked.prop, violates, ends, report, cuts)
-        with torch.inference_mode(False), torch.no_grad():
-            proven, failure = box_prover.run(_surrounding(asked.region(radius)))
+        try:
+            with until(ends), torch.inference_mode(False), torch.no_grad():
+                proven, failure = box_prover.run(_surrounding(asked.region(radius)))
+        except TimeUp:
+            proven, failure = False, LATE
         if failure != TOO_SMALL:
             return Outcome(proven, failure, box_prover.nodes, STAGE, cuts=cuts)
     kept = SearchRecord(asked.exact) if record else None
     prover = NeuronProver(asked, radius, violates, ends, report, kept)
     try:
-        with torch.inference_mode(False), torch.no_grad():
+        with until(ends), torch.inference_mode(False), torch.no_grad():
             proven, failure = prover.run()
     except TooLarge as error:
         return Outcome(False, str(error), prover.nodes, prover.stage)
+    except TimeUp:
+        return Outcome(False, LATE, prover.nodes, prover.stage)
     return Outcome(proven, failure, prover.nodes, prover.stage, kept.finish() if kept is not None and proven else None)
 
 

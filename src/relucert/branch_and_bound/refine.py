@@ -14,7 +14,6 @@ from relucert.branch_and_bound.confirm import neuron_rows, proven_bounds, row_bo
 from relucert.branch_and_bound.stages import Stages
 
 HIDDEN_STEPS, HIDDEN_RATE = 20, 0.25
-ROWS = 256  # bounded at once
 REFINING_STEPS = 3
 PATIENCE, LEAST_GAIN = 12, 0.001  # rounds that have to gain this share of all that is missing
 LEAVES, MOST_LEAVES = 2**15, 2**18  # of one layer's trees: the first time, and ever
@@ -62,7 +61,7 @@ class Refinement:
         roots = self.climber.roots()
         parts = [
             self.climber.run(roots.pick(some), HIDDEN_STEPS, self.ends, HIDDEN_RATE)
-            for some in torch.arange(len(self.neurons)).split(ROWS)
+            for some in torch.arange(len(self.neurons)).split(self.stages.crowd)
         ]
         self.leaves = _Leaves(parts)
         history = [self._missing()]
@@ -102,7 +101,7 @@ class Refinement:
         chosen = chosen[leaves.score[chosen] > 0] if self.climber.undecided else chosen[:0]
         if not len(chosen):
             return False
-        for some in chosen.split(ROWS // 2):
+        for some in chosen.split(max(1, self.stages.crowd // 2)):
             if time.monotonic() > self.ends:
                 break
             halves = leaves.nodes().pick(some).split(leaves.best[some])

@@ -15,7 +15,7 @@ from relucert.bounding.interval import Bounds, Interval
 from relucert.bounding.relaxers import CROWN, FAST_LIN
 from relucert.branch_and_bound.climb import Climber
 from relucert.branch_and_bound.confirm import neuron_rows, proven_bounds
-from relucert.branch_and_bound.refine import HIDDEN_RATE, HIDDEN_STEPS, ROWS, Refinement, Refining, improved, sides
+from relucert.branch_and_bound.refine import HIDDEN_RATE, HIDDEN_STEPS, Refinement, Refining, improved, sides
 from relucert.branch_and_bound.search_record import SearchRecord
 from relucert.branch_and_bound.stages import Stages, folds
 from relucert.network import Network
@@ -56,7 +56,7 @@ def rooted(
 def _optimised(stages: Stages, value: int, interval: Interval, ends: float) -> Interval:
     """With slopes of its own for either bound of every undecided neuron."""
     neurons, signs = sides(interval)
-    for some, side in zip(neurons.split(ROWS), signs.split(ROWS), strict=True):
+    for some, side in zip(neurons.split(stages.crowd), signs.split(stages.crowd), strict=True):
         if time.monotonic() > ends:
             break
         climber = Climber(stages, stages.maps(value, some).pick(torch.arange(len(some)), side))

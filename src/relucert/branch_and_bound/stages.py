@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from relucert.branch_and_bound.search_record import SearchRecord
 
 MOST_NUMBERS = 2**27  # of all matrices together
-CHUNK_NUMBERS = 2**24  # of forms that are pulled back at once
+CHUNK_NUMBERS = 2**22  # of forms that are pulled back at once
+MOST_PRODUCTS = 2**32  # in one pass of a batch of nodes through all matrices: under a second
+CROWD = 256  # nodes at once, at most
 
 
 def search_bytes(network: Network | None = None) -> int:
@@ -141,6 +143,11 @@ class Stages:
     def arithmetic(self) -> Arithmetic:
         """That of proofs."""
         return RIGOROUS if self.record is None else RECORDED
+
+    @property
+    def crowd(self) -> int:
+        """How many nodes are bounded at once: fewer where the matrices are so large that time could not be kept."""
+        return max(1, min(CROWD, MOST_PRODUCTS // max(1, self._numbers)))
 
     @property
     def undecided(self) -> int:

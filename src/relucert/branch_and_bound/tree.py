@@ -27,7 +27,6 @@ from relucert.quadratic.rows import proven_rows, suits_certificates
 from relucert.query.property import Property
 from relucert.rigor import RECORDED, RIGOROUS
 
-CROWD = 256  # nodes at once
 STEPS = 15
 ROOT_STEPS = 40
 LAST_STEPS = 200  # where no neuron is left to split
@@ -168,7 +167,8 @@ class NeuronProver:
             if time.monotonic() > until:
                 self._drop(waiting)
                 return False
-            visited, waiting = waiting.pick(slice(-CROWD, None)), waiting.pick(slice(None, -CROWD))
+            crowd = stages.crowd
+            visited, waiting = waiting.pick(slice(-crowd, None)), waiting.pick(slice(None, -crowd))
             halves = self._visit(stages, visited)
             waiting = join([waiting, halves])
             self._tell(len(waiting.rows))

@@ -60,5 +60,5 @@ class AlphaMethod:
     ) -> Tensor:
         return optimised_margins(
             network, region, prop.rows, prop.offsets, hidden, arithmetic,
-            memory=self.memory, recorder=recording(self.recorder, arithmetic), report=self.report,
+            memory=self.memory, ends=self.ends, recorder=recording(self.recorder, arithmetic), report=self.report,
         )  # fmt: skip

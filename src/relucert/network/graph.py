@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from relucert.checks import shown
+from relucert.deadline import check_time
 from relucert.errors import InputError, NetworkError
 from relucert.network.activation import Activation
 from relucert.network.forms import Shape
@@ -211,9 +212,10 @@ class Network:
         return twin
 
     def values(self, images: Tensor) -> list[Tensor]:
-        """Every value at these images, each flat: (batch, size)."""
+        """Every value at these images, each flat: (batch, size). Raises TimeUp between two layers once time is over."""
         values: list[Computed] = [images.reshape(-1, *self.input_shape)]
         for node in self.nodes:
+            check_time()
             values.append(apply(node.operation, node.exact, [values[source] for source in node.inputs]))
         return [computed(value).flatten(1) for value in values]
 
@@ -221,6 +223,7 @@ class Network:
         """The same values one after the other, as far as the output needs them; none is kept for longer than needed."""
         values: dict[int, Computed] = {}
         for value, dropped in self._output_schedule:
+            check_time()
             if value:
                 node = self.nodes[value - 1]
                 values[value] = apply(node.operation, node.exact, [values[source] for source in node.inputs])

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 from typing_extensions import assert_never
 
+from relucert.deadline import check_time
 from relucert.network.activation import Activation
 from relucert.network.forms import LinearForms, Rows, Windows
 from relucert.network.graph import Network
@@ -34,11 +35,15 @@ class Rule(Protocol[Form]):
 
 
 def pull_back(network: Network, value: int, form: Form, rule: Rule[Form], stop: int = INPUT) -> dict[int, Form]:
-    """Pulls a form on a value back; the forms that are left, by their values: on the input, or on `stop`."""
+    """Pulls a form on a value back; the forms that are left, by their values: on the input, or on `stop`.
+
+    Raises TimeUp between two layers once time is over.
+    """
     pending = {value: form}
     for current in range(value, stop, -1):
         if current not in pending:
             continue
+        check_time()
         node, reached = network.nodes[current - 1], pending.pop(current)
         if isinstance(node.operation, Affine):
             parts = rule.affine(current, reached)

@@ -16,7 +16,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from relucert.deadline import check_time
 from relucert.quadratic.maps import Maps
+from relucert.quadratic.products import add_squares, cholesky_seconds
 from relucert.rigor import DOUBLE
 
 RANK = 16  # of the primal matrix in the power iterations
@@ -132,6 +134,7 @@ def _iterate(
     widths = [layer.width[layer.loose] for layer in layers[:-1]]
     sectors = [torch.zeros_like(width) for width in widths]
     for _ in range(rounds):
+        check_time()
         deviations = maps.deviations(vectors)
         moments = [deviation.square().sum(1) for deviation in deviations]
         weights = demand.weights(moments)
@@ -175,6 +178,7 @@ def _semidefinite(
         parts = [block[layer.loose] for block, layer in zip(blocks, maps.layers, strict=True)]
         forms = -_gram(parts, factors, scale)
         forms.diagonal().add_(1)
+        check_time(cholesky_seconds(len(forms)))
         factor, failed = torch.linalg.cholesky_ex(forms)
         if not int(failed):
             break
@@ -187,6 +191,7 @@ def _semidefinite(
     gains = _gram(blocks, [weight.sqrt() for weight in weights], scale)
     times = _largest(factor, gains, vectors / scale[:, None])
     for _ in range(SURPLUSES):
+        check_time(cholesky_seconds(len(forms)))
         times *= SURPLUS
         matrix = times * forms - gains
         matrix.diagonal().sub_(SPARE)
@@ -202,7 +207,7 @@ def _gram(blocks: list[Tensor], factors: list[Tensor], scale: Tensor) -> Tensor:
         chosen = (factor > 0).nonzero().flatten()
         columns = block.shape[1]
         part = block[chosen] * factor[chosen, None] * scale[:columns]
-        total[:columns, :columns].addmm_(part.T, part)
+        add_squares(total[:columns, :columns], part)
     return total
 
 
@@ -212,6 +217,7 @@ def _largest(factor: Tensor, gains: Tensor, vectors: Tensor) -> float:
     block = torch.cat([factor.T @ vectors[:, :PROBES], probes], 1)
     value = 0.0
     for _ in range(EIGEN_ROUNDS):
+        check_time()
         if not bool(block.isfinite().all()):
             return torch.nan
         block = torch.linalg.qr(block).Q

@@ -8,6 +8,7 @@ from math import prod
 import torch
 from torch import Tensor
 
+from relucert.deadline import check_time
 from relucert.errors import UnsupportedError
 from relucert.network import Affine, Convolution, Linear, Network, Node, Operation, Relu, Shape
 from relucert.rigor import RIGOROUS
@@ -83,6 +84,7 @@ def _dense(segment: list[Node], shape: Shape) -> Layer:
     constant, image_error, error = (torch.zeros_like(part) for part in (images[:1], images, images[:1]))
     for operation in operations:
         assert isinstance(operation, Affine)
+        check_time()
         if not exact:
             image_error = _error(operation, images, image_error)
             error = _error(operation, constant, error)

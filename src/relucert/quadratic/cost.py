@@ -5,9 +5,9 @@ from __future__ import annotations
 from itertools import pairwise
 
 from relucert.network import INPUT, Network
+from relucert.quadratic.products import SPEED
 from relucert.quadratic.solve import EFFORT, Effort
 
-SPEED = 1.5e10  # products a second, about, of a core that is not alone
 RANK = 16
 
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from relucert.adam import Adam
+from relucert.deadline import check_time
 from relucert.quadratic.maps import DTYPE, Maps
 from relucert.quadratic.problem import HiddenLayer
 
@@ -137,6 +138,7 @@ def ascend(
     best: tuple[float, DualPoint, list[Tensor]] | None = None
     milestone, improved = -torch.inf, 0
     for step in range(steps):
+        check_time()
         rate = log_rate.exp()
         here = function(DualPoint(rate, links, tangent))
         if best is None or here.value > best[0]:

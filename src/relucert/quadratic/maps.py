@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from relucert.quadratic.problem import HiddenLayer, Problem
+from relucert.quadratic.products import product
 
 DTYPE = torch.float32
 
@@ -81,7 +82,7 @@ def deviation_matrices(
     matrices = [entrance]
     for number, neurons in enumerate(loose):
         weight = weights[number + 1]
-        matrices.append(torch.cat([(weight * slopes[number]) @ matrices[-1], weight[:, neurons]], 1))
+        matrices.append(torch.cat([product(weight * slopes[number], matrices[-1]), weight[:, neurons]], 1))
     return matrices
 
 

@@ -16,6 +16,7 @@ from relucert.quadratic.certificate import Certificate
 from relucert.quadratic.chain import Layer
 from relucert.quadratic.maps import deviation_matrices
 from relucert.quadratic.problem import HiddenLayer, Problem
+from relucert.quadratic.products import add_squares
 from relucert.quadratic.semidefinite import is_semidefinite
 from relucert.rigor import RIGOROUS, TINY
 
@@ -101,7 +102,7 @@ def _matrix(problem: Problem, certificate: Certificate) -> tuple[Tensor, Tensor]
         chosen = (factors > 0).nonzero().flatten()
         roots = factors[chosen].sqrt()
         part = block[chosen] * roots[:, None]
-        matrix[:columns, :columns].addmm_(part.T, part, alpha=-1)
+        add_squares(matrix[:columns, :columns], part, -1)
         doubt = doubt + TINY * sizes.square().sum()  # factors that underflowed
         reach = roots * sizes[chosen] * (1 + gamma(columns + 8))
         missed = roots * error[chosen] + gamma(8) * reach

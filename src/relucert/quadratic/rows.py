@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from relucert.bounding.interval import Bounds
+from relucert.deadline import TimeUp, until
 from relucert.network import Network
 from relucert.quadratic.chain import Chain, Layer
 from relucert.quadratic.cost import least_seconds
@@ -53,7 +54,11 @@ def proven_rows(network: Network, region: Region, prop: Property, bounds: Bounds
             break
         form, offset = prop.rows[0, row].double(), prop.offsets[0, row].double()
         enough = ENOUGH * float(scores[row])
-        proven[row] = _margin(problem, chain.layers[-1], form, offset, enough, ends - seconds / 2) > 0
+        try:
+            with until(ends):
+                proven[row] = _margin(problem, chain.layers[-1], form, offset, enough, ends - seconds / 2) > 0
+        except TimeUp:
+            break
     return proven
 
 

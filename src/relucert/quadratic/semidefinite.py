@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 
 from relucert.confined import SQUARED_TINY
+from relucert.deadline import check_time
+from relucert.quadratic.products import cholesky_seconds
 from relucert.rigor import RIGOROUS, TINY
 
 BLOCK = 256  # columns of a factor that are multiplied at once
@@ -27,6 +29,7 @@ def is_semidefinite(matrix: Tensor) -> bool:
     size = len(matrix)
     shift = 4 * RIGOROUS.gamma(size + 2) * 2 * size
     shifted = scaled - shift * torch.eye(size, dtype=torch.float64)
+    check_time(2 * cholesky_seconds(size))
     factor, failed = torch.linalg.cholesky_ex(shifted)
     factor = factor.tril()
     if int(failed) or not bool(factor.isfinite().all()):
@@ -43,6 +46,7 @@ def _distance(scaled: Tensor, factor: Tensor, shift: float) -> float:
     """
     size, squares = len(scaled), factor.new_zeros(())
     for first in range(0, size, BLOCK):
+        check_time()
         last = min(size, first + BLOCK)
         rest = scaled[first:, first:last] - factor[first:, :last] @ factor[first:last, :last].T
         square = rest[: last - first]

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from relucert.deadline import TimeUp, until
 from relucert.errors import FAULTS, RelucertError, in_one_line
 from relucert.methods.alpha import AlphaMethod
 from relucert.methods.method import Method
@@ -30,6 +31,7 @@ from relucert.rigor import RIGOROUS, Arithmetic
 from relucert.search.radius import SearchEnd, Searcher
 
 WIDE = 400  # neurons from which on quadratic certificates are a step
+MOMENT = 0.5  # seconds beyond all others that the first step may take
 
 
 Evidence = dict[str, Any]
@@ -124,8 +126,13 @@ class Climb:
     evaluations: int = 0
     without_proof: list[str] = field(default_factory=list)
 
-    def run(self, steps: Sequence[Step], ends: float) -> None:
-        """Climbs as long as there is time. The first step is always done: without it nothing would be known."""
+    def run(self, steps: Sequence[Step], ends: float, latest: float | None = None) -> None:
+        """Climbs as long as there is time.
+
+        The first step, without which nothing would be known, may take until `latest`, by default as long as all of
+        them, and a moment more.
+        """
+        first_ends = (ends if latest is None else latest) + MOMENT
         keeper, suited = self.task.keeper, [step for step in steps if step.suits(self.task)]
         self.without_proof = [step.name for step in suited if keeper is not None and not keeper.proves(step.name)]
         for number, step in enumerate(step for step in suited if step.name not in self.without_proof):
@@ -135,15 +142,18 @@ class Climb:
                 self.cut_off.append(step.name)
                 continue
             try:
-                for proven in step.run(self.task, self.best, math.inf if not number else ends):
-                    self.evaluations += proven.evaluations
-                    if self.best is None or proven.radius > self.best.radius:
-                        self.best = proven
+                with until(ends if number else first_ends):
+                    for proven in step.run(self.task, self.best, ends if number else math.inf):
+                        self.evaluations += proven.evaluations
+                        if self.best is None or proven.radius > self.best.radius:
+                            self.best = proven
+            except TimeUp:
+                pass
             except RelucertError:
                 raise
             except FAULTS as error:
                 self.errors[step.name] = in_one_line(error)
-            if number and time.monotonic() >= ends:
+            if time.monotonic() >= (ends if number else first_ends):
                 self.cut_off.append(step.name)
 
 

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from relucert.bounding.hidden import bounded_by_relaxation
 from relucert.bounding.interval import Bounds
+from relucert.deadline import TimeUp
 from relucert.methods.interval import IntervalMethod
 from relucert.methods.lipschitz import LipschitzMethod
 from relucert.methods.method import Leap, Method
@@ -270,7 +271,10 @@ class _State:
         for _ in range(MAX_ROUNDS):
             began = time.monotonic()
             self._tell()
-            self.evaluate()
+            try:
+                self.evaluate()
+            except TimeUp:
+                break
             yield from self.close()
             if not len(self.index):
                 return

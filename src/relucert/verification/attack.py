@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from relucert.attacks.pursuit import annealed
+from relucert.deadline import TimeUp, check_time, until
 from relucert.loading.runtime import own_precision
 from relucert.network import Network
 from relucert.verification.referee import StatedBox
@@ -48,6 +49,7 @@ class BoxAttack:
 
     def __post_init__(self) -> None:
         self.generator = torch.Generator().manual_seed(self.seed)
+        self.pace = 0.0  # the seconds that the last gradients took
         self.precision = own_precision(self.network)
         self.low, self.high = self.stated.box.cast(self.precision)
         self.crowd = max(1, MOST_NUMBERS // sum(self.network.sizes))
@@ -60,9 +62,10 @@ class BoxAttack:
             if number and effort.samples * effort.steps > 64 * self.crowd:
                 effort = Round(self.crowd, 8, effort.steps)
             samples = self._samples(min(effort.samples, self.crowd))
-            if time.monotonic() > self.ends:
+            try:
+                missed = self._missed(samples)
+            except TimeUp:
                 return
-            missed = self._missed(samples)
             yield samples[missed.amin(1).argsort()[: effort.starts]]
             for place in range(len(self.members)):
                 starts = samples[missed[:, place].argsort()[: effort.starts]]
@@ -86,7 +89,7 @@ class BoxAttack:
 
     def _missed(self, points: Tensor) -> Tensor:
         """By how much the worst constraint of each violation is missed: (count, violations)."""
-        with torch.no_grad():
+        with until(self.ends), torch.no_grad():
             excess = self.stated.excess(points, self.network(points))
         return torch.stack([excess[:, rows].amax(1) for rows in self.members], 1)
 
@@ -99,19 +102,27 @@ class BoxAttack:
         rows, half = self.members[place], (self.high - self.low) / 2
         best, least = points, torch.full((len(points),), torch.inf, dtype=points.dtype)
         for step in range(steps + 1):
-            if time.monotonic() > self.ends:
+            try:
+                worst, gradient = self._slope(points, rows)
+            except TimeUp:
                 break
-            with torch.enable_grad():
-                leaf = points.detach().requires_grad_()
-                outputs = self.network(leaf)
-                excess = self.stated.excess(leaf, outputs)[:, rows]
-                size = outputs.detach().abs().amax(1, keepdim=True) + torch.finfo(outputs.dtype).tiny
-                loss = torch.maximum(excess / size, excess.new_tensor(-DEPTH)).sum()
-                (gradient,) = torch.autograd.grad(loss, leaf)
-            worst = excess.detach().amax(1)
             better = worst < least
             best, least = torch.where(better[:, None], points, best), torch.where(better, worst, least)
             length = reach * annealed(step / max(1, steps))
             points = torch.clamp(points - length * half * gradient.nan_to_num(0).sign(), self.low, self.high)
         yield best[least.argsort()]
         yield torch.where(best - self.low < self.high - best, self.low, self.high)  # the nearest corners
+
+    def _slope(self, points: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """By how much the worst of some constraints is missed, (count,), and the gradient of what is descended."""
+        with until(self.ends), torch.enable_grad():
+            check_time(self.pace)
+            started = time.monotonic()
+            leaf = points.detach().requires_grad_()
+            outputs = self.network(leaf)
+            excess = self.stated.excess(leaf, outputs)[:, rows]
+            size = outputs.detach().abs().amax(1, keepdim=True) + torch.finfo(outputs.dtype).tiny
+            loss = torch.maximum(excess / size, excess.new_tensor(-DEPTH)).sum()
+            (gradient,) = torch.autograd.grad(loss, leaf)
+            self.pace = time.monotonic() - started
+        return excess.detach().amax(1), gradient

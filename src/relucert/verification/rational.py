@@ -16,6 +16,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 from torch import Tensor
 
+from relucert.deadline import check_time
 from relucert.network import (
     Add,
     Convolution,
@@ -31,6 +32,7 @@ from relucert.network import (
 
 Numbers = NDArray[np.object_]
 MOST_WORK = 20_000_000  # multiplications of one evaluation
+SPEED = 3e6  # of them a second, about
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,7 @@ def outputs_at(network: Network, point: Sequence[Fraction]) -> list[Fraction] | 
         return None
     values = [Rationals.of(point).map(lambda array: array.reshape(network.input_shape))]
     for node in network.nodes:
+        check_time(getattr(node.operation, "work", 0) / SPEED)
         values.append(RULES[type(node.operation)](node.operation, [values[source] for source in node.inputs]))
     return values[-1].fractions()
 

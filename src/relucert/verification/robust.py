@@ -19,7 +19,9 @@ from relucert.attacks.witness import Judge, Witness, check_staying
 from relucert.batching import fitting_workers
 from relucert.branch_and_bound.prove import prove
 from relucert.branch_and_bound.stages import search_bytes
+from relucert.branch_and_bound.tree import LATE
 from relucert.checks import check_number, check_whole, checked_path
+from relucert.deadline import TimeUp, until
 from relucert.errors import FAULTS, InputError, in_one_line
 from relucert.execution.execution import Execution, check_proof_place
 from relucert.execution.identity import identity
@@ -41,9 +43,9 @@ from relucert.rigor import check_subnormals
 from relucert.storage import files
 from relucert.storage.store import StoreLike
 from relucert.verification.problem import Problem
-from relucert.verification.search import bounded
+from relucert.verification.search import ATTACK_SHARE, bounded
 from relucert.verification.verdict import HOLDS, UNKNOWN, VIOLATED, RobustnessVerdict, Verdicts
-from relucert.verification.verify import ATTACK, ATTACK_SHARE, DIFFERING, PROVER
+from relucert.verification.verify import ATTACK, DIFFERING, PROVER
 
 STEPS = 40  # of the attack
 ITSELF = "the image itself"
@@ -236,7 +238,10 @@ class _Answering:
             return self._verdict(UNKNOWN, question.refusal, None)
         try:
             check_subnormals()  # in the process that proves it
-            method, failure = self._decide()
+            with until(self.ends):
+                method, failure = self._decide()
+        except TimeUp:
+            method, failure = None, LATE
         except FAULTS as error:
             return self._verdict(UNKNOWN, f"the search broke down: {in_one_line(error)}", None, failed=True)
         if self.witness is not None:
@@ -257,7 +262,8 @@ class _Answering:
         problem = Problem(self.network, image, shape, self.options.radius, self.prop)
         rows = list(range(self.prop.rows.shape[1]))
         if self.options.proof is None:
-            rows, method = bounded(problem, self.ends, self.reporter)
+            ends = self.started + (1 - ATTACK_SHARE) * (self.ends - self.started)
+            rows, method = bounded(problem, ends, self.reporter)
             if not rows:
                 return method, None
         if self._attack():
@@ -283,7 +289,7 @@ class _Answering:
         left = self.ends - time.monotonic()
         if left <= 0:
             return False
-        limit = None if math.isinf(left) else left * ATTACK_SHARE
+        limit = None if math.isinf(left) else min(left, ATTACK_SHARE * (self.ends - self.started))
         options = AttackOptions(self.options.shape, steps=STEPS, time_limit=limit, seed=self.options.seed)
         ((nearest,),) = Attacker(self.network, options, self.replay).run(
             replace(self.inquiry, questions=[self.question]), self.reporter

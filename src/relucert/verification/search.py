@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
 
+from relucert.deadline import TimeUp, until
 from relucert.methods.table import find_method
 from relucert.progress import Progress, Report, silent
 from relucert.rigor import RIGOROUS
 from relucert.verification.problem import Problem
 
 CHEAP = ("interval", "fast-lin", "crown")
+ATTACK_SHARE = 0.3  # of the time limit; cheap bounds may take the rest
 
 
 class Bounded(NamedTuple):
@@ -23,20 +25,32 @@ class Bounded(NamedTuple):
 
 
 def bounded(problem: Problem, ends: float, report: Report = silent) -> Bounded:
-    """Proves what rows of a problem it can without a search; once time is over, by the cheapest bounds alone."""
+    """Proves what rows of a problem it can without a search, until time ends."""
+    closed: dict[int, str] = {}
+    try:
+        with until(ends):
+            for row, method in _closed(problem, report):
+                closed[row] = method
+    except TimeUp:
+        pass
+    left = [row for row in range(problem.prop.rows.shape[1]) if row not in closed]
+    return Bounded(left, next(reversed(closed.values()), None))
+
+
+def _closed(problem: Problem, report: Report) -> Iterator[tuple[int, str]]:
+    """Rows that are proven, and the method that proves each."""
     network, prop = problem.network.cast(torch.float64), problem.prop.cast(torch.float64)
     region = problem.shape.around(problem.centre[None], problem.radius)
-    left, decided = list(range(prop.rows.shape[1])), None
-    with torch.inference_mode():
-        for name in CHEAP:
-            if not left or (name != CHEAP[0] and time.monotonic() > ends):
-                break
-            report(Progress(stage=name))
-            method = find_method(name)
+    left = list(range(prop.rows.shape[1]))
+    for name in CHEAP:
+        if not left:
+            return
+        report(Progress(stage=name))
+        method = find_method(name)
+        with torch.inference_mode():
             narrowed = prop.narrow(torch.tensor([left]))
             hidden = method.hidden(network, region, RIGOROUS)
-            lower = method.margins(network, region, narrowed, hidden, RIGOROUS)[0]
-            still = [row for row, margin in zip(left, lower.tolist(), strict=True) if not margin > 0]
-            if len(still) < len(left):
-                left, decided = still, name
-    return Bounded(left, decided)
+            lower = method.margins(network, region, narrowed, hidden, RIGOROUS)[0].tolist()
+        proven = [row for row, margin in zip(left, lower, strict=True) if margin > 0]
+        yield from ((row, name) for row in proven)
+        left = [row for row in left if row not in proven]

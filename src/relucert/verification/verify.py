@@ -13,7 +13,9 @@ import torch
 from torch import Tensor
 
 from relucert.branch_and_bound.prove import Outcome, prove
+from relucert.branch_and_bound.tree import LATE
 from relucert.checks import check_number, check_whole, checked_path, shown
+from relucert.deadline import TimeUp, check_time, until
 from relucert.errors import FAULTS, InputError, in_one_line
 from relucert.execution.progress import listening
 from relucert.loading.runtime import Runtime, own_precision
@@ -29,14 +31,13 @@ from relucert.verification import proof as proofs
 from relucert.verification.attack import BoxAttack
 from relucert.verification.problem import Problem, problems
 from relucert.verification.referee import Referee, StatedBox, Witness
-from relucert.verification.search import bounded
+from relucert.verification.search import ATTACK_SHARE, bounded
 from relucert.verification.sources import Sources, is_joint, open_sources
 from relucert.verification.touching import impossible
 from relucert.verification.verdict import HOLDS, UNKNOWN, VIOLATED, Verdict
 
 ATTACK, PROVER, REGION, CONDITIONS = "attack", "branch and bound", "bounds of the region", "conditions"
 RATIONAL = "rational arithmetic"
-ATTACK_SHARE = 0.3  # of the time limit
 TOUCHING_SHARE = 0.1  # of the time that is left after it
 DIFFERING = "in real arithmetic there is a violation, which {by} does not show"
 
@@ -142,9 +143,12 @@ class _Inquest:
             self.method = CONDITIONS
             return self._verdict(HOLDS, CONTRADICTORY)
         try:
-            reason = self._decide()
+            with until(self.ends):
+                reason = self._decide()
         except InputError:
             raise
+        except TimeUp:
+            reason = LATE
         except FAULTS as error:
             return self._verdict(UNKNOWN, f"the search broke down: {in_one_line(error)}", failed=True)
         if self.witness is not None:
@@ -160,11 +164,13 @@ class _Inquest:
         return self._prove(waiting) if waiting else None
 
     def _bound(self) -> list[_Open]:
-        waiting = []
+        waiting, now = [], time.monotonic()
+        ends = now + (1 - ATTACK_SHARE) * (self.ends - now)
         for problem in problems(self.network, self.query):
+            check_time()
             rows = list(range(len(problem.violations)))
             if not self.record:
-                rows, method = bounded(problem, self.ends, partial(self._report, 0))
+                rows, method = bounded(problem, ends, partial(self._report, 0))
                 self.method = method if method is not None else self.method
             if rows:
                 narrowed = problem.only(rows)
@@ -173,10 +179,10 @@ class _Inquest:
 
     def _attack(self, waiting: list[_Open]) -> bool:
         now = time.monotonic()
-        until = now + (self.ends - now) * ATTACK_SHARE
+        ends = min(self.ends, now + ATTACK_SHARE * (self.ends - self.started))
         for number, question in enumerate(waiting):
             now = time.monotonic()
-            share = now + (until - now) / (len(waiting) - number)
+            share = now + (ends - now) / (len(waiting) - number)
             attack = BoxAttack(self.plain, question.stated, share, self.seed)
             self._report(0, Progress(stage=ATTACK, part=f"{number + 1} of {len(waiting)}"))
             for points in attack.candidates():

@@ -1,0 +1,40 @@
+"""When the time for an answer is over: one deadline around all the work on it, however deep that work goes.
+
+Who has a time limit opens `until`. Loops over costly steps, such as the layers of a pull-back, call `check_time`, which
+raises `TimeUp` once time is over. Who opened it catches that and answers with what is proven by then. A deadline ends
+work and does nothing else: no number depends on it.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+_ENDS: ContextVar[float] = ContextVar("ends", default=math.inf)
+
+
+class TimeUp(Exception):  # noqa: N818 - no error: what is proven by then is kept
+    """The time is over."""
+
+
+@contextmanager
+def until(ends: float) -> Iterator[None]:
+    """Within, time is over at `ends`, on the monotonic clock, or when it is around it, whichever is earlier.
+
+    Never to be opened around a `yield` of an answer: who takes the answer would work within it.
+    """
+    token = _ENDS.set(min(ends, _ENDS.get()))
+    try:
+        yield
+    finally:
+        _ENDS.reset(token)
+
+
+def check_time(seconds: float = 0.0) -> None:
+    """Raises TimeUp once time is over, or if it will be in so many seconds, which the next step is expected to take."""
+    ends = _ENDS.get()
+    if ends < math.inf and time.monotonic() + seconds > ends:
+        raise TimeUp
