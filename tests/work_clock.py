@@ -21,7 +21,7 @@ class WorkClock(TorchDispatchMode):
     """
 
     def __init__(self, speed: float) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.speed, self.seconds = speed, 0.0
 
     def __call__(self) -> float:
