@@ -25,7 +25,8 @@ from relucert.branch_and_bound.climb import Climber, Nodes
 from relucert.branch_and_bound.confirm import Rows, proven_bounds
 from relucert.branch_and_bound.obligation import Obligation
 from relucert.branch_and_bound.root import cheap_bounds, rooted
-from relucert.branch_and_bound.tree import CROWD, STEPS
+from relucert.branch_and_bound.stages import CROWD
+from relucert.branch_and_bound.tree import STEPS
 from relucert.query.property import Property
 from relucert.region import RegionShape
 from relucert.rigor import RIGOROUS

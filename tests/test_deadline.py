@@ -14,6 +14,7 @@ import torch
 
 import relucert
 from relucert.deadline import TimeUp, check_time, until
+from relucert.search import ladder
 from relucert.specification.query import Query
 from tests.nets import mlp
 from tests.work_clock import work_clock
@@ -87,6 +88,7 @@ def test_properties_are_decided_on_time(limit: float, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("limit", [0.5, 4.0, 20.0])
 def test_exact_answers_come_on_time(limit: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ladder, "MOMENT", 0)
     with work_clock(monkeypatch, SPEED) as clock:
         (answer,) = relucert.exact(NETWORK, IMAGE, time_limit=limit)
         assert on_time(clock(), limit)
@@ -97,6 +99,7 @@ def test_exact_answers_come_on_time(limit: float, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("budget", [0.5, 4.0, 20.0])
 def test_the_budget_of_best_is_kept(budget: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ladder, "MOMENT", 0)
     with work_clock(monkeypatch, SPEED) as clock:
         (answer,) = relucert.certify(NETWORK, IMAGE, method="best", budget=budget)
         assert on_time(clock(), budget)
@@ -113,7 +116,15 @@ def test_what_was_proven_when_time_ended_is_the_answer(monkeypatch: pytest.Monke
     assert answer.radius >= fast_lin.radius
 
 
+def test_small_networks_have_a_radius_whatever_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    (fast_lin,) = relucert.certify(NETWORK, IMAGE, method="fast-lin")
+    with work_clock(monkeypatch, SPEED / 1000):
+        (answer,) = relucert.certify(NETWORK, IMAGE, method="best", budget=0.1)
+    assert answer.radius == fast_lin.radius
+
+
 def test_a_budget_that_proves_nothing_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ladder, "MOMENT", 0)
     with work_clock(monkeypatch, SPEED / 1000):
         (answer,) = relucert.certify(NETWORK, IMAGE, method="best", budget=0.1)
     assert answer.radius is None

@@ -19,7 +19,7 @@ from relucert.search.radius import SearchEnd
 BEST: MethodName = "best"
 BUDGET = 10.0  # seconds for each answer, unless told otherwise
 STEPS: tuple[Step, ...] = (*CHEAP_STEPS, EXACT_STEP)
-"""In this order, each from what those before it prove. The first is begun, however little time there is."""
+"""In this order, each from what those before it prove. On all but large networks the first is always done."""
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from relucert.methods.method import Method
 from relucert.methods.sdp import QuadraticMethod
 from relucert.methods.table import find_method
 from relucert.network import Network
+from relucert.network.work import backward_work, forward_work
 from relucert.progress import Reporter
 from relucert.quadratic.cost import least_seconds
 from relucert.query.property import Property
@@ -31,7 +32,7 @@ from relucert.rigor import RIGOROUS, Arithmetic
 from relucert.search.radius import SearchEnd, Searcher
 
 WIDE = 400  # neurons from which on quadratic certificates are a step
-MOMENT = 0.5  # seconds beyond all others that the first step may take
+MOMENT = 10**9  # multiplications of one evaluation, up to which the first step is done whatever the time
 
 
 Evidence = dict[str, Any]
@@ -129,10 +130,12 @@ class Climb:
     def run(self, steps: Sequence[Step], ends: float, latest: float | None = None) -> None:
         """Climbs as long as there is time.
 
-        The first step, without which nothing would be known, may take until `latest`, by default as long as all of
-        them, and a moment more.
+        The first step, without which nothing would be known, is always done on a network on which it takes a moment;
+        on a larger one it may take until `latest`, by default as long as all of them.
         """
-        first_ends = (ends if latest is None else latest) + MOMENT
+        network = self.task.network
+        quick = min(forward_work(network), backward_work(network)) <= MOMENT
+        first_ends = math.inf if quick else ends if latest is None else latest
         keeper, suited = self.task.keeper, [step for step in steps if step.suits(self.task)]
         self.without_proof = [step.name for step in suited if keeper is not None and not keeper.proves(step.name)]
         for number, step in enumerate(step for step in suited if step.name not in self.without_proof):
