@@ -192,3 +192,13 @@ def test_the_polish_stops_where_it_gains_nothing(monkeypatch: pytest.MonkeyPatch
     (answer,) = relucert.attack(network, centres(network, 1), norm="inf", steps=40)
     assert answer.witness is not None
     assert 0 < len(looked) <= PATIENCE
+
+
+@pytest.mark.parametrize("least", [-1.0, 1.0])
+def test_an_inequality_that_nothing_can_change_is_no_number_too_large(least: float) -> None:
+    program = LargestProgram(np.full(2, -np.inf), np.full(2, np.inf))
+    program.add(np.zeros((1, 2)), np.array([least]))
+    solution = program.solve(10)
+    assert (solution is None) == (least > 0)
+    if solution is not None:
+        assert np.abs(solution.offset).max() == 0

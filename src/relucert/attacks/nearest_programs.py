@@ -88,7 +88,7 @@ class LargestProgram(_LinearProgram):
         low, high = self.walls
         self.ahead = np.where(row < 0, -low, high)
         self.behind = np.where(row < 0, high, -low)
-        self.tied = self.ahead > _least_radius(np.abs(row), self.ahead, least)
+        self.tied = np.isinf(self.ahead) | (self.ahead > _least_radius(np.abs(row), self.ahead, least))
         widths = np.where(self.tied, np.inf, self.ahead + self.behind)
         self.limited = np.zeros((5, self.size), dtype=bool)
         self.columns(np.append(np.zeros(self.size), 1.0), np.zeros(self.size + 1), np.append(widths, np.inf))
@@ -97,11 +97,11 @@ class LargestProgram(_LinearProgram):
         if not self.count:
             self._begin(rows[0], float(least[0]))
         turned = rows * self.signs
-        free = np.where(self.tied, 0.0, self.ahead)
+        to_walls = np.where(self.tied, 0.0, self.ahead)
         coefficients = np.column_stack([-turned, turned[:, self.tied].sum(1)])
         self.refused |= not np.isfinite(coefficients).all()
         self.added += range(self.count, self.count + len(rows))
-        self._append(sparse.csr_matrix(coefficients), least - turned @ free)
+        self._append(sparse.csr_matrix(coefficients), least - turned @ to_walls)
 
     def _append(self, rows: sparse.csr_matrix, least: Array) -> None:
         self.rows(least, rows)
@@ -141,13 +141,15 @@ class LargestProgram(_LinearProgram):
 
 def _least_radius(slopes: Array, walls: Array, least: float) -> float:
     """The least r for which the sum of `slopes * min(r, walls)` is so much; infinite where there is none."""
+    if least <= 0:
+        return 0.0
     order = np.argsort(walls)
     slopes, walls = slopes[order], walls[order]
     rest = slopes[::-1].cumsum()[::-1]  # of this coordinate and all with farther walls
     before = np.append(0.0, (slopes * np.where(slopes > 0, walls, 0.0))[:-1].cumsum())
     radii = np.divide(least - before, rest, out=np.full(len(walls), np.inf), where=rest > 0)
     reached = np.flatnonzero(radii <= walls)
-    return float(max(0.0, radii[reached[0]])) if len(reached) else np.inf
+    return float(radii[reached[0]]) if len(reached) else np.inf
 
 
 class SquareProgram:

@@ -93,12 +93,13 @@ class BoxAttack:
             excess = self.stated.excess(points, self.network(points))
         return torch.stack([excess[:, rows].amax(1) for rows in self.members], 1)
 
-    def _descend(self, points: Tensor, place: int, steps: int, reach: float = 0.5) -> Iterator[Tensor]:
+    def _descend(self, points: Tensor, place: int, steps: int, reach: float = 0.5) -> tuple[Tensor, Tensor]:
         """In whatever mode the caller is: gradients are needed."""
         with torch.inference_mode(False):
-            yield from self._descended(points.clone(), place, steps, reach)
+            return self._descended(points.clone(), place, steps, reach)
 
-    def _descended(self, points: Tensor, place: int, steps: int, reach: float) -> Iterator[Tensor]:
+    def _descended(self, points: Tensor, place: int, steps: int, reach: float) -> tuple[Tensor, Tensor]:
+        """The best points of a descent, and the corners next to them."""
         rows, half = self.members[place], (self.high - self.low) / 2
         best, least = points, torch.full((len(points),), torch.inf, dtype=points.dtype)
         for step in range(steps + 1):
@@ -110,8 +111,7 @@ class BoxAttack:
             best, least = torch.where(better[:, None], points, best), torch.where(better, worst, least)
             length = reach * annealed(step / max(1, steps))
             points = torch.clamp(points - length * half * gradient.nan_to_num(0).sign(), self.low, self.high)
-        yield best[least.argsort()]
-        yield torch.where(best - self.low < self.high - best, self.low, self.high)  # the nearest corners
+        return best[least.argsort()], torch.where(best - self.low < self.high - best, self.low, self.high)
 
     def _slope(self, points: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         """By how much the worst of some constraints is missed, (count,), and the gradient of what is descended."""
