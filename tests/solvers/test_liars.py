@@ -153,7 +153,7 @@ def test_any_status_but_optimal_is_a_failure(status: str, monkeypatch: pytest.Mo
         for answer, radius in zip(certify(norm), plain(norm), strict=True):
             assert answer.proven
             assert answer.radius == pytest.approx(radius, rel=2e-4)
-            assert "programs fell back to cheaper bounds" in str(answer.reason)
+            assert re.search("programs? fell back to cheaper bounds", str(answer.reason))
             words = {"kTimeLimit": "Time limit reached", "kInfeasible": "Infeasible", "kUnbounded": "Unbounded"}
             assert words.get(status, "") in str(answer.reason)
 
@@ -240,7 +240,7 @@ def test_a_remark_counts_the_programs_of_its_own_question(
         )
     finally:
         torch.set_num_threads(1)
-    counts = [re.match(r"(\d+) of (\d+) programs", str(answer.reason)) for answer in answers]
+    counts = [re.match(r"(\d+) of (\d+) programs?", str(answer.reason)) for answer in answers]
     assert all(count is not None and count[1] == count[2] for count in counts)
     programs = [int(count[1]) for count in counts if count is not None]
     assert sum(programs) == rows.total()
