@@ -10,12 +10,12 @@ import torch
 
 import relucert
 from bench.networks import images
+from relucert.arithmetic.property import Property
+from relucert.arithmetic.region import Region
+from relucert.arithmetic.rigor import FLOAT, RIGOROUS, Arithmetic
 from relucert.methods.table import find_method
 from relucert.network import Network
-from relucert.query.property import Property
 from relucert.query.targets import rivals
-from relucert.region import Region
-from relucert.rigor import FLOAT, RIGOROUS, Arithmetic
 
 BOX = (-0.5, 0.5)
 REPEATS = 15

@@ -21,15 +21,15 @@ import torch
 
 import relucert
 from relucert import data
+from relucert.arithmetic.property import Property
+from relucert.arithmetic.region import RegionShape
+from relucert.arithmetic.rigor import RIGOROUS
 from relucert.branch_and_bound.climb import Climber, Nodes
 from relucert.branch_and_bound.confirm import Rows, proven_bounds
 from relucert.branch_and_bound.obligation import Obligation
 from relucert.branch_and_bound.root import cheap_bounds, rooted
 from relucert.branch_and_bound.stages import CROWD
 from relucert.branch_and_bound.tree import STEPS
-from relucert.query.property import Property
-from relucert.region import RegionShape
-from relucert.rigor import RIGOROUS
 
 BOX = (-0.5, 0.5)
 WORDS = {"holds": "unsat", "violated": "sat"}

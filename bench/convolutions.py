@@ -10,14 +10,14 @@ import torch
 from torch import Tensor, nn
 
 import relucert
+from relucert.arithmetic.property import Property
+from relucert.arithmetic.region import Region
+from relucert.arithmetic.rigor import FLOAT, RIGOROUS, Arithmetic
 from relucert.bounding.forward import forward
 from relucert.bounding.relaxers import FAST_LIN
 from relucert.methods.table import find_method
 from relucert.network import Network
-from relucert.query.property import Property
 from relucert.query.targets import rivals
-from relucert.region import Region
-from relucert.rigor import FLOAT, RIGOROUS, Arithmetic
 
 ROUNDS = 3
 DENSE = 10**10  # multiplications beyond which the dense form is not waited for

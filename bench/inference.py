@@ -11,7 +11,7 @@ import torch
 
 import relucert
 from bench.networks import images
-from relucert.names import InferenceName
+from relucert.common.names import InferenceName
 from relucert.network import Network
 
 HEADER = [

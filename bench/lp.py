@@ -9,7 +9,7 @@ import torch
 
 import relucert
 from bench.networks import images, trained
-from relucert.names import MethodName
+from relucert.common.names import MethodName
 from relucert.network import Network
 
 HEADER = ["network", "norm", "method", "images", "Fast-Lin, ms", "s a radius", "slower", "radius", "evaluations"]

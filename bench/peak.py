@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 
-from relucert.names import MethodName
+from relucert.common.names import MethodName
 
 HEADER = [
     "network", "method", "norm", "processor seconds to load", "per radius", "peak memory of the process, GB",

@@ -12,13 +12,13 @@ from torch import Tensor
 
 import relucert
 from bench.networks import images, trained
+from relucert.arithmetic.norm import Norm
+from relucert.arithmetic.property import Property
+from relucert.arithmetic.region import Region
+from relucert.arithmetic.rigor import FLOAT, RIGOROUS, Arithmetic
 from relucert.methods.table import find_method
 from relucert.network import Linear, Network
-from relucert.norm import Norm
-from relucert.query.property import Property
 from relucert.query.targets import rivals
-from relucert.region import Region
-from relucert.rigor import FLOAT, RIGOROUS, Arithmetic
 
 HEADER = ["network", "norm", "arithmetic", "evaluation, ms", "products alone, ms", "ratio"]
 

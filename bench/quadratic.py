@@ -15,13 +15,13 @@ from typing import Any
 import torch
 
 import relucert
+from relucert.common.names import MethodName
 from relucert.data import bundled
-from relucert.loading import zoo
+from relucert.experiments.paper.networks import from_file
+from relucert.inputs.loading import zoo
 from relucert.methods.sdp import QuadraticMethod
 from relucert.methods.table import METHODS as KNOWN
-from relucert.names import MethodName
 from relucert.network import Network
-from relucert.paper.networks import from_file
 
 BOX = (-0.5, 0.5)
 METHODS = ("crown", "alpha", "sdp")

@@ -15,9 +15,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import relucert
+from relucert.common.names import MethodName
 from relucert.data import bundled
 from relucert.data.dataset import Dataset
-from relucert.names import MethodName
 
 NETWORK = "mnist-3x1024"
 PICTURE = Path(__file__).parents[1] / "docs" / "pictures" / "radius-and-time.svg"

@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import relucert
+from relucert.common.names import MethodName
 from relucert.hardness import Reduction, from_set_cover, greedy_cover, minimum_cover
-from relucert.names import MethodName
 from relucert.report.summary import rounded_down
 
 PICTURE = Path(__file__).parents[1] / "docs" / "pictures" / "set-cover.svg"

@@ -11,9 +11,9 @@ import torch
 import relucert
 from bench.algorithm1 import certified_radius
 from bench.networks import images, layers, trained
-from relucert.names import ArithmeticName
+from relucert.arithmetic.property import Property
+from relucert.common.names import ArithmeticName
 from relucert.network import Network
-from relucert.query.property import Property
 from relucert.query.targets import rivals
 
 STARTS = {"inf": 0.03, "2": 0.6, "1": 3.0}  # where the bisection starts: the right order of magnitude, for free

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
+from relucert.arithmetic.norm import Norm
 from relucert.network import Network
-from relucert.norm import Norm
 
 STEPS = 25
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from relucert.execution import execution
+from relucert.methods.quadratic import solve
 from relucert.methods.sdp import QuadraticMethod
-from relucert.quadratic import solve
 
 COSTLY_METHODS = {"alpha", "lp-full", "sdp"}
 COSTLY_TESTS = {

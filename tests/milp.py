@@ -13,8 +13,8 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from torch import Tensor
 
 import relucert
+from relucert.arithmetic.region import Region
 from relucert.network import Affine, Network
-from relucert.region import Region
 
 Array = NDArray[np.float64]
 INFEASIBLE = 2  # the status of scipy.optimize.milp

@@ -12,6 +12,7 @@ from fractions import Fraction
 import torch
 from torch import Tensor
 
+from relucert.arithmetic.rigor import RIGOROUS
 from relucert.bounding.interval import Interval
 from relucert.bounding.relaxers import CROWN, FAST_LIN
 from relucert.network import (
@@ -28,7 +29,6 @@ from relucert.network import (
     Shape,
     Shift,
 )
-from relucert.rigor import RIGOROUS
 
 Rows = list[list[Fraction]]
 

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from relucert.norm import Norm
-from relucert.region import Region
+from relucert.arithmetic.norm import Norm
+from relucert.arithmetic.region import Region
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from relucert.arithmetic.rigor import Arithmetic
 from relucert.network import Activation, Linear, Network, Node, registry
-from relucert.rigor import Arithmetic
 
 DOUBT = 1e-6  # far above what torch.tanh may be off
 

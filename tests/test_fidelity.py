@@ -9,8 +9,8 @@ import torch
 import relucert
 from relucert.data import bundled
 from relucert.network import Linear, Network, Relu
+from tests.methods.solvers.published import nearby_rival, one_sided_margin
 from tests.nets import chain
-from tests.solvers.published import nearby_rival, one_sided_margin
 
 MODEL = Path(__file__).parents[2] / "shared" / "models" / "paper-mnist-2x20.npz"
 AVERAGES = {

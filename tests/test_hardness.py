@@ -15,11 +15,11 @@ from scipy.optimize import linprog
 import relucert
 from bench.set_cover import draw
 from relucert import hardness
+from relucert.common.names import MethodName
 from relucert.errors import InputError
 from relucert.hardness import from_set_cover, greedy_cover, minimum_cover
 from relucert.methods.table import METHODS
-from relucert.names import MethodName
-from tests.methods import takes
+from tests.method_tables import takes
 from tests.milp import nearest
 from tests.nets import NORMS
 from tests.rational import evaluate_graph

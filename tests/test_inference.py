@@ -13,12 +13,12 @@ from torch import nn
 
 import relucert
 from relucert.bounding.noise import rounds
+from relucert.common.names import InferenceName, MethodName
 from relucert.errors import InputError
 from relucert.methods.table import METHODS
-from relucert.names import InferenceName, MethodName
 from relucert.network import Linear, Network, Relu, find_inference
 from tests.float_evaluation import EVALUATIONS, ORDERS, Evaluation
-from tests.methods import FORMS
+from tests.method_tables import FORMS
 from tests.nets import NETWORKS, centres, chain, mlp
 
 HONOURING = [name for name, make in METHODS.items() if make().takes_inference]

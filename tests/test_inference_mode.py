@@ -9,9 +9,9 @@ import pytest
 import torch
 
 import relucert
-from relucert.comparison.order import STRONGER
+from relucert.experiments.comparison.order import STRONGER
+from relucert.methods.solvers import ascent, proposer
 from relucert.methods.table import METHODS
-from relucert.solvers import ascent, proposer
 from tests.nets import centres, mlp
 
 BOXES = (None, (-4.0, 4.0))

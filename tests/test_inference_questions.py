@@ -14,9 +14,9 @@ from torch import nn
 import relucert
 from relucert import Query
 from relucert.branch_and_bound import prove as proving
+from relucert.common.names import InferenceName
 from relucert.errors import InputError
-from relucert.loading.runtime import Evaluation, Loaded, runtime_of
-from relucert.names import InferenceName
+from relucert.inputs.loading.runtime import Evaluation, Loaded, runtime_of
 from relucert.network import Linear, Network, Relu, find_inference
 from relucert.verification.problem import problems
 from tests.float_evaluation import EVALUATIONS

@@ -18,8 +18,8 @@ from relucert.checker.document import Proof, Rejected
 from relucert.checker.tree_check import TreeCheck
 from relucert.checker.trees import Rule, by_rule
 from relucert.network import Network
-from tests.loading.image_models import Function
-from tests.loading.onnx_models import Array, model, node, write
+from tests.inputs.loading.image_models import Function
+from tests.inputs.loading.onnx_models import Array, model, node, write
 
 BIG = 2.0**24  # float32 adds 1 to it in vain
 COUNT, SIDE = 40, 16

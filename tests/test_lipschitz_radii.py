@@ -7,17 +7,17 @@ import pytest
 import torch
 
 import relucert
+from relucert.arithmetic.norm import Norm
+from relucert.arithmetic.property import Property
+from relucert.arithmetic.region import Region
+from relucert.arithmetic.rigor import DOUBLE
 from relucert.bounding.forward import forward
 from relucert.bounding.gradient import gradient_sizes
 from relucert.bounding.relaxers import FAST_LIN
 from relucert.network import Network
-from relucert.norm import Norm
-from relucert.query.property import Property
 from relucert.query.targets import rivals
-from relucert.region import Region
-from relucert.rigor import DOUBLE
 from tests.adversaries import nearest_distance
-from tests.methods import LIPSCHITZ
+from tests.method_tables import LIPSCHITZ
 from tests.nets import NETWORKS, NORMS, centres
 
 NAMES = ("two layers", "three layers", "residual", "normalised")

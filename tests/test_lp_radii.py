@@ -10,15 +10,15 @@ import pytest
 import torch
 
 import relucert
-from relucert.answers import Certificate
+from relucert.answers.certificates import Certificate
+from relucert.arithmetic.norm import Norm
+from relucert.common.names import MethodName
 from relucert.errors import InputError
-from relucert.names import MethodName
-from relucert.norm import Norm
+from relucert.methods.solvers import proposer
+from relucert.methods.solvers.highs import Highs
 from relucert.query.targets import TARGETS
-from relucert.solvers import proposer
-from relucert.solvers.highs import Highs
 from tests.adversaries import nearest_distance
-from tests.methods import PROGRAMS
+from tests.method_tables import PROGRAMS
 from tests.nets import NETWORKS, centres
 
 NORMS = (1.0, 2.0, float("inf"))

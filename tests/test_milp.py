@@ -11,9 +11,9 @@ from scipy.optimize import linprog
 from torch import Tensor
 
 import relucert
+from relucert.arithmetic.norm import Norm
 from relucert.methods.table import METHODS
 from relucert.network import Affine, Linear, Network, Relu, Reshape, Scale, Shift
-from relucert.norm import Norm
 from tests.milp import nearest
 from tests.nets import centres, chain, mlp, skipping
 

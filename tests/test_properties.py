@@ -12,7 +12,7 @@ import torch
 
 import relucert
 from relucert import Property, Query
-from relucert.best import BEST
+from relucert.api.best import BEST
 from relucert.checker.check import check
 from relucert.errors import InputError, StoreError
 from relucert.methods.table import METHODS

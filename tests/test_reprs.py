@@ -9,8 +9,8 @@ import torch
 
 import relucert
 from relucert import Region, data
+from relucert.arithmetic.region import RegionShape
 from relucert.attacks.witness import Witness
-from relucert.region import RegionShape
 from tests.nets import NETWORKS
 
 IMAGES = data.bundled().first(2)

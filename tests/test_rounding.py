@@ -15,10 +15,14 @@ import torch
 from torch import Tensor
 
 import relucert
+from relucert.arithmetic.norm import Norm
+from relucert.arithmetic.property import Property
+from relucert.arithmetic.region import Region
+from relucert.arithmetic.rigor import RIGOROUS
 from relucert.bounding.backward import DualVariables, bound_forms
+from relucert.common.names import FormName, MethodName, RelaxerName
 from relucert.errors import RelucertError
 from relucert.methods.table import METHODS, find_method
-from relucert.names import FormName, MethodName, RelaxerName
 from relucert.network import (
     Add,
     BatchScale,
@@ -33,11 +37,7 @@ from relucert.network import (
     Scale,
     Shift,
 )
-from relucert.norm import Norm
-from relucert.query.property import Property
-from relucert.region import Region
-from relucert.rigor import RIGOROUS
-from tests.methods import FORMS
+from tests.method_tables import FORMS
 from tests.nets import chain, mlp
 from tests.rational import evaluate_graph, exact
 

@@ -15,8 +15,8 @@ from torch import Tensor
 import relucert
 from relucert.attacks.methods import ANY, ATTACKS
 from relucert.checker.check import check
+from relucert.common.names import AttackName, MethodName
 from relucert.methods.table import METHODS
-from relucert.names import AttackName, MethodName
 from relucert.network import Network, Node, Scale
 from tests.nets import NETWORKS, centres, mlp, skipping
 

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 import relucert
-from relucert import names
 from relucert.cli import attack, certify, compare, estimate, exact, verify
 from relucert.cli.main import build_parser
-from relucert.comparison.methods import Setting
+from relucert.common import names
+from relucert.experiments.comparison.methods import Setting
 
 COMMANDS: dict[str, tuple[str, ...]] = {
     "certify": certify.LIBRARY_OPTIONS,

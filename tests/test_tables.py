@@ -12,25 +12,25 @@ import pytest
 import torch
 
 import relucert
-from relucert import names
-from relucert.answers import Rounding
-from relucert.api import FORMS
+from relucert.answers.certificates import Rounding
+from relucert.api.best import BEST
+from relucert.api.certify import FORMS
 from relucert.attacks.methods import ATTACKS
-from relucert.batching import INTERVAL
-from relucert.best import BEST
 from relucert.bounding.relaxers import RELAXERS
 from relucert.cli import train
 from relucert.cli.main import build_parser
-from relucert.comparison.methods import CONTENDERS
+from relucert.common import names
 from relucert.data import NAMES, SPLITS
-from relucert.loading import onnx_rules, torch_graph
+from relucert.experiments.comparison.methods import CONTENDERS
+from relucert.experiments.paper.published import TABLE_METHODS
+from relucert.inputs.loading import onnx_rules, torch_graph
+from relucert.inputs.recipes.recipe import DEFENCES, LEARNING_RATES
 from relucert.methods.table import METHODS
+from relucert.network.batching import INTERVAL
 from relucert.network.inference import INFERENCES
-from relucert.paper.published import TABLE_METHODS
 from relucert.query.shapes import LAYOUTS
 from relucert.query.targets import TARGETS
-from relucert.recipes.recipe import DEFENCES, LEARNING_RATES
-from tests.methods import LIPSCHITZ, PROGRAMS, SHELLED
+from tests.method_tables import LIPSCHITZ, PROGRAMS, SHELLED
 
 ROOT = Path(__file__).parent.parent
 CERTIFYING = (*METHODS, BEST)

@@ -15,7 +15,7 @@ import torch
 
 import relucert
 from relucert import data, hardness
-from relucert.checks import shown
+from relucert.common.checks import shown
 from relucert.errors import InputError, RelucertError
 from tests.nets import mlp
 

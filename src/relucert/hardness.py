@@ -16,10 +16,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from relucert.arithmetic.norm import Norm, NormLike
+from relucert.common.names import Names
 from relucert.errors import InputError
-from relucert.names import Names
 from relucert.network import Add, Layer, Linear, Network, Node, Relu
-from relucert.norm import Norm, NormLike
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike

@@ -12,14 +12,14 @@ import pytest
 import torch
 
 import relucert
+from relucert.arithmetic.norm import Norm
 from relucert.attacks.methods import ATTACKS, find_attacks
 from relucert.attacks.pursuit import Pursuit
+from relucert.common.names import AttackName
 from relucert.errors import BudgetError, InputError
-from relucert.names import AttackName
 from relucert.network import Linear, Network, Relu
-from relucert.norm import Norm
 from relucert.query.targets import TARGETS
-from tests.methods import LINEAR, LIPSCHITZ
+from tests.method_tables import LINEAR, LIPSCHITZ
 from tests.nets import NETWORKS, NORMS, centres, chain, mlp
 from tests.rational import evaluate, exact
 
@@ -158,7 +158,7 @@ def test_a_batch_equals_its_images_one_by_one(method: str, norm: float, monkeypa
     options: dict[str, Any] = {"method": method, "norm": norm, "target": "runner-up", "polish": False, **FEW}
     labels = NETWORK(IMAGES).argmax(1)
     whole = relucert.attack(network, IMAGES, labels, **options)
-    monkeypatch.setattr("relucert.attacks.attack.attack_size", lambda *_: 1)
+    monkeypatch.setattr("relucert.attacks.attacker.attack_size", lambda *_: 1)
     apart = relucert.attack(network, IMAGES, labels, **options)
     for one, other in zip(whole, apart, strict=True):
         assert (one.distance is None) == (other.distance is None)

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from scipy import optimize
 
 import relucert
+from relucert.arithmetic.norm import Norm
 from relucert.attacks.nearest import nearest_program
 from relucert.attacks.nearest_programs import LargestProgram
 from relucert.attacks.polish import PATIENCE, Polisher
-from relucert.linear_regions import Pattern, affine_values, form_gradients, pattern_at
 from relucert.network import Linear, Network
-from relucert.norm import Norm
+from relucert.network.linear_regions import Pattern, affine_values, form_gradients, pattern_at
 from tests.nets import NETWORKS, centres, mlp
 
 Array = NDArray[np.float64]

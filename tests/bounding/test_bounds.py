@@ -5,16 +5,16 @@ import pytest
 import torch
 
 import relucert
+from relucert.arithmetic.norm import Norm
+from relucert.arithmetic.region import Region
+from relucert.arithmetic.rigor import DOUBLE, RIGOROUS, Arithmetic
 from relucert.bounding.interval import Interval
 from relucert.bounding.relaxers import CROWN, FAST_LIN, FLAT, RELAXERS
+from relucert.common.names import ArithmeticName, FormName, RelaxerName
 from relucert.errors import InputError
-from relucert.names import ArithmeticName, FormName, RelaxerName
 from relucert.network import Linear, Network, Relu
-from relucert.norm import Norm
-from relucert.region import Region
-from relucert.rigor import DOUBLE, RIGOROUS, Arithmetic
 from tests.literal import crown_bounds, two_side_bounds
-from tests.methods import FORMS, PARALLEL
+from tests.method_tables import FORMS, PARALLEL
 from tests.nets import NETWORKS, NORMS, centres, mlp
 
 RADIUS = 0.3

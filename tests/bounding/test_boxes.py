@@ -4,6 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from relucert.arithmetic.region import Region
+from relucert.arithmetic.rigor import RIGOROUS
 from relucert.bounding.backward import bound_forms
 from relucert.bounding.boxes import box_bounds
 from relucert.bounding.interval import Interval
@@ -11,8 +13,6 @@ from relucert.bounding.lines import ForwardLines
 from relucert.bounding.reference import PickedPath, ReferencePath
 from relucert.bounding.relaxers import CROWN, FAST_LIN, Relaxer
 from relucert.network import Network
-from relucert.region import Region
-from relucert.rigor import RIGOROUS
 from tests.nets import NETWORKS, centres
 
 WIDE = {name: make() for name, make in NETWORKS.items()}

@@ -8,14 +8,14 @@ import pytest
 import torch
 
 import relucert
+from relucert.arithmetic.property import Property
+from relucert.arithmetic.region import Region
+from relucert.arithmetic.rigor import DOUBLE, RIGOROUS
+from relucert.common.names import FormName, MethodName, RelaxerName
 from relucert.errors import InputError
 from relucert.methods.table import METHODS, find_method
-from relucert.names import FormName, MethodName, RelaxerName
 from relucert.network import Rows
-from relucert.query.property import Property
-from relucert.region import Region
-from relucert.rigor import DOUBLE, RIGOROUS
-from tests.methods import FORMS, LINEAR, PARALLEL, PROGRAMS
+from tests.method_tables import FORMS, LINEAR, PARALLEL, PROGRAMS
 from tests.nets import NETWORKS, NORMS, centres, mlp
 from tests.regions import LIMITS, samples
 

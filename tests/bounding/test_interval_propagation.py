@@ -11,15 +11,15 @@ import torch
 from torch import Tensor
 
 import relucert
+from relucert.arithmetic.property import Property
+from relucert.arithmetic.region import Region
+from relucert.arithmetic.rigor import DOUBLE, RIGOROUS, Arithmetic
 from relucert.bounding import backward, interval_propagation
 from relucert.bounding.interval import Bounds, Centred, affine_image, propagate
 from relucert.bounding.interval_propagation import interval_bounds
 from relucert.errors import InputError
 from relucert.methods.table import find_method
 from relucert.network import Linear, Network
-from relucert.query.property import Property
-from relucert.region import Region
-from relucert.rigor import DOUBLE, RIGOROUS, Arithmetic
 from tests.literal import interval_bounds as literal_bounds
 from tests.nets import NETWORKS, NORMS, centres, mlp
 from tests.rational import exact, intervals

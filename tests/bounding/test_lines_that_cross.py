@@ -5,16 +5,16 @@ import pytest
 import torch
 from torch import Tensor
 
+from relucert.arithmetic.property import Property
+from relucert.arithmetic.region import Region
+from relucert.arithmetic.rigor import RIGOROUS
 from relucert.bounding.backward import backward
 from relucert.bounding.relaxers import CROWN
 from relucert.errors import InputError
 from relucert.methods.linear import LinearMethod
 from relucert.network import Network
 from relucert.network.cut import without_neurons
-from relucert.query.property import Property
 from relucert.query.targets import rivals
-from relucert.region import Region
-from relucert.rigor import RIGOROUS
 from relucert.search.radius import Searcher
 from tests.nets import NETWORKS, NORMS, centres
 from tests.regions import LIMITS, samples

@@ -9,6 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from relucert.arithmetic.norm import Norm
+from relucert.arithmetic.property import Property
+from relucert.arithmetic.region import Region
+from relucert.arithmetic.rigor import DOUBLE, FLOAT, RIGOROUS, Arithmetic
 from relucert.bounding.gradient import gradient_sizes
 from relucert.bounding.interval import Bounds
 from relucert.errors import InputError
@@ -16,13 +20,9 @@ from relucert.methods.lipschitz_norm import LipschitzNorm
 from relucert.methods.operator_norm import OperatorNorm, induced_norms, spectral_norm
 from relucert.methods.table import METHODS, find_method
 from relucert.network import Linear, Network, Relu, Scale
-from relucert.norm import Norm
-from relucert.query.property import Property
 from relucert.query.targets import rivals
-from relucert.region import Region
-from relucert.rigor import DOUBLE, FLOAT, RIGOROUS, Arithmetic
 from tests.literal import gradient_bounds
-from tests.methods import CONSTANTS, SHELLED
+from tests.method_tables import CONSTANTS, SHELLED
 from tests.nets import NETWORKS, NORMS, centres, chain, mlp
 from tests.rational import exact
 

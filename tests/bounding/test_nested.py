@@ -6,14 +6,14 @@ import random
 import pytest
 import torch
 
+from relucert.arithmetic.norm import Norm
+from relucert.arithmetic.region import Region
+from relucert.arithmetic.rigor import DOUBLE, RIGOROUS, Arithmetic
 from relucert.bounding.forward import forward
 from relucert.bounding.interval import Bounds, Interval
 from relucert.bounding.nested import nested_bounds
 from relucert.bounding.relaxers import FAST_LIN
 from relucert.network import Network, Relu
-from relucert.norm import Norm
-from relucert.region import Region
-from relucert.rigor import DOUBLE, RIGOROUS, Arithmetic
 from tests.nets import NETWORKS, NORMS, centres, chain, mlp
 from tests.rational import evaluate_graph, exact
 from tests.test_rounding import AWKWARD, SIZE, corners, linear, numbers

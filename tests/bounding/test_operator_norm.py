@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from relucert.arithmetic.norm import Norm
+from relucert.arithmetic.rigor import RIGOROUS
 from relucert.methods.operator_norm import induced_norms
 from relucert.network import Affine, BatchScale, IndexMap, Shape
-from relucert.norm import Norm
-from relucert.rigor import RIGOROUS
 from tests.nets import NORMS
 from tests.network.test_convolution import convolution
 

@@ -7,18 +7,18 @@ import torch
 from torch import Tensor
 
 import relucert
+from relucert.arithmetic.property import Property
+from relucert.arithmetic.region import Region
+from relucert.arithmetic.rigor import FLOAT, RIGOROUS, Arithmetic
 from relucert.bounding import optimised
 from relucert.bounding.ascent import Climbed, Effort
 from relucert.bounding.interval import Bounds
 from relucert.bounding.memory import SlopeMemory
 from relucert.bounding.optimised import optimised_bounds, optimised_margins
+from relucert.common.names import MethodName, RelaxerName
 from relucert.methods.table import find_method
-from relucert.names import MethodName, RelaxerName
 from relucert.network import Network
-from relucert.query.property import Property
 from relucert.query.targets import rivals
-from relucert.region import Region
-from relucert.rigor import FLOAT, RIGOROUS, Arithmetic
 from tests.nets import NETWORKS, centres, mlp
 from tests.regions import LIMITS, samples
 

@@ -6,12 +6,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from relucert.arithmetic.norm import Norm
+from relucert.arithmetic.region import Region
+from relucert.arithmetic.rigor import RIGOROUS
 from relucert.bounding.backward import DualVariables, bound_forms, enclose
 from relucert.bounding.interval import Bounds, Interval
 from relucert.network import Network, Relu, Rows
-from relucert.norm import Norm
-from relucert.region import Region
-from relucert.rigor import RIGOROUS
 from tests.nets import NETWORKS, NORMS, centres
 
 BOX = (-0.4, 0.5)

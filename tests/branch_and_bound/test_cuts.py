@@ -7,13 +7,13 @@ import pytest
 import torch
 from torch import Tensor
 
+from relucert.arithmetic.norm import Norm
+from relucert.arithmetic.property import Property
+from relucert.arithmetic.region import Box, RegionShape
 from relucert.branch_and_bound import boxes as cuts
 from relucert.branch_and_bound.boxes import BoxProver
 from relucert.branch_and_bound.prove import suits_cuts
 from relucert.network import Network
-from relucert.norm import Norm
-from relucert.query.property import Property
-from relucert.region import Box, RegionShape
 from tests.milp import nearest
 from tests.nets import centres, mlp, residual
 

@@ -12,12 +12,12 @@ from torch import Tensor
 
 import relucert
 from relucert import Exact, Network
-from relucert.comparison.order import STRONGER
+from relucert.arithmetic.norm import Norm
+from relucert.common.progress import Progress
 from relucert.errors import InputError
-from relucert.linear_regions import affine_values, form_gradients
+from relucert.experiments.comparison.order import STRONGER
 from relucert.network import Linear, Relu
-from relucert.norm import Norm
-from relucert.progress import Progress
+from relucert.network.linear_regions import affine_values, form_gradients
 from tests.milp import nearest
 from tests.nets import NETWORKS, centres, chain, mlp, residual
 

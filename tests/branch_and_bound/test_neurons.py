@@ -8,6 +8,9 @@ import torch
 from torch import Tensor
 
 import relucert
+from relucert.arithmetic.property import Property
+from relucert.arithmetic.region import Region, RegionShape
+from relucert.arithmetic.rigor import RIGOROUS
 from relucert.attacks.witness import Judge
 from relucert.bounding.interval import Bounds
 from relucert.branch_and_bound import root
@@ -19,9 +22,6 @@ from relucert.branch_and_bound.root import cheap_bounds, rooted
 from relucert.branch_and_bound.stages import Stages
 from relucert.branch_and_bound.tree import NeuronProver
 from relucert.network import Network
-from relucert.query.property import Property
-from relucert.region import Region, RegionShape
-from relucert.rigor import RIGOROUS
 from tests.milp import nearest
 from tests.nets import NETWORKS, centres, mlp, residual
 

@@ -10,6 +10,9 @@ import pytest
 import torch
 
 import relucert
+from relucert.arithmetic.property import Property
+from relucert.arithmetic.region import RegionShape
+from relucert.arithmetic.rigor import RECORDED
 from relucert.bounding.record import Leaves, Record, multiplier_units
 from relucert.branch_and_bound import tree
 from relucert.branch_and_bound.climb import Climbed, Climber, Nodes
@@ -21,11 +24,8 @@ from relucert.branch_and_bound.search_record import SearchRecord
 from relucert.checker.check import check
 from relucert.checker.document import Rejected
 from relucert.network import Network
-from relucert.proof_files import claimed, relaxation_evidence, write_proof
-from relucert.proof_record import relaxation_entry
-from relucert.query.property import Property
-from relucert.region import RegionShape
-from relucert.rigor import RECORDED
+from relucert.proofs.files import claimed, relaxation_evidence, write_proof
+from relucert.proofs.record import relaxation_entry
 from tests.checker.forests import Leaf, Split, grown
 from tests.nets import NETWORKS, centres, mlp
 

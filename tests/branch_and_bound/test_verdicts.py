@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 import relucert
+from relucert.arithmetic.norm import Norm
 from relucert.network import Network
-from relucert.norm import Norm
 from tests.adversaries import nearest_distance
 from tests.milp import nearest
 from tests.nets import mlp, residual, tiny_image

@@ -8,7 +8,7 @@ import torch
 from flint import fmpz_mat
 
 from relucert.checker.definite import is_semidefinite
-from tests.quadratic.test_semidefinite import gram, truly_semidefinite
+from tests.methods.quadratic.test_semidefinite import gram, truly_semidefinite
 
 BITS = 50
 

@@ -17,6 +17,7 @@ from flint import fmpq
 from torch import Tensor
 
 import relucert
+from relucert.arithmetic.norm import Norm
 from relucert.checker.check import check
 from relucert.checker.document import Rejected, read
 from relucert.checker.integers import Chain, is_chain
@@ -24,10 +25,9 @@ from relucert.checker.quadratic_document import CertificateEntry, QuadraticProof
 from relucert.checker.quadratic_margin import least_margin
 from relucert.checker.quadratic_matrix import FORM_BITS, Inequality, inequality
 from relucert.checker.quadratic_scene import Scene, scene_of
+from relucert.methods.quadratic import solve
 from relucert.methods.sdp import QuadraticMethod
 from relucert.network import IndexMap, Linear, Network
-from relucert.norm import Norm
-from relucert.quadratic import solve
 from tests.checker.test_certificate_proofs import REGIONS, certified, stored
 from tests.nets import NETWORKS, centres, chain, mlp
 

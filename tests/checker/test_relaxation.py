@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 
 import relucert
+from relucert.arithmetic.forms import Shape
 from relucert.checker.fixed_layers import LAYERS, fixed_layers
 from relucert.checker.fixed_point import Fixed
 from relucert.checker.fixed_region import FixedRegion
 from relucert.checker.lines import BOUND_BITS, SLOPE_BITS, Interval, Lines, adaptive
 from relucert.checker.relaxation import Relaxation
 from relucert.network import Affine, Convolution, Layer, Network, Node, Reshape
-from relucert.network.forms import Shape
 from tests.nets import NETWORKS, centres, mlp
 from tests.network.test_convolution import CHANNELS, GEOMETRIES, SIZE, convolution
 from tests.network.test_operations import CASES

@@ -7,7 +7,7 @@ import pytest
 
 import relucert
 from relucert.cli.main import main
-from relucert.execution import terminal as progress
+from relucert.common import terminal as progress
 from tests.cli import fake
 
 

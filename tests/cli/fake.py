@@ -12,11 +12,11 @@ from torch import Tensor
 
 import relucert
 from relucert import Certificate, Network
-from relucert.answers import Rounding
+from relucert.answers.certificates import Rounding
+from relucert.common.progress import Report
 from relucert.execution.job import ImageJob, in_steps
 from relucert.execution.run import start
 from relucert.network import Linear, Node, Relu
-from relucert.progress import Report
 from relucert.query.questions import Inquiry, Question
 
 WRONG_IMAGE = 3  # the one image the stand-in "misclassifies"

@@ -164,7 +164,7 @@ def test_an_error_of_the_checker_s_own_is_a_reason(
     def fail(*_: object) -> None:
         raise KeyError("weights")
 
-    monkeypatch.setattr("relucert.checker.folder.check_claim", fail)
+    monkeypatch.setattr("relucert.api.proof_folder.check_claim", fail)
     for ended in alike(command, folder):
         assert ended.code == 1
         assert "not checked: KeyError" in ended.out + ended.err

@@ -16,15 +16,15 @@ from torch import Tensor
 
 import relucert
 from relucert import data
-from relucert.answers import Answer
+from relucert.answers.certificates import Answer
 from relucert.cli import compare
 from relucert.cli.main import build_parser
-from relucert.comparison import methods
-from relucert.comparison.methods import Contender, Kind, Setting
+from relucert.experiments.comparison import methods
+from relucert.experiments.comparison.methods import Contender, Kind, Setting
 from relucert.methods.table import METHODS
 from relucert.query.given import NetworkLike
 from tests.cli.conftest import Command, single_line
-from tests.comparison.answers import certified
+from tests.experiments.comparison.answers import certified
 from tests.nets import mlp
 
 FEW = ("compare", "--images", "2", "--steps", "20", "--batches", "12", "--samples", "16")

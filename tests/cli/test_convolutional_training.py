@@ -11,9 +11,9 @@ import torch
 
 import relucert
 from relucert.cli.main import main
-from relucert.recipes import plans
-from relucert.recipes.architectures import CONVOLUTIONAL
-from relucert.recipes.recipe import Certified, Recipe
+from relucert.inputs.recipes import plans
+from relucert.inputs.recipes.architectures import CONVOLUTIONAL
+from relucert.inputs.recipes.recipe import Certified, Recipe
 
 Train = Callable[..., Path]
 
@@ -108,7 +108,7 @@ def test_plans_of_convolutional_networks_work(name: str, train: Train, monkeypat
 
 def test_a_convolutional_network_comes_with_the_package() -> None:
     """It is small, and it is about the bundled images as they are."""
-    with as_file(files("relucert.loading") / "zoo" / "mnist-cnn.safetensors") as path:
+    with as_file(files("relucert.inputs.loading") / "zoo" / "mnist-cnn.safetensors") as path:
         assert path.stat().st_size < 300_000
     network, images = relucert.load("mnist-cnn"), relucert.data.bundled()
     assert network.input_shape == (1, 28, 28)

@@ -10,13 +10,12 @@ from typing import Any
 
 import pytest
 
+from relucert.api import estimate, exact
+from relucert.arithmetic.norm import Norm
 from relucert.attacks.pursuit import Pursuit
-from relucert.branch_and_bound import exact
-from relucert.clever import estimate
 from relucert.cli.runs import FAILED
-from relucert.comparison import methods
+from relucert.experiments.comparison import methods
 from relucert.methods.linear import LinearMethod
-from relucert.norm import Norm
 from tests.cli.conftest import Command
 
 EFFORTS = {

@@ -9,12 +9,12 @@ import pytest
 
 import relucert
 from relucert import data
-from relucert.names import MethodName
-from relucert.solvers.highs import Highs
-from relucert.solvers.program import Array
-from relucert.solvers.solver import DualSolution
+from relucert.common.names import MethodName
+from relucert.methods.solvers.highs import Highs
+from relucert.methods.solvers.program import Array
+from relucert.methods.solvers.solver import DualSolution
 from tests.cli.conftest import Command, single_line
-from tests.methods import PROGRAMS
+from tests.method_tables import PROGRAMS
 
 
 @pytest.mark.parametrize("norm", ["inf", "2", "1"])

@@ -20,11 +20,11 @@ from torch import Tensor
 
 import relucert
 from relucert import data
-from relucert.answers import Answer
-from relucert.comparison import methods
-from relucert.comparison.methods import Setting
+from relucert.answers.certificates import Answer
+from relucert.experiments.comparison import methods
+from relucert.experiments.comparison.methods import Setting
+from relucert.inputs.storage.journal import Journal
 from relucert.query.given import NetworkLike
-from relucert.storage.journal import Journal
 from tests.cli.conftest import Command, single_line
 
 TOY = ("paper", "toy", "--networks", "mnist-2x20", "--norms", "inf", "--targets", "random")

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from relucert.cli.show import Screen
-from relucert.execution import terminal as progress
-from relucert.progress import Progress
+from relucert.common import terminal as progress
+from relucert.common.progress import Progress
 from tests.cli import fake
 from tests.cli.conftest import Command
 

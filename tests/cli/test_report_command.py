@@ -10,7 +10,7 @@ from statistics import fmean
 
 import pytest
 
-from relucert.clever import weibull
+from relucert.estimates import weibull
 from relucert.report.summary import rounded_down
 from tests.cli.conftest import Command, single_line
 from tests.report import runs

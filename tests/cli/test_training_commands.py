@@ -9,7 +9,7 @@ import torch
 
 import relucert
 from relucert.cli.main import main
-from relucert.loading import zoo
+from relucert.inputs.loading import zoo
 from relucert.training import build, loop
 
 
@@ -204,7 +204,7 @@ def test_the_grid_takes_the_best_by_validation(
     options = ["--data-dir", data, "--epochs", "6", "--batch", "20", "--output", str(output), "--quiet"]
     assert main(["train", "mnist-2x12", "--grid", *options]) == 0
     assert "learning rate" in capsys.readouterr().err
-    assert json.loads(relucert.loading.safetensors_file.about(output)["recipe"])["learning_rate"] == 0.1
+    assert json.loads(relucert.inputs.loading.safetensors_file.about(output)["recipe"])["learning_rate"] == 0.1
     assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith("network")) == [output.name]
 
 
@@ -219,7 +219,9 @@ def test_certified_training_says_what_is_proven(data: str, tmp_path: Path, capsy
     question = "certified at radius 0.02 (p = inf, pixels from -0.5 to 0.5)"
     assert f"{question}: test {100 * known['test_certified']:.2f} %" in shown.out
     assert "proving 60 images at radius 0.02" in shown.err
-    assert json.loads(relucert.loading.safetensors_file.about(output)["test_certified"]) == known["test_certified"]
+    assert (
+        json.loads(relucert.inputs.loading.safetensors_file.about(output)["test_certified"]) == known["test_certified"]
+    )
     test = relucert.data.load("mnist", "test", Path(data))
     answers = relucert.certify(relucert.load(output), test, box=(-0.5, 0.5))
     proven = [answer.radius is not None and answer.radius >= 0.02 for answer in answers]
@@ -253,9 +255,9 @@ def test_the_zoo_lists_what_is_there_and_what_could_be(tmp_path: Path, capsys: p
 def test_the_zoo_builds_by_plan(
     data: str, cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from relucert.recipes import plans
-    from relucert.recipes.architectures import FullyConnected
-    from relucert.recipes.recipe import Recipe
+    from relucert.inputs.recipes import plans
+    from relucert.inputs.recipes.architectures import FullyConnected
+    from relucert.inputs.recipes.recipe import Recipe
 
     monkeypatch.setitem(plans.PLANS, "tiny", plans.Plan(FullyConnected("mnist", 2, 8), Recipe(epochs=2), half=True))
     with pytest.raises(relucert.RelucertError, match="relucert zoo train tiny"):
@@ -328,7 +330,7 @@ def test_nothing_half_written_is_left_when_the_disk_is_full(
     def full(path: Path, content: bytes) -> None:
         raise OSError(28, "No space left on device", str(path))
 
-    monkeypatch.setattr("relucert.storage.files.write", full)
+    monkeypatch.setattr("relucert.inputs.storage.files.write", full)
     assert main(["train", "mnist-2x8", "--data-dir", data, "--epochs", "1", "--quiet"]) == 2
     assert "No space left" in capsys.readouterr().err
     assert list(cache.iterdir()) == []

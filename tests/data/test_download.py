@@ -15,7 +15,7 @@ import pytest
 from relucert import data
 from relucert.data import catalogue, download
 from relucert.errors import LoadError
-from relucert.storage import files
+from relucert.inputs.storage import files
 from tests.data.samples import IMAGE_FILE, MNIST_FILES, Mirror, serving
 
 FIRST = f"{IMAGE_FILE}.gz"

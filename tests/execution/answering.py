@@ -12,10 +12,10 @@ from pathlib import Path
 
 import torch
 
-from relucert.answers import Certificate, Rounding
+from relucert.answers.certificates import Certificate, Rounding
+from relucert.common.progress import Report
 from relucert.errors import BudgetError
 from relucert.execution.job import ImageJob, in_steps
-from relucert.progress import Report
 from relucert.query.questions import Inquiry, Question
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from relucert.batching import PROCESS, fitting_workers
 from relucert.branch_and_bound.stages import search_bytes
 from relucert.errors import InputError
 from relucert.execution import cluster
 from relucert.execution.pending import Pending, Waiting
+from relucert.network.batching import PROCESS, fitting_workers
 from tests.nets import mlp
 
 

@@ -12,10 +12,10 @@ import pytest
 import torch
 
 import relucert
+from relucert.common.listening import NotebookBar, pace
+from relucert.common.progress import Progress
 from relucert.errors import InputError
 from relucert.execution import progress, terminal
-from relucert.execution.progress import NotebookBar, pace
-from relucert.progress import Progress
 
 
 class Notebook:

@@ -9,8 +9,8 @@ import pytest
 from rich.console import Console
 from rich.progress import Progress as RichProgress
 
-from relucert.execution.terminal import LEAST_BAR, Bar, counting_bars
-from relucert.progress import Progress
+from relucert.common.progress import Progress
+from relucert.common.terminal import LEAST_BAR, Bar, counting_bars
 
 SEARCH = Progress(
     done=3, total=100, image=3, stage="refinement", lower=0.0217712, upper=0.0270391, nodes=12_345, open=678, rows=9,

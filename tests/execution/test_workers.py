@@ -13,12 +13,12 @@ import pytest
 import torch
 
 import relucert
-from relucert.comparison.deadline import OutOfTime, Worker
+from relucert.common.progress import Report
 from relucert.errors import BudgetError, InputError, MissingPackageError, StoreError
 from relucert.execution import execution, processes, sharing
 from relucert.execution.execution import Execution
 from relucert.execution.run import start
-from relucert.progress import Report
+from relucert.experiments.comparison.deadline import OutOfTime, Worker
 from tests.execution.answering import Answering, job
 
 

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import relucert
+from relucert.arithmetic.rigor import RIGOROUS
 from relucert.checker.fixed_layers import fixed_layers
+from relucert.common.names import MethodName
 from relucert.errors import InputError, NetworkError, RelucertError
 from relucert.methods.table import METHODS
-from relucert.names import MethodName
 from relucert.network import Activation, Network, Node, Operation, Relu
 from relucert.network.registry import register
-from relucert.rigor import RIGOROUS
 from tests.smooth import CrudeTanh, known_to_files, smooth_network
 
 ACTIVATIONS: dict[str, Activation] = {"relu": Relu(), "crude tanh": CrudeTanh()}

@@ -17,7 +17,7 @@ from torch import nn
 
 import relucert
 from relucert.checker.document import read
-from relucert.loading import safetensors_file
+from relucert.inputs.loading import safetensors_file
 from relucert.network import Linear, Network, Node
 from relucert.network.fingerprint import fingerprint
 from relucert.network.registry import _REGISTRY

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from relucert.arithmetic.forms import Shape
 from relucert.errors import NetworkError, UnsupportedError
 from relucert.network import (
     Add,
@@ -22,7 +23,6 @@ from relucert.network import (
     Units,
     find,
 )  # fmt: skip
-from relucert.network.forms import Shape
 from relucert.network.registry import register
 
 Case = tuple[Operation, tuple[Shape, ...]]

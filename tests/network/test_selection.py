@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import relucert
-from relucert.loading.runtime import Evaluation
+from relucert.inputs.loading.runtime import Evaluation
 from relucert.network import find_inference
-from tests.loading.image_models import Function
+from tests.inputs.loading.image_models import Function
 
 SIZES = (1e-30, 1e-12, 1.0, 1e12, 1e30)
 LAYERS: dict[str, Callable[[Tensor], Tensor]] = {

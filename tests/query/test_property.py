@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from relucert.arithmetic.property import Property
 from relucert.errors import InputError
-from relucert.query.property import Property
 from relucert.query.targets import parse_target, rivals
 
 SCORES = torch.tensor([[5.0, 1.0, 4.0, 2.0], [0.0, 3.0, 1.0, 2.0]])

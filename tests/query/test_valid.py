@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from relucert.query.valid import valid_inputs
+from relucert.common.valid import valid_inputs
 
 
 @pytest.mark.parametrize(
@@ -40,5 +40,5 @@ def test_words(box: Sequence[Any] | None, words: str) -> None:
 
 def test_the_words_need_no_torch() -> None:
     """The command line says them before it loads anything."""
-    code = "import sys, relucert.query.valid; sys.exit('torch' in sys.modules or 'numpy' in sys.modules)"
+    code = "import sys, relucert.common.valid; sys.exit('torch' in sys.modules or 'numpy' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -19,7 +19,7 @@ from matplotlib.lines import Line2D
 
 import relucert
 from relucert import Certificate, data
-from relucert.answers import Rounding
+from relucert.answers.certificates import Rounding
 from relucert.errors import InputError, RelucertError
 from relucert.report.answer_list import Answers
 from tests.report import runs

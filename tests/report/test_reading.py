@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import relucert
-from relucert.answers import OWN_LABEL
+from relucert.answers.certificates import OWN_LABEL
 from relucert.errors import LoadError
 from relucert.report.domain import Domain, in_words
 from relucert.report.grouping import Group

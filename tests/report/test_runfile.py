@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from relucert.errors import InputError
+from relucert.inputs.storage import files
 from relucert.report.runfile import RunFile
-from relucert.storage import files
 
 HEAD = {"relucert": "0", "options": {"norm": "inf"}}
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relucert.answers import Certificate, Rounding
+from relucert.answers.certificates import Certificate, Rounding
 from relucert.report.summary import Summary, against, rounded_down, summarise
 
 PLAIN = Certificate(

@@ -8,18 +8,18 @@ import pytest
 import torch
 from torch import Tensor
 
+from relucert.arithmetic.norm import Norm
+from relucert.arithmetic.property import Property
+from relucert.arithmetic.region import Region
+from relucert.arithmetic.rigor import DOUBLE, RIGOROUS, Arithmetic
 from relucert.bounding.interval import Bounds
 from relucert.methods.method import Method
 from relucert.methods.table import find_method
 from relucert.network import Network
-from relucert.norm import Norm
-from relucert.query.property import Property
 from relucert.query.targets import rivals
-from relucert.region import Region
-from relucert.rigor import DOUBLE, RIGOROUS, Arithmetic
 from relucert.search.prediction import Lead
 from relucert.search.radius import SearchEnd, Searcher
-from tests.methods import LINEAR, LIPSCHITZ
+from tests.method_tables import LINEAR, LIPSCHITZ
 from tests.nets import NETWORKS, NORMS, centres, mlp
 
 

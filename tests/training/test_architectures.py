@@ -8,10 +8,10 @@ from torch import nn
 
 from relucert.cli import train as cli_train
 from relucert.errors import InputError
-from relucert.recipes.architectures import CONVOLUTIONAL, parse_architecture
-from relucert.recipes.layers import ResidualBlock
-from relucert.recipes.plans import PLANS, find_plan
-from relucert.recipes.recipe import DEFENCES, Certified, Recipe
+from relucert.inputs.recipes.architectures import CONVOLUTIONAL, parse_architecture
+from relucert.inputs.recipes.layers import ResidualBlock
+from relucert.inputs.recipes.plans import PLANS, find_plan
+from relucert.inputs.recipes.recipe import DEFENCES, Certified, Recipe
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from relucert.errors import InputError, RelucertError
-from relucert.recipes.recipe import Recipe
+from relucert.inputs.recipes.recipe import Recipe
 from relucert.training.checkpoint import KEY
 from relucert.training.loop import Shuffled, fit
 from tests.training.problems import clusters, small_module

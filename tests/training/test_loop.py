@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import relucert
 from relucert.errors import InputError, LoadError
-from relucert.recipes.recipe import Adversarial, Certified, Defence, Distillation, Recipe
+from relucert.inputs.recipes.recipe import Adversarial, Certified, Defence, Distillation, Recipe
 from relucert.training.checkpoint import EpochReport
 from relucert.training.loop import Shuffled, accuracy, fit
 from tests.training.problems import clusters, small_module

@@ -7,19 +7,19 @@ import torch
 from torch.nn import functional
 
 import relucert
+from relucert.arithmetic.norm import Norm
+from relucert.arithmetic.property import Property
+from relucert.arithmetic.region import RegionShape
+from relucert.arithmetic.rigor import DOUBLE
 from relucert.bounding.backward import bound_forms
 from relucert.bounding.interval import Bounds, propagate
 from relucert.bounding.relaxers import FLAT
+from relucert.common.names import LossBounds
 from relucert.errors import InputError
-from relucert.names import LossBounds
+from relucert.inputs.recipes.architectures import BOX
+from relucert.inputs.recipes.recipe import Adversarial, Recipe
 from relucert.network import Convolution, Linear, Relu, Reshape
-from relucert.norm import Norm
-from relucert.query.property import Property
 from relucert.query.targets import rivals
-from relucert.recipes.architectures import BOX
-from relucert.recipes.recipe import Adversarial, Recipe
-from relucert.region import RegionShape
-from relucert.rigor import DOUBLE
 from relucert.training.loop import Shuffled, fit
 from relucert.training.losses import attacked
 from relucert.training.margins import certified_share, worst_margins

@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import relucert
 from relucert.errors import InputError, RelucertError, UnsupportedError
-from relucert.recipes.recipe import Defence
+from relucert.inputs.recipes.recipe import Defence
 from relucert.training.losses import attacked
 from tests.training.problems import clusters, small_module
 

@@ -15,7 +15,7 @@ from relucert.checker.document import Rejected
 from relucert.checker.specification import read_cases
 from relucert.errors import RelucertError
 from relucert.network import Network
-from relucert.specification.version_one import parse
+from relucert.verification.specification.version_one import parse
 from tests.nets import mlp
 from tests.verification.test_verify import sampled
 

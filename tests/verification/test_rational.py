@@ -5,9 +5,9 @@ from fractions import Fraction
 import pytest
 import torch
 
+from relucert.arithmetic.rigor import RIGOROUS
 from relucert.bounding.point import scores_at
 from relucert.network import BatchScale
-from relucert.rigor import RIGOROUS
 from relucert.verification.rational import outputs_at
 from tests.nets import NETWORKS, centres
 

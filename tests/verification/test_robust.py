@@ -13,8 +13,8 @@ from matplotlib.patches import Rectangle
 import relucert
 from relucert import data, robust_at
 from relucert.checker.check import check
+from relucert.common.valid import valid_inputs
 from relucert.errors import InputError
-from relucert.query.valid import valid_inputs
 from tests.nets import NETWORKS, centres, mlp
 from tests.verification.networks import as_onnx
 

@@ -11,10 +11,10 @@ import torch
 from onnx import TensorProto, helper, numpy_helper
 
 from relucert import Network, Region, verify
+from relucert.arithmetic.rigor import RIGOROUS
 from relucert.errors import InputError, RelucertError
 from relucert.methods.table import find_method
 from relucert.network import Add, Node, Relu
-from relucert.rigor import RIGOROUS
 from tests.nets import linear_of, mlp
 from tests.verification.networks import as_onnx
 

@@ -11,8 +11,8 @@ import torch
 
 from relucert import Query, verify
 from relucert.network import Linear, Relu
-from relucert.specification.version_one import parse
 from relucert.verification.rational import outputs_at
+from relucert.verification.specification.version_one import parse
 from relucert.verification.touching import STEEP, _Forms, impossible
 from tests.nets import chain, mlp
 from tests.verification.networks import absolute, as_onnx

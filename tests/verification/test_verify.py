@@ -14,7 +14,7 @@ import relucert
 from relucert import Query, verify
 from relucert.checker.check import Rejected, check, check_property
 from relucert.errors import InputError
-from relucert.loading.runtime import Runtime
+from relucert.inputs.loading.runtime import Runtime
 from relucert.network import BatchScale, Linear, Network, Relu, Shift
 from relucert.verification import search, sources
 from tests.nets import NETWORKS, chain, mlp

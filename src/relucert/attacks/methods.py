@@ -7,14 +7,14 @@ from collections.abc import Callable
 
 import torch
 
-from relucert import names
+from relucert.arithmetic.norm import Norm
 from relucert.attacks.minimum_norm import decoupled_direction, fast_minimum_norm, scattered_minimum_norm
 from relucert.attacks.penalised import carlini_wagner_inf, carlini_wagner_two, elastic_net
 from relucert.attacks.pursuit import Pursuit
 from relucert.attacks.radius_search import projected_gradient
+from relucert.common import names
+from relucert.common.names import AttackName
 from relucert.errors import InputError
-from relucert.names import AttackName
-from relucert.norm import Norm
 
 Attack = Callable[[Pursuit, int, list[torch.Generator]], None]  # with a number of steps, and a generator per image
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from relucert.arithmetic.norm import Norm
 from relucert.attacks.pursuit import Pursuit, Slope, annealed, unit
-from relucert.norm import Norm
 
 GAMMA = 0.05  # how fast the ball grows and shrinks
 STARTS = 10  # random ones

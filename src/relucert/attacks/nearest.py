@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from relucert.norm import Norm
+from relucert.arithmetic.norm import Norm
 
 Array = NDArray[np.float64]
 

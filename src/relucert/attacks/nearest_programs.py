@@ -8,8 +8,8 @@ import numpy as np
 from scipy import sparse
 
 from relucert.attacks.nearest import Array, Nearest
-from relucert.solvers.conic import panics
-from relucert.solvers.solver import Unsolved, require
+from relucert.methods.solvers.conic import panics
+from relucert.methods.solvers.solver import Unsolved, require
 
 FEASIBLE = 1e-9
 

@@ -14,9 +14,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from relucert.adam import Adam
+from relucert.arithmetic.norm import Norm
 from relucert.attacks.pursuit import Pursuit, annealed
-from relucert.norm import Norm
+from relucert.bounding.adam import Adam
 
 SHRINK = 0.97  # of Carlini and Wagner's threshold for p = infinity
 SPARSITY = 4.0  # of EAD: the weight of the 1-norm beside the squared 2-norm

@@ -15,11 +15,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from relucert.arithmetic.property import Property
 from relucert.attacks.nearest import Array, Nearest, NearestProgram, nearest_program
 from relucert.attacks.witness import Judge, Witness
-from relucert.deadline import TimeUp, check_time, until
-from relucert.linear_regions import Pattern, affine_values, form_gradients, pattern_at
-from relucert.query.property import Property
+from relucert.common.deadline import TimeUp, check_time, until
+from relucert.network.linear_regions import Pattern, affine_values, form_gradients, pattern_at
 
 WAY = (1.0, 0.0, 0.5)  # where on the way from the image to the witness to start from
 REGIONS = 40  # to look into at most

@@ -11,12 +11,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from relucert.deadline import check_time
+from relucert.arithmetic.norm import Norm
+from relucert.arithmetic.property import Property
+from relucert.arithmetic.region import Box, RegionShape
+from relucert.common.deadline import check_time
+from relucert.common.progress import Progress, Report, silent
 from relucert.network import Network
-from relucert.norm import Norm
-from relucert.progress import Progress, Report, silent
-from relucert.query.property import Property
-from relucert.region import Box, RegionShape
 
 FAR = 1e6  # times an image's span: where to stop looking if every input is valid
 

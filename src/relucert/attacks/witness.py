@@ -7,13 +7,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from relucert.arithmetic.property import Property
+from relucert.arithmetic.region import Box, RegionShape
+from relucert.arithmetic.rigor import RIGOROUS
 from relucert.bounding.point import lower_margins
 from relucert.errors import InputError
-from relucert.loading.runtime import Runtime, own_precision, point_precision, runtime_of
+from relucert.inputs.loading.runtime import Runtime, own_precision, point_precision, runtime_of
 from relucert.network import Network
-from relucert.query.property import Property
-from relucert.region import Box, RegionShape
-from relucert.rigor import RIGOROUS
 
 STRETCHES = (0.0, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1)  # how far beyond a point to look where it is too near
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from relucert.adam import Adam
-from relucert.progress import Progress, Report, silent
+from relucert.bounding.adam import Adam
+from relucert.common.progress import Progress, Report, silent
 
 MEANS = (0.9, 0.99)  # Adam's, of gradients and of their squares
 PATIENCE = 2  # steps

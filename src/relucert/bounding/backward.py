@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from relucert.arithmetic.region import Deviation, Region
+from relucert.arithmetic.rigor import Arithmetic
 from relucert.bounding.interval import Bounds, Interval, propagate
 from relucert.bounding.reference import ReferencePath
 from relucert.bounding.relaxers import FAST_LIN, Relaxation, Relaxer
 from relucert.bounding.thinned import Thinned
+from relucert.common.slicing import SLICE_BYTES
 from relucert.network import INPUT, Affine, Linear, LinearForms, Network, Rows, pull_back, transposed, unit_forms
-from relucert.region import Deviation, Region
-from relucert.rigor import Arithmetic
-from relucert.slicing import SLICE_BYTES
 
 CHUNK_BYTES = 2**22  # that pulling forms back holds at once: about a cache's size
 NEARLY_ALL = 0.9  # of the neurons of a layer

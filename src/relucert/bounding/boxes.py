@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 import torch
 
+from relucert.arithmetic.region import Region
+from relucert.arithmetic.rigor import Arithmetic
 from relucert.bounding.backward import bound_forms
 from relucert.bounding.interval import Bounds, Interval
 from relucert.bounding.lines import ForwardLines
 from relucert.bounding.reference import PickedPath, ReferencePath
 from relucert.bounding.relaxers import CROWN
 from relucert.network import Network
-from relucert.region import Region
-from relucert.rigor import Arithmetic
 
 PULLED_FROM = 2  # ReLUs before a value whose undecided neurons are pulled back; lines are tight before it
 PAIR_BYTES = 2**22  # of the forms that are pulled back at once

@@ -16,15 +16,15 @@ import torch
 from torch import Tensor
 from typing_extensions import assert_never
 
+from relucert.arithmetic.region import Deviation, Region
+from relucert.arithmetic.rigor import TINY, Arithmetic
 from relucert.bounding.interval import Bounds, Interval
 from relucert.bounding.noise import InputSize, noise, rounds, size_within
 from relucert.bounding.relaxers import Relaxation, Relaxer
-from relucert.deadline import check_time
+from relucert.common.deadline import check_time
+from relucert.common.slicing import absolute_sum
 from relucert.errors import InputError
 from relucert.network import INPUT, Activation, Affine, Network, Rows, Units
-from relucert.region import Deviation, Region
-from relucert.rigor import TINY, Arithmetic
-from relucert.slicing import absolute_sum
 
 Block = Tensor | Units
 

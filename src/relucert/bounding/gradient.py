@@ -15,9 +15,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from relucert.arithmetic.rigor import Arithmetic
 from relucert.bounding.interval import Bounds
 from relucert.network import INPUT, Affine, Network, pull_back
-from relucert.rigor import Arithmetic
 
 
 class Forms(NamedTuple):

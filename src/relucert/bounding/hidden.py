@@ -5,13 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from relucert.arithmetic.region import Region
+from relucert.arithmetic.rigor import Arithmetic
 from relucert.bounding.backward import backward
 from relucert.bounding.forward import forward
 from relucert.bounding.interval import Bounds, propagate
 from relucert.bounding.relaxers import Relaxer
 from relucert.network import Network
-from relucert.region import Region
-from relucert.rigor import Arithmetic
 
 
 def hidden_bounds(network: Network, region: Region, relaxer: Relaxer, arithmetic: Arithmetic) -> Bounds:

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 from typing_extensions import assert_never
 
+from relucert.arithmetic.region import Region
+from relucert.arithmetic.rigor import Arithmetic
 from relucert.bounding.noise import noise, rounds
-from relucert.deadline import check_time
+from relucert.common.deadline import check_time
 from relucert.network import INPUT, Activation, Affine, Network, Shape
-from relucert.region import Region
-from relucert.rigor import Arithmetic
 
 
 class Interval(NamedTuple):

@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 from typing_extensions import assert_never
 
+from relucert.arithmetic.property import Property
+from relucert.arithmetic.region import Region
+from relucert.arithmetic.rigor import Arithmetic
 from relucert.bounding.backward import bound_forms, enclose, reference_path
 from relucert.bounding.interval import Bounds, Centred, affine_image
 from relucert.bounding.relaxers import FLAT
 from relucert.network import INPUT, Activation, Affine, Network
-from relucert.query.property import Property
-from relucert.region import Region
-from relucert.rigor import Arithmetic
 
 ROW_BYTES = 2**24  # of the rows that are pulled back at once
 

@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 from typing_extensions import assert_never
 
+from relucert.arithmetic.region import Region
+from relucert.arithmetic.rigor import Arithmetic
 from relucert.bounding.interval import Bounds, Interval
 from relucert.bounding.noise import noise, rounds, size_within
 from relucert.bounding.relaxers import Relaxer
 from relucert.network import INPUT, Activation, Affine, Network
-from relucert.region import Region
-from relucert.rigor import Arithmetic
 
 
 class Lines(NamedTuple):

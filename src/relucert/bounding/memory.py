@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from relucert.arithmetic.region import Region
 from relucert.bounding.ascent import Slopes
 from relucert.bounding.thinned import Thinned
-from relucert.region import Region
 
 NEAR = 0.05  # relative distance of a radius whose slopes need only a few more steps
 NEARLY_ALL = 0.9  # of the rows

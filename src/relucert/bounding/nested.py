@@ -16,15 +16,15 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from relucert.batching import COSY, coefficient_bytes
+from relucert.arithmetic.region import Deviation, Region
+from relucert.arithmetic.rigor import TINY, Arithmetic
 from relucert.bounding.backward import backward
 from relucert.bounding.forward import Zonotope, carry, forward
 from relucert.bounding.hidden import hidden_bounds
 from relucert.bounding.interval import Bounds, Interval
 from relucert.bounding.relaxers import FAST_LIN, Relaxation
 from relucert.network import INPUT, Network, Relu, Rows
-from relucert.region import Deviation, Region
-from relucert.rigor import TINY, Arithmetic
+from relucert.network.batching import COSY, coefficient_bytes
 
 CHUNK_BYTES = 2**22  # of coefficients on the input, for the regions that are looked at together
 LEAST_UNIT = 2.0**-20  # of symbols

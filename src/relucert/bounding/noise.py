@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
+from relucert.arithmetic.region import Region
+from relucert.arithmetic.rigor import Arithmetic
 from relucert.network import Affine, Network, Shape
-from relucert.region import Region
-from relucert.rigor import Arithmetic
 
 if TYPE_CHECKING:
     from relucert.bounding.interval import Bounds

@@ -14,6 +14,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from relucert.arithmetic.region import Region
+from relucert.arithmetic.rigor import DOUBLE, FLOAT, RIGOROUS, Arithmetic
 from relucert.bounding.ascent import Climbed, Effort, ascend
 from relucert.bounding.backward import DualVariables, PulledBack, bound_forms, bound_neurons
 from relucert.bounding.hidden import hidden_bounds
@@ -22,10 +24,8 @@ from relucert.bounding.memory import Recall, SlopeMemory
 from relucert.bounding.record import Recorder, Tables, better_lines, dense, lines_of
 from relucert.bounding.relaxers import CROWN, FAST_LIN
 from relucert.bounding.thinned import Thinned
+from relucert.common.progress import Report, silent
 from relucert.network import LinearForms, Network
-from relucert.progress import Report, silent
-from relucert.region import Region
-from relucert.rigor import DOUBLE, FLOAT, RIGOROUS, Arithmetic
 
 HIDDEN = Effort(20, least=0.05)  # for the neurons of each layer
 MARGINS = Effort(40, least=0.01, again=8)

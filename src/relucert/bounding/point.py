@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 from typing_extensions import assert_never
 
+from relucert.arithmetic.property import Property
+from relucert.arithmetic.rigor import Arithmetic
 from relucert.bounding.noise import noise, rounds
 from relucert.network import Activation, Affine, Network
-from relucert.query.property import Property
-from relucert.rigor import Arithmetic
 
 
 def scores_at(network: Network, points: Tensor, arithmetic: Arithmetic) -> tuple[Tensor, Tensor]:

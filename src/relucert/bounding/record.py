@@ -9,12 +9,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from relucert.arithmetic.region import Region
+from relucert.arithmetic.rigor import RECORDED, Arithmetic
 from relucert.bounding.interval import Bounds
 from relucert.bounding.relaxers import RELAXERS, Relaxer
 from relucert.bounding.thinned import Thinned
 from relucert.network import LinearForms, Network, Relu
-from relucert.region import Region
-from relucert.rigor import RECORDED, Arithmetic
 
 MULTIPLIER_BITS = 24  # of the largest one of a leaf, which float32 has
 

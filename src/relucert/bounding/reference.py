@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 from typing_extensions import assert_never
 
+from relucert.arithmetic.region import Region
+from relucert.arithmetic.rigor import TINY, Arithmetic
 from relucert.bounding.interval import Bounds, select
 from relucert.bounding.noise import InputSize, noise, rounds, size_within
 from relucert.bounding.relaxers import Relaxation, Relaxer
 from relucert.network import INPUT, Activation, Affine, Network
-from relucert.region import Region
-from relucert.rigor import TINY, Arithmetic
 
 
 class ReferencePath:

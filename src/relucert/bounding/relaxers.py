@@ -9,9 +9,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from relucert.arithmetic.rigor import Arithmetic
 from relucert.bounding.interval import Interval
 from relucert.network import Activation
-from relucert.rigor import Arithmetic
 
 
 class Relaxation(NamedTuple):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from relucert.arithmetic.region import Region
+from relucert.arithmetic.rigor import Arithmetic
 from relucert.bounding.interval import Bounds, Interval
 from relucert.bounding.reference import ReferencePath
 from relucert.bounding.relaxers import Relaxer
 from relucert.network import INPUT, Network
 from relucert.network.cut import can_be_cut, without_neurons
-from relucert.region import Region
-from relucert.rigor import Arithmetic
 
 WORTH_A_CUT = 2**15  # multiplications saved for each form that is pulled back
 

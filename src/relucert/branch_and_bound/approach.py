@@ -11,13 +11,13 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from relucert.answers.verdicts import LATE
 from relucert.attacks.polish import Polisher
 from relucert.attacks.witness import Judge, Witness
 from relucert.bounding.record import Record
 from relucert.branch_and_bound.obligation import Obligation
 from relucert.branch_and_bound.prove import prove
-from relucert.branch_and_bound.tree import LATE
-from relucert.progress import Progress, Report, silent
+from relucert.common.progress import Progress, Report, silent
 
 GROWTH = 1.5  # of the radius, where no violation is known
 FIRST = 64  # share of the goal to start with where nothing is certified

@@ -9,17 +9,17 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from relucert.answers.verdicts import LATE
+from relucert.arithmetic.property import Property
+from relucert.arithmetic.region import Box, Region
+from relucert.arithmetic.rigor import DOUBLE, RIGOROUS
 from relucert.bounding.backward import DualVariables, PulledBack, bound_forms, reference_path
 from relucert.bounding.boxes import BoxBounds, box_bounds
 from relucert.bounding.interval import Bounds, Interval, select
 from relucert.bounding.relaxers import CROWN
 from relucert.branch_and_bound.cut_record import CutTree
-from relucert.branch_and_bound.tree import LATE
+from relucert.common.progress import Progress, Report, silent
 from relucert.network import Network, Relu
-from relucert.progress import Progress, Report, silent
-from relucert.query.property import Property
-from relucert.region import Box, Region
-from relucert.rigor import DOUBLE, RIGOROUS
 
 CROWD = 512  # boxes at once
 FEW = 16  # boxes that are cut more than once at a time

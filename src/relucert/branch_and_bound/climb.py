@@ -16,11 +16,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from relucert.arithmetic.region import Region
+from relucert.arithmetic.rigor import FLOAT
 from relucert.branch_and_bound.stages import Maps, Stage, Stages
-from relucert.deadline import check_time
+from relucert.common.deadline import check_time
 from relucert.network import Rows
-from relucert.region import Region
-from relucert.rigor import FLOAT
 
 SLOPE_RATE, MULTIPLIER_RATE, DECAY = 0.3, 1.0, 0.95
 MEANS = (0.9, 0.99)  # Adam's

@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from relucert.arithmetic.property import Property
+from relucert.arithmetic.region import Region
+from relucert.arithmetic.rigor import RECORDED
 from relucert.bounding.backward import DualVariables, backward, bound_forms
 from relucert.bounding.relaxers import CROWN
 from relucert.network import Network, Relu
-from relucert.query.property import Property
-from relucert.region import Region
-from relucert.rigor import RECORDED
 
 Slopes = dict[int, Tensor]  # by the value of a ReLU, (pairs, 1, size)
 

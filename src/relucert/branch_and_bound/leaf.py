@@ -18,7 +18,7 @@ from torch import Tensor
 from relucert.attacks.nearest import Array, Nearest, nearest_program
 from relucert.bounding.interval import Bounds
 from relucert.branch_and_bound.obligation import Obligation
-from relucert.linear_regions import Pattern, affine_values, form_gradients
+from relucert.network.linear_regions import Pattern, affine_values, form_gradients
 
 HELPS = (0.0, 1e-2)  # of the further coordinate, in units of an inequality's own length
 LEAST = 1e-6  # share of the largest multiplier that the property's own has at least

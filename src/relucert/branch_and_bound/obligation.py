@@ -8,9 +8,9 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from relucert.arithmetic.property import Property
+from relucert.arithmetic.region import Region, RegionShape
 from relucert.network import Network
-from relucert.query.property import Property
-from relucert.region import Region, RegionShape
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,19 +12,20 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from relucert.answers.verdicts import LATE
+from relucert.arithmetic.property import Property
+from relucert.arithmetic.region import Box, Region, RegionShape
+from relucert.arithmetic.rigor import RIGOROUS
 from relucert.bounding.record import Record
 from relucert.branch_and_bound.boxes import STAGE, TOO_SMALL, BoxProver
 from relucert.branch_and_bound.cut_record import CutTree
 from relucert.branch_and_bound.obligation import Obligation
 from relucert.branch_and_bound.search_record import SearchRecord
 from relucert.branch_and_bound.stages import TooLarge
-from relucert.branch_and_bound.tree import LATE, NeuronProver
-from relucert.deadline import TimeUp, until
+from relucert.branch_and_bound.tree import NeuronProver
+from relucert.common.deadline import TimeUp, until
+from relucert.common.progress import Report, silent
 from relucert.network import INPUT, Network
-from relucert.progress import Report, silent
-from relucert.query.property import Property
-from relucert.region import Box, Region, RegionShape
-from relucert.rigor import RIGOROUS
 
 MOST_CUT_INPUTS = 12  # that may move
 NEURONS_PER_INPUT = 4  # at least, for cuts to be worth it

@@ -10,6 +10,8 @@ import time
 
 import torch
 
+from relucert.arithmetic.region import Region
+from relucert.arithmetic.rigor import Arithmetic
 from relucert.bounding.hidden import hidden_bounds
 from relucert.bounding.interval import Bounds, Interval
 from relucert.bounding.relaxers import CROWN, FAST_LIN
@@ -19,8 +21,6 @@ from relucert.branch_and_bound.refine import HIDDEN_RATE, HIDDEN_STEPS, Refineme
 from relucert.branch_and_bound.search_record import SearchRecord
 from relucert.branch_and_bound.stages import Stages, folds
 from relucert.network import Network
-from relucert.region import Region
-from relucert.rigor import Arithmetic
 
 
 def cheap_bounds(network: Network, region: Region, arithmetic: Arithmetic) -> Bounds:

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from relucert.arithmetic.region import Region
+from relucert.arithmetic.rigor import RECORDED, RIGOROUS, Arithmetic
 from relucert.bounding.interval import Bounds, Interval
 from relucert.bounding.reference import ReferencePath
 from relucert.bounding.relaxers import FAST_LIN
 from relucert.network import INPUT, Affine, Network, Relu, pull_back, transposed
 from relucert.network.cut import can_be_cut, without_neurons
-from relucert.region import Region
-from relucert.rigor import RECORDED, RIGOROUS, Arithmetic
 
 if TYPE_CHECKING:
     from relucert.branch_and_bound.search_record import SearchRecord

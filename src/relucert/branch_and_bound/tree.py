@@ -13,6 +13,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from relucert.answers.verdicts import LATE
+from relucert.arithmetic.property import Property
+from relucert.arithmetic.rigor import RECORDED, RIGOROUS
 from relucert.bounding.interval import Bounds, Interval
 from relucert.branch_and_bound import leaf
 from relucert.branch_and_bound.climb import Climbed, Climber, Nodes, join
@@ -22,10 +25,8 @@ from relucert.branch_and_bound.refine import Refining
 from relucert.branch_and_bound.root import cheap_bounds, rooted
 from relucert.branch_and_bound.search_record import SearchRecord
 from relucert.branch_and_bound.stages import Stages
-from relucert.progress import Progress, Report, silent
-from relucert.quadratic.rows import proven_rows, suits_certificates
-from relucert.query.property import Property
-from relucert.rigor import RECORDED, RIGOROUS
+from relucert.common.progress import Progress, Report, silent
+from relucert.methods.quadratic.rows import proven_rows, suits_certificates
 
 STEPS = 15
 ROOT_STEPS = 40
@@ -36,7 +37,6 @@ LONGER = 6.0  # times as long are the next tree and the next refinement
 CERTIFY_SHARE = 0.4  # of the time that is left, for quadratic certificates
 LEAF_SECONDS = 10.0
 SET_BACK = 1 - 2.0**-20
-LATE = "the time limit ended the search"
 UNSETTLED = "a leaf of the search could not be settled"
 
 

@@ -18,12 +18,12 @@ from relucert.checker.quadratic import check_quadratic
 from relucert.checker.quadratic_document import QuadraticProof
 from relucert.checker.query_check import QueryClaim, check_query
 from relucert.checker.tree_check import TreeCheck, check_rows
-from relucert.checks import shown
+from relucert.common.checks import shown
+from relucert.common.words import counted
 from relucert.errors import LoadError
-from relucert.loading import load, zoo
+from relucert.inputs.loading import load, zoo
 from relucert.network import Network
 from relucert.network.fingerprint import fingerprint
-from relucert.words import counted
 
 __all__ = ["Claim", "QueryClaim", "Rejected", "check", "check_claim", "check_property", "network_of"]
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from relucert import names
 from relucert.cli import examples, options, record, runs
-from relucert.words import counted
+from relucert.common import names
+from relucert.common.words import counted
 
 if TYPE_CHECKING:
     from relucert import UpperBound
@@ -74,8 +74,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Checks everything that can be checked, then attacks, records, draws and shows."""
     files = runs.outputs(arguments, ("json", "csv", "save_arrays"))
     import relucert
+    from relucert.arithmetic.norm import Norm
     from relucert.attacks.methods import find_attacks
-    from relucert.norm import Norm
     from relucert.report import pictures
     from relucert.report.pairs import Album
 

@@ -6,8 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from relucert import names
 from relucert.cli import options, record, runs
+from relucert.common import names
 
 if TYPE_CHECKING:
     from relucert import Certificate, Network
@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Checks everything that can be checked, then certifies, records and shows."""
     files = _outputs(arguments)
     import relucert
-    from relucert.api import Options
+    from relucert.api.certify import Options
 
     Options.parse(**{name: getattr(arguments, name) for name in EFFORT})  # told before anything is loaded
     setup = runs.set_up(arguments, LIBRARY_OPTIONS)
@@ -144,8 +144,8 @@ def _outputs(arguments: argparse.Namespace) -> dict[str, Path]:
 
 def _picture_mark(arguments: argparse.Namespace, setup: runs.Setup) -> str:
     """What pictures are recognised by; raises InputError where there is something else in their place."""
+    from relucert.inputs.storage import files
     from relucert.report.runfile import MARK
-    from relucert.storage import files
 
     mark: str = record.head(arguments, setup.network, setup.images, setup.chosen)["question"][:MARK]
     for path in arguments.plot:

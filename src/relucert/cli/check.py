@@ -14,8 +14,8 @@ from relucert.errors import InputError
 
 if TYPE_CHECKING:
     from relucert import Network
+    from relucert.api.proof_folder import Asked, Checked
     from relucert.checker.check import Claim, QueryClaim
-    from relucert.checker.folder import Asked, Checked
     from relucert.cli.show import Screen
     from relucert.query.samples import Samples
 
@@ -75,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from relucert.checker.folder import proof_paths
+    from relucert.api.proof_folder import proof_paths
     from relucert.cli.show import Screen
 
     if arguments.network is not None and arguments.option_network is not None:
@@ -99,7 +99,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _asked(arguments: argparse.Namespace, screen: Screen) -> Asked:
     """What the proofs have to be about."""
     import relucert
-    from relucert.checker.folder import Asked
+    from relucert.api.proof_folder import Asked
 
     network = _network(arguments, screen)
     text = None if arguments.property is None else relucert.Query.read(arguments.property).vnnlib()
@@ -167,7 +167,7 @@ def _about(claim: Claim | QueryClaim, arguments: argparse.Namespace, screen: Scr
 
 def _folder(paths: Sequence[Path], arguments: argparse.Namespace, asked: Asked, screen: Screen) -> int:
     """Every proof in a folder, one row each."""
-    from relucert.checker.folder import check_all
+    from relucert.api.proof_folder import check_all
 
     results: list[Checked] = []
     with screen.progress("checking", len(paths)) as bar:

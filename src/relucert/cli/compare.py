@@ -6,15 +6,15 @@ import argparse
 import time
 from typing import TYPE_CHECKING
 
-from relucert import names
 from relucert.cli import options, record, runs
+from relucert.common import names
+from relucert.common.words import counted
 from relucert.errors import RelucertError
-from relucert.words import counted
 
 if TYPE_CHECKING:
     from relucert.cli.show import Screen
-    from relucert.comparison.compare import Contest
-    from relucert.comparison.ranking import Ranking
+    from relucert.experiments.comparison.compare import Contest
+    from relucert.experiments.comparison.ranking import Ranking
 
 NAME = "compare"
 HELP = "all methods side by side on the same images"
@@ -54,10 +54,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Checks everything that can be checked, then asks one method after the other, records and shows."""
     outputs = runs.outputs(arguments, ("json", "csv"))
-    from relucert.comparison.compare import Contest, running
-    from relucert.comparison.methods import Setting, find_contenders
-    from relucert.comparison.rows import row
-    from relucert.norm import Norm
+    from relucert.arithmetic.norm import Norm
+    from relucert.experiments.comparison.compare import Contest, running
+    from relucert.experiments.comparison.methods import Setting, find_contenders
+    from relucert.experiments.comparison.rows import row
     from relucert.report.runfile import RunFile
 
     contenders = find_contenders(arguments.methods)
@@ -93,7 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _show(contest: Contest, screen: Screen) -> None:
-    from relucert.comparison.ranking import rankings
+    from relucert.experiments.comparison.ranking import rankings
 
     rivals = contest.network.classes - 1 if contest.ledger.each_rival else 1
     by_method = {ranking.method: ranking for ranking in rankings(contest.ledger.entries, rivals)}
@@ -111,7 +111,7 @@ def _remarks(contest: Contest, method: str) -> list[str]:
 
 
 def _cells(ranking: Ranking, remarks: list[str]) -> tuple[str, ...]:
-    from relucert.comparison.methods import Kind
+    from relucert.experiments.comparison.methods import Kind
     from relucert.report.summary import fits, rounded_down, rounded_up
 
     mean = "-"

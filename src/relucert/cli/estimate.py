@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from relucert.cli import options, runs
-from relucert.words import counted
+from relucert.common.words import counted
 
 if TYPE_CHECKING:
     from relucert import Estimate

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from relucert.cli import examples, options, runs
-from relucert.words import counted
+from relucert.common.words import counted
 
 if TYPE_CHECKING:
     from relucert import Exact
@@ -63,9 +63,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Checks everything that can be checked, then searches, records and shows."""
     files = runs.outputs(arguments, ("json", "csv", "proof", "save_arrays"))
     import relucert
-    from relucert.branch_and_bound.exact import ExactOptions
-    from relucert.norm import Norm
-    from relucert.region import RegionShape
+    from relucert.api.exact import ExactOptions
+    from relucert.arithmetic.norm import Norm
+    from relucert.arithmetic.region import RegionShape
     from relucert.report import pictures
 
     shape = RegionShape(Norm.parse(arguments.norm))

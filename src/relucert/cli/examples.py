@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from relucert.cli import record
-from relucert.words import counted
+from relucert.common.words import counted
 
 if TYPE_CHECKING:
     from relucert import Exact, UpperBound

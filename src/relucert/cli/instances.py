@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from relucert.cli import record, runs
-from relucert.words import counted
+from relucert.common.words import counted
 
 if TYPE_CHECKING:
+    from relucert.api.instances import Decided, InstancesJob
     from relucert.cli.show import Screen
-    from relucert.verification.instances import Decided, InstancesJob
 
 TITLES = ["network", "property", "verdict", "seconds", "method", "remark"]
 
@@ -28,9 +28,9 @@ def run(arguments: argparse.Namespace) -> int:
     files = runs.outputs(arguments, ("json", "csv"))
     import torch
 
+    from relucert.api import instances
     from relucert.cli.show import Screen
     from relucert.report.runfile import RunFile
-    from relucert.verification import instances
 
     if arguments.threads is not None:
         torch.set_num_threads(arguments.threads)

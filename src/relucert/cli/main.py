@@ -14,8 +14,8 @@ from typing import Any, NoReturn
 
 import relucert
 from relucert.cli import attack, certify, check, compare, estimate, exact, paper, report, train, verify, zoo
+from relucert.common.names import suggestion
 from relucert.errors import ContradictionError, InputWarning, RelucertError, RemarkWarning
-from relucert.names import suggestion
 
 COMMANDS = (certify, verify, attack, exact, check, estimate, compare, paper, report, train, zoo)
 COLLECTED = 50_000  # new objects before garbage is looked for: imports make many, and nearly all of them stay

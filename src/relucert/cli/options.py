@@ -7,9 +7,9 @@ import math
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from relucert.checks import parse_memory
+from relucert.common.checks import parse_memory
+from relucert.common.names import TARGETS, Names, parse_norm
 from relucert.errors import InputError
-from relucert.names import TARGETS, Names, parse_norm
 
 Value = TypeVar("Value")
 
@@ -67,7 +67,7 @@ def names(text: str) -> list[str]:
 
 def rounded_up(text: str) -> float:
     """A number, or a fraction such as 8/255 as the least float64 that is not below it."""
-    from relucert.numbers import number_above
+    from relucert.common.numbers import number_above
 
     return _told(lambda: number_above(text, "what is needed"))
 
@@ -78,7 +78,7 @@ class Box(argparse.Action):
     def __call__(
         self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: str | None = None
     ) -> None:
-        from relucert.numbers import number_above, number_below
+        from relucert.common.numbers import number_above, number_below
 
         low, high = values
         try:

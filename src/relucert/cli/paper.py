@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 import relucert
 from relucert.cli import options, record, runs
+from relucert.common.names import CONTENDERS
+from relucert.common.valid import valid_inputs
+from relucert.common.words import counted
 from relucert.errors import InputError, LoadError, StoreError
-from relucert.names import CONTENDERS
-from relucert.query.valid import valid_inputs
-from relucert.words import counted
 
 if TYPE_CHECKING:
     from relucert.cli.show import Screen
-    from relucert.comparison.methods import Contender
     from relucert.data import Dataset
-    from relucert.paper.networks import Subject
-    from relucert.paper.published import Line
-    from relucert.paper.rerun import Rerun
-    from relucert.storage.store import Store
+    from relucert.experiments.comparison.methods import Contender
+    from relucert.experiments.paper.networks import Subject
+    from relucert.experiments.paper.published import Line
+    from relucert.experiments.paper.rerun import Rerun
+    from relucert.inputs.storage.store import Store
 
 NAME = "paper"
 HELP = "the paper's tables, computed anew beside the published numbers"
@@ -86,11 +86,11 @@ def run(arguments: argparse.Namespace) -> int:
     outputs = runs.outputs(arguments, OUTPUTS)
     import torch
 
+    from relucert.arithmetic.norm import Norm
     from relucert.cli.show import Screen
-    from relucert.comparison.methods import Setting
-    from relucert.norm import Norm
-    from relucert.paper.published import lines
-    from relucert.paper.rerun import Rerun
+    from relucert.experiments.comparison.methods import Setting
+    from relucert.experiments.paper.published import lines
+    from relucert.experiments.paper.rerun import Rerun
 
     torch.set_num_threads(arguments.threads or 1)
     screen = Screen(quiet=arguments.quiet)
@@ -158,8 +158,8 @@ def _find(
 
 def _place(rerun: Rerun, screen: Screen) -> Path:
     """The store of all answers of this table and effort, whichever part of it was asked for."""
-    from relucert.storage.cache import cache_directory
-    from relucert.storage.store import FORMAT, SUFFIX, series
+    from relucert.inputs.storage.cache import cache_directory
+    from relucert.inputs.storage.store import FORMAT, SUFFIX, series
 
     folder, asked = cache_directory("paper"), rerun.job.asked
     written = [FORMAT, series(relucert.__version__)]  # other versions keep theirs
@@ -175,7 +175,7 @@ def _place(rerun: Rerun, screen: Screen) -> Path:
 
 def _store(place: Path, rerun: Rerun, overwrite: bool) -> Store:
     """The open store; one that can't be read is started anew where everything is asked again."""
-    from relucert.storage.store import Anew, Store, open_store
+    from relucert.inputs.storage.store import Anew, Store, open_store
 
     try:
         return Store(place, rerun.job.asked)
@@ -187,8 +187,8 @@ def _store(place: Path, rerun: Rerun, overwrite: bool) -> Store:
 
 def _check_replaceable(outputs: dict[str, Path], head: dict[str, Any], place: Path, overwrite: bool) -> None:
     """Raises InputError where a file is about another question, or there are no answers to make it from once more."""
+    from relucert.inputs.storage import files
     from relucert.report.runfile import MARK
-    from relucert.storage import files
 
     mark = head["question"][:MARK].encode()
     for path in outputs.values():
@@ -214,8 +214,8 @@ def _differing(content: bytes, options: dict[str, Any]) -> str:
 
 def _contenders(arguments: argparse.Namespace) -> list[Contender]:
     """The methods asked for, else those of the table that there are."""
-    from relucert.comparison.methods import find_contenders
-    from relucert.paper.published import TABLE_METHODS
+    from relucert.experiments.comparison.methods import find_contenders
+    from relucert.experiments.paper.published import TABLE_METHODS
 
     if arguments.methods is not None:
         return find_contenders(arguments.methods)
@@ -224,8 +224,8 @@ def _contenders(arguments: argparse.Namespace) -> list[Contender]:
 
 def _subjects(files: list[Path], asked: list[Line]) -> tuple[dict[str, Subject], dict[str, str]]:
     """The networks by their names in the table, and why some are missing."""
-    from relucert.loading import zoo
-    from relucert.paper.networks import Subject, check_known, from_file
+    from relucert.experiments.paper.networks import Subject, check_known, from_file
+    from relucert.inputs.loading import zoo
 
     names = list(dict.fromkeys(line.network for line in asked))
     subjects: dict[str, Subject] = {}
@@ -272,7 +272,7 @@ def _images(
 
 
 def _show(rerun: Rerun, screen: Screen) -> None:
-    from relucert.paper import export
+    from relucert.experiments.paper import export
 
     methods, results, setting = rerun.methods, rerun.results(), rerun.setting
     inference = setting.inference
@@ -291,7 +291,7 @@ def _show(rerun: Rerun, screen: Screen) -> None:
 
 def _valid(rerun: Rerun) -> str:
     """Which inputs count as valid, in words."""
-    from relucert.paper.rerun import PIXELS
+    from relucert.experiments.paper.rerun import PIXELS
 
     if rerun.protocol:
         return f"as in the paper: {valid_inputs(None)} for certificates, {valid_inputs(PIXELS)} for all else"
@@ -318,9 +318,9 @@ def _head(arguments: argparse.Namespace, rerun: Rerun) -> dict[str, Any]:
 
 
 def _export(head: dict[str, Any], outputs: dict[str, Path], rerun: Rerun) -> None:
-    from relucert.paper import export
+    from relucert.experiments.paper import export
+    from relucert.inputs.storage import files
     from relucert.report.runfile import MARK, table
-    from relucert.storage import files
 
     methods, results = rerun.methods, rerun.results()
     valid = {contender.name: valid_inputs(rerun.box(contender)) for contender in rerun.contenders}

@@ -40,8 +40,8 @@ def circumstances(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def head(arguments: argparse.Namespace, network: Network, images: Dataset, chosen: Mapping[str, Any]) -> dict[str, Any]:
     """The record of a command that answers questions about images; chosen: the options of the library's call."""
+    from relucert.arithmetic.norm import Norm
     from relucert.network.fingerprint import fingerprint
-    from relucert.norm import Norm
 
     given = {"network": arguments.network, "data": arguments.data, **chosen, "threads": arguments.threads}
     for name in ("data_dir", "target_file"):

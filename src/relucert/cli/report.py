@@ -6,8 +6,8 @@ import argparse
 import sys
 from pathlib import Path
 
+from relucert.common.words import counted
 from relucert.errors import InputError
-from relucert.words import counted
 
 NAME = "report"
 HELP = "one run, or several, as one page to look at"
@@ -31,9 +31,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Reads everything before anything is written."""
+    from relucert.inputs.storage import files
     from relucert.report.page import page
     from relucert.report.record import count, read_any
-    from relucert.storage import files
 
     sources, output = arguments.run_files, arguments.output
     for place, source in enumerate(sources):

@@ -12,23 +12,23 @@ from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from relucert.answers import Reply
+from relucert.answers.certificates import Reply
 from relucert.cli import images as image_options
 from relucert.cli import options, record
+from relucert.common.names import INFERENCES
+from relucert.common.valid import valid_inputs
+from relucert.common.words import counted
 from relucert.errors import ContradictionError, InputError, RelucertError
-from relucert.names import INFERENCES
-from relucert.query.valid import valid_inputs
-from relucert.words import counted
 
 if TYPE_CHECKING:
     from relucert import Exact, Network, UpperBound
     from relucert.cli.show import Screen
+    from relucert.common.progress import Report
     from relucert.data import Dataset
     from relucert.execution.execution import Execution
-    from relucert.loading.runtime import Loaded
-    from relucert.progress import Report
+    from relucert.inputs.loading.runtime import Loaded
+    from relucert.inputs.storage.store import Anew
     from relucert.report.runfile import RunFile
-    from relucert.storage.store import Anew
 
 NETWORK = "mnist-2x20"
 FAILED, INTERRUPTED = 4, 130
@@ -210,7 +210,7 @@ def set_up(arguments: argparse.Namespace, names: Sequence[str]) -> Setup:
     import torch
 
     from relucert.cli.show import Screen
-    from relucert.loading.runtime import Loaded
+    from relucert.inputs.loading.runtime import Loaded
 
     if arguments.threads is not None:
         torch.set_num_threads(arguments.threads)
@@ -235,7 +235,7 @@ def set_up(arguments: argparse.Namespace, names: Sequence[str]) -> Setup:
 
 def outputs(arguments: argparse.Namespace, names: Sequence[str]) -> dict[str, Path]:
     """The files to write, checked before any long work."""
-    from relucert.storage import files
+    from relucert.inputs.storage import files
 
     paths = [(name, path) for name in names for path in _listed(getattr(arguments, name))]
     named = ("network", "data", "scale", "target_file", "property", "instances")
@@ -272,8 +272,8 @@ def execution(arguments: argparse.Namespace, tell: Report | None = None) -> Iter
 
 def store_place(arguments: argparse.Namespace, files: Mapping[str, Path]) -> Path | Anew | None:
     """Where the answers are kept from which the record is made; an old record without them can't be gone on with."""
+    from relucert.inputs.storage import store
     from relucert.report.runfile import has_answers
-    from relucert.storage import store
 
     record_path = files.get("json") or files.get("csv")
     if record_path is None:

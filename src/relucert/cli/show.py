@@ -9,12 +9,12 @@ from rich.console import Console
 from rich.filesize import decimal
 from rich.progress import DownloadColumn, MofNCompleteColumn, TaskID, TimeRemainingColumn
 
-from relucert.answers import Certificate, Estimate, Exact, UpperBound
+from relucert.answers.certificates import Certificate, Estimate, Exact, UpperBound
 from relucert.cli.layout import REMARK, Grid, Line, fold, lay_out
-from relucert.execution.terminal import Bar, bars, console, counting_bars
-from relucert.progress import Progress, Report
+from relucert.common.progress import Progress, Report
+from relucert.common.terminal import Bar, bars, console, counting_bars
+from relucert.common.words import counted
 from relucert.report.summary import Summary, against, rounded_down, rounded_up
-from relucert.words import counted
 
 NAME_WIDTH = 20
 MOST_ROWS = 20  # of answers on a terminal; of more, the first and the last few are shown

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from relucert.cli import options
 from relucert.cli.training import build_network, training_options
-from relucert.names import LOSS_BOUNDS, OPTIMISERS
+from relucert.common.names import LOSS_BOUNDS, OPTIMISERS
 
 if TYPE_CHECKING:
-    from relucert.recipes.recipe import Defence, Recipe
+    from relucert.inputs.recipes.recipe import Defence, Recipe
 
 NAME = "train"
 HELP = "train a network, defended or not"
@@ -62,8 +62,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from relucert.recipes.architectures import parse_architecture
-    from relucert.recipes.plans import Plan
+    from relucert.inputs.recipes.architectures import parse_architecture
+    from relucert.inputs.recipes.plans import Plan
 
     architecture = parse_architecture(arguments.architecture)
     name = "-".join(filter(None, [architecture.name, arguments.defence]))
@@ -73,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _recipe(arguments: argparse.Namespace) -> Recipe:
     from relucert.errors import InputError
-    from relucert.recipes.recipe import Recipe, usual_rate
+    from relucert.inputs.recipes.recipe import Recipe, usual_rate
 
     searched = _given(arguments, "learning_rate", "weight_decay")
     if arguments.grid and searched:
@@ -90,8 +90,8 @@ def _recipe(arguments: argparse.Namespace) -> Recipe:
 
 def _defence(arguments: argparse.Namespace) -> Defence | None:
     from relucert.errors import InputError
-    from relucert.recipes.architectures import BOX
-    from relucert.recipes.recipe import DEFENCES
+    from relucert.inputs.recipes.architectures import BOX
+    from relucert.inputs.recipes.recipe import DEFENCES
 
     given = _given(arguments, "temperature", "epsilon", "steps", "norm", "warm_up", "bounds", "clean", "stretch")
     if arguments.defence is None:

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from relucert.cli import options
-from relucert.words import counted
+from relucert.common.words import counted
 
 if TYPE_CHECKING:
     from relucert.cli.show import Screen
-    from relucert.recipes.architectures import Architecture
-    from relucert.recipes.plans import Plan
-    from relucert.recipes.recipe import Recipe
+    from relucert.inputs.recipes.architectures import Architecture
+    from relucert.inputs.recipes.plans import Plan
+    from relucert.inputs.recipes.recipe import Recipe
     from relucert.training.build import Trained, TrainingTask
     from relucert.training.checkpoint import EpochReport
 
@@ -66,7 +66,7 @@ def build_network(name: str, plan: Plan, arguments: argparse.Namespace, grid: bo
 
 def _proven(about: dict[str, Any]) -> str:
     """What certified training achieved, in words: the shares of images that are proven, rounding included."""
-    from relucert.query.valid import valid_inputs
+    from relucert.common.valid import valid_inputs
 
     test, validation = (100 * about[key] for key in ("test_certified", "validation_certified"))
     defence = about["recipe"]["defence"]
@@ -110,7 +110,7 @@ class Board:
 
     def finish(self) -> None:
         """Removes the unfinished work, now that it is finished, and nothing else."""
-        from relucert.storage import files
+        from relucert.inputs.storage import files
 
         for path in map(self.keep, self._recipes):
             files.sweep(path)
@@ -131,9 +131,9 @@ class Board:
 def _output(name: str, arguments: argparse.Namespace) -> Path:
     """Where the network goes; whatever would keep it, or its record, from being written is refused."""
     from relucert.errors import InputError
-    from relucert.loading import zoo
-    from relucert.loading.safetensors_file import check_suffix
-    from relucert.storage.files import check_writable
+    from relucert.inputs.loading import zoo
+    from relucert.inputs.loading.safetensors_file import check_suffix
+    from relucert.inputs.storage.files import check_writable
 
     if arguments.output is None and name in zoo.bundled():
         raise InputError(f"{name} comes with the package; to build another one, name a file with --output")
@@ -150,8 +150,8 @@ def _output(name: str, arguments: argparse.Namespace) -> Path:
 def _check_replaceable(output: Path, arguments: argparse.Namespace, recipes: list[dict[str, Any]]) -> None:
     """Refuses to replace a network of other recipes than these, or its record, unless told to."""
     from relucert.errors import LoadError
-    from relucert.loading.safetensors_file import about
-    from relucert.storage.files import check_replaceable
+    from relucert.inputs.loading.safetensors_file import about
+    from relucert.inputs.storage.files import check_replaceable
     from relucert.training.build import noted
 
     def trained(there: bytes) -> bool:
@@ -192,6 +192,6 @@ def _row(trained: Trained) -> tuple[str, str, str, str]:
 
 
 def write_json(path: Path, content: Any) -> None:
-    from relucert.storage import files
+    from relucert.inputs.storage import files
 
     files.write(path, (json.dumps(content, indent=2, allow_nan=False) + "\n").encode())

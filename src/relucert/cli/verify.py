@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from relucert.cli import options, record, runs
+from relucert.common.words import counted
 from relucert.errors import InputError
-from relucert.words import counted
 
 if TYPE_CHECKING:
     from relucert import Query, RobustnessVerdict, Verdict
     from relucert.cli.show import Screen
-    from relucert.storage.store import Store
+    from relucert.inputs.storage.store import Store
 
 NAME = "verify"
 HELP = "does a given property hold: a VNN-LIB file, or robustness at a radius"
@@ -120,8 +120,8 @@ def _property(arguments: argparse.Namespace) -> int:
 
     import relucert
     from relucert.cli.show import Screen
+    from relucert.inputs.storage.files import check_replaceable, write
     from relucert.report.runfile import RunFile
-    from relucert.storage.files import check_replaceable, write
     from relucert.verification.results import is_results, results
 
     if arguments.threads is not None:
@@ -165,7 +165,7 @@ def _property(arguments: argparse.Namespace) -> int:
 
 def _store(arguments: argparse.Namespace, files: dict[str, Path], head: dict[str, Any]) -> Store:
     """Where the verdict is kept, and taken from by the same command."""
-    from relucert.storage.store import open_store
+    from relucert.inputs.storage.store import open_store
 
     place = runs.store_place(arguments, files)
     assert place is not None
@@ -205,8 +205,8 @@ def _digests(arguments: argparse.Namespace) -> tuple[str, dict[str, str]]:
 
 def _digest(network: str) -> str:
     """The SHA-256 of a network's file, or of one of the zoo."""
-    from relucert.loading import zoo
-    from relucert.loading.file_digest import file_digest
+    from relucert.inputs.loading import zoo
+    from relucert.inputs.loading.file_digest import file_digest
 
     return file_digest(Path(network)) if _is_file(network) else zoo.digest(network)
 
@@ -235,7 +235,7 @@ def _show(screen: Screen, arguments: argparse.Namespace, query: Query, verdict: 
 def _robust(arguments: argparse.Namespace) -> int:
     files = runs.outputs(arguments, ("json", "csv", "proof"))
     import relucert
-    from relucert.verification.verdict import Verdicts
+    from relucert.report.verdict_list import Verdicts
 
     arguments.time_limit = TIME_LIMIT if arguments.time_limit is None else arguments.time_limit
     setup = runs.set_up(arguments, LIBRARY_OPTIONS)

@@ -35,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _train(arguments: argparse.Namespace) -> int:
     from relucert.errors import InputError
-    from relucert.recipes.plans import find_plan
+    from relucert.inputs.recipes.plans import find_plan
 
     if arguments.list is not None:
         raise InputError("--json before train is about the list; name it after train NAME")
@@ -43,7 +43,7 @@ def _train(arguments: argparse.Namespace) -> int:
 
 
 def _list(arguments: argparse.Namespace) -> int:
-    from relucert.storage.files import check_replaceable, check_writable
+    from relucert.inputs.storage.files import check_replaceable, check_writable
 
     if arguments.list is not None:
         check_writable(arguments.list)
@@ -67,8 +67,8 @@ def _is_list(there: bytes) -> bool:
 def _rows() -> list[dict[str, Any]]:
     """Every network that is there, then those that could be built."""
     from relucert.errors import RelucertError
-    from relucert.loading import zoo
-    from relucert.recipes.plans import PLANS
+    from relucert.inputs.loading import zoo
+    from relucert.inputs.recipes.plans import PLANS
 
     rows = []
     for name in (names := zoo.names()):
@@ -83,7 +83,7 @@ def _rows() -> list[dict[str, Any]]:
 
 
 def _stored(name: str) -> dict[str, Any]:
-    from relucert.loading import zoo
+    from relucert.inputs.loading import zoo
     from relucert.training.build import noted
 
     about, network = zoo.about(name), zoo.load(name)

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+from relucert.common.names import DATA, SplitName
 from relucert.data import formats
 from relucert.data.formats import Pixels
 from relucert.errors import InputError
-from relucert.names import DATA, SplitName
 
 SPLITS: tuple[SplitName, ...] = ("train", "test")
 """The parts of a collection."""

@@ -14,12 +14,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from relucert.checks import checked_path, shown
+from relucert.common.checks import checked_path, shown
+from relucert.common.words import counted
 from relucert.data import formats
 from relucert.data.catalogue import NAMES
 from relucert.data.formats import Array
 from relucert.errors import InputError, LoadError
-from relucert.words import counted
 
 BUNDLED = "bundled.npz"
 PICTURE = (1, 28, 28)  # of the bundled images

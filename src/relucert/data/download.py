@@ -16,7 +16,7 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 import relucert
 from relucert.data.catalogue import Original
 from relucert.errors import LoadError
-from relucert.storage import files
+from relucert.inputs.storage import files
 
 DownloadProgress = Callable[[str, int, int], None]
 """Called with a file's name, the bytes received, the bytes in total."""

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.lib.npyio import NpzFile
 
+from relucert.common.words import counted
 from relucert.errors import LoadError
-from relucert.words import counted
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Pixels = tuple[Array, Array]

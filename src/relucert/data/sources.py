@@ -6,16 +6,16 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from relucert import names
-from relucert.checks import check_callable, checked_path
+from relucert.common import names
+from relucert.common.checks import check_callable, checked_path
+from relucert.common.names import SplitName
 from relucert.data import download
 from relucert.data.catalogue import Collection, Form, Split, find
 from relucert.data.dataset import USUAL, Dataset, scaled
 from relucert.data.download import DownloadProgress
 from relucert.data.formats import Pixels
 from relucert.errors import LoadError
-from relucert.names import SplitName
-from relucert.storage.cache import cache_directory
+from relucert.inputs.storage.cache import cache_directory
 
 VARIABLE = "RELUCERT_DATA"
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import Self
 
-from relucert.checks import check_whole, shown
+from relucert.common.checks import check_whole, shown
+from relucert.common.progress import Report, silent
 from relucert.errors import InputError
 from relucert.execution.job import Item, Work
-from relucert.progress import Report, silent
 
 if TYPE_CHECKING:
     from relucert.execution.cluster import Cluster

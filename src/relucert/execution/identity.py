@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import relucert
+from relucert.arithmetic.property import Property
+from relucert.arithmetic.region import RegionShape
 from relucert.network import Network
 from relucert.network.fingerprint import fingerprint
 from relucert.query.given import TargetLike
-from relucert.query.property import Property
 from relucert.query.targets import parse_target
-from relucert.region import RegionShape
 
 
 def identity(

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
-from relucert.answers import Answer, Reply
-from relucert.progress import Report, silent
-from relucert.proof_files import ProofWriter
+from relucert.answers.certificates import Answer, Reply
+from relucert.common.progress import Report, silent
+from relucert.inputs.storage.store import About, Store, mark
+from relucert.proofs.files import ProofWriter
 from relucert.query.questions import Inquiry, Question
-from relucert.storage.store import About, Store, mark
 
 ResultType = TypeVar("ResultType", covariant=True)
 ReplyType = TypeVar("ReplyType", bound=Reply)

@@ -13,12 +13,12 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from relucert.common.progress import Report
 from relucert.errors import RelucertError
 from relucert.execution import serve
 from relucert.execution.job import Item, Work
 from relucert.execution.pending import Pending
 from relucert.execution.sharing import SharedFile
-from relucert.progress import Report
 
 if TYPE_CHECKING:
     from relucert.execution.execution import Worked

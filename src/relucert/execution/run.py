@@ -8,12 +8,12 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Generic
 
-from relucert.checks import checked_path
+from relucert.common.checks import checked_path
+from relucert.common.listening import Listener, faults_of, listener
+from relucert.common.progress import Progress, ProgressLike
 from relucert.execution.execution import Came, Execution, Worked, here
 from relucert.execution.job import ImageJob, Item, Job, Learner, ReplyType
-from relucert.execution.progress import Listener, faults_of, listener
-from relucert.progress import Progress, ProgressLike
-from relucert.storage.store import About, Anew, Section, StoreLike, open_store
+from relucert.inputs.storage.store import About, Anew, Section, StoreLike, open_store
 
 EXPERIENCE = "experience "  # before a method's name: the note of what its first item taught
 

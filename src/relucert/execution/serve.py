@@ -13,8 +13,8 @@ import time
 import warnings
 from typing import Any, BinaryIO
 
+from relucert.common.progress import Progress
 from relucert.execution.sharing import open_shared
-from relucert.progress import Progress
 
 READY, ANSWERS, NEWS, DONE, ERROR = "ready", "answers", "news", "done", "error"
 EVERY = 0.2  # seconds between news

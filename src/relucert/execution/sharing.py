@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from relucert.storage.journal import locked
+from relucert.inputs.storage.journal import locked
 
 MEMORY = Path("/dev/shm")  # files that are memory, on Linux
 PREFIX = "relucert-job-"

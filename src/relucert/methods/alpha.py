@@ -8,16 +8,16 @@ from typing import ClassVar
 
 from torch import Tensor
 
+from relucert.arithmetic.property import Property
+from relucert.arithmetic.region import Region
+from relucert.arithmetic.rigor import Arithmetic
 from relucert.bounding.interval import Bounds
 from relucert.bounding.memory import SlopeMemory
 from relucert.bounding.optimised import optimised_bounds, optimised_margins
 from relucert.bounding.record import Recorder, recording
+from relucert.common.progress import Report, silent
 from relucert.methods.method import Method
 from relucert.network import Network
-from relucert.progress import Report, silent
-from relucert.query.property import Property
-from relucert.region import Region
-from relucert.rigor import Arithmetic
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,12 +7,12 @@ from typing import ClassVar
 
 from torch import Tensor
 
+from relucert.arithmetic.property import Property
+from relucert.arithmetic.region import Region
+from relucert.arithmetic.rigor import Arithmetic
 from relucert.bounding.interval import Bounds
 from relucert.bounding.interval_propagation import interval_bounds, interval_margins
 from relucert.network import Network
-from relucert.query.property import Property
-from relucert.region import Region
-from relucert.rigor import Arithmetic
 
 
 @dataclass(frozen=True)

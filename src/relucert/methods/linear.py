@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, ClassVar
 
 from torch import Tensor
 
+from relucert.arithmetic.property import Property
+from relucert.arithmetic.region import Region
+from relucert.arithmetic.rigor import Arithmetic
 from relucert.bounding.backward import bound_forms
 from relucert.bounding.hidden import hidden_bounds
 from relucert.bounding.interval import Bounds
 from relucert.bounding.relaxers import Relaxer
 from relucert.network import Network
-from relucert.query.property import Property
-from relucert.region import Region
-from relucert.rigor import Arithmetic
 
 if TYPE_CHECKING:
     from relucert.methods.method import Method

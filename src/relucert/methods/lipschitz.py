@@ -14,16 +14,16 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from relucert.arithmetic.property import Property
+from relucert.arithmetic.region import Region
+from relucert.arithmetic.rigor import Arithmetic
 from relucert.bounding.gradient import gradient_sizes
 from relucert.bounding.interval import Bounds, Interval
 from relucert.bounding.nested import nested_bounds
 from relucert.bounding.point import lower_margins
-from relucert.checks import shown
+from relucert.common.checks import shown
 from relucert.errors import InputError
 from relucert.network import Network
-from relucert.query.property import Property
-from relucert.region import Region
-from relucert.rigor import Arithmetic
 
 SHELLS = 30  # the paper's published numbers use so many
 COARSE = 6  # shells that are looked at first; with fewer than twice as many, all are

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 from weakref import WeakKeyDictionary
 
+from relucert.arithmetic.norm import Norm
+from relucert.arithmetic.region import Region
+from relucert.arithmetic.rigor import Arithmetic
 from relucert.network import Network
-from relucert.norm import Norm
-from relucert.region import Region
-from relucert.rigor import Arithmetic
 
 Kept = TypeVar("Kept")
 

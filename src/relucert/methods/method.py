@@ -6,11 +6,11 @@ from typing import ClassVar, Protocol, runtime_checkable
 
 from torch import Tensor
 
+from relucert.arithmetic.property import Property
+from relucert.arithmetic.region import Region
+from relucert.arithmetic.rigor import Arithmetic
 from relucert.bounding.interval import Bounds
 from relucert.network import Network
-from relucert.query.property import Property
-from relucert.region import Region
-from relucert.rigor import Arithmetic
 
 
 class Method(Protocol):

@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 from typing_extensions import assert_never
 
+from relucert.arithmetic.norm import Norm
+from relucert.arithmetic.region import Region
+from relucert.arithmetic.rigor import DOUBLE, RIGOROUS, TINY, Arithmetic
 from relucert.bounding.gradient import Forms, pull
 from relucert.bounding.interval import Bounds
 from relucert.methods.memo import Memo
 from relucert.network import INPUT, Activation, Affine, Network, Shape
-from relucert.norm import Norm
-from relucert.region import Region
-from relucert.rigor import DOUBLE, RIGOROUS, TINY, Arithmetic
 
 WRITTEN_OUT = 2**22  # numbers of a matrix that is made of a convolution to measure it
 CHUNK = 2**18  # numbers of it that are made at once

@@ -15,6 +15,10 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 from torch import Tensor
 
+from relucert.arithmetic.norm import Norm
+from relucert.arithmetic.property import Property
+from relucert.arithmetic.region import Region
+from relucert.arithmetic.rigor import Arithmetic
 from relucert.bounding.ascent import Effort
 from relucert.bounding.backward import DualVariables, bound_forms
 from relucert.bounding.hidden import hidden_bounds
@@ -23,17 +27,13 @@ from relucert.bounding.memory import SlopeMemory
 from relucert.bounding.optimised import optimised_bounds, optimised_margins
 from relucert.bounding.record import Recorder, Tables, lines_of, recording
 from relucert.bounding.relaxers import FAST_LIN
-from relucert.checks import check_number
+from relucert.common.checks import check_number
+from relucert.common.progress import Progress, Report, silent
 from relucert.errors import InputError
+from relucert.methods.solvers.proposer import MakeSolver, Proposer, SlopeRequest, make_solver, solvable
+from relucert.methods.solvers.solver import require
+from relucert.methods.solvers.tally import Tallies, Tally
 from relucert.network import Network
-from relucert.norm import Norm
-from relucert.progress import Progress, Report, silent
-from relucert.query.property import Property
-from relucert.region import Region
-from relucert.rigor import Arithmetic
-from relucert.solvers.proposer import MakeSolver, Proposer, SlopeRequest, make_solver, solvable
-from relucert.solvers.solver import require
-from relucert.solvers.tally import Tallies, Tally
 
 if TYPE_CHECKING:
     from relucert.methods.method import Method

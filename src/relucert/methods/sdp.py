@@ -14,24 +14,24 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
+from relucert.arithmetic.property import Property
+from relucert.arithmetic.region import Region
+from relucert.arithmetic.rigor import Arithmetic
 from relucert.bounding.interval import Bounds, Interval, select
+from relucert.common.progress import Progress, Report, silent
 from relucert.errors import BudgetError, UnsupportedError
 from relucert.methods.linear import LinearMethod
 from relucert.methods.method import Method
+from relucert.methods.quadratic.certificate import Certificate
+from relucert.methods.quadratic.chain import Chain
+from relucert.methods.quadratic.dual import Target
+from relucert.methods.quadratic.evidence import Evidence, RowEvidence
+from relucert.methods.quadratic.maps import DTYPE
+from relucert.methods.quadratic.problem import Problem
+from relucert.methods.quadratic.proof import prove_certificate, prove_margin
+from relucert.methods.quadratic.rows import MOST_ROWS
+from relucert.methods.quadratic.solve import Memory, Solution, solve
 from relucert.network import Network
-from relucert.progress import Progress, Report, silent
-from relucert.quadratic.certificate import Certificate
-from relucert.quadratic.chain import Chain
-from relucert.quadratic.dual import Target
-from relucert.quadratic.evidence import Evidence, RowEvidence
-from relucert.quadratic.maps import DTYPE
-from relucert.quadratic.problem import Problem
-from relucert.quadratic.proof import prove_certificate, prove_margin
-from relucert.quadratic.rows import MOST_ROWS
-from relucert.quadratic.solve import Memory, Solution, solve
-from relucert.query.property import Property
-from relucert.region import Region
-from relucert.rigor import Arithmetic
 
 INFLATIONS = (1.0, 1.001, 1.01)  # of the multipliers, where the matrix is not proven to be semidefinite
 ROOM = 2.0**-16  # by which the bounds of neurons are widened, relatively: whoever checks a proof has bounds of his own

@@ -7,8 +7,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from relucert import names
 from relucert.bounding.relaxers import CROWN, FAST_LIN, RELAXERS
+from relucert.common import names
+from relucert.common.names import MethodName
+from relucert.common.progress import Report, silent
 from relucert.errors import InputError
 from relucert.methods.alpha import AlphaMethod
 from relucert.methods.interval import IntervalMethod
@@ -19,9 +21,7 @@ from relucert.methods.method import Method
 from relucert.methods.operator_norm import OperatorNorm
 from relucert.methods.programs import ProgramMethod
 from relucert.methods.sdp import QuadraticMethod
-from relucert.names import MethodName
 from relucert.network import Inference, Network
-from relucert.progress import Report, silent
 
 METHODS: dict[MethodName, Callable[[], Method]] = {
     **{names.METHODS.find(name): partial(LinearMethod, name, relaxer) for name, relaxer in RELAXERS.items()},

@@ -1,10 +1,10 @@
 """The network and its operations; importing this package registers them all."""
 
+from relucert.arithmetic.forms import LinearForms, Rows, Shape, Windows
 from relucert.network.activation import Activation
 from relucert.network.add import Add
 from relucert.network.batch_scale import BatchScale
 from relucert.network.convolution import Convolution
-from relucert.network.forms import LinearForms, Rows, Shape, Windows
 from relucert.network.graph import Network, Node
 from relucert.network.index_map import IndexMap
 from relucert.network.inference import INFERENCES, REAL, Inference, find_inference

@@ -6,8 +6,8 @@ from typing import ClassVar
 
 from torch import Tensor
 
+from relucert.arithmetic.forms import LinearForms, Shape
 from relucert.errors import NetworkError
-from relucert.network.forms import LinearForms, Shape
 from relucert.network.operation import Affine
 from relucert.network.registry import register
 

@@ -10,8 +10,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from relucert.arithmetic.forms import LinearForms, Shape
 from relucert.errors import NetworkError
-from relucert.network.forms import LinearForms, Shape
 from relucert.network.inference import Inference
 from relucert.network.operation import Affine, Units, differentiable
 from relucert.network.registry import register

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from relucert.arithmetic.forms import LinearForms, Places, Shape, Windows
 from relucert.errors import NetworkError
-from relucert.network.forms import LinearForms, Places, Shape, Windows
 from relucert.network.operation import Affine, differentiable
 from relucert.network.registry import register
 

@@ -12,11 +12,11 @@ from math import inf, prod
 import torch
 from torch import Tensor
 
-from relucert.checks import shown
-from relucert.deadline import check_time
+from relucert.arithmetic.forms import Shape
+from relucert.common.checks import shown
+from relucert.common.deadline import check_time
 from relucert.errors import InputError, NetworkError
 from relucert.network.activation import Activation
-from relucert.network.forms import Shape
 from relucert.network.inference import REAL, Inference
 from relucert.network.operation import Affine
 from relucert.network.registry import Layer, is_layer

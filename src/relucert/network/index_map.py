@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from relucert.arithmetic.forms import Shape
 from relucert.errors import NetworkError
-from relucert.network.forms import Shape
 from relucert.network.operation import Affine, differentiable
 from relucert.network.registry import register
 

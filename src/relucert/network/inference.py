@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from relucert import names
+from relucert.common import names
 
 
 @dataclass(frozen=True)

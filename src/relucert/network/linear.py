@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from relucert.arithmetic.forms import Rows, Shape
 from relucert.errors import NetworkError
-from relucert.network.forms import Rows, Shape
 from relucert.network.operation import Affine, Units, differentiable
 from relucert.network.registry import register
 

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from typing_extensions import Self
 
+from relucert.arithmetic.forms import LinearForms, Rows, Shape
 from relucert.errors import NetworkError
-from relucert.network.forms import LinearForms, Rows, Shape
 from relucert.network.inference import Inference
 
 _Owner = TypeVar("_Owner")

@@ -11,9 +11,9 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 from typing_extensions import assert_never
 
-from relucert.deadline import check_time
+from relucert.arithmetic.forms import LinearForms, Rows, Windows
+from relucert.common.deadline import check_time
 from relucert.network.activation import Activation
-from relucert.network.forms import LinearForms, Rows, Windows
 from relucert.network.graph import Network
 from relucert.network.operation import Affine
 

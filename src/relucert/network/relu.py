@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
 
 from relucert.network.activation import Activation
 from relucert.network.registry import register
-from relucert.rigor import Arithmetic
+
+if TYPE_CHECKING:
+    from relucert.arithmetic.rigor import Arithmetic
 
 
 @register

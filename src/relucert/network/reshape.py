@@ -7,8 +7,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from relucert.arithmetic.forms import Shape
 from relucert.errors import NetworkError
-from relucert.network.forms import Shape
 from relucert.network.operation import Affine, Units
 from relucert.network.registry import register
 

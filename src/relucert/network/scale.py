@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from relucert.arithmetic.forms import LinearForms, Shape
 from relucert.errors import NetworkError
-from relucert.network.forms import LinearForms, Shape
 from relucert.network.inference import Inference
 from relucert.network.operation import Affine, Units
 from relucert.network.registry import register

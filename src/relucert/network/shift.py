@@ -7,7 +7,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from relucert.network.forms import LinearForms, Shape
+from relucert.arithmetic.forms import LinearForms, Shape
 from relucert.network.inference import Inference
 from relucert.network.operation import Affine, Units
 from relucert.network.registry import register

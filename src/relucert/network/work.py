@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 from typing_extensions import assert_never
 
+from relucert.arithmetic.forms import LinearForms
 from relucert.network.activation import Activation
-from relucert.network.forms import LinearForms
 from relucert.network.graph import Network
 from relucert.network.operation import Affine
 from relucert.network.pull_back import INPUT, pull_back, unit_forms

@@ -7,7 +7,7 @@ from math import prod
 from torch import nn
 
 from relucert.errors import InputError, OpenShapeError
-from relucert.loading import load
+from relucert.inputs.loading import load
 from relucert.network import Network, Shape
 from relucert.query.given import NetworkLike
 from relucert.query.shapes import transposed, without_ones
@@ -30,7 +30,7 @@ def module_shape(module: nn.Module, shape: Shape) -> Shape | None:
 
     None where the module runs on none of them: it has to tell by itself.
     """
-    from relucert.loading.torch_module import runs_on  # the exporter takes seconds to import
+    from relucert.inputs.loading.torch_module import runs_on  # the exporter takes seconds to import
 
     longer = without_ones(shape)
     for candidate in dict.fromkeys((shape, longer, (1, *longer), (prod(shape),))):

@@ -10,10 +10,10 @@ import torch.utils.data
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from relucert.common.names import TargetName
+from relucert.common.numbers import NumberLike
 from relucert.data import Dataset
-from relucert.loading.runtime import Loaded, Source
-from relucert.names import TargetName
-from relucert.numbers import NumberLike
+from relucert.inputs.loading.runtime import Loaded, Source
 
 NetworkLike = Source | Loaded
 """A network, a module, a program of torch.export, an .onnx or a .safetensors file, or the name of a zoo network."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from relucert.common.arrays import dense
 from relucert.errors import InputError
 from relucert.network import Network
 from relucert.query.given import LabelsLike
 from relucert.query.plausible import scaled
-from relucert.query.samples import dense
 from relucert.query.shapes import in_order
 
 

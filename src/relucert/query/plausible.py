@@ -10,9 +10,9 @@ from math import sqrt
 import torch
 from torch import Tensor
 
+from relucert.common.words import counted
 from relucert.errors import InputWarning, warn
 from relucert.network import Network
-from relucert.words import counted
 
 Ends = tuple[float, float]
 RANGES: tuple[Ends, ...] = ((-0.5, 0.5), (0.0, 1.0), (-1.0, 1.0), (0.0, 255.0))  # in which images are often given

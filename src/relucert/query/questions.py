@@ -9,16 +9,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from relucert.answers import OWN_LABEL
-from relucert.checks import shown
+from relucert.answers.certificates import OWN_LABEL
+from relucert.arithmetic.property import Property
+from relucert.common.checks import shown
 from relucert.errors import InputError
-from relucert.loading.runtime import Loaded, Source
+from relucert.inputs.loading.runtime import Loaded, Source
 from relucert.network import Network, Shape
 from relucert.query.fitting import load_fitting
 from relucert.query.given import ImagesLike, LabelsLike, NetworkLike, TargetLike
 from relucert.query.inputs import check_any, check_images, check_labels
 from relucert.query.plausible import warn_of_accuracy, warn_of_range
-from relucert.query.property import Property
 from relucert.query.samples import read_samples
 from relucert.query.targets import Target, parse_target, rivals
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +12,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 from torch.utils.data import Dataset as TorchDataset
 
+from relucert.common.arrays import dense
 from relucert.data import Dataset
 from relucert.errors import InputError
 
@@ -41,26 +41,6 @@ def read_samples(images: Any, labels: Any) -> Samples:
     if samples.labels is not None:
         raise InputError("these images come with labels of their own: leave out the labels, or pass images alone")
     return Samples(samples.images, labels, samples.layout)
-
-
-def dense(given: Any, what: str) -> Tensor:
-    """Numbers as an ordinary tensor in the main memory, whatever array they come as."""
-    if isinstance(given, (str, bytes, os.PathLike)):
-        raise InputError(f"the {what} must be an array or a tensor, not {given!r}; relucert.data.read reads files")
-    try:
-        if isinstance(given, (list, tuple)) and given and all(isinstance(part, Tensor) for part in given):
-            given = torch.stack([dense(part, what) for part in given])
-        tensor = given if isinstance(given, Tensor) else _from_array(np.array(given))
-    except (TypeError, ValueError, RuntimeError, OverflowError):
-        called = getattr(given, "dtype", type(given).__name__)
-        raise InputError(f"the {what} are not an array of numbers, all rows alike, but {called}") from None
-    if tensor.layout != torch.strided or tensor.is_meta or tensor.is_nested or tensor.is_quantized:
-        raise InputError(f"the {what} must be an ordinary dense tensor")
-    return tensor.detach().cpu()
-
-
-def _from_array(array: Any) -> Tensor:
-    return torch.from_numpy(array.astype(array.dtype.newbyteorder("="), copy=False))
 
 
 def _collected(source: TorchDataset[Any] | DataLoader[Any]) -> tuple[Tensor, Tensor | None]:

@@ -8,12 +8,12 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from relucert.checks import shown
+from relucert.common.arrays import dense
+from relucert.common.checks import shown
+from relucert.common.names import TARGETS as TARGET_NAMES
+from relucert.common.names import TargetName
 from relucert.errors import InputError
-from relucert.names import TARGETS as TARGET_NAMES
-from relucert.names import TargetName
 from relucert.query.given import TargetLike
-from relucert.query.samples import dense
 
 Choice = Callable[[Tensor, Tensor, Tensor, int], Tensor]
 """From scores (batch, classes), labels (batch,), the other classes (batch, classes - 1) and a seed to the rivals,

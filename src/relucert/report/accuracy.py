@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
 from relucert.errors import InputError
+from relucert.inputs.storage import files
 from relucert.report.summary import Summary, against, rounded_down
-from relucert.storage import files
 
 UNDATED = {".png": {}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
 MARKED = {".png": "Comment", ".svg": "Description", ".pdf": "Keywords"}  # where a picture says what it is about

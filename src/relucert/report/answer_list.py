@@ -8,10 +8,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar, overload
 
-from relucert.answers import Recordable
-from relucert.checks import check_number
+from relucert.answers.certificates import Recordable
+from relucert.common.checks import check_number
+from relucert.common.numbers import NumberLike, number_above
 from relucert.errors import InputError, MissingPackageError
-from relucert.numbers import NumberLike, number_above
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

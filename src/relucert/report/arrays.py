@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from relucert.answers import Exact, UpperBound
+from relucert.answers.certificates import Exact, UpperBound
 from relucert.errors import InputError
+from relucert.inputs.storage import files
 from relucert.network import Network
 from relucert.report.runfile import MARK
-from relucert.storage import files
 
 ABSENT = -1  # for a class that is not known
 

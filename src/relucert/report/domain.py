@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from relucert.query.valid import valid_inputs
+from relucert.common.valid import valid_inputs
 
 Box = tuple[float, float] | tuple[tuple[float, ...], tuple[float, ...]]  # the second: one number per coordinate
 

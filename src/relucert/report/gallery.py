@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from relucert.common.words import counted
 from relucert.report import png
 from relucert.report.markup import Markup, tag
 from relucert.report.reading import Picture, Result
 from relucert.report.series import Sandwich
 from relucert.report.summary import rounded_down, rounded_up
-from relucert.words import counted
 
 PICTURES = 60  # adversarial examples on a page at most
 PICTURE_BYTES = 4_000_000  # of markup, beyond which no more are added

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from relucert.common.words import counted
 from relucert.report import tables
 from relucert.report.markup import join, tag
 from relucert.report.overview import overview
 from relucert.report.reading import Kind, Result, result
 from relucert.report.series import Sandwich, sandwiches
 from relucert.report.tables import NONE, Cell
-from relucert.words import counted
 
 MOST = 100  # rows of a table
 TITLES = {

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from relucert.common.words import counted
 from relucert.report import tables
 from relucert.report.domain import in_words
 from relucert.report.reading import Kind, Result, result
 from relucert.report.series import Series, series
-from relucert.words import counted
 
 GIVES = {
     Kind.CERTIFIED: "certified radius",

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any
 
+from relucert.common.words import counted
 from relucert.report.domain import in_words
 from relucert.report.grouping import Group, grouped
 from relucert.report.markup import Markup, raw, tag
@@ -19,7 +20,6 @@ from relucert.report.record import Record
 from relucert.report.sections import norm_section
 from relucert.report.verdict_run import VerdictRun
 from relucert.report.verdict_section import verdict_section
-from relucert.words import counted
 
 MOST_REASONS = 3  # for failures, that a warning names
 

@@ -11,14 +11,14 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from relucert.answers import UpperBound
+from relucert.answers.certificates import UpperBound
 from relucert.errors import InputError
+from relucert.inputs.storage import files
 from relucert.network import Network
 from relucert.report import pictures
 from relucert.report.png import magnification
 from relucert.report.runfile import MARK
 from relucert.report.summary import rounded_up
-from relucert.storage import files
 
 OTHER = "a picture of another question"
 

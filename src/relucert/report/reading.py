@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import relucert
-from relucert.answers import OWN_LABEL
+from relucert.answers.certificates import OWN_LABEL
 from relucert.errors import LoadError
+from relucert.inputs.storage.store import series
 from relucert.report.domain import Domain, assumed, check_options, read_domain
 from relucert.report.fields import norm, number, text, whole
 from relucert.report.older import upgraded
-from relucert.storage.store import series
 
 PARTS = ("dead", "undecided", "active")
 REAL = "real"

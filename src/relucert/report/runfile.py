@@ -17,7 +17,7 @@ from typing import Any
 from typing_extensions import Self
 
 from relucert.errors import InputError
-from relucert.storage import files
+from relucert.inputs.storage import files
 
 INTERVAL = 1.0  # seconds between savings, at least
 REST = 20.0  # times as long as a saving took is the time until the next one: files of long runs are large

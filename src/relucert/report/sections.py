@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from statistics import fmean
 
+from relucert.common.words import counted
 from relucert.report import charts, tables
 from relucert.report.domain import NOT_RECORDED, in_words
 from relucert.report.gallery import gallery
@@ -14,7 +15,6 @@ from relucert.report.markup import Markup, data, raw, tag
 from relucert.report.reading import PARTS, Kind, Result
 from relucert.report.series import PROVEN, Sandwich, Series, best_proven, sandwiches, series, tightness
 from relucert.report.summary import against, rounded_down, rounded_up
-from relucert.words import counted
 
 NORMS = {"inf": "\N{INFINITY}"}
 ACCURACY = {

@@ -9,7 +9,7 @@ from decimal import ROUND_DOWN, ROUND_UP, Context
 from itertools import groupby
 from statistics import fmean, median
 
-from relucert.answers import Certificate, Rounding
+from relucert.answers.certificates import Certificate, Rounding
 
 GRID = 5  # steps between the radii at which accuracy is reported unless others are asked for
 TAIL = 0.05  # share of the radii that lies below the first of these radii or beyond the last

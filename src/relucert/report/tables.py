@@ -6,12 +6,12 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from relucert.common.words import counted
 from relucert.report import charts
 from relucert.report.markup import Markup, tag
 from relucert.report.reading import PARTS, Kind, Result
 from relucert.report.series import PROVEN, Sandwich, Series, tightness
 from relucert.report.summary import rounded_down, rounded_up
-from relucert.words import counted
 
 NONE = "\N{EN DASH}"
 MANY = 15  # rows, beyond which a table scrolls in its window

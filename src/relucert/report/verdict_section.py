@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import fmean, median
 
+from relucert.common.words import counted
 from relucert.report import charts, tables
 from relucert.report.markup import Markup, tag
 from relucert.report.reading import REAL
 from relucert.report.tables import NONE, Cell
 from relucert.report.verdict_run import STATUSES, RecordedVerdict, VerdictRun
-from relucert.words import counted
 
 MEANING = {"holds": "proven to hold", "violated": "violated, with a witness", "unknown": "unknown"}
 

@@ -9,9 +9,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from relucert.arithmetic.property import Property
+from relucert.arithmetic.region import Region
 from relucert.bounding.interval import Bounds, Interval
-from relucert.query.property import Property
-from relucert.region import Region
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,20 +15,20 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from relucert.deadline import TimeUp, until
+from relucert.arithmetic.property import Property
+from relucert.arithmetic.region import Region, RegionShape
+from relucert.arithmetic.rigor import RIGOROUS, Arithmetic
+from relucert.common.deadline import TimeUp, until
+from relucert.common.progress import Reporter
 from relucert.errors import FAULTS, RelucertError, in_one_line
 from relucert.methods.alpha import AlphaMethod
 from relucert.methods.method import Method
+from relucert.methods.quadratic.cost import least_seconds
 from relucert.methods.sdp import QuadraticMethod
 from relucert.methods.table import find_method
 from relucert.network import Network
 from relucert.network.work import backward_work, forward_work
-from relucert.progress import Reporter
-from relucert.quadratic.cost import least_seconds
-from relucert.query.property import Property
 from relucert.query.questions import Inquiry, Question
-from relucert.region import Region, RegionShape
-from relucert.rigor import RIGOROUS, Arithmetic
 from relucert.search.radius import SearchEnd, Searcher
 
 WIDE = 400  # neurons from which on quadratic certificates are a step

@@ -20,18 +20,18 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
+from relucert.arithmetic.property import Property
+from relucert.arithmetic.region import Region
+from relucert.arithmetic.rigor import DOUBLE, FLOAT, Arithmetic, check_subnormals
 from relucert.bounding.hidden import bounded_by_relaxation
 from relucert.bounding.interval import Bounds
-from relucert.deadline import TimeUp
+from relucert.common.deadline import TimeUp
+from relucert.common.progress import Progress, Reporter
 from relucert.methods.interval import IntervalMethod
 from relucert.methods.lipschitz import LipschitzMethod
 from relucert.methods.method import Leap, Method
 from relucert.methods.table import check_activations
 from relucert.network import Network
-from relucert.progress import Progress, Reporter
-from relucert.query.property import Property
-from relucert.region import Region
-from relucert.rigor import DOUBLE, FLOAT, Arithmetic, check_subnormals
 from relucert.search.evaluation import Evaluation, Questions
 from relucert.search.prediction import Curve, Knots, Lead
 from relucert.search.profile import Profile

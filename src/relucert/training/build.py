@@ -16,13 +16,13 @@ import torch
 from torch import Tensor, nn
 
 import relucert
+from relucert.arithmetic.region import RegionShape
 from relucert.data import Dataset
 from relucert.errors import DivergedError, InputError
-from relucert.loading import load, save
+from relucert.inputs.loading import load, save
+from relucert.inputs.recipes.architectures import BOX, Architecture
+from relucert.inputs.recipes.recipe import Certified, Recipe
 from relucert.network import Network
-from relucert.recipes.architectures import BOX, Architecture
-from relucert.recipes.recipe import Certified, Recipe
-from relucert.region import RegionShape
 from relucert.training.checkpoint import EpochReport
 from relucert.training.loop import Shuffled, accuracy, fit
 from relucert.training.margins import certified_share

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from torch.optim import SGD, Optimizer
 
 from relucert.errors import InputError, LoadError
-from relucert.recipes.recipe import Recipe
-from relucert.storage import files
+from relucert.inputs.recipes.recipe import Recipe
+from relucert.inputs.storage import files
 
 KEY = "relucert-training"
 

@@ -16,9 +16,9 @@ from torch.nn import functional
 from torch.optim import SGD, Adam, Optimizer
 
 from relucert.errors import DivergedError, InputError, NetworkError
-from relucert.loading.torch_module import live_network
+from relucert.inputs.loading.torch_module import live_network
+from relucert.inputs.recipes.recipe import Adversarial, Certified, Distillation, Recipe
 from relucert.network import Network, Shape
-from relucert.recipes.recipe import Adversarial, Certified, Distillation, Recipe
 from relucert.training import checkpoint
 from relucert.training.checkpoint import EpochReport
 from relucert.training.losses import attacked, distilled, robust_loss

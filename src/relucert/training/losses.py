@@ -9,19 +9,19 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from relucert.checks import check_number, shown
+from relucert.arithmetic.norm import NormLike
+from relucert.arithmetic.region import RegionShape, check_inside
+from relucert.common.checks import check_number, shown
+from relucert.common.names import LOSS_BOUNDS, LossBounds
+from relucert.common.numbers import NumberLike, number_above
 from relucert.errors import InputError
-from relucert.loading import load, torch_module
-from relucert.names import LOSS_BOUNDS, LossBounds
+from relucert.inputs.loading import load, torch_module
+from relucert.inputs.recipes.recipe import Adversarial
 from relucert.network import Network, Shape
-from relucert.norm import NormLike
-from relucert.numbers import NumberLike, number_above
 from relucert.query.fitting import module_shape
 from relucert.query.given import BoxLike, ScaleLike
 from relucert.query.inputs import check_batch, check_pixels
 from relucert.query.shapes import in_order
-from relucert.recipes.recipe import Adversarial
-from relucert.region import RegionShape, check_inside
 from relucert.training.margins import worst_margins
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from relucert.batching import batch_size
+from relucert.arithmetic.property import Property
+from relucert.arithmetic.region import RegionShape
+from relucert.arithmetic.rigor import DOUBLE, FLOAT, RIGOROUS, check_subnormals
 from relucert.methods.table import find_method
 from relucert.network import Network
-from relucert.query.property import Property
+from relucert.network.batching import batch_size
 from relucert.query.targets import rivals
-from relucert.region import RegionShape
-from relucert.rigor import DOUBLE, FLOAT, RIGOROUS, check_subnormals
 
 MEMORY = 2**30  # bytes for the bounds of a proof
 

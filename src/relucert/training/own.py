@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from relucert.checks import check_callable, checked_path
+from relucert.common.checks import check_callable, checked_path
 from relucert.errors import InputError
-from relucert.loading.torch_module import run_module
+from relucert.inputs.loading.torch_module import run_module
+from relucert.inputs.recipes.recipe import DEFENCES, Defence, Recipe, usual_rate
+from relucert.inputs.storage.files import check_writable
 from relucert.query.inputs import check_batch, check_pixels
-from relucert.recipes.recipe import DEFENCES, Defence, Recipe, usual_rate
-from relucert.storage.files import check_writable
 from relucert.training.checkpoint import EpochReport
 from relucert.training.loop import fit
 

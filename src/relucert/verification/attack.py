@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from relucert.attacks.pursuit import annealed
-from relucert.deadline import TimeUp, check_time, until
-from relucert.loading.runtime import own_precision
+from relucert.common.deadline import TimeUp, check_time, until
+from relucert.inputs.loading.runtime import own_precision
 from relucert.network import Network
 from relucert.verification.referee import StatedBox
 

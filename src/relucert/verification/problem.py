@@ -16,15 +16,15 @@ from math import inf, isfinite, prod
 import torch
 from torch import Tensor
 
+from relucert.arithmetic.norm import Norm
+from relucert.arithmetic.property import Property
+from relucert.arithmetic.region import Box, Region, RegionShape
+from relucert.arithmetic.rigor import RIGOROUS
 from relucert.bounding.interval_propagation import interval_bounds
+from relucert.common.numbers import float_above, float_below
 from relucert.errors import InputError
 from relucert.network import INPUT, Add, Affine, IndexMap, Layer, Linear, Network, Node, Relu, Reshape
-from relucert.norm import Norm
-from relucert.numbers import float_above, float_below
-from relucert.query.property import Property
-from relucert.region import Box, Region, RegionShape
-from relucert.rigor import RIGOROUS
-from relucert.specification.query import Constraint, Query, Violation
+from relucert.verification.specification.query import Constraint, Query, Violation
 
 MOST_CONSTRAINTS = 512  # of one problem
 LEAST_RADIUS = 2.0**-1000  # where the box is one point

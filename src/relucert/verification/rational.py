@@ -16,7 +16,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 from torch import Tensor
 
-from relucert.deadline import check_time
+from relucert.common.deadline import check_time
 from relucert.network import (
     Add,
     Convolution,

@@ -17,14 +17,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from relucert.arithmetic.region import Box
+from relucert.arithmetic.rigor import RIGOROUS
 from relucert.bounding.point import scores_at
-from relucert.loading.runtime import Evaluation, Runtime
+from relucert.common.numbers import Float, float_above, float_below
+from relucert.inputs.loading.runtime import Evaluation, Runtime
 from relucert.network import Network
-from relucert.numbers import Float, float_above, float_below
-from relucert.region import Box
-from relucert.rigor import RIGOROUS
-from relucert.specification.query import Constraint, Violation
 from relucert.verification.rational import outputs_at
+from relucert.verification.specification.query import Constraint, Violation
 
 DTYPES: dict[torch.dtype, type[Float]] = {
     torch.float16: np.float16, torch.bfloat16: np.float32, torch.float32: np.float32, torch.float64: np.float64,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from relucert.numbers import as_decimal
-from relucert.verification.verdict import HOLDS, VIOLATED, Verdict
+from relucert.answers.verdicts import HOLDS, VIOLATED, Verdict
+from relucert.common.numbers import as_decimal
 
 WORDS = ("sat", "unsat", "unknown", "timeout")
 

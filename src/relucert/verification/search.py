@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import torch
 
-from relucert.deadline import TimeUp, until
+from relucert.arithmetic.rigor import RIGOROUS
+from relucert.common.deadline import TimeUp, until
+from relucert.common.progress import Progress, Report, silent
 from relucert.methods.table import find_method
-from relucert.progress import Progress, Report, silent
-from relucert.rigor import RIGOROUS
 from relucert.verification.problem import Problem
 
 CHEAP = ("interval", "fast-lin", "crown")

@@ -8,14 +8,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from relucert.checks import shown
+from relucert.common.checks import shown
 from relucert.errors import InputError
-from relucert.loading import load
-from relucert.loading.runtime import Loaded, Runtime, runtime_of
-from relucert.loading.walk import keeps_only_order
+from relucert.inputs.loading import load
+from relucert.inputs.loading.runtime import Loaded, Runtime, runtime_of
+from relucert.inputs.loading.walk import keeps_only_order
 from relucert.network import Inference, Network, Shape
 from relucert.query.given import NetworkLike
-from relucert.specification.query import Query
+from relucert.verification.specification.query import Query
 
 Sources = NetworkLike | Mapping[str, str | os.PathLike[str]]
 """A network, or for a query about several networks their ONNX files by name."""
@@ -50,7 +50,7 @@ def open_sources(
 def _joined(given: Sources, query: Query, inference: Inference) -> tuple[Network, Runtime]:
     from onnx import save
 
-    from relucert.loading.joined import Part, joined
+    from relucert.inputs.loading.joined import Part, joined
 
     parts = []
     for name, path in _files(given, query).items():

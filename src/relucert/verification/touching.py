@@ -16,8 +16,8 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from relucert.network import INPUT, Network, Relu
-from relucert.specification.query import Violation
 from relucert.verification.rational import RULES, Rationals
+from relucert.verification.specification.query import Violation
 
 MOST_NEURONS = 128
 MOST_WORK = 2_000_000  # multiplications of whole numbers, about

@@ -1,0 +1,1 @@
+"""The answers that users get."""

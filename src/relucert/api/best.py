@@ -1,0 +1,82 @@
+"""`method="best"`: the largest radius that can be proven in the time given for each answer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from relucert.api.exact import EXACT_STEP
+from relucert.arithmetic.region import RegionShape
+from relucert.arithmetic.rigor import Arithmetic, check_subnormals
+from relucert.common.names import MethodName
+from relucert.common.progress import Report, Reporter, about_image, silent
+from relucert.network import Network
+from relucert.query.questions import Inquiry, Question
+from relucert.search.ladder import CHEAP_STEPS, Climb, Evidence, Evidential, Step, Task
+from relucert.search.radius import SearchEnd
+
+BEST: MethodName = "best"
+BUDGET = 10.0  # seconds for each answer, unless told otherwise
+STEPS: tuple[Step, ...] = (*CHEAP_STEPS, EXACT_STEP)
+"""In this order, each from what those before it prove. On all but large networks the first is always done."""
+
+
+@dataclass(frozen=True)
+class ClimbEnd:
+    """The end of one question's climb; `reason`: why a larger radius may hold, or why there is none."""
+
+    end: SearchEnd
+    reason: str | None
+    failed: bool
+    seconds: float
+    evidence: Evidence | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Climber:
+    """Answers questions about one network, one after the other, each in its own time; keeper: as of a `Task`."""
+
+    network: Network
+    shape: RegionShape
+    arithmetic: Arithmetic
+    tolerance: float
+    budget: float
+    keeper: Evidential | None = None
+
+    def run(self, inquiry: Inquiry, question: Question, report: Report = silent) -> ClimbEnd:
+        started = time.monotonic()
+        if self.arithmetic.rigorous:
+            check_subnormals()
+        task = Task(
+            self.network, inquiry, question, self.shape, self.arithmetic, self.tolerance, self.keeper,
+            Reporter(about_image(report, question.image)),
+        )  # fmt: skip
+        climb = Climb(task)
+        climb.run(STEPS, started + self.budget)
+        best = climb.best
+        end = SearchEnd(
+            0, None if best is None else best.radius, 0 if best is None else best.weakest, climb.evaluations, True,
+            BEST if best is None else best.step,
+        )  # fmt: skip
+        seconds, evidence = time.monotonic() - started, None if best is None else best.evidence
+        return ClimbEnd(end, self._reason(climb), best is None and bool(climb.errors), seconds, evidence)
+
+    def _reason(self, climb: Climb) -> str | None:
+        parts = [f"{step} failed: {error}" for step, error in climb.errors.items()]
+        if climb.best is None:
+            if climb.cut_off:
+                parts.append(f"the budget of {self.budget:g} s ended before any radius was proven")
+            return f"not certified: {'; '.join(parts)}" if parts else None
+        if climb.cut_off:
+            steps = " and ".join(climb.cut_off)
+            parts.append(f"the budget of {self.budget:g} s ended before {steps} did; a larger radius may hold")
+        if climb.without_proof:
+            steps = " and ".join(climb.without_proof)
+            parts.append(f"{steps} was left out, which has no proof files here; a larger radius may hold")
+        return "; ".join(parts) or None
+
+    def each(self, inquiry: Inquiry, report: Report = silent) -> Iterator[tuple[Question, ClimbEnd | None]]:
+        """Every question, with its end unless it is refused."""
+        for question in inquiry.questions:
+            yield question, None if question.refusal is not None else self.run(inquiry, question, report)

@@ -1,0 +1,278 @@
+"""`relucert.estimate`: CLEVER, from "Evaluating the Robustness of Neural Networks: An Extreme Value Theory Approach".
+
+Gradients are sampled in a ball; the largest of each of many batches follow a reverse Weibull distribution, whose end
+estimates the margin's Lipschitz constant there.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from itertools import groupby
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from relucert.answers.certificates import Estimate
+from relucert.arithmetic.norm import Norm, NormLike
+from relucert.arithmetic.property import Property
+from relucert.arithmetic.region import RegionShape, check_inside
+from relucert.common.checks import check_positive, check_whole
+from relucert.common.numbers import NumberLike, number_above
+from relucert.common.progress import Progress, ProgressLike, Report
+from relucert.errors import FAULTS, in_one_line
+from relucert.estimates.gradients import largest_gradients
+from relucert.estimates.weibull import FitError, WeibullFit, fit
+from relucert.execution.execution import Execution
+from relucert.execution.identity import identity
+from relucert.execution.job import ImageJob, by_images
+from relucert.execution.run import start
+from relucert.inputs.storage.store import StoreLike
+from relucert.network import Network
+from relucert.query.given import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
+from relucert.query.questions import Inquiry, Question, pose, prepare
+from relucert.report.answer_list import Answers
+
+METHOD = "clever"
+RADII = (30.0, 3.0, 0.1)  # of the sampled ball for p = 1, 2 and inf, as in the original
+ALIKE = "every batch found the same largest gradient, which is taken for the distribution's end"
+UNFITTED = "the largest sampled gradient counts instead"
+
+
+def estimate(
+    network: NetworkLike,
+    images: ImagesLike,
+    labels: LabelsLike | None = None,
+    *,
+    norm: NormLike = "inf",
+    target: TargetLike = "untargeted",
+    radius: NumberLike | None = None,
+    batches: int = 500,
+    samples: int = 1024,
+    box: BoxLike | None = None,
+    scale: ScaleLike | None = None,
+    seed: int = 0,
+    input_shape: tuple[int, ...] | None = None,
+    workers: int | Execution | None = None,
+    ray: str | None = None,
+    store: StoreLike | None = None,
+    progress: ProgressLike = None,
+) -> Answers[Estimate]:
+    """CLEVER's estimate for every image, in the images' order (with target "all": an image's rivals in turn).
+
+    Args:
+        network: A Network, a torch.nn.Module, a torch.export.ExportedProgram, a file or a zoo name.
+        images: An array or a tensor, one row per image, in the network's own input range, or a data set: relucert's, or
+            a torch Dataset or DataLoader of image and label. A row has the input's shape, or is flat, or differs by
+            axes of length one.
+        labels: One class per image; by default those of the data set, else the network's predictions.
+        norm: "inf" (or "linf"), "2" ("l2"), "1" ("l1") or any number >= 1.
+        target: As for `certify`.
+        box: The valid inputs, as for `certify`; samples are clipped to it.
+        scale: How far each coordinate may move per unit of radius, as for `certify`.
+        radius: Of the region that is sampled; by default 30 for p = 1, 3 for p = 2, 0.1 for p = inf, and between them.
+        batches: How many batches are sampled; the distribution is fitted to the largest gradient of each.
+        samples: How many samples each batch has.
+        seed: The same seed gives the same estimates, whatever other images are asked about.
+        input_shape: Of one image, where neither the network nor the images tell it.
+        workers: As for `certify`.
+        ray: As for `certify`.
+        store: A file that keeps the answers, as for `certify`.
+        progress: As for `certify`.
+    """
+    return Answers(
+        estimate_each(
+            network, images, labels, norm=norm, target=target, radius=radius, batches=batches,
+            samples=samples, box=box, scale=scale, seed=seed, input_shape=input_shape,
+            workers=workers, ray=ray, store=store, progress=progress,
+        )
+    )  # fmt: skip
+
+
+def estimate_each(
+    network: NetworkLike,
+    images: ImagesLike,
+    labels: LabelsLike | None = None,
+    *,
+    norm: NormLike = "inf",
+    target: TargetLike = "untargeted",
+    radius: NumberLike | None = None,
+    batches: int = 500,
+    samples: int = 1024,
+    box: BoxLike | None = None,
+    scale: ScaleLike | None = None,
+    seed: int = 0,
+    input_shape: tuple[int, ...] | None = None,
+    workers: int | Execution | None = None,
+    ray: str | None = None,
+    store: StoreLike | None = None,
+    progress: ProgressLike = None,
+) -> Iterator[Estimate]:
+    """The estimates of `estimate`, one by one as they are found.
+
+    Everything is checked at the call; the work is done as answers are asked for.
+    Its parameters are those of `estimate`: network, images, labels, norm, target, radius, batches, samples, box,
+    scale, seed, input_shape, workers, ray, store and progress.
+    """
+    prepared = prepare(network, images, labels, input_shape)
+    known = prepared.network
+    shape = RegionShape.parse(norm, box, scale, known.input_shape)
+    options = _Options(shape, _sampled(shape.norm, radius), batches, samples, seed)
+    inquiry = pose(known, prepared.images, prepared.labels, target, seed)
+    check_inside(inquiry.images, shape.box)
+    estimator = _Estimator(known.cast(torch.float32), options)
+    job = ImageJob(estimator, inquiry, by_images(inquiry, 1), options.asked(known, target))
+    return start(job, workers, ray, store, progress)
+
+
+def _sampled(norm: Norm, radius: NumberLike | None) -> float:
+    return norm.between(*RADII) if radius is None else number_above(radius, "the radius of the sampled region")
+
+
+@dataclass(frozen=True)
+class _Options:
+    """The options of sampling, checked when built."""
+
+    shape: RegionShape
+    radius: float
+    batches: int
+    samples: int
+    seed: int
+
+    def __post_init__(self) -> None:
+        check_positive("radius of the sampled region", self.radius)
+        check_whole("seed", self.seed, 0, 2**63 - 1)
+        for name, count in (("batches", self.batches), ("samples", self.samples)):
+            check_whole(f"number of {name}", count, 1, 10**9)
+
+    def asked(self, network: Network, target: TargetLike) -> dict[str, Any]:
+        """What identifies a run."""
+        effort = {name: getattr(self, name) for name in ("radius", "batches", "samples", "seed")}
+        return identity("estimate", network, self.shape, target, effort)
+
+
+@dataclass(frozen=True)
+class _Rival:
+    """One rival: its margin at the centre, the largest gradient sampled, and the fit or why it failed."""
+
+    margin: float
+    largest: float
+    fit: WeibullFit | str
+
+    @property
+    def steepest(self) -> float:
+        """The distribution's end; where none could be fitted, the largest gradient sampled."""
+        return self.fit.location if isinstance(self.fit, WeibullFit) else self.largest
+
+
+@dataclass(frozen=True, eq=False)
+class _Estimator:
+    """Answers questions about one network, image by image."""
+
+    network: Network
+    options: _Options
+
+    def run(self, inquiry: Inquiry, report: Report) -> Iterator[list[Estimate]]:
+        """The answers, those about one image at once."""
+        for image, group in groupby(inquiry.questions, key=lambda question: question.image):
+            image_questions = list(group)
+            if image_questions[0].refusal is not None:
+                yield [self._answer(question, question.refusal, 0.0) for question in image_questions]
+            else:
+                yield self._image(inquiry.images[image], inquiry.scores[image], image_questions, report)
+
+    def lost(self, inquiry: Inquiry, question: Question, reason: str) -> Estimate:
+        """The answer where the processes that worked on it ended."""
+        return self._answer(question, reason, 0.0, failed=True)
+
+    def _image(self, centre: Tensor, scores: Tensor, questions: list[Question], report: Report) -> list[Estimate]:
+        """All rivals of one image, in one pass over the samples."""
+        started = time.perf_counter()
+        against = [rival for question in questions for rival in question.rivals]
+        prop = Property.margins(torch.tensor([questions[0].label]), torch.tensor([against]), self.network.classes)
+        rows = prop.rows[0]
+        margins = dict(zip(against, prop.values(scores[None])[0].tolist(), strict=True))
+        try:
+            with torch.inference_mode():
+                maxima = self._sample(centre, rows.float(), questions[0], report).double().numpy()
+            rivals = {
+                rival: _Rival(margins[rival], float(column.max()), _fitted(column))
+                for rival, column in zip(against, maxima.T, strict=True)
+            }
+        except FAULTS as error:
+            seconds = (time.perf_counter() - started) / len(questions)
+            reason = f"the sampling broke down: {in_one_line(error)}"
+            return [self._answer(question, reason, seconds, failed=True) for question in questions]
+        seconds = (time.perf_counter() - started) / len(questions)
+        return [self._conclude(question, rivals, seconds) for question in questions]
+
+    def _sample(self, centre: Tensor, rows: Tensor, question: Question, report: Report) -> Tensor:
+        """The largest dual norm of every row's gradient in every batch: (batches, rows)."""
+        options, point = self.options, centre.float()
+        shape, generator = options.shape, question.generator(options.seed)
+        box = None if shape.box is None else shape.box.cast(torch.float32)
+        scale = None if shape.scale is None else shape.scale.float()
+
+        def draw(count: int) -> Tensor:
+            offsets = shape.norm.scattered(count, len(point), generator, torch.float32)
+            points = point + options.radius * (offsets if scale is None else scale * offsets)
+            return points if box is None else torch.clamp(points, *box)
+
+        maxima = []
+        for batch in range(options.batches):
+            report(Progress(image=question.image, stage="samples", part="batches", step=batch, steps=options.batches))
+            maxima.append(largest_gradients(self.network, draw, rows, shape.norm, scale, options.samples))
+        return torch.stack(maxima)
+
+    def _conclude(self, question: Question, rivals: dict[int, _Rival], seconds: float) -> Estimate:
+        """The least value over the question's rivals; none where a gradient is no finite number."""
+        asked = {number: rivals[number] for number in question.rivals}
+        for number, rival in asked.items():
+            if not math.isfinite(rival.largest):
+                return self._answer(question, f"no estimate against class {number}: {rival.fit}", seconds)
+        sampled = min(self._reach(rival.margin, rival.largest) for rival in asked.values())
+        values = {number: self._reach(rival.margin, rival.steepest) for number, rival in asked.items()}
+        weakest = min(values, key=lambda number: values[number])
+        weibull = asked[weakest].fit
+        fields = {"target": weakest, "value": values[weakest], "sampled": sampled}
+        if isinstance(weibull, WeibullFit):
+            fields |= asdict(weibull)
+        return self._answer(question, _remark(asked, weakest), seconds, **fields)
+
+    def _reach(self, margin: float, steepest: float) -> float:
+        """The distance over which a margin with this Lipschitz constant stays positive, at most the sampled radius."""
+        return min(margin / steepest, self.options.radius) if steepest > 0 else self.options.radius
+
+    def _answer(self, question: Question, reason: str | None, seconds: float, **fields: Any) -> Estimate:
+        single = len(question.rivals) == 1 and question.refusal is None
+        absent = dict.fromkeys(("value", "sampled", *WeibullFit.__dataclass_fields__))
+        options = self.options
+        assert question.label is not None
+        return Estimate(
+            image=question.image, label=question.label, norm=options.shape.norm.p, method=METHOD, reason=reason,
+            seconds=seconds, sampling_radius=options.radius, batches=options.batches, samples=options.samples,
+            box=options.shape.given_box, input_scale=options.shape.scale,
+            **{**absent, "target": question.rivals[0] if single else None, **fields},
+        )  # fmt: skip
+
+
+def _remark(rivals: dict[int, _Rival], weakest: int) -> str | None:
+    """Which rivals have no fit, and what stands in for it; or that the weakest one's distribution is a point."""
+    weibull = rivals[weakest].fit
+    if isinstance(weibull, str):
+        return f"no fit against class {weakest}: {weibull}; {UNFITTED}"
+    unfitted = [str(number) for number, rival in rivals.items() if isinstance(rival.fit, str)]
+    if unfitted:
+        return f"no fit against class {', '.join(unfitted)}: there {UNFITTED}"
+    return ALIKE if weibull.shape is None else None
+
+
+def _fitted(maxima: Any) -> WeibullFit | str:
+    """The fit, or why it failed."""
+    try:
+        return fit(maxima)
+    except FitError as error:
+        return str(error)

@@ -1,0 +1,378 @@
+"""`relucert.exact`: the minimum distortion of every image, as an interval with a proven and a witnessed end.
+
+The regions proven free of violations grow, from what is certified at once to just below the nearest violation known;
+the parts that prove one region are where the next one starts.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from relucert.answers.certificates import Exact
+from relucert.answers.verdicts import LATE
+from relucert.arithmetic.norm import Norm, NormLike
+from relucert.arithmetic.property import Property
+from relucert.arithmetic.region import RegionShape, check_inside
+from relucert.arithmetic.rigor import RECORDED, check_subnormals
+from relucert.attacks.attacker import Attacker, AttackOptions, at_image
+from relucert.attacks.witness import Judge, Witness, check_staying
+from relucert.branch_and_bound.approach import Approach
+from relucert.branch_and_bound.obligation import Obligation
+from relucert.branch_and_bound.stages import search_bytes
+from relucert.common.checks import check_number, check_whole, checked_path
+from relucert.common.deadline import TimeUp, until
+from relucert.common.names import InferenceName
+from relucert.common.progress import Progress, ProgressLike, Report, Reporter, about_image
+from relucert.errors import FAULTS, InputError, in_one_line
+from relucert.execution.execution import Execution, check_proof_place
+from relucert.execution.identity import identity
+from relucert.execution.job import ImageJob, in_steps
+from relucert.execution.run import start
+from relucert.inputs.loading.runtime import Origin, Runtime
+from relucert.inputs.storage import files
+from relucert.inputs.storage.store import StoreLike
+from relucert.methods.table import check_rectifiers
+from relucert.network import Network, find_inference
+from relucert.network.batching import fitting_workers
+from relucert.proofs.files import EvidenceKeeper, claimed, is_about, relaxation_evidence, write_proof
+from relucert.query.given import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
+from relucert.query.questions import Inquiry, Question, check_stated, pose, prepare
+from relucert.report.answer_list import Answers
+from relucert.search.ladder import CHEAP_STEPS, Climb, Evidence, Evidential, Proven, Step, Task, is_wide_chain
+
+METHOD = "exact"
+EXACT_TOLERANCE = 1e-3  # of the interval, where exact search is a step of a climb
+ATTACK_STEPS = 40
+ATTACK_SHARE = 0.3  # of the time limit, for the attack
+UNREACHABLE = "no valid input at all is adversarial"
+INTERRUPTED = "interrupted: the interval so far"
+UNKNOWN = "no adversarial example is known"
+CERTIFY_SHARE = 0.2  # of the time limit, for what methods prove at once
+WIDE_SHARE = 0.6  # the same on wide networks, where quadratic certificates prove more than splitting does
+
+
+def exact(
+    network: NetworkLike,
+    images: ImagesLike,
+    labels: LabelsLike | None = None,
+    *,
+    norm: NormLike = "inf",
+    target: TargetLike = "untargeted",
+    property: Property | None = None,
+    box: BoxLike | None = None,
+    scale: ScaleLike | None = None,
+    tolerance: float = 1e-3,
+    time_limit: float | None = 60.0,
+    inference: InferenceName = "real",
+    seed: int = 0,
+    proof: str | os.PathLike[str] | None = None,
+    overwrite: bool = False,
+    input_shape: tuple[int, ...] | None = None,
+    workers: int | Execution | None = None,
+    ray: str | None = None,
+    store: StoreLike | None = None,
+    progress: ProgressLike = None,
+) -> Answers[Exact]:
+    """The minimum distortion of every image, in the images' order (with target "all": an image's rivals in turn).
+
+    Args:
+        network: A Network, a torch.nn.Module, a torch.export.ExportedProgram, a file or a zoo name.
+        images: An array or a tensor, one row per image, in the network's own input range, or a data set: relucert's, or
+            a torch Dataset or DataLoader of image and label. A row has the input's shape, or is flat, or differs by
+            axes of length one.
+        labels: One class per image; by default those of the data set, else the network's predictions.
+        norm: "inf", "2" or "1".
+        target: As for `certify`.
+        property: As for `certify`, in place of labels and targets.
+        box: The valid inputs, as for `certify`.
+        scale: How far each coordinate may move per unit of radius, as for `certify`.
+        tolerance: How wide, relatively, an interval may be that counts as closed.
+        time_limit: Seconds for each answer; None: as long as it takes. What was proven by then is returned.
+        inference: What the network is evaluated in, as for `certify`: the lower end holds for every such evaluation,
+            and the witness fails in that of the network's own runtime.
+        seed: Of random targets and of the attack's random starts.
+        proof: A file for the proof of the lower end, which `relucert check` verifies; for one question only.
+        overwrite: Whether that file may be replaced where it holds anything but a proof of the same claim.
+        input_shape: Of one image, where neither the network nor the images tell it.
+        workers: As for `certify`.
+        ray: As for `certify`.
+        store: A file that keeps the answers, as for `certify`.
+        progress: As for `certify`.
+    """
+    return Answers(
+        exact_each(
+            network, images, labels, norm=norm, target=target, property=property, box=box, scale=scale,
+            tolerance=tolerance, time_limit=time_limit, inference=inference, seed=seed, proof=proof,
+            overwrite=overwrite, input_shape=input_shape, workers=workers, ray=ray, store=store, progress=progress,
+        )
+    )  # fmt: skip
+
+
+def exact_each(
+    network: NetworkLike,
+    images: ImagesLike,
+    labels: LabelsLike | None = None,
+    *,
+    norm: NormLike = "inf",
+    target: TargetLike = "untargeted",
+    property: Property | None = None,
+    box: BoxLike | None = None,
+    scale: ScaleLike | None = None,
+    tolerance: float = 1e-3,
+    time_limit: float | None = 60.0,
+    inference: InferenceName = "real",
+    seed: int = 0,
+    proof: str | os.PathLike[str] | None = None,
+    overwrite: bool = False,
+    input_shape: tuple[int, ...] | None = None,
+    workers: int | Execution | None = None,
+    ray: str | None = None,
+    store: StoreLike | None = None,
+    progress: ProgressLike = None,
+) -> Iterator[Exact]:
+    """The intervals of `exact`, one by one as they are found.
+
+    Everything is checked at the call; the work is done as answers are asked for.
+    Its parameters are those of `exact`: network, images, labels, norm, target, property, box, scale, tolerance,
+    time_limit, inference, seed, proof, overwrite, input_shape, workers, ray, store and progress.
+    """
+    evaluation = find_inference(inference)
+    path = None if proof is None else checked_path(proof, "a proof")
+    options = ExactOptions(RegionShape(Norm.parse(norm)), tolerance, time_limit, seed, path)
+    check_stated(property, labels, target)
+    prepared = prepare(network, images, labels, input_shape)
+    known = prepared.network.evaluated_in(evaluation)
+    shape = RegionShape.parse(norm, box, scale, known.input_shape)
+    options = replace(options, shape=shape)
+    check_rectifiers(known, "an exact answer")
+    inquiry = pose(known, prepared.images, prepared.labels, target, seed, property)
+    check_inside(inquiry.images, shape.box)
+    check_staying(inquiry.images, known, shape)
+    if options.proof is not None:
+        check_proof_place(workers, ray)
+        if len(inquiry.questions) != 1:
+            raise InputError(f"a proof is about one question, and these are {len(inquiry.questions)}")
+        files.check_writable(options.proof)
+        claim = _claim(known, inquiry, inquiry.questions[0], shape)
+        files.check_replaceable(options.proof, lambda there: is_about(there, claim, evaluation.name), overwrite)
+    check_subnormals()
+    origin = Origin.of(prepared.source, known)
+    job = ImageJob(
+        _Searching(known, options, origin), inquiry, in_steps(inquiry, 1), options.asked(known, property or target),
+        origin.most_workers(workers, ray) or fitting_workers(search_bytes(known)),
+    )  # fmt: skip
+    return start(job, workers, ray, store, progress, again=options.proof is not None)
+
+
+def _claim(network: Network, inquiry: Inquiry, question: Question, shape: RegionShape) -> dict[str, Any]:
+    """What a proof about a question claims, but for the radius."""
+    return claimed(network, question.image, inquiry.images[question.image], shape, inquiry.property([question]))
+
+
+@dataclass(frozen=True)
+class ExactOptions:
+    """How to search, checked when built; the meanings stand at `exact`."""
+
+    shape: RegionShape
+    tolerance: float
+    time_limit: float | None
+    seed: int
+    proof: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.shape.norm.body is None:
+            raise InputError(
+                f"an exact answer needs the norm 1, 2 or inf, not {self.shape.norm}; with another, `certify` and "
+                "`attack` bound it from both sides"
+            )
+        check_number("tolerance", self.tolerance, 1e-6, 0.5)
+        if self.time_limit is not None:
+            check_number("time limit", self.time_limit, 0, 1e9)
+        check_whole("seed", self.seed, 0, 2**63 - 1)
+
+    def asked(self, network: Network, target: TargetLike | Property) -> dict[str, Any]:
+        """What identifies a run."""
+        effort = {name: getattr(self, name) for name in ("tolerance", "time_limit", "seed")}
+        return identity("exact", network, self.shape, target, effort)
+
+
+@dataclass(frozen=True, eq=False)
+class _Searching:
+    """Answers questions about one network, one after the other."""
+
+    network: Network
+    options: ExactOptions
+    origin: Origin
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Searching, (self.network, self.options, self.origin)
+
+    @cached_property
+    def runtime(self) -> Runtime | None:
+        """The network's own, where it is evaluated in floating point."""
+        return self.origin.runtime(self.network) if self.network.inference.rounds else None
+
+    def run(self, inquiry: Inquiry, report: Report) -> Iterator[list[Exact]]:
+        """The answers, in the order of the questions."""
+        for question in inquiry.questions:
+            reporter = Reporter(about_image(report, question.image))
+            answering = _Answering(self.network, self.options, inquiry, question, reporter, runtime=self.runtime)
+            yield [answering.run()]
+            if answering.interrupted:
+                raise KeyboardInterrupt
+
+    def lost(self, inquiry: Inquiry, question: Question, reason: str) -> Exact:
+        """The answer where the processes that worked on it ended."""
+        return _Answering(self.network, self.options, inquiry, question, Reporter()).lost(reason)
+
+
+class _Answering:
+    """One question. Whatever fails, the interval so far stands."""
+
+    def __init__(
+        self, network: Network, options: ExactOptions, inquiry: Inquiry, question: Question, reporter: Reporter,
+        certified: float | None = None, runtime: Runtime | None = None,
+        keeper: Evidential | None = None,
+    ) -> None:  # fmt: skip
+        """certified: A radius that is proven already; None: what methods prove at once is to be found. keeper: As of a
+        `Task`."""
+        self.network, self.options, self.reporter = network, options, reporter
+        self.inquiry, self.question, self.certified = inquiry, question, certified
+        self.image = inquiry.images[question.image]
+        self.fault: str | None = None  # what went wrong
+        self.interrupted = False
+        self.keeper = keeper
+        self.evidence: Evidence | None = None  # of the lower end
+        if options.proof is not None:
+            self.keeper = EvidenceKeeper(network, options.shape)
+        self.judge, self.runtime = Judge(network, options.shape, runtime), runtime
+
+    def run(self) -> Exact:
+        self.started = time.monotonic()
+        self.ends = self.started + (math.inf if self.options.time_limit is None else self.options.time_limit)
+        question = self.question
+        if self.judge.rounds or self.inquiry.overtaken(question):
+            witness, reason = at_image(self.judge, self.inquiry, question)
+            if witness is not None or question.misclassified:
+                return self._answer(0.0, witness, witness is not None, reason, 0)
+        if question.refusal is not None:
+            return self._answer(None, None, False, question.refusal, 0)
+        growth, lower, witness, late = None, 0.0, None, None
+        try:
+            lower = self._certified() if self.certified is None else self.certified
+            with until(self.ends):
+                witness = self._attacked()
+                growth = self._growth(lower, witness)
+                growth.run()
+        except TimeUp:
+            late = LATE
+        except KeyboardInterrupt:
+            self.fault, self.interrupted = INTERRUPTED, True
+        except FAULTS as error:
+            self.fault = f"the search broke down: {in_one_line(error)}"
+        if growth is None:
+            return self._answer(lower, witness, False, self.fault or late, 0)
+        return self._conclude(growth, lower)
+
+    def _conclude(self, growth: Approach, lower: float) -> Exact:
+        if growth.lower > lower and growth.record is not None:
+            self.evidence = relaxation_evidence(growth.record, growth.lower, self.network.inference.name)
+        if self.options.proof is not None and self.evidence is not None:
+            claim = _claim(self.network, self.inquiry, self.question, self.options.shape)
+            write_proof(self.options.proof, claim, self.evidence)
+        lower, witness = max(lower, growth.lower), growth.witness
+        if witness is None and lower >= growth.whole:
+            return self._answer(None, None, True, UNREACHABLE, growth.nodes)
+        closed = witness is not None and lower >= witness.distance * (1 - self.options.tolerance)
+        reason = None if closed else self.fault or growth.failure or UNKNOWN
+        return self._answer(lower, witness, closed, reason, growth.nodes)
+
+    def lost(self, reason: str) -> Exact:
+        self.started, self.fault = time.monotonic(), reason
+        return self._answer(None, None, False, reason, 0)
+
+    def _certified(self) -> float:
+        """What methods prove in a part of the time, Fast-Lin's radius at the least."""
+        task = Task(self.network, self.inquiry, self.question, self.options.shape, reporter=self.reporter)
+        if self.keeper is not None:
+            task = replace(task, arithmetic=RECORDED, keeper=self.keeper)
+        share = WIDE_SHARE if is_wide_chain(task) else CERTIFY_SHARE
+        limit = math.inf if self.options.time_limit is None else share * self.options.time_limit
+        climb = Climb(task)
+        climb.run(CHEAP_STEPS, self.started + limit, self.ends)
+        if climb.best is None:
+            return 0.0
+        self.evidence = climb.best.evidence
+        return climb.best.radius
+
+    def _attacked(self) -> Witness | None:
+        left = self.ends - time.monotonic()
+        if left <= 0:
+            return None
+        limit = None if math.isinf(left) else left * ATTACK_SHARE
+        options = AttackOptions(self.options.shape, steps=ATTACK_STEPS, time_limit=limit, seed=self.options.seed)
+        asked = replace(self.inquiry, questions=[self.question])
+        ((nearest,),) = Attacker(self.network, options, self.runtime).run(asked, self.reporter)
+        self.fault = nearest.reason if nearest.failed else None
+        if nearest.witness is None or nearest.distance is None:
+            return None
+        return Witness(nearest.witness.flatten(), nearest.distance)
+
+    def _growth(self, lower: float, witness: Witness | None) -> Approach:
+        prop = self.inquiry.property([self.question])
+        asked = Obligation.of(self.network, self.image, self.options.shape, prop)
+        self.reporter.enter(Progress(lower=lower, upper=None if witness is None else witness.distance))
+        return Approach(
+            asked, self.judge, self.ends, self.options.tolerance, lower, witness, self.reporter,
+            recorded=self.keeper is not None,
+        )  # fmt: skip
+
+    def _answer(
+        self, lower: float | None, witness: Witness | None, closed: bool, reason: str | None, nodes: int
+    ) -> Exact:
+        question, shape = self.question, self.options.shape
+        example = upper = weakest = None
+        if witness is not None:
+            example, upper = witness.point.reshape(self.network.input_shape).clone(), witness.distance
+            if question.refusal is None:
+                weakest = self.judge.weakest(witness.point, self.inquiry.property([question]))
+        target, row = question.named(weakest)
+        return Exact(
+            question.image, question.label, target, shape.norm.p, METHOD, lower, upper, closed, example,
+            shape.given_box, reason, time.monotonic() - self.started, nodes, shape.scale,
+            self.fault is not None and not closed, self.network.inference.name,
+            None if witness is None else self.judge.by, row,
+        )  # fmt: skip
+
+
+def _run_step(task: Task, best: Proven | None, ends: float) -> Iterator[Proven]:
+    """Exact search from what is proven, as far as it comes."""
+    left = max(0.0, ends - time.monotonic())
+    options = ExactOptions(task.shape, EXACT_TOLERANCE, None if math.isinf(left) else left, 0, None)
+    start = 0.0 if best is None else best.radius
+    answering = _Answering(task.network, options, task.inquiry, task.question, task.reporter, start, keeper=task.keeper)
+    answer = answering.run()
+    if answering.interrupted:
+        raise KeyboardInterrupt
+    weakest = 0 if best is None else best.weakest
+    named = answer.row if task.question.label is None else answer.target
+    if named is not None:
+        weakest = task.question.rivals.index(named)
+    radius = math.inf if answer.unreachable else answer.lower or 0.0
+    if radius > start:
+        yield Proven(radius, weakest, METHOD, evidence=answering.evidence)
+
+
+def _suits(task: Task) -> bool:
+    rigorous, norm = task.arithmetic.rigorous, task.shape.norm
+    return rigorous and norm.body is not None and task.network.rectifiers_only
+
+
+EXACT_STEP = Step(METHOD, _run_step, _suits)

@@ -1,0 +1,129 @@
+"""The check of proof files against what a user asked about, of many by several processes where it takes long."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+
+import torch
+
+from relucert.checker.check import Claim, QueryClaim, check_claim, network_of
+from relucert.checker.content import MOST_BYTES
+from relucert.checker.document import Certified, QueryProof, Rejected, read
+from relucert.checker.query_check import check_query
+from relucert.common.progress import Report, silent
+from relucert.errors import FAULTS, RelucertError, in_one_line
+from relucert.execution.execution import Execution
+from relucert.inputs.loading import zoo
+from relucert.network import Network
+from relucert.query.inputs import check_images
+from relucert.query.samples import Samples
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What came of one file.
+
+    Attributes:
+        claim: What it proves; None where it proves nothing.
+        reason: Why it proves nothing; else empty.
+        seconds: Of processor time.
+    """
+
+    path: Path
+    claim: Claim | QueryClaim | None
+    reason: str
+    seconds: float
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """What proofs have to be about; what is left open may be anything.
+
+    Attributes:
+        network: None: the bundled or built network of the name that a proof gives.
+        samples: The images, in any shape that fits the network.
+        layout: Of the images, as for `check_images`.
+        text: A property, in VNN-LIB 1.0.
+        most_bytes: Of a file, once it is unpacked.
+    """
+
+    network: Network | None = None
+    samples: Samples | None = None
+    layout: str | None = None
+    text: str | None = None
+    most_bytes: int = MOST_BYTES
+    _rows: dict[str, torch.Tensor] = field(default_factory=dict, repr=False)
+
+    def check(self, path: Path, progress: Callable[[int, int], None] | None = None) -> Checked:
+        """What one file proves, whatever it is about; an error is a reason, too."""
+        started = time.process_time()
+        claim, reason = None, ""
+        try:
+            claim = self._claim(read(path, self.most_bytes), progress)
+        except Rejected as error:
+            reason = f"rejected: {error}"
+        except RelucertError as error:
+            reason = f"not checked: {error}"
+        except FAULTS as error:
+            reason = f"not checked: {in_one_line(error)}"
+        return Checked(path, claim, reason, time.process_time() - started)
+
+    def _claim(self, proof: Certified | QueryProof, progress: Callable[[int, int], None] | None) -> Claim | QueryClaim:
+        network = network_of(proof, self.network or _known(proof.name))
+        if isinstance(proof, QueryProof):
+            if self.text is None and self.samples is not None:
+                raise Rejected("it is about a property, and not about an image")
+            if self.text is not None and proof.text != self.text:
+                raise Rejected("it is about another property")
+            return check_query(proof, network, progress)
+        if self.samples is None and self.text is not None:
+            raise Rejected("it is about an image, and not about a property")
+        return check_claim(proof, network, progress, self._images(proof.sha256, network))
+
+    def _images(self, sha256: str, network: Network) -> torch.Tensor | None:
+        """The images in rows as a network takes them."""
+        if self.samples is not None and sha256 not in self._rows:
+            self._rows[sha256] = check_images(self.samples.images, network, self.layout or self.samples.layout)
+        return self._rows.get(sha256)
+
+
+def proof_paths(folder: Path) -> list[Path]:
+    """The files of a folder that are named like proofs, by name."""
+    return sorted(path for path in folder.iterdir() if path.name.endswith((".json", ".json.gz")) and path.is_file())
+
+
+@dataclass(frozen=True)
+class _Files:
+    """The work of checking files, whichever process does it."""
+
+    paths: Sequence[Path]
+    asked: Asked
+    most_workers: None = None
+
+    def answer(self, numbers: Sequence[int], report: Report = silent) -> Iterator[Sequence[Checked]]:
+        for number in numbers:
+            yield [self.asked.check(self.paths[number])]
+
+    def lost(self, number: int, reason: str) -> Checked:
+        return Checked(self.paths[number], None, f"not checked: {reason}", 0.0)
+
+
+def check_all(paths: Sequence[Path], asked: Asked, workers: int | None = None) -> Iterator[Checked]:
+    """What each file proves, in no order.
+
+    workers: how many processes; 1: this one. None: this one at first, and one process per core for what is left if
+    that would take long.
+    """
+    with Execution(workers) as execution:
+        for came in execution.run(_Files(paths, asked), [(number,) for number in range(len(paths))], len(paths)):
+            yield from (checked for _, checked in came)
+
+
+@lru_cache(maxsize=4)
+def _known(name: str) -> Network | None:
+    """The bundled or built network of a name, None where there is none; loaded once for many proofs."""
+    return zoo.load(name) if name in zoo.names() else None

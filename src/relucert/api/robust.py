@@ -1,0 +1,338 @@
+"""`relucert.robust_at`: can no valid input within a radius of an image change its class?"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from relucert.answers.verdicts import HOLDS, LATE, UNKNOWN, VIOLATED, RobustnessVerdict
+from relucert.api.verify import ATTACK, DIFFERING, PROVER
+from relucert.arithmetic.norm import NormLike
+from relucert.arithmetic.property import Property
+from relucert.arithmetic.region import RegionShape, check_inside
+from relucert.arithmetic.rigor import check_subnormals
+from relucert.attacks.attacker import Attacker, AttackOptions, at_image
+from relucert.attacks.witness import Judge, Witness, check_staying
+from relucert.branch_and_bound.prove import prove
+from relucert.branch_and_bound.stages import search_bytes
+from relucert.common.checks import check_number, check_whole, checked_path
+from relucert.common.deadline import TimeUp, until
+from relucert.common.names import InferenceName
+from relucert.common.numbers import NumberLike, number_above
+from relucert.common.progress import Progress, ProgressLike, Report, Reporter, about_image
+from relucert.errors import FAULTS, InputError, in_one_line
+from relucert.execution.execution import Execution, check_proof_place
+from relucert.execution.identity import identity
+from relucert.execution.job import ImageJob, in_steps
+from relucert.execution.run import start
+from relucert.inputs.loading.runtime import Origin, Runtime
+from relucert.inputs.storage import files
+from relucert.inputs.storage.store import StoreLike
+from relucert.methods.table import check_rectifiers
+from relucert.network import Network, find_inference
+from relucert.network.batching import fitting_workers
+from relucert.proofs.files import claimed, is_about, relaxation_evidence, write_proof
+from relucert.query.given import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
+from relucert.query.questions import Inquiry, Question, check_stated, pose, prepare
+from relucert.report.verdict_list import Verdicts
+from relucert.verification.problem import Problem
+from relucert.verification.search import ATTACK_SHARE, bounded
+
+STEPS = 40  # of the attack
+ITSELF = "the image itself"
+OTHER_NORMS = "branch and bound needs the norm 1, 2 or inf, and neither bounds nor an attack decided it"
+
+
+def robust_at(
+    network: NetworkLike,
+    images: ImagesLike,
+    labels: LabelsLike | None = None,
+    *,
+    radius: NumberLike,
+    norm: NormLike = "inf",
+    target: TargetLike = "untargeted",
+    property: Property | None = None,
+    box: BoxLike | None = None,
+    scale: ScaleLike | None = None,
+    time_limit: float | None = 60.0,
+    inference: InferenceName = "real",
+    seed: int = 0,
+    proof: str | os.PathLike[str] | None = None,
+    overwrite: bool = False,
+    input_shape: tuple[int, ...] | None = None,
+    workers: int | Execution | None = None,
+    ray: str | None = None,
+    store: StoreLike | None = None,
+    progress: ProgressLike = None,
+) -> Verdicts:
+    """Whether every image keeps its class within a radius, in the images' order (with target "all": rivals in turn).
+
+    Args:
+        network: A Network, a torch.nn.Module, a torch.export.ExportedProgram, a file or a zoo name. What an .onnx file
+            computes is also replayed by onnxruntime.
+        images: An array or a tensor, one row per image, in the network's own input range, or a data set: relucert's, or
+            a torch Dataset or DataLoader of image and label. A row has the input's shape, or is flat, or differs by
+            axes of length one.
+        labels: One class per image; by default those of the data set, else the network's predictions.
+        radius: How far an input may be from the image: a number, or a fraction, as in "8/255", which is rounded up.
+        norm: "inf" (or "linf"), "2" ("l2"), "1" ("l1") or any number >= 1; branch and bound needs one of the three.
+        target: As for `certify`.
+        property: As for `certify`, in place of labels and targets.
+        box: The valid inputs, as for `certify`.
+        scale: How far each coordinate may move per unit of radius, as for `certify`.
+        time_limit: Seconds for each verdict; None: as long as it takes.
+        inference: What the network is evaluated in, as for `verify`.
+        seed: Of random targets and of the attack's random starts.
+        proof: A file for the proof that it holds, which `relucert check` verifies; for one question only.
+        overwrite: Whether that file may be replaced where it holds anything but a proof of the same claim.
+        input_shape: Of one image, where neither the network nor the images tell it.
+        workers: As for `certify`.
+        ray: As for `certify`.
+        store: A file that keeps the answers, as for `certify`.
+        progress: As for `certify`.
+    """
+    return Verdicts(
+        robust_at_each(
+            network, images, labels, radius=radius, norm=norm, target=target, property=property, box=box, scale=scale,
+            time_limit=time_limit, inference=inference, seed=seed, proof=proof, overwrite=overwrite,
+            input_shape=input_shape, workers=workers, ray=ray, store=store, progress=progress,
+        )
+    )  # fmt: skip
+
+
+def robust_at_each(
+    network: NetworkLike,
+    images: ImagesLike,
+    labels: LabelsLike | None = None,
+    *,
+    radius: NumberLike,
+    norm: NormLike = "inf",
+    target: TargetLike = "untargeted",
+    property: Property | None = None,
+    box: BoxLike | None = None,
+    scale: ScaleLike | None = None,
+    time_limit: float | None = 60.0,
+    inference: InferenceName = "real",
+    seed: int = 0,
+    proof: str | os.PathLike[str] | None = None,
+    overwrite: bool = False,
+    input_shape: tuple[int, ...] | None = None,
+    workers: int | Execution | None = None,
+    ray: str | None = None,
+    store: StoreLike | None = None,
+    progress: ProgressLike = None,
+) -> Iterator[RobustnessVerdict]:
+    """The verdicts of `robust_at`, one by one as they are found.
+
+    Everything is checked at the call; the work is done as verdicts are asked for.
+    Its parameters are those of `robust_at`: network, images, labels, radius, norm, target, property, box, scale,
+    time_limit, inference, seed, proof, overwrite, input_shape, workers, ray, store and progress.
+    """
+    evaluation = find_inference(inference)
+    check_stated(property, labels, target)
+    prepared = prepare(network, images, labels, input_shape)
+    known = prepared.network.evaluated_in(evaluation)
+    shape = RegionShape.parse(norm, box, scale, known.input_shape)
+    distance = number_above(radius, "the radius")
+    check_number("radius", distance, 0, 1e300)
+    if time_limit is not None:
+        check_number("time limit", time_limit, 0, 1e9)
+    check_whole("seed", seed, 0, 2**63 - 1)
+    check_rectifiers(known, "a verdict")
+    inquiry = pose(known, prepared.images, prepared.labels, target, seed, property)
+    check_inside(inquiry.images, shape.box)
+    check_staying(inquiry.images, known, shape)
+    check_subnormals()
+    path = None if proof is None else checked_path(proof, "a proof")
+    if path is not None:
+        check_proof_place(workers, ray)
+        if len(inquiry.questions) != 1:
+            raise InputError(f"a proof is about one question, and these are {len(inquiry.questions)}")
+        files.check_writable(path)
+        claim = claimed(known, 0, inquiry.images[0], shape, inquiry.property(inquiry.questions))
+        files.check_replaceable(path, lambda there: is_about(there, claim, evaluation.name), overwrite)
+    options = _Options(shape, distance, time_limit, seed, path)
+    decider = _Deciding(known, options, Origin.of(prepared.source, known))
+    most_workers = decider.origin.most_workers(workers, ray) or fitting_workers(search_bytes(known))
+    job = ImageJob(decider, inquiry, in_steps(inquiry, 1), options.asked(known, property or target), most_workers)
+    return start(job, workers, ray, store, progress, again=path is not None)
+
+
+@dataclass(frozen=True)
+class _Options:
+    shape: RegionShape
+    radius: float
+    time_limit: float | None
+    seed: int
+    proof: Path | None
+
+    def asked(self, network: Network, target: TargetLike | Property) -> dict[str, Any]:
+        """What identifies a run."""
+        effort = {name: getattr(self, name) for name in ("radius", "time_limit", "seed")}
+        return identity("verify", network, self.shape, target, effort)
+
+
+class _Deciding:
+    """Answers questions about one network, one after the other; origin: what its own runtime is made from."""
+
+    def __init__(self, network: Network, options: _Options, origin: Origin) -> None:
+        self.network, self.options, self.origin = network, options, origin
+        self.replay = origin.runtime(network)
+        self.judge = Judge(network, options.shape, self.replay)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Deciding, (self.network, self.options, self.origin)
+
+    def run(self, inquiry: Inquiry, report: Report) -> Iterator[list[RobustnessVerdict]]:
+        """The verdicts, in the order of the questions."""
+        for question in inquiry.questions:
+            reporter = Reporter(about_image(report, question.image))
+            yield [self._answering(inquiry, question, reporter).run()]
+
+    def lost(self, inquiry: Inquiry, question: Question, reason: str) -> RobustnessVerdict:
+        """The verdict where the processes that worked on it ended."""
+        return self._answering(inquiry, question, Reporter()).lost(reason)
+
+    def _answering(self, inquiry: Inquiry, question: Question, reporter: Reporter) -> _Answering:
+        return _Answering(self.network, self.options, self.replay, self.judge, inquiry, question, reporter)
+
+
+@dataclass(eq=False)
+class _Answering:
+    """One question, from cheap bounds to the last resort."""
+
+    network: Network
+    options: _Options
+    replay: Runtime
+    judge: Judge
+    inquiry: Inquiry
+    question: Question
+    reporter: Reporter
+
+    def __post_init__(self) -> None:
+        self.witness: Witness | None = None
+        self.nodes, self.differing = 0, 0
+        self.stage: str | None = None
+
+    def run(self) -> RobustnessVerdict:
+        self.started = time.monotonic()
+        limit = self.options.time_limit
+        self.ends = self.started + (math.inf if limit is None else limit)
+        question = self.question
+        if self.judge.rounds or self.inquiry.overtaken(question):
+            witness, reason = at_image(self.judge, self.inquiry, question)
+            if witness is not None or question.misclassified:
+                self.witness = witness
+                status = UNKNOWN if witness is None else VIOLATED
+                return self._verdict(status, reason if witness is None else question.refusal or reason, ITSELF)
+        if question.refusal is not None:
+            return self._verdict(UNKNOWN, question.refusal, None)
+        try:
+            check_subnormals()  # in the process that proves it
+            with until(self.ends):
+                method, failure = self._decide()
+        except TimeUp:
+            method, failure = None, LATE
+        except FAULTS as error:
+            return self._verdict(UNKNOWN, f"the search broke down: {in_one_line(error)}", None, failed=True)
+        if self.witness is not None:
+            proven = "" if self.judge.rounds else "proven in rigorous arithmetic, and "
+            return self._verdict(VIOLATED, f"{proven}shown by {self.replay.by}", method)
+        if failure is None:
+            return self._verdict(HOLDS, None, method)
+        return self._verdict(UNKNOWN, self._unsure(failure), None)
+
+    def lost(self, reason: str) -> RobustnessVerdict:
+        self.started = time.monotonic()
+        return self._verdict(UNKNOWN, reason, None, failed=True)
+
+    def _decide(self) -> tuple[str | None, str | None]:
+        """What decided it, or why nothing did."""
+        shape, image = self.options.shape, self.inquiry.images[self.question.image]
+        self.prop = self.inquiry.property([self.question])
+        problem = Problem(self.network, image, shape, self.options.radius, self.prop)
+        rows = list(range(self.prop.rows.shape[1]))
+        if self.options.proof is None:
+            ends = self.started + (1 - ATTACK_SHARE) * (self.ends - self.started)
+            rows, method = bounded(problem, ends, self.reporter)
+            if not rows:
+                return method, None
+        if self._attack():
+            return ATTACK, None
+        if shape.norm.body is None:
+            return None, OTHER_NORMS
+        narrowed = problem.only(rows)
+        self.reporter.enter(Progress(stage=PROVER))
+        outcome = prove(
+            self.network, image, shape, self.options.radius, narrowed.prop, self.ends,
+            lambda point: self._violates(self.judge.beyond(image, point, self.prop)),
+            record=self.options.proof is not None,
+            report=self.reporter,
+        )  # fmt: skip
+        self.nodes, self.stage = outcome.nodes, outcome.stage
+        if outcome.proven and self.options.proof is not None and outcome.record is not None:
+            claim = claimed(self.network, self.question.image, image, shape, self.prop)
+            inference = self.network.inference.name
+            write_proof(self.options.proof, claim, relaxation_evidence(outcome.record, self.options.radius, inference))
+        return PROVER, None if outcome.proven or self.witness is not None else outcome.failure or "no answer"
+
+    def _attack(self) -> bool:
+        left = self.ends - time.monotonic()
+        if left <= 0:
+            return False
+        limit = None if math.isinf(left) else min(left, ATTACK_SHARE * (self.ends - self.started))
+        options = AttackOptions(self.options.shape, steps=STEPS, time_limit=limit, seed=self.options.seed)
+        ((nearest,),) = Attacker(self.network, options, self.replay).run(
+            replace(self.inquiry, questions=[self.question]), self.reporter
+        )
+        if nearest.witness is None or nearest.distance is None:
+            return False
+        return self._violates(Witness(nearest.witness.flatten(), nearest.distance))
+
+    def _violates(self, witness: Witness | None) -> bool:
+        """Whether a point that the judge passed is within the radius, and the runtime shows the violation."""
+        if witness is None or witness.distance > self.options.radius:
+            return False
+        given = witness.point.to(self.replay.precision)
+        outputs = self.replay.run(given).double()
+        unchanged = torch.equal(given.double(), witness.point.double())
+        if (
+            not unchanged
+            or not bool(outputs.isfinite().all())
+            or not bool((self.prop.values(outputs[None]) <= 0).any())
+        ):
+            self.differing += 1
+            return False
+        self.witness = witness
+        return True
+
+    def _unsure(self, reason: str) -> str:
+        return f"{reason}; {DIFFERING.format(by=self.replay.by)}" if self.differing else reason
+
+    def _verdict(self, status: str, reason: str | None, method: str | None, failed: bool = False) -> RobustnessVerdict:
+        question, options, point = self.question, self.options, None
+        weakest: int | None = None
+        outputs: Tensor | None = None
+        if status == VIOLATED and self.witness is not None:
+            point = self.witness.point
+            outputs = self.replay.run(point.to(self.replay.precision))
+            if question.refusal is None:
+                weakest = self.judge.weakest(point, self.inquiry.property([question]))
+        target, row = question.named(weakest)
+        return RobustnessVerdict(
+            status, None if point is None else point.double().reshape(self.network.input_shape).clone(), outputs,
+            reason, time.monotonic() - self.started, self.nodes, None if status == UNKNOWN else method,
+            None if point is None else tuple(map(Fraction, point.double().tolist())), (), failed,
+            self.network.inference.name, self.stage,
+            question.image, question.label, target, options.radius, options.shape.norm.p, options.shape.given_box,
+            options.shape.scale, not question.misclassified, row,
+        )  # fmt: skip

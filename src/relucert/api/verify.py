@@ -1,0 +1,262 @@
+"""`relucert.verify`: does a property hold? Proven, a violation that anyone can replay, or unknown and why."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from relucert.answers.verdicts import HOLDS, LATE, UNKNOWN, VIOLATED, Verdict
+from relucert.arithmetic.rigor import check_subnormals
+from relucert.branch_and_bound.prove import Outcome, prove
+from relucert.common.checks import check_number, check_whole, checked_path, shown
+from relucert.common.deadline import TimeUp, check_time, until
+from relucert.common.listening import listening
+from relucert.common.names import InferenceName
+from relucert.common.progress import Progress, ProgressLike, Report
+from relucert.errors import FAULTS, InputError, in_one_line
+from relucert.inputs.loading.runtime import Runtime, own_precision
+from relucert.inputs.storage import files
+from relucert.methods.table import check_rectifiers
+from relucert.network import Network, find_inference
+from relucert.proofs import query_proof as proofs
+from relucert.proofs.files import is_about
+from relucert.verification.attack import BoxAttack
+from relucert.verification.problem import Problem, problems
+from relucert.verification.referee import Referee, StatedBox, Witness
+from relucert.verification.search import ATTACK_SHARE, bounded
+from relucert.verification.sources import Sources, is_joint, open_sources
+from relucert.verification.specification.query import CONTRADICTORY, EMPTY, Query
+from relucert.verification.touching import impossible
+
+ATTACK, PROVER, REGION, CONDITIONS = "attack", "branch and bound", "bounds of the region", "conditions"
+RATIONAL = "rational arithmetic"
+TOUCHING_SHARE = 0.1  # of the time that is left after it
+DIFFERING = "in real arithmetic there is a violation, which {by} does not show"
+
+
+def verify(
+    network: Sources,
+    query: Query | str | os.PathLike[str],
+    *,
+    time_limit: float | None = 60.0,
+    inference: InferenceName = "real",
+    seed: int = 0,
+    proof: str | os.PathLike[str] | None = None,
+    overwrite: bool = False,
+    input_shape: tuple[int, ...] | None = None,
+    progress: ProgressLike = None,
+) -> Verdict:
+    """Whether a property holds for a network: proven, violated by a witness, or unknown.
+
+    Args:
+        network: A Network, a torch.nn.Module, a torch.export.ExportedProgram, a file or a zoo name. What an .onnx file
+            computes is also replayed by onnxruntime. For a query about several networks: a dictionary of .onnx files,
+            by the names that it declares.
+        query: A `Query`, or the path of a .vnnlib or .vnnlib.gz file.
+        time_limit: Seconds for everything, loading included; None: as long as it takes.
+        inference: What the network is evaluated in: "real" arithmetic, or "float32", "float16" or "bfloat16", which
+            round every operation. "holds" is then about every such evaluation at the inputs of that precision, and a
+            violation is one that the network's own runtime shows in that precision.
+        seed: Of the attack's random starts.
+        proof: A file for the proof that it holds, which `relucert check` verifies.
+        overwrite: Whether that file may be replaced where it holds anything but a proof of the same property.
+        input_shape: Of one input, where the network leaves it open.
+        progress: As for `certify`.
+    """
+    started = time.monotonic()
+    if time_limit is not None:
+        check_number("time limit", time_limit, 0, 1e9)
+    check_whole("seed", seed, 0, 2**63 - 1)
+    asked = _query(query)
+    if proof is not None and is_joint(asked):
+        raise InputError("a proof is about one network with one input and one output, and this property about more")
+    evaluation = find_inference(inference)
+    if evaluation.rounds and proof is not None:
+        raise InputError(f"proofs are about real arithmetic, not about {inference}; leave out one of the two")
+    known, replay = open_sources(network, asked, input_shape, evaluation)
+    check_rectifiers(known, "a verdict")
+    check_subnormals()
+    ends = started + (math.inf if time_limit is None else time_limit)
+    claim = None
+    if proof is not None:
+        path, claim = checked_path(proof, "a proof"), proofs.claimed(known, asked)
+        files.check_writable(path)
+        files.check_replaceable(path, lambda there: is_about(there, claim), overwrite)
+    with listening(progress) as told:
+        inquest = _Inquest(known, asked, replay, started, ends, seed, told.tell, claim is not None)
+        verdict = inquest.run()
+    if claim is not None and verdict.holds:
+        proofs.write(path, claim, inquest.proven)
+    return verdict
+
+
+def _query(given: Query | str | os.PathLike[str]) -> Query:
+    if isinstance(given, Query):
+        return given
+    if isinstance(given, (str, os.PathLike)):
+        return Query.read(given)
+    raise InputError(f"a query is a relucert.Query or the path of a .vnnlib file, not {shown(given)}")
+
+
+class _Open(NamedTuple):
+    """A problem that cheap bounds left open, and what its witnesses are judged by."""
+
+    problem: Problem
+    stated: StatedBox
+
+
+@dataclass(eq=False)
+class _Inquest:
+    """One question, from cheap bounds to the last resort."""
+
+    network: Network
+    query: Query
+    replay: Runtime
+    started: float
+    ends: float
+    seed: int
+    progress: Report
+    record: bool
+
+    def __post_init__(self) -> None:
+        self.proven: list[tuple[Problem, Outcome]] = []  # where a record is kept
+        self.referee = Referee(self.network, self.replay)
+        self.plain = self.network.cast(own_precision(self.network))
+        self.witness: Witness | None = None
+        self.nodes = 0
+        self.stage: str | None = None
+        self.method: str | None = REGION
+
+    def run(self) -> Verdict:
+        self._report(0, Progress())
+        if not self.query.violations:
+            return self._verdict(HOLDS, EMPTY)
+        if not self.query.possible:
+            self.method = CONDITIONS
+            return self._verdict(HOLDS, CONTRADICTORY)
+        try:
+            with until(self.ends):
+                reason = self._decide()
+        except InputError:
+            raise
+        except TimeUp:
+            reason = LATE
+        except FAULTS as error:
+            return self._verdict(UNKNOWN, f"the search broke down: {in_one_line(error)}", failed=True)
+        if self.witness is not None:
+            return self._verdict(VIOLATED, self._said(self.witness))
+        return self._verdict(HOLDS, None) if reason is None else self._verdict(UNKNOWN, self._unsure(reason))
+
+    def _decide(self) -> str | None:
+        """Why it stays unknown; None where a witness or a proof decides it."""
+        waiting = self._bound()
+        if not waiting or self._attack(waiting):
+            return None
+        waiting = waiting if self.record else self._untouched(waiting)  # no proof file holds that step
+        return self._prove(waiting) if waiting else None
+
+    def _bound(self) -> list[_Open]:
+        waiting, now = [], time.monotonic()
+        ends = now + (1 - ATTACK_SHARE) * (self.ends - now)
+        for problem in problems(self.network, self.query):
+            check_time()
+            rows = list(range(len(problem.violations)))
+            if not self.record:
+                rows, method = bounded(problem, ends, partial(self._report, 0))
+                self.method = method if method is not None else self.method
+            if rows:
+                narrowed = problem.only(rows)
+                waiting.append(_Open(narrowed, StatedBox(narrowed.violations, self.replay.precision)))
+        return waiting
+
+    def _attack(self, waiting: list[_Open]) -> bool:
+        now = time.monotonic()
+        ends = min(self.ends, now + ATTACK_SHARE * (self.ends - self.started))
+        for number, question in enumerate(waiting):
+            now = time.monotonic()
+            share = now + (ends - now) / (len(waiting) - number)
+            attack = BoxAttack(self.plain, question.stated, share, self.seed)
+            self._report(0, Progress(stage=ATTACK, part=f"{number + 1} of {len(waiting)}"))
+            for points in attack.candidates():
+                if self._try(points, question):
+                    self.method = ATTACK
+                    return True
+        return False
+
+    def _untouched(self, waiting: list[_Open]) -> list[_Open]:
+        """What is left without the violations that rational arithmetic excludes, since they are only touched."""
+        now, left = time.monotonic(), []
+        ends = now + (self.ends - now) * TOUCHING_SHARE
+        for question in waiting:
+            violations = question.problem.violations
+            rows = [row for row, one in enumerate(violations) if not impossible(self.network, one, ends)]
+            if len(rows) == len(violations):
+                left.append(question)
+            elif rows:
+                narrowed = question.problem.only(rows)
+                left.append(_Open(narrowed, StatedBox(narrowed.violations, self.replay.precision)))
+        self.method = self.method if left else RATIONAL
+        return left
+
+    def _try(self, points: Tensor, question: _Open) -> bool:
+        self.witness = self.witness or self.referee.examine(points, question.stated)
+        return self.witness is not None
+
+    def _prove(self, waiting: list[_Open]) -> str | None:
+        self.method = PROVER
+        reason: str | None = None
+        for number, question in enumerate(waiting):
+            now = time.monotonic()
+            share = now + (self.ends - now) / (len(waiting) - number)
+            problem = question.problem
+            attack = BoxAttack(self.plain, question.stated, share, self.seed)
+
+            def violates(point: Tensor, attack: BoxAttack = attack, question: _Open = question) -> bool:
+                return any(self._try(points, question) for points in attack.near(point))
+
+            outcome = prove(
+                problem.network, problem.centre, problem.shape, problem.radius, problem.prop, share, violates,
+                record=self.record, record_cuts=True, report=partial(self._report, self.nodes),
+            )  # fmt: skip
+            self.nodes, self.stage = self.nodes + outcome.nodes, outcome.stage
+            if self.record:
+                self.proven.append((problem, outcome))
+            if self.witness is not None:
+                return None
+            reason = reason if outcome.proven else outcome.failure or reason or "the search ended without an answer"
+        return reason
+
+    def _report(self, before: int, state: Progress) -> None:
+        nodes = None if state.nodes is None else before + state.nodes
+        self.progress(replace(state, nodes=nodes, done=0, total=1))
+
+    def _said(self, witness: Witness) -> str:
+        if witness.arithmetic is None:
+            return f"shown by {self.replay.by}"
+        said = f"proven in {witness.arithmetic} arithmetic, and shown by {self.replay.by}"
+        if self.referee.differing:
+            said += f"; {self.referee.differing} other points violate it in real arithmetic only"
+        return said
+
+    def _unsure(self, reason: str) -> str:
+        return f"{reason}; {DIFFERING.format(by=self.replay.by)}" if self.referee.differing else reason
+
+    def _verdict(self, status: str, reason: str | None, failed: bool = False) -> Verdict:
+        point = outputs = coordinates = None
+        if status == VIOLATED and self.witness is not None:
+            coordinates, outputs = self.witness.point, self.witness.outputs
+            point = torch.tensor([float(number) for number in coordinates], dtype=torch.float64)
+            point = point.reshape(self.network.input_shape)
+        method = None if status == UNKNOWN else self.method
+        seconds = time.monotonic() - self.started
+        return Verdict(
+            status, point, outputs, reason, seconds, self.nodes, method, coordinates, self.query.remarks, failed,
+            self.network.inference.name, self.stage,
+        )  # fmt: skip

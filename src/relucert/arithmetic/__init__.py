@@ -1,0 +1,1 @@
+"""Rounding, norms, regions and properties."""

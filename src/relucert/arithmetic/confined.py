@@ -1,0 +1,125 @@
+"""The most that linear forms can gain in a ball that a box cuts, for p = 1 and p = 2.
+
+With coordinates d that go down by at most `below` and up by at most `above`, a form is split in two: the norm holds one
+part of every coefficient, which gains its dual norm times the radius, the box's walls hold the rest, which gains its
+size times the room. Every split is an upper bound. The ones chosen here are the best, up to rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from relucert.arithmetic.rigor import Arithmetic
+
+LARGEST = 4  # coefficients to look at first, for p = 1
+ROUNDS = 8  # after which no more coordinates are looked for that meet a wall, for p = 2
+SQUARED_TINY = 2.0**-500  # above the root of a million squares that underflow
+
+
+Walls = tuple[Tensor, Tensor]
+"""How far the coordinates of positive and of negative coefficients may go, (batch, size) each, none negative: for a
+form's fall the room below and above, for its rise the room above and below."""
+
+
+def diamond_gains(forms: Tensor, sides: Sequence[Walls], radius: Tensor, arithmetic: Arithmetic) -> list[Tensor]:
+    """For p = 1: the largest coefficients are spent first, each up to its wall.
+
+    By duality the gain is the least of `level * radius + sum of (size - level)+ * room` over all levels >= 0.
+
+    Args:
+        forms: (batch or 1, forms, size).
+        sides: The walls for every gain that is wanted, none beyond the radius.
+        radius: (batch,).
+
+    Returns:
+        The gains, (batch, forms) for each of the sides.
+    """
+    forms = forms.expand(len(radius), -1, -1)
+    positive = forms.clamp(min=0)
+    negative = positive - forms
+    gains = []
+    for down, up in sides:
+        level = _level(positive, negative, down, up, radius)
+        spent = _beyond(positive, level) @ down[..., None] + _beyond(negative, level) @ up[..., None]
+        gain = arithmetic.above(level * radius[:, None], 1) + spent.squeeze(-1)
+        gains.append(arithmetic.above(gain, forms.shape[-1] + 4))
+    return gains
+
+
+def _beyond(sizes: Tensor, level: Tensor) -> Tensor:
+    return (sizes - level[..., None]).clamp_(min=0)
+
+
+def _level(positive: Tensor, negative: Tensor, down: Tensor, up: Tensor, radius: Tensor) -> Tensor:
+    """The size of the coefficient on which the last of the radius is spent, (batch, forms), 0 where the room ends
+    first."""
+    with torch.no_grad():
+        roomy = [(room > 0)[:, None].to(positive.dtype) for room in (down, up)]
+        movable = torch.addcmul(positive * roomy[0], negative, roomy[1])
+        return _marginal(movable, positive > 0, down, up, radius, LARGEST)
+
+
+def _marginal(movable: Tensor, rising: Tensor, down: Tensor, up: Tensor, radius: Tensor, most: int) -> Tensor:
+    """The same from the sizes of the coordinates that may move and whether their coefficients are positive; looks at
+    the largest few, and where they do not spend the radius at more of them."""
+    most = min(most, movable.shape[-1])
+    sizes, order = movable.topk(most, -1)
+    expanded = (room[:, None].expand(-1, movable.shape[1], -1) for room in (down, up))
+    downs, ups = (room.gather(-1, order) for room in expanded)
+    spent = torch.where(rising.gather(-1, order), downs, ups).cumsum(-1)
+    last = (spent < radius[:, None, None]).sum(-1, keepdim=True)
+    level = torch.where(last < most, sizes.gather(-1, last.clamp(max=most - 1)), 0).squeeze(-1)
+    open_forms = (last == most).squeeze(-1).any(0).nonzero().flatten()
+    if most < movable.shape[-1] and len(open_forms):
+        more = _marginal(movable[:, open_forms], rising[:, open_forms], down, up, radius, 4 * most)
+        level[:, open_forms] = more
+    return level
+
+
+def sphere_gains(forms: Tensor, sides: Sequence[Walls], radius: Tensor, arithmetic: Arithmetic) -> list[Tensor]:
+    """For p = 2: coordinates move in proportion to their coefficients until they meet a wall.
+
+    Those without room count for nothing, those whose room is at least the radius meet no wall: only the others are
+    looked at one by one. The arguments are those of `diamond_gains`.
+    """
+    limit = radius[:, None]
+    positive = forms.clamp(min=0)
+    negative = positive - forms
+    squares = positive.square(), negative.square()
+    gains = []
+    for walls in sides:
+        free = [(room >= limit).to(forms.dtype)[..., None] for room in walls]
+        squared = (squares[0] @ free[0] + squares[1] @ free[1]).squeeze(-1)
+        down, up = (torch.where((room > 0) & (room < limit), room, 0) for room in walls)
+        places = (down + up).any(0).nonzero().flatten()
+        chosen = forms[..., places]
+        rising = (chosen > 0).to(forms.dtype)
+        room = rising * down[:, None, places] + (1 - rising) * up[:, None, places]
+        sizes = chosen.abs() * (room > 0).to(forms.dtype)
+        gains.append(_sphere_gain(squared, sizes, room, limit, forms.shape[-1], arithmetic))
+    return gains
+
+
+def _sphere_gain(
+    squared: Tensor, sizes: Tensor, room: Tensor, radius: Tensor, terms: int, arithmetic: Arithmetic
+) -> Tensor:
+    """squared: the sum of squares of the coefficients that meet no wall, (batch, forms); sizes, room: of the others."""
+    with torch.no_grad():
+        walled = torch.zeros_like(room, dtype=torch.bool)
+        for _ in range(ROUNDS):
+            left = (radius.square() - (room.square() * walled).sum(-1)).clamp(min=0).sqrt()
+            moving = (squared + (sizes.square() * ~walled).sum(-1)).sqrt()
+            level = torch.where(left > 0, moving / left, 0)
+            met = walled | (sizes > level[..., None] * room)
+            if bool((met == walled).all()):
+                break
+            walled = met
+    kept = torch.minimum(sizes, level[..., None] * room)
+    total = squared + kept.square().sum(-1)
+    length = torch.where(total == 0, total, torch.where(total == 0, 1, total).sqrt())  # with a gradient at 0, too
+    length = arithmetic.above(length, terms + 6) + (SQUARED_TINY if arithmetic.rigorous else 0)
+    rest = arithmetic.above(((sizes - kept) * room).sum(-1), terms + 3)
+    return arithmetic.above(arithmetic.above(length * radius, 1) + rest, 1)

@@ -1,0 +1,248 @@
+"""The p-norm. No other file compares p."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeVar, Union
+
+import torch
+from torch import Tensor
+
+from relucert.arithmetic.confined import SQUARED_TINY, Walls, diamond_gains, sphere_gains
+from relucert.arithmetic.rigor import Arithmetic
+from relucert.common.names import parse_norm
+from relucert.common.slicing import absolute_sum, slices
+from relucert.errors import InputError
+
+NormLike = Union[str, float, "Norm"]
+"""A norm's p, as a number or as a text such as "inf", "l2" or "1.5"; or the norm."""
+
+Amount = TypeVar("Amount", float, Tensor)
+Kind = TypeVar("Kind")
+NO_ROOM = 1e-6  # share of the radius
+SPHERE_ROUNDS = 20
+
+
+@dataclass(frozen=True)
+class Norm:
+    """The p-norm, p in [1, inf], with everything the library ever asks of it."""
+
+    p: float
+
+    def __post_init__(self) -> None:
+        if math.isnan(self.p) or self.p < 1:
+            raise InputError(f"a norm needs a number p >= 1 or 'inf', not {self.p}")
+
+    @classmethod
+    def parse(cls, given: object) -> Norm:
+        """From "inf", "2", "l1", 1.5 and the like."""
+        return given if isinstance(given, Norm) else cls(parse_norm(given))
+
+    @property
+    def dual(self) -> float:
+        """q with 1/p + 1/q = 1."""
+        if math.isinf(self.p):
+            return 1.0
+        return math.inf if self.p == 1 else self.p / (self.p - 1)
+
+    def distance(self, points: Tensor, centre: Tensor) -> Tensor:
+        """The norm of the difference along the last dimension."""
+        return _length(points - centre, self.p, -1)
+
+    def distance_bound(self, points: Tensor, centre: Tensor, arithmetic: Arithmetic) -> Tensor:
+        """An upper bound of the distance, rounding included."""
+        length = arithmetic.above(self.distance(points, centre), points.shape[-1] + 256)
+        return length + SQUARED_TINY if arithmetic.rigorous else length
+
+    def project(self, offsets: Tensor, radius: Tensor) -> Tensor:
+        """Offsets (batch, size) brought into balls around 0 of radius (batch,): for p = 1, 2 and infinity to the
+        nearest point, for another p by shortening."""
+        radius = radius[:, None]
+        if math.isinf(self.p):
+            return offsets.clamp(-radius, radius)
+        length = _length(offsets, self.p, 1)[:, None]
+        if self.p != 1:
+            return offsets * (radius / length.clamp(min=torch.finfo(offsets.dtype).tiny)).clamp(max=1)
+        sizes = offsets.abs()
+        descending = sizes.sort(1, descending=True).values
+        ranks = torch.arange(1, offsets.shape[1] + 1, dtype=offsets.dtype)
+        thresholds = (descending.cumsum(1) - radius) / ranks
+        last = (descending > thresholds).sum(1, keepdim=True).clamp(min=1) - 1
+        shrunk = (sizes - thresholds.gather(1, last).clamp(min=0)).clamp(min=0).copysign(offsets)
+        return torch.where(length <= radius, offsets, shrunk)
+
+    def direction(self, gradients: Tensor) -> Tensor:
+        """Where to step along gradients (batch, size) before a projection.
+
+        For p >= 2 the steepest way, in unit length of this norm. Below 2 that moves hardly more than one coordinate:
+        there the gradient itself, in unit length of the 2-norm.
+        """
+        if math.isinf(self.p):
+            return gradients.sign()
+        tiny = torch.finfo(gradients.dtype).tiny
+        power, p = (self.dual - 1, self.p) if self.p >= 2 else (1.0, 2.0)
+        way = (gradients.abs() / gradients.abs().amax(1, keepdim=True).clamp(min=tiny)).pow(power).copysign(gradients)
+        return way / _length(way, p, 1)[:, None].clamp(min=tiny)
+
+    def dual_length(self, forms: Tensor, dim: int) -> Tensor:
+        """The dual norm of linear forms along `dim`, as computed: the most each gains over the unit ball."""
+        return _length(forms, self.dual, dim)
+
+    def dual_bound(self, forms: Tensor, dim: int, arithmetic: Arithmetic) -> Tensor:
+        """An upper bound of the same, rounding included."""
+        return self.above_length(self.dual_length(forms, dim), forms.shape[dim], arithmetic)
+
+    def above_length(self, length: Tensor, size: int, arithmetic: Arithmetic) -> Tensor:
+        """An upper bound of a dual norm that was computed over so many coordinates."""
+        if math.isinf(self.dual):
+            return length
+        # A power errs by a few units; so does q itself, which moves the norm by less than 100 units.
+        powers = 2 if self.dual in (1.0, 2.0) else 256
+        length = arithmetic.above(length, size + powers)
+        return length + SQUARED_TINY if arithmetic.rigorous else length
+
+    def squares_bound(self, weights: Tensor, arithmetic: Arithmetic) -> Tensor:
+        """An upper bound, over the unit ball, of the sum of squared coordinates with weights >= 0, (size,)."""
+        if self.p <= 2:
+            return weights.amax()
+        return Norm(self.p / 2).dual_bound(weights, -1, arithmetic)
+
+    def spread(self, lengths: Tensor) -> Tensor:
+        """Lengths (size,) >= 0 to the point of the unit ball, for p < 2 of that for p = 2, where their sum of products
+        is largest: (size,)."""
+        if math.isinf(self.p):
+            return torch.ones_like(lengths)
+        dual = min(self.dual, 2.0)
+        tiny = torch.finfo(lengths.dtype).tiny
+        return (lengths / _length(lengths, dual, -1).clamp(min=tiny)) ** (dual - 1)
+
+    def farthest(self, form: Tensor, walls: Walls | None = None) -> Tensor:
+        """The point of the unit ball, (size,), at which a form, (size,), is largest, as computed.
+
+        walls: how far coordinates may go down and up, (size,) each; only p = 2 minds them.
+        """
+        if walls is not None and self.p == 2:
+            return _on_the_sphere(form, walls)
+        if math.isinf(self.p):
+            return form.sign()
+        if self.p == 1:
+            point = torch.zeros_like(form)
+            place = form.abs().argmax()
+            point[place] = form[place].sign()
+            return point
+        tiny = torch.finfo(form.dtype).tiny
+        length = _length(form, self.dual, -1).clamp(min=tiny)
+        return (form.abs() / length).pow(self.dual - 1).copysign(form)
+
+    def choose(self, one: Kind, between: Kind, infinite: Kind) -> Kind:
+        """What is meant for p = 1, for p = infinity, or for all between."""
+        if self.between_ends:
+            return between
+        return one if self.p == 1 else infinite
+
+    @property
+    def body(self) -> str | None:
+        """The unit ball as the constraints of a program: "box", "diamond" or "sphere"; None where p has none such."""
+        return {math.inf: "box", 1.0: "diamond", 2.0: "sphere"}.get(self.p)
+
+    @property
+    def between_ends(self) -> bool:
+        """Whether p is neither 1 nor infinite: at the ends a matrix has its induced norm in closed form."""
+        return 1 < self.p < math.inf
+
+    def between(self, one: Amount, two: Amount, infinite: Amount) -> Amount:
+        """A positive number for this p from those for 1, 2 and infinity: its logarithm goes linearly with 1/p."""
+        end, share = (one, 2 / self.p - 1) if self.p < 2 else (infinite, 1 - 2 / self.p)
+        return end if share == 1 else two if share == 0 else end**share * two ** (1 - share)
+
+    def induced(self, one: Tensor, two: Tensor, infinite: Tensor, arithmetic: Arithmetic) -> Tensor:
+        """An upper bound of a matrix's induced p-norm from those of its 1-, 2- and infinity-norms.
+
+        Between them by the theorem of Riesz and Thorin: the logarithm of the norm is convex in 1/p.
+        """
+        return arithmetic.above(self.between(one, two, infinite), 4096)  # the powers, and the share's own rounding
+
+    def sample(self, centre: Tensor, radius: float, count: int, generator: torch.Generator) -> Tensor:
+        """Points spread evenly in the ball around one centre: (count, size)."""
+        return centre.flatten().double() + radius * self.offsets(count, centre.numel(), generator, torch.float64)
+
+    def offsets(self, count: int, size: int, generator: torch.Generator, dtype: torch.dtype) -> Tensor:
+        """Points spread evenly in the unit ball: (count, size).
+
+        Draws of a generalised normal distribution, shortened by an exponential one; for p = 1 and 2 the quick ways.
+        """
+        shape = (count, size)
+        if math.isinf(self.p):
+            return torch.rand(shape, generator=generator, dtype=dtype) * 2 - 1
+        last = torch.empty(count, 1, dtype=dtype).exponential_(generator=generator)
+        if self.p == 2:
+            drawn = torch.randn(shape, generator=generator, dtype=dtype)
+            return drawn / (drawn.square().sum(1, keepdim=True) + 2 * last).sqrt()
+        if self.p == 1:  # one number for both the sign and the exponential
+            signs = torch.rand(shape, generator=generator, dtype=dtype) * 2 - 1
+            powers = -torch.log1p(-signs.abs().clamp(max=1 - torch.finfo(dtype).eps))
+            return powers.copysign(signs) / (powers.sum(1, keepdim=True) + last)
+        powers = torch._standard_gamma(torch.full(shape, 1 / self.p, dtype=dtype), generator=generator)
+        signs = torch.randint(0, 2, shape, generator=generator) * 2 - 1
+        return signs * (powers / (powers.sum(1, keepdim=True) + last)) ** (1 / self.p)
+
+    def scattered(self, count: int, size: int, generator: torch.Generator, dtype: torch.dtype) -> Tensor:
+        """Points of the unit ball at distances spread evenly from 0 to 1, for p = inf spread evenly in the cube.
+
+        In high dimension the points that `offsets` spreads evenly nearly all lie at the surface.
+        """
+        even = self.offsets(count, size, generator, dtype)
+        return even if math.isinf(self.p) else even * torch.rand(count, 1, generator=generator, dtype=dtype)
+
+    def confined_gains(
+        self, forms: Tensor, sides: Sequence[Walls], radius: Tensor, arithmetic: Arithmetic
+    ) -> list[Tensor]:
+        """How much forms may gain where coordinates have walls, rounding included: (batch, forms) for every side.
+
+        Args:
+            forms: (batch or 1, forms, size).
+            sides: For every gain wanted the walls of positive and of negative coefficients, none beyond the radius.
+            radius: (batch,).
+        """
+        if self.p == 1:
+            return diamond_gains(forms, sides, radius, arithmetic)
+        if self.p == 2:
+            return sphere_gains(forms, sides, radius, arithmetic)
+        gains, sizes = [], forms.abs()
+        for down, up in sides:
+            room = torch.where(forms > 0, down[:, None], up[:, None])
+            walled = room <= NO_ROOM * radius[:, None, None]
+            rest = arithmetic.above((sizes * walled * room).sum(-1), forms.shape[-1] + 3)
+            free = self.dual_bound(sizes * ~walled, -1, arithmetic)
+            gains.append(arithmetic.above(arithmetic.above(free * radius[:, None], 1) + rest, 1))
+        return gains
+
+    def __str__(self) -> str:
+        return f"{self.p:g}"
+
+
+def _on_the_sphere(form: Tensor, walls: Walls) -> Tensor:
+    """The farthest point of the unit ball between walls: a multiple of the form, clamped, of length 1 if it can be."""
+    down, up = walls
+    point, low, high = torch.zeros_like(form), 0.0, 1e6 / max(float(_length(form, 2, -1)), 1e-30)
+    for _ in range(SPHERE_ROUNDS):
+        middle = (low * high) ** 0.5 if low else high * 1e-3
+        point = torch.minimum(torch.maximum(form * middle, -down), up)
+        low, high = (low, middle) if float(_length(point, 2, -1)) > 1 else (middle, high)
+    return point / _length(point, 2, -1).clamp(min=1)
+
+
+def _length(vectors: Tensor, p: float, dim: int) -> Tensor:
+    """The p-norm along `dim`; where it is 0, its gradient is 0 too."""
+    if p == 1:
+        return absolute_sum(vectors, dim)
+    if p == 2:
+        squared = torch.stack([part.square().sum(dim) for part in slices(vectors, dim)]).sum(0)
+        return torch.where(squared == 0, squared, torch.where(squared == 0, 1, squared).sqrt())
+    if math.isinf(p):
+        return torch.stack([part.abs().amax(dim) for part in slices(vectors, dim)]).amax(0)
+    largest = vectors.abs().amax(dim, keepdim=True)
+    total = ((vectors.abs() / torch.where(largest == 0, 1, largest)) ** p).sum(dim)
+    return largest.squeeze(dim) * torch.where(total == 0, 1, total) ** (1 / p)

@@ -1,0 +1,133 @@
+"""What must hold: linear forms on the outputs that stay positive."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from relucert.common.arrays import dense
+from relucert.common.checks import check_positive, check_whole, shown
+from relucert.common.words import counted
+from relucert.errors import InputError
+
+
+@dataclass(frozen=True, eq=False)
+class Property:
+    """Linear forms on the outputs, plus offsets, that must all stay positive: `rows @ outputs + offsets > 0`.
+
+    Attributes:
+        rows: (batch, rows, outputs).
+        offsets: (batch, rows).
+    """
+
+    rows: Tensor
+    offsets: Tensor
+
+    def __post_init__(self) -> None:
+        given: tuple[object, object] = (self.rows, self.offsets)
+        if not all(isinstance(part, Tensor) for part in given):
+            raise InputError(f"a property needs tensors, rows and offsets, not {shown(given)}")
+        if self.rows.ndim != 3 or self.offsets.shape != self.rows.shape[:2]:
+            raise InputError(
+                f"a property needs rows (batch, rows, outputs) and offsets (batch, rows), "
+                f"not {tuple(self.rows.shape)} and {tuple(self.offsets.shape)}"
+            )
+
+    def __repr__(self) -> str:
+        batch, rows, outputs = self.rows.shape
+        return f"Property({counted(rows, 'row')} on {counted(outputs, 'output')}, batch of {batch})"
+
+    @classmethod
+    def margins(cls, labels: Tensor, rivals: Tensor, classes: int) -> Property:
+        """The margins of labels over rivals: the label's score minus the rival's score.
+
+        Args:
+            labels: (batch,).
+            rivals: (batch, rows).
+            classes: How many outputs the network has.
+        """
+        check_whole("number of classes", classes, 2, 2**31)
+        given: tuple[object, object] = (labels, rivals)
+        whole = all(isinstance(part, Tensor) and not part.is_floating_point() for part in given)
+        if not whole or labels.ndim != 1 or rivals.ndim != 2 or len(labels) != len(rivals) or not rivals.numel():
+            raise InputError("margins need whole numbers: labels (batch,) and rivals (batch, rows), one row at least")
+        labels, rivals = labels.long(), rivals.long()
+        for numbers in (labels, rivals):
+            if bool(((numbers < 0) | (numbers >= classes)).any()):
+                raise InputError(f"labels and rivals are classes from 0 to {classes - 1}")
+        if bool((labels[:, None] == rivals).any()):
+            raise InputError("a label is no rival of its own")
+        rows = torch.zeros(*rivals.shape, classes, dtype=torch.float64, device=labels.device)
+        rows.scatter_(2, labels[:, None, None].expand(*rivals.shape, 1), 1)
+        rows.scatter_(2, rivals[..., None], -1)
+        return cls(rows, rows.new_zeros(rivals.shape))
+
+    @classmethod
+    def outputs_within(cls, low: object, high: object) -> Property:
+        """That every output stays above `low` and below `high`.
+
+        Args:
+            low: A number, for a network with one output; one per output, (outputs,); or one per image and output,
+                (batch, outputs). Infinite: an output has no such end.
+            high: The same.
+        """
+        ends = [dense(end, f"the {name} end of outputs").double() for end, name in ((low, "low"), (high, "high"))]
+        if any(end.ndim > 2 for end in ends):
+            raise InputError("the ends of outputs are numbers, (outputs,) or (batch, outputs)")
+        try:
+            lowest, highest = torch.broadcast_tensors(*(torch.atleast_2d(end) for end in ends))
+        except RuntimeError:
+            shapes = " and ".join(str(tuple(end.shape)) for end in ends)
+            raise InputError(f"the ends of outputs have as many numbers each, not shapes {shapes}") from None
+        if not bool((lowest < highest).all()):
+            raise InputError("the low end of every output must be below its high end")
+        batch, outputs = lowest.shape
+        unit = torch.eye(outputs, dtype=torch.float64)
+        bounded = lowest.isfinite().any(0), highest.isfinite().any(0)
+        if not all(bool((end.isfinite() | ~some).all()) for end, some in zip((lowest, highest), bounded, strict=True)):
+            raise InputError("an output has an end at all images, or at none")
+        rows = torch.cat([unit[bounded[0]], -unit[bounded[1]]])
+        if not len(rows):
+            raise InputError("no output has an end: there is nothing to prove")
+        offsets = torch.cat([-lowest[:, bounded[0]], highest[:, bounded[1]]], 1)
+        return cls(rows.expand(batch, -1, -1).clone(), offsets)
+
+    @classmethod
+    def outputs_near(cls, outputs: object, distance: float) -> Property:
+        """That every output stays nearer than a distance to what it is now.
+
+        Args:
+            outputs: What the network gives at each image, as computed, (batch, outputs).
+            distance: From these numbers.
+        """
+        middle = dense(outputs, "outputs").double()
+        check_positive("distance of outputs", distance)
+        infinity = torch.tensor(torch.inf, dtype=torch.float64)
+        low, high = torch.nextafter(middle - distance, infinity), torch.nextafter(middle + distance, -infinity)
+        return cls.outputs_within(low, high)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def cast(self, dtype: torch.dtype) -> Property:
+        """The same in another precision."""
+        return Property(self.rows.to(dtype), self.offsets.to(dtype))
+
+    def select(self, chosen: Tensor) -> Property:
+        """Those of some batch members."""
+        return Property(self.rows[chosen], self.offsets[chosen])
+
+    def repeat(self, times: int) -> Property:
+        """The whole batch several times over."""
+        return Property(self.rows.repeat(times, 1, 1), self.offsets.repeat(times, 1))
+
+    def narrow(self, chosen: Tensor) -> Property:
+        """Some rows of each batch member, (batch, fewer rows)."""
+        places = chosen[..., None].expand(-1, -1, self.rows.shape[2])
+        return Property(self.rows.gather(1, places), self.offsets.gather(1, chosen))
+
+    def values(self, outputs: Tensor) -> Tensor:
+        """What must be positive, as computed, at one output per batch member, (batch, outputs): (batch, rows)."""
+        return (self.rows @ outputs[..., None]).squeeze(-1) + self.offsets

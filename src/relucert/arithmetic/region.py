@@ -1,0 +1,507 @@
+"""The region of inputs that a question is about: a ball, within the box of valid inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from relucert.arithmetic.forms import LinearForms, Rows, Windows
+from relucert.arithmetic.norm import Norm, NormLike
+from relucert.arithmetic.rigor import DOUBLE, RIGOROUS, TINY, Arithmetic
+from relucert.common.arrays import dense
+from relucert.common.checks import shown
+from relucert.common.numbers import NumberLike, number_above, number_below
+from relucert.common.valid import is_number, valid_inputs
+from relucert.errors import InputError
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+LEAST_WHOLE = 1e-12  # where all valid inputs are one point
+CONFINED_BYTES = 2**21  # of forms whose coordinates are split between the norm and the box at once
+
+
+class Box(NamedTuple):
+    """The lowest and the highest valid value of every coordinate: (size,) each, in float64; infinite: no limit."""
+
+    low: Tensor
+    high: Tensor
+
+    def __repr__(self) -> str:
+        alike = isinstance(self.given[0], float)
+        low, high = float(self.low.min()), float(self.high.max())
+        return f"Box({len(self.low)} coordinates, {'each' if alike else 'all'} within {low:g} to {high:g})"
+
+    def cast(self, dtype: torch.dtype) -> Box:
+        return Box(self.low.to(dtype), self.high.to(dtype))
+
+    @property
+    def given(self) -> tuple[float, float] | tuple[Tensor, Tensor]:
+        """As users give it: two numbers, or where coordinates differ two tensors (size,)."""
+        if bool((self.low == self.low[0]).all() and (self.high == self.high[0]).all()):
+            return float(self.low[0]), float(self.high[0])
+        return self.low, self.high
+
+    def contains(self, points: Tensor) -> Tensor:
+        """Whether all coordinates of points (..., size) are valid: (...)."""
+        return ((points >= self.low) & (points <= self.high)).all(-1)
+
+
+class Deviation(NamedTuple):
+    """How far values may lie below and above their reference, none negative; one tensor for both where they agree."""
+
+    below: Tensor
+    above: Tensor
+
+    @property
+    def symmetric(self) -> bool:
+        return self.below is self.above
+
+    @property
+    def largest(self) -> Tensor:
+        return self.below if self.symmetric else torch.maximum(self.below, self.above)
+
+    @property
+    def absolute(self) -> Tensor:
+        """How much the absolute values of the terms may add up to.
+
+        A region contains, with a point, the one whose coordinates are partly set back to the reference. So the terms
+        that are negative together, and those that are positive, are within each side.
+        """
+        return self.below if self.symmetric else self.below + self.above
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> Deviation:
+        """The function of both sides, evaluated once where they agree."""
+        below = function(self.below)
+        return Deviation(below, below if self.symmetric else function(self.above))
+
+    def plus(self, other: Deviation) -> Deviation:
+        below = self.below + other.below
+        return Deviation(below, below if self.symmetric and other.symmetric else self.above + other.above)
+
+
+@dataclass(frozen=True, eq=False)
+class RegionShape:
+    """What a radius means: the norm, the valid inputs, and how far each coordinate may move per unit of radius."""
+
+    norm: Norm
+    box: Box | None = None
+    scale: Tensor | None = None
+
+    def __repr__(self) -> str:
+        return f"RegionShape({_described(self.norm, self.box, self.scale)})"
+
+    @classmethod
+    def parse(cls, norm: NormLike, box: object, scale: object, shape: tuple[int, ...]) -> RegionShape:
+        """Checked; `box` and `scale` as for `Region.around`, about inputs of this shape."""
+        return cls(Norm.parse(norm), parse_box(box, shape), parse_scale(scale, shape))
+
+    @property
+    def given_box(self) -> tuple[float, float] | tuple[Tensor, Tensor] | None:
+        """The box as users give it."""
+        return None if self.box is None else self.box.given
+
+    def around(self, points: Tensor, radius: float | Tensor = 0.0, which: Tensor | None = None) -> Region:
+        """Regions around points (points, size), in their dtype; radius: one for all, or (batch,)."""
+        count = len(points) if which is None else len(which)
+        radii = torch.as_tensor(radius, dtype=points.dtype).expand(count)
+        box = None if self.box is None else self.box.cast(points.dtype)
+        scale = None if self.scale is None else self.scale.to(points.dtype)
+        return Region(points, radii, self.norm, which, box, scale)
+
+    def distance(self, points: Tensor, centre: Tensor) -> Tensor:
+        """The radius of points (..., size) around a centre, as computed; infinite where what stays has moved."""
+        if self.scale is None:
+            return self.norm.distance(points, centre)
+        return self.norm.distance(self._offsets(points - centre), torch.zeros_like(centre))
+
+    def distance_bound(self, points: Tensor, centre: Tensor, arithmetic: Arithmetic) -> Tensor:
+        """An upper bound of the same, rounding included."""
+        if self.scale is None:
+            return self.norm.distance_bound(points, centre, arithmetic)
+        offsets = arithmetic.above(self._offsets(points - centre).abs(), 2)
+        return self.norm.distance_bound(offsets, torch.zeros_like(offsets), arithmetic)
+
+    def _offsets(self, differences: Tensor) -> Tensor:
+        """In units of the scale."""
+        assert self.scale is not None
+        scale = self.scale.to(differences.dtype)
+        moved = torch.where(differences == 0, 0, torch.inf).to(differences.dtype)
+        return torch.where(scale > 0, differences / torch.where(scale > 0, scale, 1), moved)
+
+
+@dataclass(frozen=True, eq=False)
+class Region:
+    """A batch of regions of one norm: the valid x with `||(x - centre) / scale||_p <= radius`.
+
+    Attributes:
+        points: The centres, (batch, size).
+        radius: (batch,).
+        norm: The norm, for all of them.
+        which: Where regions share centres, (batch,): that of region b is points[which[b]].
+        box: The valid inputs; None: every input is valid. The centres are valid.
+        scale: How far each coordinate may move per unit of radius, (size,), none negative, 0: it stays as it is; None:
+            1 for all of them. For p = inf without a box also one for each region: (batch, size).
+    """
+
+    points: Tensor
+    radius: Tensor
+    norm: Norm
+    which: Tensor | None = None
+    box: Box | None = None
+    scale: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        given: tuple[object, ...] = (self.points, self.radius, self.points if self.which is None else self.which)
+        if not all(isinstance(part, Tensor) and part.ndim for part in given):
+            raise InputError("a region is made of tensors; relucert.Region.around makes one of other numbers")
+        count = len(self.points) if self.which is None else len(self.which)
+        if self.points.ndim != 2 or self.radius.shape != (count,):
+            raise InputError(
+                f"a region needs centres (batch, size) and radii (batch,), "
+                f"not {tuple(self.points.shape)} and {tuple(self.radius.shape)}"
+            )
+        size = self.points.shape[1]
+        if self.scale is not None and not _is_scale(self.scale, ((size,), (count, size))):
+            raise InputError(
+                f"a region's scale is a tensor of finite numbers >= 0, one for each of its {size} coordinates, "
+                f"not {shown(self.scale)}"
+            )
+
+    def __repr__(self) -> str:
+        radii = self.radius.tolist()
+        reach = f"{min(radii):g} to {max(radii):g}" if len(set(radii)) > 1 else f"{radii[0]:g}" if radii else "none"
+        described = _described(self.norm, self.box, self.scale)
+        return f"Region(batch of {len(radii)}, {self.points.shape[1]} coordinates, radius {reach}, {described})"
+
+    @classmethod
+    def around(
+        cls,
+        centre: ArrayLike | Tensor,
+        radius: NumberLike | Tensor,
+        norm: NormLike,
+        box: object = None,
+        scale: object = None,
+    ) -> Region:
+        """A checked region around each centre.
+
+        Args:
+            centre: (batch, ...).
+            radius: One for all, or one for each centre.
+            norm: "inf" (or "linf"), "2" ("l2"), "1" ("l1") or any number >= 1.
+            box: None, the lowest and the highest valid value as two numbers, or as two arrays of a centre's shape.
+            scale: None, or an array of a centre's shape: how far each coordinate may move per unit of radius.
+        """
+        try:
+            points = dense(centre, "centres")
+            shape, flat = tuple(points.shape[1:]), points.flatten(1).double().clone()
+            if isinstance(radius, (str, Fraction)):
+                radius = number_above(radius, "a radius")
+            radii = torch.as_tensor(radius, dtype=torch.float64).expand(len(flat))
+        except (TypeError, ValueError, IndexError, RuntimeError, OverflowError):
+            raise InputError("a region needs centres of numbers, (batch, ...), and one radius or one each") from None
+        if not bool(torch.isfinite(flat).all()):
+            raise InputError("the centre has NaN or infinite numbers")
+        if not bool((torch.isfinite(radii) & (radii >= 0)).all()):
+            raise InputError("a radius must be a finite number >= 0")
+        region = RegionShape.parse(norm, box, scale, shape).around(flat, radii)
+        check_inside(flat, region.box)
+        return region
+
+    @classmethod
+    def boxes(cls, low: Tensor, high: Tensor) -> Region:
+        """The smallest regions for p = inf around boxes with sides of their own: ends (batch, size) each, finite."""
+        middle = low + (high - low) / 2
+        half = torch.where(low == high, 0, RIGOROUS.ceil(torch.maximum(high - middle, middle - low)))
+        return cls(middle, torch.ones(len(low), dtype=low.dtype), Norm(np.inf), scale=half)
+
+    @property
+    def centre(self) -> Tensor:
+        """The centres, one per region: (batch, size)."""
+        return self._shared(self.points)
+
+    def _shared(self, values: Tensor) -> Tensor:
+        return values if self.which is None else values[self.which]
+
+    def select(self, chosen: Tensor) -> Region:
+        """Some of the regions."""
+        which = chosen if self.which is None else self.which[chosen]
+        scale = self.scale[chosen] if self.scale is not None and self.scale.ndim == 2 else self.scale
+        return replace(self, radius=self.radius[chosen], which=which, scale=scale)
+
+    def resized(self, radius: Tensor) -> Region:
+        """The same regions with other radii, (batch,)."""
+        return replace(self, radius=radius)
+
+    def clone(self) -> Region:
+        """With tensors of its own."""
+        box = None if self.box is None else Box(self.box.low.clone(), self.box.high.clone())
+        which, scale = (None if part is None else part.clone() for part in (self.which, self.scale))
+        return Region(self.points.clone(), self.radius.clone(), self.norm, which, box, scale)
+
+    def cast(self, dtype: torch.dtype) -> Region:
+        """The same regions in another precision."""
+        box = None if self.box is None else self.box.cast(dtype)
+        scale = None if self.scale is None else self.scale.to(dtype)
+        return replace(self, points=self.points.to(dtype), radius=self.radius.to(dtype), box=box, scale=scale)
+
+    @property
+    def _is_box(self) -> bool:
+        """Whether the region is a box whose sides differ: a ball for p = inf, cut or scaled."""
+        return self.norm.body == "box" and not (self.box is None and self.scale is None)
+
+    @cached_property
+    def reference(self) -> Tensor:
+        """The points that deviations count from, (batch, size): the middles of regions that are boxes, else the
+        centres. They need not be in the region, only near it."""
+        if not self._is_box:
+            return self.centre
+        lowest, highest = self._ends
+        return lowest + (highest - lowest) / 2
+
+    @property
+    def references(self) -> tuple[Tensor, Tensor | None]:
+        """The references without repetition, (points, size), and which of them is each region's, (batch,)."""
+        return (self.reference, None) if self._is_box else (self.points, self.which)
+
+    @cached_property
+    def _ends(self) -> tuple[Tensor, Tensor]:
+        """The ends of a region that is a box, as computed: (batch, size) each."""
+        step = self.radius[:, None] if self.scale is None else self.radius[:, None] * self.scale
+        lowest, highest = self.centre - step, self.centre + step
+        if self.box is not None:
+            lowest, highest = torch.maximum(lowest, self.box.low), torch.minimum(highest, self.box.high)
+        return lowest, highest
+
+    def spans(self, arithmetic: Arithmetic) -> Deviation:
+        """How far every coordinate may lie from the reference: (batch, size), rounding included."""
+        if self._is_box:
+            lowest, highest = self._ends
+            half = torch.maximum(highest - self.reference, self.reference - lowest)
+            if arithmetic.rigorous:  # the ends err by two roundings of numbers no larger than the sum
+                size = torch.maximum(lowest.abs(), highest.abs()) + self.centre.abs()
+                half = arithmetic.above(half + arithmetic.gamma(3) * size, 2)
+            return Deviation(half, half)
+        reach = self.reaches(arithmetic)
+        if self.box is None:
+            return Deviation(reach, reach)
+        below, above = self._rooms(arithmetic)
+        return Deviation(torch.minimum(reach, below), torch.minimum(reach, above))
+
+    def reaches(self, arithmetic: Arithmetic) -> Tensor:
+        """How far every coordinate may move per unit of a ball: the region's deviations from the reference, over these,
+        lie in the unit ball, rounding included. (batch, size)"""
+        if self._is_box:
+            return self.spans(arithmetic).largest
+        reach = self.radius[:, None].expand_as(self.centre)
+        return reach if self.scale is None else arithmetic.above(reach * self.scale, 1)
+
+    @property
+    def walls(self) -> Deviation | None:
+        """How far coordinates may lie from the centre in units of `reaches`, where a box cuts balls that are no boxes:
+        (batch, size), as computed. None: as far as in the ball."""
+        if self.box is None or self._is_box:
+            return None
+        reach = self.reaches(DOUBLE)
+        units = torch.where(reach > 0, reach, 1)
+        return self._rooms(DOUBLE).map(lambda room: (room / units).clamp(max=1))
+
+    @cached_property
+    def whole(self) -> Tensor:
+        """A radius beyond which there are no further valid inputs, (batch,); infinite where they do not end."""
+        if self.box is None:
+            return torch.full_like(self.radius, torch.inf)
+        rooms = self._rooms(RIGOROUS).largest
+        if self.scale is not None:
+            moving = self.scale > 0
+            rooms = torch.where(moving, RIGOROUS.ceil(rooms / torch.where(moving, self.scale, 1)), 0)
+        endless = rooms.isinf().any(-1)
+        finite = self.norm.distance_bound(rooms.where(rooms.isfinite(), 0), torch.zeros_like(rooms), RIGOROUS)
+        return torch.where(endless, torch.inf, finite.clamp(min=LEAST_WHOLE))
+
+    @property
+    def widest(self) -> Tensor:
+        """About how far any coordinate may lie from the centre: (batch, 1)."""
+        return self.radius[:, None] if self.scale is None else self.radius[:, None] * self.scale.max()
+
+    def _rooms(self, arithmetic: Arithmetic) -> Deviation:
+        """How far the walls of the box are from the centre: (batch, size)."""
+        assert self.box is not None
+
+        def room(difference: Tensor) -> Tensor:
+            return torch.where(difference > 0, arithmetic.ceil(difference), 0)  # a difference of 0 is exact
+
+        return Deviation(room(self.centre - self.box.low), room(self.box.high - self.centre))
+
+    def deviation(self, forms: LinearForms, arithmetic: Arithmetic, two_sided: bool = True) -> Deviation:
+        """How far linear forms on the input may fall below and rise above their values at the reference.
+
+        Returns (batch, forms) for each side, rounding included; where the rise is not wanted, the fall stands for it.
+        """
+        if self._is_box:
+            reach = arithmetic.above(forms.absolute_dot(self.spans(arithmetic).below), forms.terms + 1)
+            return Deviation(reach, reach)
+        if self.box is not None:
+            return self._confined(forms, arithmetic, two_sided)
+        return self._unconfined(self._lengths(forms), forms.terms, arithmetic)
+
+    def deviation_in_parts(self, parts: Iterable[Tensor], arithmetic: Arithmetic, two_sided: bool) -> Deviation:
+        """The same of forms that come in parts of the batch, one after the other: (members, forms, size) each."""
+        shape = (self.points.shape[1],)
+        if self.box is None and not self._is_box:
+            lengths = [self._lengths(Rows(part, shape)) for part in parts]
+            return self._unconfined(torch.cat(lengths), shape[0], arithmetic)
+        first, sides = 0, []
+        for part in parts:
+            members = torch.arange(first, first + len(part))
+            sides.append(self.select(members).deviation(Rows(part, shape), arithmetic, two_sided))
+            first += len(part)
+        below = torch.cat([side.below for side in sides])
+        return Deviation(below, below if sides[0].symmetric else torch.cat([side.above for side in sides]))
+
+    def _lengths(self, forms: LinearForms) -> Tensor:
+        scaled = forms if self.scale is None else forms.times(self.scale[None])
+        return self.norm.dual_length(scaled.stored(), -1)
+
+    def _unconfined(self, lengths: Tensor, size: int, arithmetic: Arithmetic) -> Deviation:
+        """Where every input is valid: from the forms' dual lengths over so many coordinates."""
+        lengths = self.norm.above_length(lengths, size + 1, arithmetic)
+        if self.scale is not None and arithmetic.rigorous:
+            lengths = lengths + TINY  # coefficients that underflowed when they were scaled
+        reach = arithmetic.above(lengths * self.radius.reshape(-1, *[1] * (lengths.ndim - 1)), 1)
+        return Deviation(reach, reach)
+
+    def _confined(self, forms: LinearForms, arithmetic: Arithmetic, two_sided: bool) -> Deviation:
+        """A ball cut by a box: falling, a positive coefficient's coordinate goes down, a negative one's up."""
+        rooms = self._rooms(arithmetic)
+        if self.scale is not None:
+            moving = self.scale > 0
+            units = torch.where(moving, self.scale, 1)
+            rooms = rooms.map(lambda room: torch.where(moving, arithmetic.ceil(room / units), 0))
+        rooms = rooms.map(lambda room: torch.minimum(room, self.radius[:, None]))
+        scaled = forms if self.scale is None else forms.times(self.scale[None])
+        if isinstance(scaled, Windows) and scaled.places is not None:
+            gains = self._confined_windows(scaled, rooms, arithmetic, two_sided)
+        else:
+            rows = scaled.rows()
+            step = max(1, CONFINED_BYTES // (len(self.radius) * rows.shape[-1] * rows.element_size()))
+            sides = _sides(rooms, two_sided)
+            parts = [self.norm.confined_gains(part, sides, self.radius, arithmetic) for part in rows.split(step, 1)]
+            gains = [torch.cat(gain, 1) for gain in zip(*parts, strict=True)]
+        if self.scale is not None:
+            lost = TINY * self.radius[:, None] if arithmetic.rigorous else 0  # by underflow
+            gains = [arithmetic.above(gain + lost, 3) for gain in gains]
+        return Deviation(gains[0], gains[-1])
+
+    def _confined_windows(
+        self, forms: Windows, rooms: Deviation, arithmetic: Arithmetic, two_sided: bool
+    ) -> list[Tensor]:
+        """The same of windows: each form meets the walls of its own window, so it is a batch member of its own."""
+        count = len(self.radius), forms.count
+        coefficients = forms.stored().expand(*count, -1).flatten(0, 1)[:, None]
+        local = rooms.map(lambda room: forms.local(room).flatten(2).flatten(0, 1))
+        radius = self.radius.repeat_interleave(forms.count)
+        gains = self.norm.confined_gains(coefficients, _sides(local, two_sided), radius, arithmetic)
+        return [gain.reshape(count) for gain in gains]
+
+    def dual_norm(self, forms: Tensor, arithmetic: Arithmetic) -> Tensor:
+        """Upper bounds of the dual norms of forms on the input, (..., size), in units of the scale: (...)."""
+        scaled = forms if self.scale is None else arithmetic.above(forms.abs() * self.scale, 1)
+        return self.norm.dual_bound(scaled, -1, arithmetic)
+
+
+def _described(norm: Norm, box: Box | None, scale: Tensor | None) -> str:
+    """Norm, valid inputs and scale, in a few words."""
+    scaled = "" if scale is None else ", scaled per coordinate"
+    return f"p = {norm}, {valid_inputs(None if box is None else box.given)}{scaled}"
+
+
+def _sides(rooms: Deviation, two_sided: bool) -> list[tuple[Tensor, Tensor]]:
+    """The walls that positive and negative coefficients meet, for a form's fall and where wanted for its rise."""
+    return [(rooms.below, rooms.above), (rooms.above, rooms.below)][: 1 + two_sided]
+
+
+def parse_box(given: object, shape: tuple[int, ...]) -> Box | None:
+    """None, two numbers, or two arrays of the input's shape, the lowest values first."""
+    if given is None or isinstance(given, Box):
+        return given
+    ends = tuple(given) if isinstance(given, (tuple, list)) else ()
+    if len(ends) != 2:
+        raise InputError(f"a box is a pair, the lowest and the highest valid values, not {type(given).__name__}")
+    if all(isinstance(end, str) or is_number(end) for end in ends):
+        low_end, high_end = ends
+        lowest, highest = number_below(low_end, "a box's end"), number_above(high_end, "a box's end")
+        if not -np.inf < lowest < highest < np.inf:
+            raise InputError(f"a box is a least and a larger largest pixel, both finite, not {(lowest, highest)}")
+        return Box(*(torch.full((int(np.prod(shape)),), end, dtype=torch.float64) for end in (lowest, highest)))
+    low, high = (_array(end, shape, "a box's end") for end in ends)
+    if not bool((low <= high).all()):
+        raise InputError("a box has a highest value below the lowest, or one that is no number")
+    return Box(low, high)
+
+
+def parse_scale(given: object, shape: tuple[int, ...]) -> Tensor | None:
+    """None, or an array of the input's shape with finite numbers >= 0, not all of them 0."""
+    if given is None:
+        return None
+    scale = _array(given, shape, "a scale")
+    if not _is_scale(scale, (scale.shape,)) or not bool(scale.any()):
+        raise InputError("a scale has finite numbers >= 0, and at least one above 0")
+    return scale
+
+
+def _is_scale(given: object, shapes: Iterable[tuple[int, ...]]) -> bool:
+    """Whether it is a tensor of one of some shapes, with finite numbers >= 0."""
+    if not isinstance(given, Tensor) or given.layout != torch.strided or given.is_meta or given.is_complex():
+        return False
+    if tuple(given.shape) not in shapes:
+        return False
+    return bool(((given >= 0) & given.isfinite()).all())
+
+
+def _array(given: object, shape: tuple[int, ...], what: str) -> Tensor:
+    """Numbers of the input's shape, or flat, as float64 (size,)."""
+    try:
+        numbers = given.detach().cpu() if isinstance(given, Tensor) else torch.from_numpy(np.array(given))
+        if numbers.is_complex():
+            raise TypeError
+        flat = numbers.double().flatten()
+    except (TypeError, ValueError, RuntimeError):
+        dtype = getattr(given, "dtype", type(given).__name__)
+        raise InputError(f"{what} is an array of numbers of the input's shape {shape}, not of {dtype}") from None
+    if tuple(numbers.shape) not in (shape, (int(np.prod(shape)),)):
+        raise InputError(f"{what} has the input's shape {shape}, not {tuple(numbers.shape)}")
+    return flat.clone()
+
+
+def check_region(region: object, box: object, scale: object, shape: tuple[int, ...]) -> Region:
+    """A region of inputs of this shape, cut by a box and scaled where one is given here and not by the region."""
+    if not isinstance(region, Region) or not bool(((region.radius >= 0) & region.radius.isfinite()).all()):
+        raise InputError("a region with finite radii >= 0 is needed: relucert.Region.around(centre, radius, norm)")
+    if region.points.shape[1] != int(np.prod(shape)):
+        raise InputError(f"the region has {region.points.shape[1]} coordinates, the network {int(np.prod(shape))}")
+    for name, given, known in (("box", box, region.box), ("scale", scale, region.scale)):
+        if given is not None and known is not None:
+            raise InputError(f"the region has a {name} already: give it once")
+    cut, scaled = parse_box(box, shape) or region.box, parse_scale(scale, shape)
+    check_inside(region.points, cut)
+    return replace(region, box=cut, scale=region.scale if scaled is None else scaled)
+
+
+def check_inside(points: Tensor, box: Box | None) -> None:
+    """Refuses points (batch, size) that are no valid inputs themselves."""
+    if box is None or bool((inside := box.contains(points)).all()):
+        return
+    low, high = box.given
+    ends = "outside the box" if isinstance(low, Tensor) else f"outside the box from {low:g} to {high:g}"
+    raise InputError(
+        f"image {int((~inside).int().argmax())} has pixels {ends}: "
+        "pass box=(low, high) for the valid inputs, or box=None (--box, --no-box)"
+    )

@@ -1,0 +1,221 @@
+"""Attacks over batches of images; what they find is polished and re-checked image by image, outside of them."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import torch
+
+from relucert.answers.certificates import UpperBound
+from relucert.arithmetic.region import RegionShape
+from relucert.arithmetic.rigor import check_subnormals
+from relucert.attacks.methods import find_attacks
+from relucert.attacks.polish import Polisher
+from relucert.attacks.pursuit import Pursuit
+from relucert.attacks.witness import Judge, Witness
+from relucert.common.checks import check_number, check_whole, shown
+from relucert.common.deadline import TimeUp, until
+from relucert.common.progress import Progress, Report, Reporter, about_image
+from relucert.errors import FAULTS, InputError, in_one_line
+from relucert.inputs.loading.runtime import Origin, Runtime, own_precision
+from relucert.network import Network
+from relucert.query.questions import Inquiry, Question
+
+NOTHING = "no attack found an adversarial example"
+CUT_SHORT = "the time limit ended the attack; a nearer example may exist"
+NO_TIME = "the time limit ended the attack before it found an adversarial example"
+LEVEL = "a rival is level with the label at the image itself"
+AHEAD = "at the image itself a rival is level with the label, or ahead, as shown by {by}"
+UNCLEAR = "at the image itself the label and a rival can't be told apart within rounding error"
+STAGE, POLISH = "attack", "polish"  # what is being done
+BEFORE_POLISH = 0.6  # the attacks' share of a time limit
+
+
+@dataclass(frozen=True)
+class AttackOptions:
+    """How to attack, checked when built; the meanings stand at `attack`."""
+
+    shape: RegionShape
+    method: str = "best"
+    polish: bool = True
+    steps: int = 200
+    time_limit: float | None = None
+    memory: int = 2**30
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        find_attacks(self.method, self.shape.norm)
+        if not isinstance(self.polish, bool):
+            raise InputError(f"polish is True or False, not {shown(self.polish)}")
+        check_whole("number of steps", self.steps, 1, 10**6)
+        check_whole("memory budget", self.memory, 1, 2**63 - 1)
+        check_whole("seed", self.seed, 0, 2**63 - 1)
+        if self.time_limit is not None:
+            check_number("time limit", self.time_limit, 0, 1e9)
+
+
+def at_image(judge: Judge, inquiry: Inquiry, question: Question) -> tuple[Witness | None, str]:
+    """The image as its own witness where that is proven, or shown by its runtime, and what there is to say of it."""
+    if question.misclassified and question.label is not None:
+        predicted = int(inquiry.scores[question.image].argmax())
+        prop = inquiry.property([replace(question, rivals=[predicted])])
+    else:
+        prop = inquiry.property([question])
+    witness = judge.at_image(inquiry.images[question.image], prop)
+    if witness is None:
+        return None, UNCLEAR
+    return witness, question.refusal or (LEVEL if judge.by is None else AHEAD.format(by=judge.by))
+
+
+class Attacker:
+    """Answers questions about one network, all those of an inquiry at once.
+
+    origin: what its own runtime is made from, or the runtime. count: how many questions the time limit is for; those
+    done before their time is up leave theirs to later ones.
+    """
+
+    def __init__(
+        self, network: Network, options: AttackOptions, origin: Origin | Runtime | None = None, count: int = 1
+    ) -> None:
+        check_subnormals()
+        self.network, self.options, self.count = network, options, count
+        self.origin = origin
+        self.attacks = find_attacks(options.method, options.shape.norm)
+        runtime = origin.runtime(network) if isinstance(origin, Origin) else origin
+        self.judge = Judge(network, options.shape, runtime)
+        self._unspent = 0.0
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Attacker, (self.network, self.options, self.origin, self.count)
+
+    def run(self, inquiry: Inquiry, report: Report) -> Iterator[list[UpperBound]]:
+        """The answers, each by itself, in the order of the questions."""
+        started, limit = time.monotonic(), math.inf
+        if self.options.time_limit is not None:
+            limit = self._unspent + self.options.time_limit * len(inquiry.questions) / self.count
+        for answer in _Batch(self, inquiry, inquiry.questions, report).run(started + limit):
+            yield [answer]
+        self._unspent = max(0.0, started + limit - time.monotonic())
+
+    def lost(self, inquiry: Inquiry, question: Question, reason: str) -> UpperBound:
+        """The answer where the processes that worked on it ended."""
+        return self.answer(inquiry, question, None, reason, 0.0, failed=True)
+
+    def known(self, inquiry: Inquiry, question: Question) -> UpperBound | None:
+        """The answer where no attack is needed."""
+        if self.judge.rounds or inquiry.overtaken(question):
+            witness, reason = at_image(self.judge, inquiry, question)
+            if witness is not None or question.misclassified:
+                return self.answer(inquiry, question, witness, reason, 0.0)
+        return None if question.refusal is None else self.answer(inquiry, question, None, question.refusal, 0.0)
+
+    def answer(
+        self, inquiry: Inquiry, question: Question, witness: Witness | None, reason: str | None, seconds: float,
+        failed: bool = False,
+    ) -> UpperBound:  # fmt: skip
+        weakest, predicted, example, distance = None, None, None, None
+        if witness is not None:
+            if question.label is not None:
+                predicted = int(self.judge.scores(witness.point).argmax())
+            if question.refusal is None:
+                weakest = self.judge.weakest(witness.point, inquiry.property([question]))
+            example = witness.point.unflatten(0, self.network.input_shape).clone()
+            distance = witness.distance
+        shape, (target, row) = self.options.shape, question.named(weakest)
+        return UpperBound(
+            question.image, question.label, target, shape.norm.p, self.options.method, distance, example,
+            predicted, shape.given_box, reason, seconds, shape.scale, failed, self.network.inference.name,
+            None if witness is None else self.judge.by, row,
+        )  # fmt: skip
+
+    def pursue(self, inquiry: Inquiry, questions: list[Question], ends: float, report: Report) -> Pursuit:
+        """Runs all attacks on some questions."""
+        reporter = Reporter(report)
+        with torch.inference_mode(False):  # whatever the caller's mode: attacks need gradients
+            dtype, box = own_precision(self.network), self.judge.inner_box
+            centres = self.judge.represent(inquiry.images[[question.image for question in questions]]).to(dtype)
+            shape = replace(self.options.shape, box=None if box is None else box.cast(dtype))
+            pursuit = Pursuit(self.judge.network, centres, inquiry.property(questions), shape, reporter)
+            generators = [question.generator(self.options.seed) for question in questions]
+            try:
+                with until(ends):
+                    for number, run in enumerate(self.attacks, start=1):
+                        reporter.enter(Progress(stage=STAGE, part=f"{number} of {len(self.attacks)}"))
+                        run(pursuit, self.options.steps, generators)
+            except TimeUp:
+                pursuit.cut_short = True
+            except FAULTS as error:
+                pursuit.failure = f"the attack broke down: {in_one_line(error)}"
+        return pursuit
+
+
+class _End(NamedTuple):
+    """What came of attacking one question, and what there is to say of it."""
+
+    witness: Witness | None
+    reason: str | None
+    failed: bool = False
+
+
+class _Batch:
+    """Questions that are attacked at once, and then settled one by one."""
+
+    def __init__(self, attacker: Attacker, inquiry: Inquiry, questions: list[Question], report: Report) -> None:
+        self.attacker, self.inquiry, self.questions, self.report = attacker, inquiry, questions, report
+        self.judge, self.options = attacker.judge, attacker.options
+
+    def run(self, ends: float) -> Iterator[UpperBound]:
+        started = time.perf_counter()
+        known = [self.attacker.known(self.inquiry, question) for question in self.questions]
+        waiting = [question for question, answer in zip(self.questions, known, strict=True) if answer is None]
+        pursuit = self._pursue(waiting, ends) if waiting else None
+        shared = (time.perf_counter() - started) / max(1, len(waiting))
+        numbers = iter(range(len(waiting)))
+        for place, (question, answer) in enumerate(zip(self.questions, known, strict=True)):
+            if answer is not None:
+                yield answer
+                continue
+            begun = time.perf_counter()
+            self.report(Progress(image=question.image, stage=POLISH))
+            assert pursuit is not None
+            end = self._settle(question, pursuit, next(numbers), _share(ends, 1, len(known) - place))
+            seconds = shared + time.perf_counter() - begun
+            yield self.attacker.answer(self.inquiry, question, end.witness, end.reason, seconds, end.failed)
+
+    def _pursue(self, questions: list[Question], ends: float) -> Pursuit:
+        now = time.monotonic()
+        deadline = now + (ends - now) * (BEFORE_POLISH if self.options.polish else 1)
+        image = questions[0].image if len(questions) == 1 else None
+        return self.attacker.pursue(self.inquiry, questions, deadline, about_image(self.report, image))
+
+    def _settle(self, question: Question, pursuit: Pursuit, number: int, ends: float) -> _End:
+        """The witness, re-checked and polished, and a remark."""
+        witness, image, prop = None, self.inquiry.images[question.image], self.inquiry.property([question])
+        try:
+            with torch.inference_mode():
+                if bool(pursuit.found[number]):
+                    witness = self.judge.beyond(image, pursuit.points[number], prop)
+                if witness is not None and self.options.polish and self.judge.exact.rectifiers_only:
+                    polisher = Polisher(self.judge, image, prop, witness, ends)
+                    try:
+                        polisher.run()
+                    finally:
+                        witness = polisher.witness
+        except FAULTS as error:
+            return _End(witness, f"the polish broke down: {in_one_line(error)}", failed=True)
+        if pursuit.failure is not None:
+            return _End(witness, pursuit.failure, failed=True)
+        late = pursuit.cut_short or (self.options.polish and time.monotonic() > ends)
+        if witness is None:
+            return _End(None, NO_TIME if late else NOTHING)
+        return _End(witness, CUT_SHORT if late else None)
+
+
+def _share(ends: float, part: int, whole: int) -> float:
+    """When the time for a part of what is left ends, if every part gets as much."""
+    now = time.monotonic()
+    return now + (ends - now) * part / whole

@@ -1,0 +1,158 @@
+"""Who is told how far a call is: the user's own function, a bar below the cell of a notebook, or one in a terminal."""
+
+from __future__ import annotations
+
+import html
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from importlib import import_module
+from typing import Any, Protocol
+
+from relucert.common.progress import Progress, ProgressLike, Report, check_progress
+
+PATIENCE = 1.0  # seconds before a bar appears
+EVERY = 0.5  # seconds between its changes
+
+
+class Listener(Protocol):
+    """Who is told, until it is closed."""
+
+    def tell(self, state: Progress) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class OwnFault(BaseException):
+    """What a function of the user's raised: no method may take it for a failure of its own."""
+
+    def __init__(self, caller: Caller, error: Exception) -> None:
+        super().__init__(error)
+        self.caller, self.error = caller, error
+
+
+@contextmanager
+def listening(progress: ProgressLike) -> Iterator[Listener]:
+    """Who is told, as long as the work goes on; what a function of the user's raises comes out as it was raised."""
+    with closing(listener(progress)) as told, faults_of(told):
+        yield told
+
+
+@contextmanager
+def faults_of(told: Listener) -> Iterator[None]:
+    """Within, what this listener raises comes out as it was raised."""
+    try:
+        yield
+    except OwnFault as fault:
+        if fault.caller is not told:
+            raise
+        raise fault.error from None
+
+
+class Caller:
+    """Tells a function of the user's."""
+
+    def __init__(self, function: Report) -> None:
+        self._function = function
+
+    def tell(self, state: Progress) -> None:
+        try:
+            self._function(state)
+        except Exception as error:
+            raise OwnFault(self, error) from error
+
+    def close(self) -> None:
+        pass
+
+
+class NoListener:
+    """Nobody wants to know."""
+
+    def tell(self, state: Progress) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def listener(progress: ProgressLike) -> Listener:
+    """Who is told, as a user asks for it: without a wish a bar in notebooks, and elsewhere nobody."""
+    check_progress(progress)
+    if callable(progress):
+        return Caller(progress)
+    if progress is not False and is_kernel():
+        return NotebookBar()
+    if progress:
+        from relucert.common.terminal import TerminalBar  # whose package takes its time to import
+
+        return TerminalBar()
+    return NoListener()
+
+
+def rate(speed: float) -> str:
+    """So many per second or, where they are slow, per minute."""
+    return f"{speed:.3g}/s" if speed >= 1 else f"{60 * speed:.3g}/min"
+
+
+def pace(done: float, left: float, seconds: float) -> str:
+    """The rate and the time left, where so many were done in so many seconds; empty where there is no rate."""
+    if done <= 0 or seconds <= 0:
+        return ""
+    return f", {rate(done / seconds)}, about {left * seconds / done:.0f} s left"
+
+
+class NotebookBar:
+    """A bar below the cell of a notebook, which needs no widgets.
+
+    It appears once a run takes more than a moment, and vanishes with it.
+    """
+
+    def __init__(self) -> None:
+        self._started = self._shown = time.monotonic()
+        self._first: int | None = None  # what was done before, by an earlier run
+        self._handle: Any = None
+
+    def tell(self, state: Progress) -> None:
+        now, done = time.monotonic(), state.done or 0
+        if self._first is None:
+            self._first, self._started = done, now
+        if now - self._shown < (PATIENCE if self._handle is None else EVERY):
+            return
+        self._shown = now
+        left = (state.total or 0) - done
+        bar = _Bar(state, pace(done - self._first, left, now - self._started))
+        if self._handle is None:
+            self._handle = import_module("IPython.display").display(bar, display_id=True)
+        else:
+            self._handle.update(bar)
+
+    def close(self) -> None:
+        if self._handle is not None:
+            self._handle.update(_Bar(Progress(), ""))
+            self._handle = None
+
+
+class _Bar:
+    """What the notebook shows: nothing, once there is nothing to do."""
+
+    def __init__(self, state: Progress, pace: str) -> None:
+        self._state, self._pace = state, pace
+
+    def __repr__(self) -> str:
+        state = self._state
+        if not state.total:
+            return ""
+        doing = f"; {state.doing}" if state.doing else ""
+        return f"{state.done or 0:,} of {state.total:,}{self._pace}{doing}"
+
+    def _repr_html_(self) -> str:
+        state = self._state
+        bar = f'<progress value="{state.done or 0}" max="{state.total}"></progress> ' if state.total else ""
+        return f"{bar}{html.escape(repr(self))}"
+
+
+def is_kernel() -> bool:
+    """Whether this process is the kernel of a notebook: nothing is imported to find out."""
+    shell: Any = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return getattr(shell, "kernel", None) is not None

@@ -1,0 +1,207 @@
+"""The table of everything that can be compared: each method's name, its kind of answer, and how it is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from typing import Any
+
+from torch import Tensor
+
+from relucert.answers.certificates import Answer
+from relucert.api.attack import attack_each
+from relucert.api.best import BEST
+from relucert.api.certify import certify_each
+from relucert.api.estimate import estimate_each
+from relucert.api.exact import exact_each
+from relucert.arithmetic.norm import Norm
+from relucert.common.checks import check_positive, check_whole, shown
+from relucert.common.names import CONTENDERS as CONTENDER_NAMES
+from relucert.common.names import MethodName
+from relucert.common.progress import ProgressLike
+from relucert.errors import InputError
+from relucert.execution.execution import Execution
+from relucert.inputs.storage.store import Section
+from relucert.methods.programs import ProgramMethod
+from relucert.methods.table import METHODS, find_method
+from relucert.network import find_inference
+from relucert.query.given import BoxLike, NetworkLike, ScaleLike, TargetLike
+
+SOFT = 0.9  # the share of a budget after which methods that mind the time are to end by themselves
+
+
+class Kind(str, Enum):
+    """What an answer is."""
+
+    CERTIFIED = "certified"  # a proven lower bound
+    EXACT = "exact"  # a proven lower and a witnessed upper bound
+    UPPER = "upper"  # a witness
+    ESTIMATE = "estimate"  # no bound of anything
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The question put to every method, and the effort; checked when built.
+
+    box, scale: as for `certify`; steps: of each attack; batches, samples: of CLEVER; budget: seconds for each
+    method and image; inference, workers, store, progress: what the network is evaluated in, where answers come from,
+    where they are kept and who is told, as for `certify`.
+    """
+
+    norm: Norm
+    target: TargetLike = "untargeted"
+    box: BoxLike | None = None
+    scale: ScaleLike | None = None
+    steps: int = 100
+    batches: int = 50
+    samples: int = 256
+    budget: float = 60.0
+    memory: int = 2**30
+    inference: str = "real"
+    seed: int = 0
+    workers: int | Execution | None = None
+    store: Section | None = None
+    progress: ProgressLike = None
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "batches", "samples"):
+            check_whole(f"number of {name}", getattr(self, name), 1, 10**6)
+        check_positive("budget", self.budget)
+        find_inference(self.inference)
+        check_whole("seed", self.seed, 0, 2**63 - 1)
+
+    @property
+    def question(self) -> dict[str, Any]:
+        """What every method is asked."""
+        return {name: getattr(self, name) for name in ("norm", "target", "box", "scale", "inference", "seed")}
+
+    @property
+    def place(self) -> dict[str, Any]:
+        """Where the answers come from, where they are kept, and who is told."""
+        return {"workers": self.workers, "store": self.store, "progress": self.progress}
+
+
+Ask = Callable[[NetworkLike, Tensor, Tensor, Setting], Iterator[Answer]]
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A method that can be compared.
+
+    timed: its answers depend on the budget; patient: it always ends within it; composed: it runs others that are
+    compared themselves, so it only takes part where it is named.
+    """
+
+    name: str
+    kind: Kind
+    ask: Ask
+    timed: bool = False
+    patient: bool = False
+    composed: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Entry:
+    """One method's answer to one question, by the name the method is compared under."""
+
+    method: str
+    kind: Kind
+    answer: Any
+
+    @property
+    def lower(self) -> float | None:
+        """The proven lower bound in it, if there is one."""
+        if self.kind is Kind.EXACT:
+            return self.answer.lower  # type: ignore[no-any-return]
+        return self.answer.radius if self.kind is Kind.CERTIFIED and self.answer.proven else None
+
+    @property
+    def upper(self) -> float | None:
+        """The witnessed upper bound in it, if there is one."""
+        if self.kind is Kind.EXACT:
+            return self.answer.upper  # type: ignore[no-any-return]
+        return self.answer.distance if self.kind is Kind.UPPER else None
+
+    @property
+    def figure(self) -> float | None:
+        """The number that stands for the method in tables."""
+        if self.kind is Kind.ESTIMATE:
+            return self.answer.value  # type: ignore[no-any-return]
+        return self.upper if self.kind is Kind.UPPER else self.lower
+
+    @property
+    def reason(self) -> str | None:
+        return self.answer.reason  # type: ignore[no-any-return]
+
+    @property
+    def failed(self) -> bool:
+        return self.answer.failed  # type: ignore[no-any-return]
+
+    def to_json(self) -> dict[str, Any]:
+        return {**self.answer.to_json(), "kind": self.kind.value}
+
+
+def _certified(
+    method: MethodName, network: NetworkLike, images: Tensor, labels: Tensor, setting: Setting
+) -> Iterator[Answer]:
+    return certify_each(
+        network, images, labels, method=method, **setting.question, **setting.place, memory=setting.memory,
+        time_limit=setting.budget if _has_programs(method) else None,
+    )  # fmt: skip
+
+
+def _best(network: NetworkLike, images: Tensor, labels: Tensor, setting: Setting) -> Iterator[Answer]:
+    return certify_each(
+        network, images, labels, method=BEST, **setting.question, **setting.place, memory=setting.memory,
+        budget=SOFT * setting.budget,
+    )  # fmt: skip
+
+
+def _has_programs(method: str) -> bool:
+    return isinstance(find_method(method), ProgramMethod)
+
+
+def _exact(network: NetworkLike, images: Tensor, labels: Tensor, setting: Setting) -> Iterator[Answer]:
+    return exact_each(
+        network, images, labels, **setting.question, **setting.place, time_limit=SOFT * setting.budget,
+    )  # fmt: skip
+
+
+def _clever(network: NetworkLike, images: Tensor, labels: Tensor, setting: Setting) -> Iterator[Answer]:
+    question = setting.question
+    if question.pop("inference") != "real":
+        raise InputError(f"clever estimates the function in real arithmetic, not its evaluation in {setting.inference}")
+    return estimate_each(
+        network, images, labels, **question, **setting.place, batches=setting.batches, samples=setting.samples,
+    )  # fmt: skip
+
+
+def _attack(network: NetworkLike, images: Tensor, labels: Tensor, setting: Setting) -> Iterator[Answer]:
+    return attack_each(
+        network, images, labels, **setting.question, **setting.place, memory=setting.memory, steps=setting.steps,
+        time_limit=SOFT * setting.budget * len(images),
+    )  # fmt: skip
+
+
+CONTENDERS = {
+    contender.name: contender
+    for contender in (
+        *(Contender(name, Kind.CERTIFIED, partial(_certified, name), timed=_has_programs(name)) for name in METHODS),
+        Contender(BEST, Kind.CERTIFIED, _best, timed=True, patient=True, composed=True),
+        Contender("exact", Kind.EXACT, _exact, timed=True, patient=True),
+        Contender("clever", Kind.ESTIMATE, _clever),
+        Contender("attack", Kind.UPPER, _attack, timed=True, patient=True),
+    )
+}
+
+
+def find_contenders(names: Sequence[str] | None) -> list[Contender]:
+    """The methods named, in the table's order; without names all but those composed of others."""
+    if names is None:
+        return [contender for contender in CONTENDERS.values() if not contender.composed]
+    if not isinstance(names, (list, tuple)) or not names:
+        raise InputError(f"methods are a list of names out of {', '.join(CONTENDERS)}, not {shown(names)}")
+    chosen = [CONTENDER_NAMES.find(name) for name in names]
+    return [contender for contender in CONTENDERS.values() if contender.name in chosen]

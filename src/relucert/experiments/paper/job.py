@@ -1,0 +1,208 @@
+"""The questions of a table, one per line, image and method, each answered by itself as the paper does it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+
+from relucert.answers.certificates import Answer
+from relucert.arithmetic.norm import Norm
+from relucert.common.progress import Report, silent
+from relucert.data import Dataset
+from relucert.errors import FAULTS, RelucertError, in_one_line
+from relucert.execution.identity import network_mark
+from relucert.execution.job import Item
+from relucert.experiments.comparison.deadline import OutOfTime, limited
+from relucert.experiments.comparison.methods import CONTENDERS, Setting
+from relucert.experiments.paper.networks import Subject
+from relucert.experiments.paper.published import Line
+from relucert.inputs.storage.store import About, Store, mark
+from relucert.network import find_inference
+from relucert.network.batching import question_bytes
+from relucert.query.given import BoxLike
+from relucert.query.questions import SEED_STEP, Question
+
+SLOW = "too slow: "  # begins the name of a note: the seconds that were not enough, and what was seen
+
+
+@dataclass(frozen=True)
+class Omitted:
+    """In the place of an answer: why there is none.
+
+    Attributes:
+        reason: What the reader is told.
+        error: What an error inside the method said; None where there was none.
+        slow: Whether the budget was not enough.
+        alone: Whether the method may do better on other images, and so is not given up.
+    """
+
+    reason: str
+    error: str | None = None
+    slow: bool = False
+    alone: bool = False
+
+    @property
+    def failed(self) -> bool:
+        """It is no answer to keep."""
+        return True
+
+    def to_json(self) -> dict[str, Any]:
+        return {"reason": self.reason, "failed": True}
+
+
+@dataclass(frozen=True, eq=False)
+class TableQuestion:
+    """What a line of the table asks of a method about one image.
+
+    Attributes:
+        row: The line's number among those that are run.
+        box: The valid inputs.
+    """
+
+    row: int
+    line: Line
+    question: Question
+    method: str
+    box: BoxLike | None
+
+    @property
+    def course(self) -> str:
+        """What is given up together where a method is too slow: all images and targets."""
+        return f"{self.method} on {self.line.network}, p = {self.line.norm}"
+
+
+@dataclass(eq=False)
+class TableJob:
+    """The questions of a table, line by line, image by image, method by method.
+
+    Attributes:
+        subjects, images: By the network's name in the table.
+        setting: The seed, the effort, and the memory for all questions that are worked on at a time.
+        questions: All of them, in order.
+        effort: What every answer depends on.
+        skipped: By course, why it is given up; grows during the run.
+        noted: The names of the notes that a store has.
+    """
+
+    subjects: Mapping[str, Subject]
+    images: Mapping[str, Dataset]
+    setting: Setting
+    questions: Sequence[TableQuestion]
+    effort: Mapping[str, Any]
+    skipped: dict[str, str] = field(default_factory=dict)
+    noted: set[str] = field(default_factory=set)
+
+    @property
+    def items(self) -> Sequence[Item]:
+        return [(number,) for number in range(len(self.questions))]
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        return {"command": "paper", **self.effort}
+
+    @property
+    def most_workers(self) -> int:
+        need = max(
+            question_bytes(subject.network, subject.network.classes, "fast-lin") for subject in self.subjects.values()
+        )
+        return max(1, self.setting.memory // need)
+
+    def about(self) -> list[About]:
+        marks = {
+            (name, image): mark(images.images[image], label)
+            for name, images in self.images.items()
+            for image, label in enumerate(_labels(images))
+        }
+        return [
+            {
+                **self._marks[asked.line.network], "norm": asked.line.norm,
+                "target": asked.line.target, "method": asked.method,
+                "limit": self.setting.budget if CONTENDERS[asked.method].timed else None,
+                "pixels": marks[asked.line.network, asked.question.image], "image": asked.question.image,
+            }
+            for asked in self.questions
+        ]  # fmt: skip
+
+    def check(self, store: Store) -> None:
+        """Answers about other networks and images are no harm: they are told by their checksums."""
+
+    def is_whole(self, number: int, answer: Answer | Omitted) -> bool:
+        return True
+
+    @cached_property
+    def _marks(self) -> dict[str, dict[str, Any]]:
+        """By the network's name in the table, what tells it from all others in a store."""
+        inference = find_inference(self.setting.inference)
+        return {name: network_mark(subject.network.evaluated_in(inference)) for name, subject in self.subjects.items()}
+
+    def recall(self, notes: Mapping[str, str], again: bool) -> None:
+        """Gives up at once what was too slow in earlier runs, unless everything is asked again."""
+        self.noted = set(notes)
+        for asked in {one.course: one for one in self.questions}.values():
+            seconds, _, reason = notes.get(self._note(asked), "-1").partition(" ")
+            if float(seconds) >= self.setting.budget and not again:
+                self.skipped[asked.course] = f"{reason}; a larger --budget tries again"
+
+    def answer(self, numbers: Sequence[int], report: Report = silent) -> Iterator[Sequence[Answer | Omitted]]:
+        for number in numbers:
+            yield [self._answer(self.questions[number], report)]
+
+    def lost(self, number: int, reason: str) -> Omitted:
+        return Omitted(reason, error=reason, alone=True)
+
+    def came(self, number: int, answer: Answer | Omitted) -> Mapping[str, str]:
+        """Gives a course up where it must be; what was too slow is noted for later runs, until it no longer is."""
+        asked = self.questions[number]
+        if not isinstance(answer, Omitted):
+            given_up = asked.course in self.skipped  # by another image, while this one was in work
+            return {note: "-1"} if (note := self._note(asked)) in self.noted and not given_up else {}
+        if answer.alone:
+            return {}
+        self.skipped.setdefault(asked.course, answer.reason)
+        return {self._note(asked): f"{self.setting.budget!r} {answer.reason}"} if answer.slow else {}
+
+    def settled(self, number: int) -> Omitted | None:
+        reason = self.skipped.get(self.questions[number].course)
+        return None if reason is None else Omitted(reason)
+
+    def _note(self, asked: TableQuestion) -> str:
+        return f"{SLOW}{asked.method} {json.dumps(self._marks[asked.line.network])} {asked.line.norm}"
+
+    def _answer(self, asked: TableQuestion, report: Report) -> Answer | Omitted:
+        """The same answer as in a run over all images at once, or why there is none."""
+        budget = self.setting.budget
+        try:
+            return limited(lambda: self._ask(asked, report), budget)
+        except OutOfTime:
+            return Omitted(f"image {asked.question.image} took more than the budget of {budget:g} s", slow=True)
+        except RelucertError as error:
+            return Omitted(str(error))
+        except FAULTS as error:
+            return Omitted(f"failed: {in_one_line(error)}", error=in_one_line(error))
+
+    def _ask(self, asked: TableQuestion, report: Report) -> Answer:
+        place, rivals = asked.question.image, asked.question.rivals
+        setting = replace(
+            self.setting,
+            norm=Norm.parse(asked.line.norm),
+            target=rivals[0] if len(rivals) == 1 else asked.line.target,
+            box=asked.box,
+            seed=(self.setting.seed + SEED_STEP * place) % 2**63,
+            workers=1,
+            progress=lambda state: report(replace(state, method=asked.method, image=place)),
+        )
+        network, images = self.subjects[asked.line.network].network, self.images[asked.line.network].images
+        label = torch.tensor([asked.question.label])
+        (answer,) = CONTENDERS[asked.method].ask(network, images[place : place + 1], label, setting)
+        return replace(answer, image=place)  # type: ignore[type-var]
+
+
+def _labels(images: Dataset) -> list[int]:
+    assert images.labels is not None
+    labels: list[int] = images.labels.tolist()
+    return labels

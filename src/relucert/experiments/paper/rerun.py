@@ -1,0 +1,127 @@
+"""Runs a table with the paper's protocol: every image asked about on its own, misclassified ones skipped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from relucert.answers.certificates import Answer
+from relucert.data import Dataset
+from relucert.errors import ContradictionError
+from relucert.execution.execution import Execution
+from relucert.execution.run import start
+from relucert.experiments.comparison.methods import CONTENDERS, Contender, Entry, Kind, Setting
+from relucert.experiments.comparison.order import Ledger
+from relucert.experiments.comparison.ranking import Ranking, rankings
+from relucert.experiments.paper.job import Omitted, TableJob, TableQuestion
+from relucert.experiments.paper.networks import Subject
+from relucert.experiments.paper.published import Line
+from relucert.inputs.storage.store import Section, Store
+from relucert.network import find_inference
+from relucert.query.given import BoxLike
+from relucert.query.questions import pose
+
+PIXELS = (-0.5, 0.5)  # the paper's valid inputs, where it minds them
+
+
+@dataclass(frozen=True)
+class Result:
+    """A line of the table, computed anew: the ranking of each method, by its name."""
+
+    line: Line
+    label: str
+    authors: bool
+    rankings: dict[str, Ranking]
+
+
+class Rerun:
+    """The answers of a table, taken from the store where it has them.
+
+    Attributes:
+        subjects, images: By the network's name in the table.
+        failed: What errors inside methods said, one entry per answer that they spoilt; such an answer is not stored.
+            Grows during the run, and so does `skipped`.
+        protocol: Whether the valid inputs are those of the paper: every input for certificates, pixels from -0.5 to
+            0.5 for attacks, exact answers and CLEVER. Otherwise those of the setting, for all methods.
+    """
+
+    def __init__(
+        self,
+        lines: Sequence[Line],
+        subjects: Mapping[str, Subject],
+        images: Mapping[str, Dataset],
+        contenders: Sequence[Contender],
+        setting: Setting,
+        effort: Mapping[str, Any],
+        protocol: bool,
+    ) -> None:
+        self.lines, self.subjects, self.images = lines, subjects, images
+        self.contenders, self.setting, self.protocol = contenders, setting, protocol
+        self.job = TableJob(subjects, images, setting, self._questions(), effort)
+        self.failed: dict[str, list[str]] = {}
+        self._ledgers = [Ledger(each_rival=False) for _ in lines]
+
+    def run(self, store: Store, execution: Execution, again: bool, came: Callable[[], None]) -> None:
+        """Asks for the answers that are missing; with `again` for all. `came` is called now and then."""
+        self.job.recall(store.notes, again)
+        stored = [None if again else store.get(about) for about in self.job.about()]
+        for asked, known in zip(self.job.questions, stored, strict=True):  # first, so that no table loses what it had
+            if known is not None:
+                self._take(asked, known, store)
+        replies = start(self.job, execution, None, Section(store), again)
+        for asked, known, reply in zip(self.job.questions, stored, replies, strict=True):
+            if known is None:
+                error = reply.error if isinstance(reply, Omitted) else reply.reason if reply.failed else None
+                if error is not None:
+                    self.failed.setdefault(asked.course, []).append(error)
+                if not isinstance(reply, Omitted):
+                    self._take(asked, reply, store)
+                came()
+
+    def _take(self, asked: TableQuestion, answer: Answer, store: Store) -> None:
+        try:
+            self._ledgers[asked.row].add(Entry(asked.method, CONTENDERS[asked.method].kind, answer))
+        except ContradictionError as error:
+            line = asked.line
+            where = f"{line.network}, p = {line.norm}, {line.target}, stored in {store.path}"
+            raise ContradictionError(f"{where}: {error}") from error
+
+    @property
+    def skipped(self) -> dict[str, str]:
+        """What was left out, and why."""
+        return self.job.skipped
+
+    @property
+    def methods(self) -> list[str]:
+        return [contender.name for contender in self.contenders]
+
+    def results(self) -> list[Result]:
+        """The lines of the table as far as they are known."""
+        results = []
+        for line, ledger in zip(self.lines, self._ledgers, strict=True):
+            subject = self.subjects[line.network]
+            by_method = {ranking.method: ranking for ranking in rankings(ledger.entries)}
+            results.append(Result(line, subject.label, subject.authors, by_method))
+        return results
+
+    def box(self, contender: Contender) -> BoxLike | None:
+        """The valid inputs that a method is asked about."""
+        if not self.protocol:
+            return self.setting.box
+        return None if contender.kind is Kind.CERTIFIED else PIXELS
+
+    def _questions(self) -> list[TableQuestion]:
+        """Every method's question about every image that is classified rightly."""
+        questions = []
+        for row, line in enumerate(self.lines):
+            subject, images = self.subjects[line.network], self.images[line.network]
+            evaluated = subject.network.evaluated_in(find_inference(self.setting.inference))
+            inquiry = pose(evaluated, images.images, images.labels, line.target, self.setting.seed)
+            questions += [
+                TableQuestion(row, line, question, contender.name, self.box(contender))
+                for question in inquiry.questions
+                if not question.misclassified
+                for contender in self.contenders
+            ]
+        return questions

@@ -1,0 +1,1 @@
+"""Networks, images and files that come from outside."""

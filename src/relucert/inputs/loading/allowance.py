@@ -1,0 +1,123 @@
+"""How much an import may make of a file: a hundred bytes can name constants, values or loops of any size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+import onnx
+import torch
+from onnx import NodeProto, helper, numpy_helper
+from torch import Tensor
+
+from relucert.errors import LoadError, UnsupportedError
+from relucert.inputs.loading.assembly import Assembly, Operand
+from relucert.inputs.loading.onnx_rules.moves import RULES as MOVES
+
+MOST_AT_ONCE = 2**22  # numbers of one constant or value, with its batch
+MOST_IN_ALL = 2**24  # numbers of all constants and values that are made, without a batch
+PER_BYTE = 4  # by how many more numbers every byte of the file allows
+PER_NODE = 2**12  # what a node counts for beside its numbers, since it takes time and memory, too
+SMALL = 2**12  # numbers of a constant that may tell the shape of a result
+
+
+class Allowance:
+    """How many numbers may still be made of a file of a size."""
+
+    def __init__(self, path: object, size: int) -> None:
+        self._path = path
+        self._most_at_once, self._left = MOST_AT_ONCE + PER_BYTE * size, MOST_IN_ALL + PER_BYTE * size
+
+    def check(self, count: int, what: str) -> None:
+        """Refuses what has more numbers than anything may have at once."""
+        if count > self._most_at_once:
+            raise LoadError(
+                f"{self._path}: {what} has {count:,} numbers, more than the {self._most_at_once:,} that a file of its "
+                "size may make; export the model with the constants that it needs, or with smaller images"
+            )
+
+    def take_node(self, count: int) -> None:
+        """Counts a node of the network, whose value has this many numbers."""
+        self.take(count + PER_NODE)
+
+    def take(self, count: int) -> None:
+        """Counts what was made."""
+        self._left -= count
+        if self._left < 0:
+            raise LoadError(
+                f"{self._path}: its values and computed constants have more numbers than a file of its size may make; "
+                "export a smaller model, or one with smaller images"
+            )
+
+    def check_node(
+        self, node: NodeProto, output: str, version: int, inputs: Sequence[Operand | None], known: Assembly
+    ) -> None:
+        """Refuses a node that would make too much, before it is evaluated or translated.
+
+        One of wrong shapes is left to whoever translates it, unless that takes its word for the size of the result.
+        """
+        what = f"the result {output!r} of {node.op_type}"
+        shapes = [None if given is None else _shape(given, known) for given in inputs]
+        if shapes and shapes[0] is not None:
+            self.check(_room(node, shapes[0]), f"the padded image of {node.op_type}, for {output!r},")
+        given_numbers = sum(prod(shape) for shape in shapes if shape is not None)
+        result = _result_shape(node, output, version, inputs, known)
+        if result is None and (node.op_type in MOVES or all(isinstance(given, Tensor) for given in inputs)):
+            raise UnsupportedError("a result whose size can't be told before it is computed")
+        self.check(prod(given_numbers if size is None else size for size in result or ()), what)
+
+
+def _shape(given: Operand, known: Assembly) -> tuple[int, ...]:
+    return tuple(given.shape) if isinstance(given, Tensor) else known.full_shape(given)
+
+
+def _room(node: NodeProto, shape: Sequence[int]) -> int:
+    """How many numbers an image has with the margins, and the zeros in between, that an operator gives it."""
+    whole: dict[str, list[int]] = {
+        entry.name: helper.get_attribute_value(entry) for entry in node.attribute if entry.name in _SPATIAL
+    }
+    axes = len(shape) - 2
+    pads, steps = whole.get("pads", [0] * 2 * axes), whole.get("strides", [1] * axes)
+    if node.op_type not in _ON_IMAGES or (len(pads), len(steps)) != (2 * axes, axes):
+        return 0
+    spread = steps if node.op_type == "ConvTranspose" else [1] * axes
+    sizes = zip(shape[2:], spread, pads[:axes], pads[axes:], strict=True)
+    return prod((*shape[:2], *(size * abs(step) + abs(before) + abs(after) for size, step, before, after in sizes)))
+
+
+_SPATIAL = ("pads", "strides")
+_ON_IMAGES = ("Conv", "ConvTranspose", "AveragePool", "MaxPool", "LpPool")
+
+
+def _result_shape(
+    node: NodeProto, output: str, version: int, inputs: Sequence[Operand | None], known: Assembly
+) -> list[int | None] | None:
+    """The shape of a result as ONNX infers it, None for an axis that it does not know; None where it knows none."""
+    alone = NodeProto()
+    alone.CopyFrom(node)
+    del alone.input[:]
+    alone.input.extend("" if given is None else str(place) for place, given in enumerate(inputs))
+    sources, constants = [], []
+    for place, given in enumerate(inputs):
+        if isinstance(given, Tensor) and given.numel() <= SMALL and given.dtype is not torch.bfloat16:
+            constants.append(numpy_helper.from_array(given.numpy(), str(place)))
+        elif given is not None:
+            code = _CODES.get(given.dtype if isinstance(given, Tensor) else known.precision, onnx.TensorProto.FLOAT)
+            sources.append(helper.make_tensor_value_info(str(place), code, _shape(given, known)))
+    graph = helper.make_graph([alone], "alone", sources, [helper.make_empty_tensor_value_info(output)], constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", version)])
+    (inferred,) = onnx.shape_inference.infer_shapes(model, data_prop=True).graph.output
+    if not inferred.type.tensor_type.HasField("shape"):
+        return None
+    return [axis.dim_value if axis.HasField("dim_value") else None for axis in inferred.type.tensor_type.shape.dim]
+
+
+_CODES = {
+    torch.float16: onnx.TensorProto.FLOAT16,
+    torch.bfloat16: onnx.TensorProto.BFLOAT16,
+    torch.float32: onnx.TensorProto.FLOAT,
+    torch.float64: onnx.TensorProto.DOUBLE,
+    torch.int64: onnx.TensorProto.INT64,
+    torch.int32: onnx.TensorProto.INT32,
+    torch.bool: onnx.TensorProto.BOOL,
+}

@@ -1,0 +1,354 @@
+"""Builds a network node by node: the part that the torch and the ONNX importer share.
+
+In a foreign graph the batch is the first axis, if it has one; our values have no batch axis. The methods here take
+constants and shapes as the foreign graph has them, and refuse whatever would mix the images of a batch. Stored numbers
+are never computed with: a factor such as a Gemm's alpha becomes a separate operation, so in real arithmetic the
+imported map is exactly the stored one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from relucert.errors import UnsupportedError
+from relucert.inputs.loading.fusion import tidied
+from relucert.inputs.loading.local import Picked, picked
+from relucert.network import (
+    Add,
+    Affine,
+    BatchScale,
+    Convolution,
+    IndexMap,
+    Layer,
+    Linear,
+    Network,
+    Node,
+    Relu,
+    Reshape,
+    Scale,
+    Shape,
+    Shift,
+)
+
+Operand = int | Tensor
+"""An input of a foreign operator: the index of a value, or a constant."""
+
+PRECISIONS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """How a kernel moves over an image; every entry has the vertical one first, then the horizontal one."""
+
+    stride: tuple[int, int] = (1, 1)
+    before: tuple[int, int] = (0, 0)  # zeros above and on the left
+    after: tuple[int, int] = (0, 0)  # zeros below and on the right
+    dilation: tuple[int, int] = (1, 1)
+    groups: int = 1
+
+
+class Assembly:
+    """A network under construction: its nodes so far, and the shape of every value (without the batch).
+
+    batch: how many images the foreign graph takes at once; None if it has no axis for them.
+    count: called with how many numbers each node makes, without a batch.
+    """
+
+    def __init__(
+        self,
+        input_shape: Shape,
+        batch: int | None,
+        precision: torch.dtype,
+        live: bool = False,
+        count: Callable[[int], None] | None = None,
+    ) -> None:
+        self.shapes: list[Shape] = [input_shape]
+        self.batch = batch
+        self.precision = precision  # of the inputs
+        self.casts: set[torch.dtype] = set()
+        self._live = live  # constants are used as they are, with their gradients, instead of copied
+        self._nodes: list[Node] = []
+        self._exact = False
+        self._roundings = 0
+        self._stored_in: set[torch.dtype] = set()  # the precisions of constants with axes, which widen what they meet
+        self._count = count
+
+    @contextmanager
+    def exact(self) -> Iterator[None]:
+        """Within it, what is appended is how a layer is written that only selects numbers, so nothing rounds there when
+        the network is evaluated in floating point."""
+        outside, self._exact = self._exact, True
+        try:
+            yield
+        finally:
+            self._exact = outside
+
+    @contextmanager
+    def one_sum(self, roundings: int) -> Iterator[None]:
+        """Within it, what is appended is how one sum is written, in which a number meets this many roundings, at most,
+        in any order of summation: every operation is charged as many, as a term is charged where it enters."""
+        outside, self._roundings = self._roundings, max(self._roundings, roundings)
+        try:
+            yield
+        finally:
+            self._roundings = outside
+
+    @property
+    def widest(self) -> torch.dtype:
+        """The widest precision that values so far may have, at least float32."""
+        return torch.float64 if torch.float64 in {self.precision, *self.casts, *self._stored_in} else torch.float32
+
+    def shape(self, value: Operand) -> Shape:
+        """The shape of a value, without the batch."""
+        return self.shapes[_value(value)]
+
+    def full_shape(self, value: Operand) -> Shape:
+        """The shape of a value in the foreign graph, with the batch first."""
+        return self.with_batch(self.shape(value))
+
+    def with_batch(self, shape: Shape) -> Shape:
+        return shape if self.batch is None else (self.batch, *shape)
+
+    def without_batch(self, full_shape: Shape) -> Shape:
+        """A shape of the foreign graph without the batch; refused where it does not begin with that."""
+        if self.batch is None:
+            return full_shape
+        if full_shape[:1] != (self.batch,):
+            raise UnsupportedError(f"a result of shape {full_shape} changes the first axis, the batch of {self.batch}")
+        return full_shape[1:]
+
+    def axes(self, value: Operand, axes: Collection[int]) -> set[int]:
+        """Axes as the foreign graph counts them, as axes of the value without the batch."""
+        full = self.full_shape(value)
+        batch = len(full) - len(self.shape(value))
+        counted = {axis + len(full) if axis < 0 else axis for axis in axes}
+        if not counted <= set(range(batch, len(full))):
+            raise UnsupportedError(f"over the axes {sorted(counted)} of {full}, the batch among them")
+        return {axis - batch for axis in counted}
+
+    def linear(self, value: Operand, weight: Tensor) -> int:
+        """`weight @ x`; weight: (outputs, inputs)."""
+        index = _value(value)
+        if self.shapes[index] != (weight.shape[1],):
+            raise UnsupportedError(
+                f"a weight of shape {tuple(weight.shape)} on a value of shape {self.shapes[index]}; "
+                "a linear layer takes a flat value, so flatten it first"
+            )
+        stored = self._stored(weight)
+        return self._append(Linear(stored, stored.new_zeros(len(stored))), index)
+
+    def plus(self, value: int, addend: Operand | None, alpha: float, beta: float) -> int:
+        """`alpha * x + beta * addend`."""
+        scaled = self._scale(value, alpha)
+        return scaled if addend is None else self._sum(scaled, addend, beta)
+
+    def convolution(self, value: Operand, weight: Tensor, bias: Tensor | None, kernel: Kernel) -> int:
+        """weight: (output channels, input channels / groups, height, width), on a value (channels, height, width)."""
+        index = _value(value)
+        shape, groups = self.shapes[index], kernel.groups
+        if weight.ndim != 4 or len(shape) != 3 or shape[0] != weight.shape[1] * groups or len(weight) % groups:
+            raise UnsupportedError(
+                f"a kernel of shape {tuple(weight.shape)} in {groups} groups on images of shape {shape}; "
+                "they have their channels first"
+            )
+        if min(*kernel.before, *kernel.after) < 0:
+            raise UnsupportedError(f"negative padding {kernel.before + kernel.after}")
+        padded = [size + sum(ends) for size, *ends in zip(shape[1:], kernel.before, kernel.after, strict=True)]
+        extents = [step * (taps - 1) + 1 for step, taps in zip(kernel.dilation, weight.shape[2:], strict=True)]
+        if any(size < extent for size, extent in zip(padded, extents, strict=True)):
+            raise UnsupportedError(f"images of shape {shape} are smaller than the kernel, {tuple(extents)}")
+        stored = self._stored(weight)
+        added = stored.new_zeros(len(stored)) if bias is None else self._stored(bias)
+        padding = kernel.before + kernel.after
+        return self._append(
+            Convolution(stored, added, shape[1:], kernel.stride, padding, kernel.dilation, groups), index
+        )
+
+    def index_map(self, value: Operand, places: Tensor) -> int:
+        """Picks coordinates; places: of the output's shape, with flat positions in the value, -1 for zero."""
+        index = _value(value)
+        before, after = self.shapes[index], tuple(places.shape)
+        if not places.numel():
+            raise UnsupportedError(f"a result of shape {after}, without numbers")
+        if torch.equal(places.flatten(), torch.arange(prod(before))):
+            return self.reshaped(index, after)
+        channels = picked(places, before)
+        if channels is None:
+            return self._append(IndexMap.of(places, before), index)
+        return self._channels(index, channels)
+
+    def expanded(self, value: Operand, shape: Shape) -> int:
+        """The value broadcast to a shape, without the batch."""
+        index = _value(value)
+        before = self.shapes[index]
+        if before == shape:
+            return index
+        return self.index_map(index, torch.arange(prod(before)).reshape(before).expand(shape))
+
+    def batch_scale(self, value: Operand, gain: Tensor, variance: Tensor, epsilon: float) -> int:
+        """`x * gain / sqrt(variance + epsilon)`."""
+        index = _value(value)
+        fitted = self._stored(gain), self._stored(variance)
+        if not bool((variance.double() + epsilon > 0).all()):
+            raise UnsupportedError("a variance plus epsilon that is not positive")
+        return self._append(BatchScale(*fitted, epsilon), index)
+
+    def relu(self, value: Operand) -> int:
+        return self._append(Relu(), _value(value))
+
+    def fitting(self, value: Operand, constant: Tensor) -> int:
+        """The value in the shape to which it and the constant broadcast."""
+        return self._joined(_value(value), constant)[0]
+
+    def cast(self, value: Operand, precision: object) -> int:
+        """The value in another precision: in real arithmetic, the same; remembered for the comparison."""
+        index = _value(value)
+        if not isinstance(precision, torch.dtype) or precision not in PRECISIONS:
+            raise UnsupportedError(f"a change of type to {precision}")
+        if precision != self.precision:
+            self.casts.add(precision)
+        return index
+
+    def add(self, left: Operand, right: Operand, times: float = 1.0) -> int:
+        """`left + times * right`."""
+        if not isinstance(left, Tensor):
+            return self._sum(left, right, times)
+        return self._shift(self._scale(_value(right), times), left, 1.0)
+
+    def multiply(self, left: Operand, right: Operand) -> int:
+        value, factor = (right, left) if isinstance(left, Tensor) else (left, right)
+        if isinstance(value, Tensor) or not isinstance(factor, Tensor):
+            raise UnsupportedError("a product of two computed values")
+        fitting, stored = self._joined(value, factor)
+        return self._append(Scale(stored, divide=False), fitting)
+
+    def divide(self, left: Operand, right: Operand) -> int:
+        if isinstance(left, Tensor) or not isinstance(right, Tensor):
+            raise UnsupportedError("division by a computed value")
+        fitting, stored = self._joined(left, right)
+        if not bool(stored.all()):
+            raise UnsupportedError("division by zero")
+        return self._append(Scale(stored, divide=True), fitting)
+
+    def reshape(self, value: Operand, full_shape: Shape) -> int:
+        """The same numbers in the same order; `full_shape` has the batch first."""
+        return self.reshaped(value, self.without_batch(full_shape))
+
+    def reshaped(self, value: Operand, after: Shape) -> int:
+        """The same numbers in the same order; `after` is without the batch."""
+        index = _value(value)
+        if index and isinstance(self._nodes[index - 1].operation, Reshape):
+            (index,) = self._nodes[index - 1].inputs
+        before = self.shapes[index]
+        return index if before == after else self._append(Reshape(before, after), index)
+
+    def scores(self, value: Operand, axis: int | None) -> int:
+        """The value, if it is a vector of class scores for each image, with this axis along the classes."""
+        index = _value(value)
+        last = len(self.full_shape(index)) - 1
+        if len(self.shapes[index]) != 1 or axis not in (last, -1):
+            raise UnsupportedError(f"along axis {axis} of {self.full_shape(index)}, not along the classes")
+        return index
+
+    def finish(self, output: int, name: str, remarks: tuple[str, ...] = (), real_only: tuple[str, ...] = ()) -> Network:
+        """The network with this value as its output; nodes that the output does not depend on are dropped."""
+        shape = self.shapes[output]
+        if self.batch is None and prod(shape[:-1]) == 1:  # axes of size 1 before the scores, or none at all
+            output = self.reshaped(output, (prod(shape),))
+        nodes = tuple(tidied(self._nodes, output))
+        return Network(self.shapes[0], nodes, name, remarks=remarks, real_only=real_only)
+
+    def _append(self, operation: Layer, *inputs: int) -> int:
+        self.shapes.append(operation.shape(*(self.shapes[source] for source in inputs)))
+        if self._count is not None:
+            self._count(prod(self.shapes[-1]))
+        longer = isinstance(operation, Affine) and 0 < operation.roundings < self._roundings and not self._exact
+        self._nodes.append(Node(operation, inputs, self._exact, self._roundings if longer else None))
+        return len(self._nodes)
+
+    def _channels(self, image: int, chosen: Picked) -> int:
+        """Channels of an image that are picked as a whole, by a kernel of one tap."""
+        rows, columns = chosen.rows, chosen.columns
+        weight = torch.zeros(len(chosen.channels), self.shapes[image][0], 1, 1, dtype=self.precision)
+        for channel, source in enumerate(chosen.channels):
+            if source >= 0:
+                weight[channel, source] = 1
+        groups = len(weight) if chosen.in_order and len(weight) == weight.shape[1] else 1
+        if groups > 1:
+            weight = torch.ones(groups, 1, 1, 1, dtype=self.precision)
+        ends = (rows.before, columns.before), (rows.after, columns.after)
+        return self.convolution(image, weight, None, Kernel((rows.stride, columns.stride), *ends, groups=groups))
+
+    def _scale(self, value: int, factor: float) -> int:
+        return value if factor == 1 else self._append(Scale(scalar(factor), divide=False), value)
+
+    def _sum(self, value: int, addend: Operand, times: float) -> int:
+        if isinstance(addend, Tensor):
+            return self._shift(value, addend, times)
+        shapes = self.shapes[value], self.shapes[addend]
+        if self.batch is not None and len(shapes[0]) != len(shapes[1]):
+            raise UnsupportedError(f"values of the shapes {shapes[0]} and {shapes[1]} together")
+        joint = _broadcast(*shapes)
+        return self._append(Add(), self.expanded(value, joint), self.expanded(self._scale(addend, times), joint))
+
+    def _shift(self, value: int, offset: Tensor, times: float) -> int:
+        """`x + times * offset`, written as `(x / times + offset) * times` where that product might round."""
+        fitting, stored = self._joined(value, offset)
+        if times == 0:
+            return fitting
+        if abs(times) == 1:
+            return self._append(Shift(stored if times == 1 else -stored), fitting)
+        divided = self._append(Scale(scalar(times), divide=True), fitting)
+        return self._scale(self._append(Shift(stored), divided), times)
+
+    def _joined(self, value: int, constant: Tensor) -> tuple[int, Tensor]:
+        """The value broadcast to the shape of the two, and the constant without its batch axis."""
+        shape, stored = self.shapes[value], self._stored(constant)
+        if self.batch is not None and constant.ndim == len(shape) + 1 and len(constant) == 1:
+            stored = stored[0]
+        if self.batch is not None and stored.ndim > len(shape):
+            raise UnsupportedError(
+                f"a constant of shape {tuple(constant.shape)} on a value of shape {self.full_shape(value)}"
+            )
+        return self.expanded(value, _broadcast(shape, tuple(stored.shape))), stored
+
+    def _stored(self, constant: Tensor) -> Tensor:
+        """A private copy in the original precision; with live constants, the constant itself."""
+        if constant.dtype not in PRECISIONS:
+            raise UnsupportedError(f"a constant of type {constant.dtype}, not of a common floating-point type")
+        if constant.ndim:
+            self._stored_in.add(constant.dtype)
+        return constant if self._live else constant.detach().clone(memory_format=torch.contiguous_format)
+
+
+def matrix(constant: Tensor) -> Tensor:
+    """The constant, if it has the two axes of a layer's weight; otherwise refused."""
+    if constant.ndim != 2:
+        raise UnsupportedError(f"a product with a constant of shape {tuple(constant.shape)}")
+    return constant
+
+
+def scalar(number: float) -> Tensor:
+    """A plain number as a float64 tensor without axes: exact, and it does not change the precision of other tensors."""
+    return torch.tensor(number, dtype=torch.float64)
+
+
+def _value(operand: Operand) -> int:
+    if isinstance(operand, Tensor):
+        raise UnsupportedError("a constant where a computed value is expected")
+    return operand
+
+
+def _broadcast(first: Shape, second: Shape) -> Shape:
+    """The shape to which two shapes broadcast."""
+    try:
+        return np.broadcast_shapes(first, second)
+    except ValueError:
+        raise UnsupportedError(f"the shapes {first} and {second} together") from None

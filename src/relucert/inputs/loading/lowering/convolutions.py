@@ -1,0 +1,134 @@
+"""Convolutions and transposed convolutions of one and two axes, and batch normalisation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from relucert.errors import UnsupportedError
+from relucert.inputs.loading.assembly import Assembly, Kernel, Operand
+from relucert.inputs.loading.lowering.images import on_images, pair, repeated
+from relucert.inputs.loading.lowering.moves import grid
+
+Padding = Literal["same upper", "same lower"] | tuple[Sequence[int], Sequence[int]]
+"""The zeros before and after each axis, or those that keep the size; upper: an odd one comes after."""
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """How the kernel of a layer moves, with one entry per axis of the kernel."""
+
+    stride: Sequence[int]
+    padding: Padding
+    dilation: Sequence[int]
+
+    @classmethod
+    def of(cls, axes: int, stride: Sequence[int], padding: Padding, dilation: Sequence[int]) -> Geometry:
+        """With single numbers repeated for all axes."""
+        ends = padding if isinstance(padding, str) else tuple(repeated(end, axes) for end in padding)
+        return cls(repeated(stride or 1, axes), ends, repeated(dilation, axes))  # type: ignore[arg-type]
+
+    def ends(self, sizes: Sequence[int], kernel: Sequence[int]) -> tuple[list[int], list[int]]:
+        """The zeros before and after each axis, on images of these sizes."""
+        if not isinstance(self.padding, str):
+            return list(self.padding[0]), list(self.padding[1])
+        before, after = [], []
+        for size, taps, stride, step in zip(sizes, kernel, self.stride, self.dilation, strict=True):
+            total = max(0, (-(-size // stride) - 1) * stride + step * (taps - 1) + 1 - size)
+            lesser, larger = total // 2, total - total // 2
+            before.append(lesser if self.padding == "same upper" else larger)
+            after.append(larger if self.padding == "same upper" else lesser)
+        return before, after
+
+
+def convolution(
+    assembly: Assembly, value: Operand, weight: Tensor, bias: Tensor | None, geometry: Geometry, groups: int
+) -> int:
+    """weight: (output channels, input channels / groups, *kernel)."""
+    axes = weight.ndim - 2
+
+    def lower(image: int) -> int:
+        before, after = geometry.ends(assembly.shape(image)[3 - axes :], weight.shape[2:])
+        kernel = Kernel(pair(geometry.stride, 1), pair(before, 0), pair(after, 0), pair(geometry.dilation, 1), groups)
+        return assembly.convolution(image, _two_axes(weight), bias, kernel)
+
+    return on_images(assembly, value, axes, lower)
+
+
+def transposed_convolution(
+    assembly: Assembly,
+    value: Operand,
+    weight: Tensor,
+    bias: Tensor | None,
+    geometry: Geometry,
+    groups: int,
+    extra: Sequence[int],
+) -> int:
+    """Zeros between the coordinates, then a convolution with the mirrored kernel.
+
+    weight: (input channels, output channels / groups, *kernel); extra: further zeros after each axis.
+    """
+    axes = weight.ndim - 2
+    if isinstance(geometry.padding, str):
+        raise UnsupportedError(f"padding {geometry.padding!r}")
+    if groups < 1 or len(weight) % groups:
+        raise UnsupportedError(f"{len(weight)} channels in {groups} groups")
+    mirrored = _two_axes(weight).flip(2, 3).unflatten(0, (groups, -1)).transpose(1, 2).flatten(0, 1)
+    strides, dilation = pair(geometry.stride, 1), pair(geometry.dilation, 1)
+    before, after, more = pair(geometry.padding[0], 0), pair(geometry.padding[1], 0), pair(repeated(extra, axes), 0)
+
+    def lower(image: int) -> int:
+        shape = assembly.shape(image)
+        rows, ends = [], []
+        for axis in range(2):
+            reach = dilation[axis] * (mirrored.shape[2 + axis] - 1)
+            picked, margin = _spread(
+                shape[1 + axis], strides[axis], reach - before[axis], reach - after[axis] + more[axis]
+            )
+            rows.append(picked)
+            ends.append(margin)
+        spread = assembly.index_map(image, grid(shape, *rows))
+        (top, bottom), (left, right) = ends
+        return assembly.convolution(
+            spread, mirrored, bias, Kernel((1, 1), (top, left), (bottom, right), dilation, groups)
+        )
+
+    return on_images(assembly, value, axes, lower)
+
+
+def batch_norm(
+    assembly: Assembly,
+    value: Operand,
+    gain: Tensor | None,
+    bias: Tensor | None,
+    mean: Tensor,
+    variance: Tensor,
+    epsilon: float,
+) -> int:
+    """`(x - mean) / sqrt(variance + epsilon) * gain + bias`, each of them (channels,)."""
+    axes = len(assembly.full_shape(value)) - 2
+
+    def by_channel(numbers: Tensor) -> Tensor:
+        return numbers.reshape(-1, *[1] * axes)
+
+    centred = assembly.add(value, by_channel(mean), -1.0)
+    factor = torch.ones_like(variance) if gain is None else gain
+    scaled = assembly.batch_scale(centred, by_channel(factor), by_channel(variance), epsilon)
+    return scaled if bias is None else assembly.add(scaled, by_channel(bias))
+
+
+def _two_axes(weight: Tensor) -> Tensor:
+    return weight if weight.ndim == 4 else weight.unsqueeze(2)
+
+
+def _spread(size: int, stride: int, before: int, after: int) -> tuple[list[int], tuple[int, int]]:
+    """Coordinates with zeros (-1) between them, cut where `before` or `after` is negative, and the zeros to add."""
+    picked = [-1 if place % stride else place // stride for place in range((size - 1) * stride + 1)]
+    kept = picked[max(0, -before) : len(picked) - max(0, -after)]
+    if not kept:
+        raise UnsupportedError("padding that leaves nothing of the image")
+    return kept, (max(0, before), max(0, after))

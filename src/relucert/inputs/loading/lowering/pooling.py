@@ -1,0 +1,183 @@
+"""Average and maximum pooling by convolutions of one channel each, which keep neurons local."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from relucert.errors import UnsupportedError
+from relucert.inputs.loading.assembly import Assembly, Kernel, Operand
+from relucert.inputs.loading.lowering.convolutions import Geometry
+from relucert.inputs.loading.lowering.images import on_images
+
+
+@dataclass(frozen=True)
+class Window:
+    """How windows lie along one axis; ceil: a last window may reach beyond the image and its padding."""
+
+    kernel: int
+    stride: int = 1
+    before: int = 0
+    after: int = 0
+    dilation: int = 1
+    ceil: bool = False
+
+    def count(self, size: int) -> int:
+        """How many windows there are on an axis of this size."""
+        room = size + self.before + self.after - self.extent
+        count = (-(-room // self.stride) if self.ceil else room // self.stride) + 1
+        if self.ceil and (count - 1) * self.stride >= size + self.before:  # it would lie in the padding alone
+            count -= 1
+        if count < 1 or min(self.before, self.after) < 0:
+            raise UnsupportedError(f"windows of {self.extent}, padding {self.before} and {self.after}, on {size}")
+        return count
+
+    @property
+    def extent(self) -> int:
+        return self.dilation * (self.kernel - 1) + 1
+
+    def places(self, size: int) -> Tensor:
+        """The coordinates of all taps, which may lie outside: (windows, taps)."""
+        begins = torch.arange(self.count(size)) * self.stride - self.before
+        return begins[:, None] + torch.arange(self.kernel) * self.dilation
+
+    def inside(self, size: int) -> Tensor:
+        """Which taps lie on the image: (windows, taps)."""
+        places = self.places(size)
+        inside = (places >= 0) & (places < size)
+        if not bool(inside.any(1).all()):
+            raise UnsupportedError("a window of padding alone")
+        return inside
+
+    def missing(self, size: int) -> int:
+        """The zeros after the image that the last window needs."""
+        return max(0, (self.count(size) - 1) * self.stride + self.extent - size - self.before)
+
+
+Windows = tuple[Window, Window]
+"""Vertical and horizontal."""
+
+
+def windows(sizes: Sequence[int], kernel: Sequence[int], geometry: Geometry, ceil: bool) -> Windows:
+    """The windows of a layer on images of one or two axes."""
+    before, after = geometry.ends(sizes, kernel)
+    given = [
+        Window(*numbers, ceil)
+        for numbers in zip(kernel, geometry.stride, before, after, geometry.dilation, strict=True)
+    ]
+    first, last = [Window(1), *given][-2:]
+    return first, last
+
+
+def adaptive(sizes: Sequence[int], counts: Sequence[int | None]) -> Windows:
+    """So many windows per axis, None for as many as coordinates; the sizes must be multiples of their numbers."""
+    wanted = [size if count is None else count for size, count in zip(sizes, counts, strict=True)]
+    if any(count < 1 or size % count for size, count in zip(sizes, wanted, strict=True)):
+        raise UnsupportedError(f"{tuple(sizes)} is no multiple of {tuple(wanted)}: windows would differ in size")
+    given = [Window(size // count, size // count) for size, count in zip(sizes, wanted, strict=True)]
+    first, last = [Window(1), *given][-2:]
+    return first, last
+
+
+def average(
+    assembly: Assembly, value: Operand, axes: int, across: Windows, padded: bool, divisor: int | None = None
+) -> int:
+    """The mean of every window, with a division; padded: zeros that were added count, too."""
+
+    def lower(image: int) -> int:
+        channels, *sizes = assembly.shape(image)
+        ones = torch.ones(channels, 1, *(window.kernel for window in across), dtype=assembly.precision)
+        summed = assembly.convolution(image, ones, None, _kernel(across, sizes, channels))
+        rows, columns = (_counts(window, size, padded) for window, size in zip(across, sizes, strict=True))
+        counts = rows[:, None] * columns if divisor is None else torch.tensor(divisor)
+        numbers = (counts if counts.unique().numel() > 1 else counts.flatten()[0]).double()
+        return summed if bool((numbers == 1).all()) else assembly.divide(summed, numbers)
+
+    return on_images(assembly, value, axes, lower)
+
+
+def largest(assembly: Assembly, value: Operand, axes: int, across: Windows) -> int:
+    """The largest number of every window: along the columns of an image, then along its rows."""
+
+    def lower(image: int) -> int:
+        for axis, window in enumerate(across):
+            image = largest_along(assembly, image, axis, window)
+        return image
+
+    return on_images(assembly, value, axes, lower)
+
+
+def largest_along(assembly: Assembly, image: int, axis: int, window: Window) -> int:
+    """The largest number of every window along the height (axis 0) or the width (axis 1) of an image."""
+    if window == Window(1):
+        return image
+    inside = window.inside(assembly.shape(image)[1 + axis])
+    taps = [tap for tap in range(window.kernel) if bool(inside[:, tap].any())]
+    with assembly.exact():
+        return _Along(assembly, image, axis, window, inside).largest(taps)
+
+
+@dataclass(frozen=True)
+class _Along:
+    """Maxima along one axis of an image, in a tree over the taps of a window: max(p, q) = q + relu(p - q)."""
+
+    assembly: Assembly
+    image: int
+    axis: int
+    window: Window
+    inside: Tensor  # which taps lie on the image: (windows, taps)
+
+    def largest(self, taps: list[int]) -> int:
+        """The maximum of these taps, of those that lie inside; zero where none does."""
+        if len(taps) == 1:
+            return self._taps({taps[0]: 1.0})
+        left, right = taps[: (len(taps) + 1) // 2], taps[(len(taps) + 1) // 2 :]
+        seen, other = (self.inside[:, part].any(1) for part in (left, right))
+        base = self.largest(right)
+        if len(taps) == 2:
+            difference = self._taps({left[0]: 1.0, right[0]: -1.0})
+            alone = None
+        else:
+            alone = self.largest(left)
+            difference = self.assembly.add(alone, base, -1.0)
+        maximum = self.assembly.add(base, self.assembly.relu(self._where(seen & other, difference)))
+        if not bool((seen & ~other).any()):
+            return maximum
+        alone = self.largest(left) if alone is None else alone
+        return self.assembly.add(maximum, self._where(seen & ~other, alone))
+
+    def _taps(self, weights: dict[int, float]) -> int:
+        """The windows' sums of these taps, with these weights; zero outside the image."""
+        channels, *sizes = self.assembly.shape(self.image)
+        across = (self.window, Window(1)) if self.axis == 0 else (Window(1), self.window)
+        kernel = torch.zeros(channels, 1, self.window.kernel, dtype=self.assembly.precision)
+        for tap, weight in weights.items():
+            kernel[:, :, tap] = weight
+        shaped = kernel.unsqueeze(3 - self.axis)
+        return self.assembly.convolution(self.image, shaped, None, _kernel(across, sizes, channels))
+
+    def _where(self, chosen: Tensor, value: int) -> int:
+        """The value at the chosen windows along the axis, zero at others."""
+        if bool(chosen.all()):
+            return value
+        mask = chosen.to(self.assembly.precision)
+        return self.assembly.multiply(value, mask.reshape((1, -1, 1) if self.axis == 0 else (1, 1, -1)))
+
+
+def _kernel(across: Windows, sizes: Sequence[int], groups: int) -> Kernel:
+    down, right = across
+    return Kernel(
+        (down.stride, right.stride),
+        (down.before, right.before),
+        (down.missing(sizes[0]), right.missing(sizes[1])),
+        (down.dilation, right.dilation),
+        groups,
+    )
+
+
+def _counts(window: Window, size: int, padded: bool) -> Tensor:
+    """How many coordinates every window has: (windows,)."""
+    return (window.places(size) < size + window.after).sum(1) if padded else window.inside(size).sum(1)

@@ -1,0 +1,15 @@
+"""What each ONNX operator becomes (operator sets 7 and later)."""
+
+from relucert.inputs.loading.onnx_rules import activations, arithmetic, images, moves
+from relucert.inputs.loading.onnx_rules.call import PRECISIONS, Call, Rule
+
+__all__ = ["EXACT", "PRECISIONS", "RULES", "Call", "Rule"]
+
+RULES: dict[str, Rule] = {**activations.RULES, **arithmetic.RULES, **images.RULES, **moves.RULES}
+"""Operators on values that depend on the input."""
+
+EXACT = frozenset({
+    "Abs", "Clip", "Constant", "ConstantOfShape", "EyeLike", "GatherElements", "GatherND", "Identity", "Max", "Min",
+    "Neg", "ReduceMax", "ReduceMin", "Relu", "ScatterElements", "ScatterND", "Shape", "Trilu", "Where", *moves.RULES,
+}) - {"Resize", "Upsample"}  # fmt: skip
+"""Operators that may create, select or rearrange constants: none of them rounds."""

@@ -1,0 +1,120 @@
+"""Products, sums, reductions and casts, and the layers that may come last, by the names of ONNX."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from relucert.errors import UnsupportedError
+from relucert.inputs.loading.assembly import Assembly, Operand, matrix, scalar
+from relucert.inputs.loading.lowering import activations, products, reductions
+from relucert.inputs.loading.onnx_rules.call import PRECISIONS, Call, Rule
+from relucert.network import Shape
+
+
+def _gemm(assembly: Assembly, call: Call) -> Operand:
+    attributes = call.attributes
+    weight = matrix(call.constant(1))
+    weight = weight if attributes.get("transB", 0) else weight.T
+    alpha, beta = attributes.get("alpha", 1.0), attributes.get("beta", 1.0)
+    return products.affine(assembly, call.value(0), weight, call.optional(2), alpha, beta)
+
+
+def _matmul(assembly: Assembly, call: Call) -> Operand:
+    return products.matmul(assembly, call.operand(0), call.operand(1))
+
+
+def _add(assembly: Assembly, call: Call) -> Operand:
+    return assembly.add(call.operand(0), call.operand(1))
+
+
+def _subtract(assembly: Assembly, call: Call) -> Operand:
+    return assembly.add(call.operand(0), call.operand(1), times=-1.0)
+
+
+def _multiply(assembly: Assembly, call: Call) -> Operand:
+    return assembly.multiply(call.operand(0), call.operand(1))
+
+
+def _divide(assembly: Assembly, call: Call) -> Operand:
+    return assembly.divide(call.operand(0), call.operand(1))
+
+
+def _negate(assembly: Assembly, call: Call) -> Operand:
+    return assembly.multiply(call.operand(0), scalar(-1.0))
+
+
+def _sum(assembly: Assembly, call: Call) -> Operand:
+    return activations.add_all(assembly, call.operands())
+
+
+def _mean(assembly: Assembly, call: Call) -> Operand:
+    return activations.mean_of_all(assembly, call.operands())
+
+
+def _over_axes(lower: Callable[[Assembly, Operand, Any, bool], int]) -> Callable[[Assembly, Call], Operand]:
+    def translate(assembly: Assembly, call: Call) -> Operand:
+        axes = call.whole(1, "axes")
+        if not axes and call.attributes.get("noop_with_empty_axes", 0):
+            return call.value(0)
+        if not axes:
+            raise UnsupportedError("over all axes, the batch among them")
+        return lower(assembly, call.value(0), axes, bool(call.attributes.get("keepdims", 1)))
+
+    return translate
+
+
+def _identity(assembly: Assembly, call: Call) -> Operand:
+    return call.value(0)
+
+
+def _dropout(assembly: Assembly, call: Call) -> Operand:
+    if call.optional(2) is not None and bool(call.constant(2).any()):
+        raise UnsupportedError("training_mode=1")
+    return call.value(0)
+
+
+def _cast(assembly: Assembly, call: Call) -> Operand:
+    return assembly.cast(call.value(0), PRECISIONS.get(call.attributes["to"], f"type {call.attributes['to']}"))
+
+
+def _shape(assembly: Assembly, call: Call) -> Operand:
+    shape: Shape = assembly.full_shape(call.value(0))
+    return torch.tensor(shape[slice(call.attributes.get("start", 0), call.attributes.get("end"))])
+
+
+def _ranked(default: int) -> Callable[[Assembly, Call], Operand]:
+    """A layer over the class scores that keeps their order; default: its axis where none is given."""
+
+    def translate(assembly: Assembly, call: Call) -> Operand:
+        return assembly.scores(call.value(0), call.attributes.get("axis", default))
+
+    return translate
+
+
+_AXES = ("axes", "keepdims", "noop_with_empty_axes")
+
+RULES: dict[str, Rule] = {
+    "Add": Rule(_add),
+    "ArgMax": Rule(_ranked(0), ("axis", "keepdims", "select_last_index"), keeps_order=True),
+    "Cast": Rule(_cast, ("to", "saturate", "round_mode")),
+    "Div": Rule(_divide),
+    "Dropout": Rule(_dropout, ("ratio", "seed")),
+    "Gemm": Rule(_gemm, ("alpha", "beta", "transB"), {"transA": 0}),
+    "Identity": Rule(_identity),
+    "LogSoftmax": Rule(_ranked(1), ("axis",), keeps_order=True),
+    "MatMul": Rule(_matmul),
+    "Mean": Rule(_mean),
+    "Mul": Rule(_multiply),
+    "Neg": Rule(_negate),
+    "ReduceMax": Rule(_over_axes(reductions.maximum), _AXES),
+    "ReduceMean": Rule(_over_axes(reductions.mean), _AXES),
+    "ReduceMin": Rule(_over_axes(reductions.minimum), _AXES),
+    "ReduceSum": Rule(_over_axes(reductions.total), _AXES),
+    "Shape": Rule(_shape, ("start", "end")),
+    "Softmax": Rule(_ranked(1), ("axis",), keeps_order=True),
+    "Sub": Rule(_subtract),
+    "Sum": Rule(_sum),
+}

@@ -1,0 +1,97 @@
+"""One ONNX node, and a rule for an operator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from onnx import TensorProto
+from torch import Tensor
+
+from relucert.errors import UnsupportedError
+from relucert.inputs.loading.assembly import Assembly, Operand
+
+PRECISIONS: dict[int, torch.dtype] = {
+    TensorProto.FLOAT16: torch.float16,
+    TensorProto.BFLOAT16: torch.bfloat16,
+    TensorProto.FLOAT: torch.float32,
+    TensorProto.DOUBLE: torch.float64,
+}
+
+
+@dataclass(frozen=True)
+class Call:
+    """One node: its inputs in order, None where one is left out, and its attributes.
+
+    run: the node itself, with some inputs replaced by their positions; its result, or the one of several that is used.
+    """
+
+    inputs: tuple[Operand | None, ...]
+    attributes: Mapping[str, Any]
+    run: Callable[[Mapping[int, Tensor]], Tensor]
+
+    def optional(self, position: int) -> Operand | None:
+        return self.inputs[position] if position < len(self.inputs) else None
+
+    def operand(self, position: int) -> Operand:
+        operand = self.optional(position)
+        if operand is None:
+            raise UnsupportedError(f"input {position} left out")
+        return operand
+
+    def operands(self) -> list[Operand]:
+        """All inputs, of an operator that takes any number."""
+        return [self.operand(position) for position in range(len(self.inputs))]
+
+    def value(self, position: int) -> int:
+        operand = self.operand(position)
+        if isinstance(operand, Tensor):
+            raise UnsupportedError(f"a constant as input {position}")
+        return operand
+
+    def text(self, name: str, default: str) -> str:
+        """An attribute that is a word."""
+        given = self.attributes.get(name, default)
+        return given.decode() if isinstance(given, bytes) else str(given)
+
+    def whole(self, position: int, name: str) -> list[int] | None:
+        """Whole numbers that were an attribute in older operator sets and are an input since; None if not given."""
+        given = self.attributes.get(name)
+        if given is None and self.optional(position) is not None:
+            given = self.constant(position).flatten().tolist()
+        return None if given is None else [int(number) for number in given]
+
+    def optional_constant(self, position: int) -> Tensor | None:
+        return None if self.optional(position) is None else self.constant(position)
+
+    def constant(self, position: int) -> Tensor:
+        operand = self.operand(position)
+        if not isinstance(operand, Tensor):
+            raise UnsupportedError(f"a computed input {position}")
+        return operand
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How to translate an operator, the attributes the translation uses, and those accepted with one value only.
+
+    keeps_order: the operator only keeps the order of the class scores; as the last one it is left out.
+    several: of several results any may be used, not the first one alone.
+    """
+
+    translate: Callable[[Assembly, Call], Operand]
+    attributes: tuple[str, ...] = ()
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    keeps_order: bool = False
+    several: bool = False
+
+    def accepts(self, attribute: str, value: object) -> bool:
+        """Whether the translation respects this attribute; one that the rule does not name is refused."""
+        return attribute in self.attributes or (attribute in self.fixed and value == self.fixed[attribute])
+
+
+def single(number: float) -> float:
+    """A default of ONNX, which is a float32."""
+    return torch.tensor(number, dtype=torch.float32).item()

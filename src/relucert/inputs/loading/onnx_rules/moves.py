@@ -1,0 +1,186 @@
+"""Layers that only move numbers, by the names of ONNX: most run themselves at a tensor of positions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from math import ceil, floor, prod
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from relucert.errors import UnsupportedError
+from relucert.inputs.loading.assembly import Assembly, Operand
+from relucert.inputs.loading.lowering.moves import move
+from relucert.inputs.loading.onnx_rules.call import Call, Rule
+
+
+def _move(assembly: Assembly, call: Call) -> Operand:
+    for position in range(1, len(call.inputs)):
+        call.optional_constant(position)
+
+    def run(tensors: list[Tensor]) -> Tensor:
+        return call.run({0: tensors[0]})
+
+    return move(assembly, run, [call.value(0)])
+
+
+def _join(assembly: Assembly, call: Call) -> Operand:
+    return move(assembly, lambda tensors: call.run(dict(enumerate(tensors))), call.operands())
+
+
+_PADS = ("constant", "edge", "reflect", "wrap")  # NumPy has the same names
+
+
+def _pad(assembly: Assembly, call: Call) -> Operand:
+    """The margins were an attribute before operator set 11 and are an input since."""
+    rank = len(assembly.full_shape(call.value(0)))
+    margins, mode = call.whole(1, "pads"), call.text("mode", "constant")
+    given = call.optional_constant(2)
+    fill = call.attributes.get("value", 0.0) if given is None else given.item()
+    axes = range(rank) if call.optional(3) is None else [axis % rank for axis in call.constant(3).tolist()]
+    if margins is None or mode not in _PADS:
+        raise UnsupportedError(f"mode={mode}")
+    ends = [(0, 0)] * rank
+    for place, axis in enumerate(axes):
+        ends[axis] = margins[place], margins[place + len(margins) // 2]
+
+    def run(tensors: list[Tensor]) -> Tensor:
+        added = [(max(0, first), max(0, last)) for first, last in ends]
+        padded = np.pad(tensors[0].numpy(), added, mode)  # type: ignore[call-overload]
+        kept = tuple(slice(max(0, -first), min(0, last) or None) for first, last in ends)  # negative: cut off
+        return torch.from_numpy(padded[kept].copy())
+
+    return move(assembly, run, [call.value(0)], float(fill))
+
+
+def _resize(assembly: Assembly, call: Call) -> Operand:
+    """To the nearest coordinates; the factors are the second input of Upsample, the third of Resize since set 11."""
+    before = assembly.full_shape(call.value(0))
+    if call.text("mode", "nearest") != "nearest":
+        raise UnsupportedError(f"mode={call.text('mode', 'nearest')}; only 'nearest' copies numbers")
+    sizes = call.optional_constant(3)
+    given = call.attributes.get("scales")
+    factors = call.optional_constant(2 if len(call.inputs) > 2 else 1) if given is None else torch.tensor(given)
+    axes = [axis % len(before) for axis in call.attributes.get("axes", range(len(before)))]
+    if sizes is not None:
+        after = [int(size) for size in _with(before, axes, sizes.tolist())]
+        scales = [Fraction(new, old) for new, old in zip(after, before, strict=True)]
+    elif factors is not None:
+        scales = [Fraction(factor) for factor in _with([1.0] * len(before), axes, factors.tolist())]
+        after = [floor(scale * old) for scale, old in zip(scales, before, strict=True)]
+    else:
+        raise UnsupportedError("without sizes or factors")
+    places = [
+        [_nearest(call, place, scale, old, new) for place in range(new)]
+        for scale, old, new in zip(scales, before, after, strict=True)
+    ]
+
+    def run(tensors: list[Tensor]) -> Tensor:
+        result = tensors[0]
+        for axis, picked in enumerate(places):
+            result = result.index_select(axis, torch.tensor(picked, dtype=torch.long))
+        return result
+
+    return move(assembly, run, [call.value(0)])
+
+
+def _with(defaults: Sequence[float], axes: Sequence[int], given: Sequence[float]) -> list[float]:
+    """The defaults, with the given numbers at these axes."""
+    numbers = list(defaults)
+    for axis, number in zip(axes, given, strict=True):
+        numbers[axis] = number
+    return numbers
+
+
+_ROUNDINGS: dict[str, Callable[[Fraction], int]] = {
+    "floor": floor,
+    "ceil": ceil,
+    "round_prefer_floor": lambda place: ceil(place - Fraction(1, 2)),
+    "round_prefer_ceil": lambda place: floor(place + Fraction(1, 2)),
+}
+
+
+def _nearest(call: Call, place: int, scale: Fraction, old: int, new: int) -> int:
+    """The coordinate that is copied to this place of an axis; operator sets below 11 know one way only."""
+    plain = "coordinate_transformation_mode" not in call.attributes and len(call.inputs) < 3
+    transform = "asymmetric" if plain else call.text("coordinate_transformation_mode", "half_pixel")
+    rounding = call.text("nearest_mode", "floor" if plain else "round_prefer_floor")
+    half = Fraction(1, 2)
+    origins = {
+        "half_pixel": (place + half) / scale - half,
+        "asymmetric": place / scale,
+        "align_corners": Fraction(place * (old - 1), max(1, new - 1)),
+        "pytorch_half_pixel": (place + half) / scale - half if new > 1 else Fraction(0),
+    }
+    if transform not in origins or rounding not in _ROUNDINGS:
+        raise UnsupportedError(f"coordinate_transformation_mode={transform}, nearest_mode={rounding}")
+    return min(max(_ROUNDINGS[rounding](origins[transform]), 0), old - 1)
+
+
+def _flatten(assembly: Assembly, call: Call) -> Operand:
+    shape = assembly.full_shape(call.value(0))
+    axis = call.attributes.get("axis", 1)
+    axis += len(shape) if axis < 0 else 0
+    return assembly.reshape(call.value(0), (prod(shape[:axis]), prod(shape[axis:])))
+
+
+def _reshape(assembly: Assembly, call: Call) -> Operand:
+    before = assembly.full_shape(call.value(0))
+    wanted = call.constant(1).flatten().tolist()
+    if not call.attributes.get("allowzero", 0):
+        kept = [*before, *([0] * len(wanted))]
+        wanted = [kept[axis] if size == 0 else size for axis, size in enumerate(wanted)]
+    rest = prod(size for size in wanted if size != -1)
+    after = tuple(prod(before) // rest if size == -1 and rest else size for size in wanted)
+    if prod(after) != prod(before):
+        raise UnsupportedError(f"{before} to {tuple(wanted)} does not keep the count of numbers")
+    return assembly.reshape(call.value(0), after)
+
+
+def _squeeze(assembly: Assembly, call: Call) -> Operand:
+    shape = assembly.full_shape(call.value(0))
+    axes = _axes(call, len(shape))
+    if axes is None:
+        axes = {axis for axis, size in enumerate(shape) if size == 1}
+    return assembly.reshape(call.value(0), tuple(size for axis, size in enumerate(shape) if axis not in axes))
+
+
+def _unsqueeze(assembly: Assembly, call: Call) -> Operand:
+    sizes = assembly.full_shape(call.value(0))
+    rank = len(sizes) + len(_axes(call, 0) or ())
+    axes = _axes(call, rank) or set()
+    left = iter(sizes)
+    after = tuple(1 if axis in axes else next(left, 1) for axis in range(rank))
+    return assembly.reshape(call.value(0), after)
+
+
+def _axes(call: Call, rank: int) -> set[int] | None:
+    """The axes of a (un)squeeze, None if not given: an attribute before operator set 13, an input since."""
+    given = call.whole(1, "axes")
+    return None if given is None else {axis + rank if axis < 0 else axis for axis in given}
+
+
+RULES: dict[str, Rule] = {
+    "Concat": Rule(_join, ("axis",)),
+    "DepthToSpace": Rule(_move, ("blocksize", "mode")),
+    "Expand": Rule(_move),
+    "Flatten": Rule(_flatten, ("axis",)),
+    "Gather": Rule(_move, ("axis",)),
+    "Pad": Rule(_pad, ("mode", "pads", "value")),
+    "Reshape": Rule(_reshape, ("allowzero",)),
+    "Resize": Rule(
+        _resize,
+        ("axes", "coordinate_transformation_mode", "mode", "nearest_mode", "cubic_coeff_a", "extrapolation_value"),
+        {"antialias": 0, "exclude_outside": 0, "keep_aspect_ratio_policy": b"stretch"},
+    ),
+    "Slice": Rule(_move, ("axes", "ends", "starts")),
+    "SpaceToDepth": Rule(_move, ("blocksize",)),
+    "Split": Rule(_move, ("axis", "num_outputs", "split"), several=True),
+    "Squeeze": Rule(_squeeze, ("axes",)),
+    "Tile": Rule(_move),
+    "Transpose": Rule(_move, ("perm",)),
+    "Unsqueeze": Rule(_unsqueeze, ("axes",)),
+    "Upsample": Rule(_resize, ("mode", "scales")),
+}

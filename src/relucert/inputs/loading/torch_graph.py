@@ -1,0 +1,195 @@
+"""A `torch.nn.Module` as a traced program, and the program as a network."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind, OutputKind
+from torch.fx.node import Node, map_arg
+
+from relucert.errors import LoadError, UnsupportedError
+from relucert.inputs.loading.assembly import Assembly, Operand
+from relucert.inputs.loading.paths import one_line
+from relucert.inputs.loading.torch_rules import CASTS, EXACT, RULES, Call, Reference
+from relucert.inputs.loading.walk import Step, Walk
+from relucert.network import Network
+
+_PLAIN_NAMES = {
+    "_native_batch_norm_legit_no_training": "batch_norm",
+    "_native_batch_norm_legit": "batch_norm",
+    "_to_copy": "to",
+}
+_FAMILIES = {name.split(".")[0] for name in RULES}
+SUPPORTED = {_PLAIN_NAMES.get(family, family).lstrip("_") for family in _FAMILIES}
+"""The operators that are understood, as users call them."""
+
+_CASTS = ("to.", "_to_copy")
+
+
+@dataclass(frozen=True)
+class Translation:
+    """A network and how it was translated.
+
+    left_out: how many last layers were left out, since they keep the scores' order; casts: the precisions changed to;
+    folded: whether constants were computed from constants, in the precision of the module.
+    """
+
+    network: Network
+    left_out: int
+    casts: frozenset[torch.dtype]
+    folded: bool
+
+
+def trace(module: nn.Module, images: Tensor, name: str) -> tuple[ExportedProgram, bool]:
+    """The module as a program without in-place operators, and whether its code casts to a fixed precision anywhere.
+
+    A module with such a cast would compute in float64 only in part.
+    """
+    try:
+        program = torch.export.export(module, (images,))
+        casts = any(_operator(node).startswith(_CASTS) for node in program.graph.nodes)
+        return program.run_decompositions({}), casts
+    except Exception as error:
+        raise LoadError(
+            f"{name} can't be traced by torch.export; its forward must not branch on values or leave torch: "
+            f"{one_line(error)}"
+        ) from error
+
+
+def translate(
+    program: ExportedProgram, images: Tensor, name: str, live: dict[str, Tensor] | None = None
+) -> Translation:
+    """The program as a network.
+
+    images: what it was traced with; live: tensors that replace the traced ones, by name.
+    """
+    walk = Walk(Assembly(tuple(images.shape[1:]), len(images), images.dtype, live is not None))
+    signature = program.graph_signature
+    stored = {**program.state_dict, **program.constants, **(live or {})}
+    for entry in signature.input_specs:
+        if entry.kind is InputKind.USER_INPUT:
+            walk.operands[entry.arg.name] = 0
+        elif isinstance(constant := stored.get(str(entry.target)), Tensor):
+            walk.operands[entry.arg.name] = constant
+    output = next(entry.arg.name for entry in signature.output_specs if entry.kind is OutputKind.USER_OUTPUT)
+    for node in _needed(program, output):
+        if not isinstance(node.meta.get("val"), tuple | list):  # one of several results has a node that picks it
+            walk.take(_step(walk, node))
+    ranking = walk.ranking(output)
+    network = walk.finish(output, name)
+    left_out = 0 if ranking is None else len(ranking.layers)
+    return Translation(network, left_out, frozenset(walk.assembly.casts), bool(walk.folded))
+
+
+def _needed(program: ExportedProgram, output: str) -> list[Node]:
+    """The calls that the output depends on, in order."""
+    nodes = list(program.graph.nodes)
+    needed = {output}
+    for node in reversed(nodes):
+        if node.name in needed:
+            needed.update(source.name for source in node.all_input_nodes)
+    return [node for node in nodes if node.name in needed and node.op == "call_function"]
+
+
+def _operator(node: Node) -> str:
+    """The operator's name without its namespace, as in `conv2d` or `div.Tensor_mode`."""
+    return str(node.target).removeprefix("aten.").removesuffix(".default")
+
+
+def _label(name: str) -> str:
+    """The operator's name in error messages: its family, unless another member of the family is supported."""
+    family = name.split(".")[0]
+    return _PLAIN_NAMES.get(family, name if family in _FAMILIES and name not in RULES else family)
+
+
+def _place(node: Node) -> str:
+    """The innermost layer that calls the operator: its path and class, as in `layer features.3 (GELU)`."""
+    path, layer = list((node.meta.get("nn_module_stack") or {"": ("", "")}).values())[-1]
+    return f"layer {path} ({str(layer).rpartition('.')[2]})" if path else "the top level of forward"
+
+
+def _step(walk: Walk, node: Node) -> Step:
+    call, chosen = _picked(node)
+    name = _operator(call)
+    label, place = _label(name), _place(call)
+    sources = tuple(source.name for source in call.all_input_nodes)
+    random = torch.Tag.nondeterministic_seeded in getattr(call.target, "tags", ())
+    fold = None if random else partial(_folded, walk, call, chosen)
+    if name not in RULES:
+        return Step(label, place, sources, node.name, None, fold, exact=name in EXACT, cast=name in CASTS)
+    rule = RULES[name]
+    flaws = tuple(
+        f"{key}={value}"
+        for key, (value, default) in _arguments(call).items()
+        if rule.arguments is not None and key not in rule.arguments and value != default
+    )
+    if chosen and not rule.several:
+        flaws += (f"the use of its result {chosen}",)
+    translate = partial(_called, walk, node)
+    return Step(
+        label, place, sources, node.name, translate, fold, flaws, rule.keeps_order, name in EXACT, name in CASTS
+    )
+
+
+def _picked(node: Node) -> tuple[Node, int | None]:
+    """The call whose result a node is, and which one where it has several."""
+    if node.target is not operator.getitem:
+        return node, None
+    call, chosen = node.args
+    assert isinstance(call, Node)
+    assert isinstance(chosen, int)
+    return call, chosen
+
+
+def _arguments(node: Node) -> dict[str, tuple[Any, Any]]:
+    """Every argument of the operator's schema by name: the value given and the default."""
+    schema = node.target._schema.arguments  # type: ignore[union-attr]
+    given = {**dict(zip((entry.name for entry in schema), node.args, strict=False)), **node.kwargs}
+    return {entry.name: (given.get(entry.name, entry.default_value), entry.default_value) for entry in schema}
+
+
+def _called(walk: Walk, node: Node) -> Operand:
+    """The operand that the call of a known operator becomes."""
+    call, chosen = _picked(node)
+    given = {key: value for key, (value, _) in _arguments(call).items()}
+
+    def refer(source: Node) -> Any:
+        return Reference(walk.operands[source.name])
+
+    def run(changed: Mapping[str, Any]) -> Any:
+        plain = {key: value for key, value in given.items() if key not in changed}
+        constants = map_arg(plain, lambda source: walk.operands[source.name])
+        return _run(call, {**constants, **changed}, chosen)
+
+    shape = tuple(node.meta["val"].shape)
+    return RULES[_operator(call)].translate(walk.assembly, Call(map_arg(given, refer), shape, run))
+
+
+def _run(call: Node, arguments: Mapping[str, Any], chosen: int | None) -> Any:
+    """The result of an operator, or the chosen one of several."""
+    target: Any = call.target
+    keywords = {entry.name for entry in target._schema.arguments if entry.kwarg_only}
+    result = target(
+        *(arguments[entry.name] for entry in target._schema.arguments if not entry.kwarg_only),
+        **{key: value for key, value in arguments.items() if key in keywords},
+    )
+    return result if chosen is None else result[chosen]
+
+
+def _folded(walk: Walk, call: Node, chosen: int | None) -> Tensor:
+    """The constant that an operator makes of constants, computed by running it."""
+    given = {key: value for key, (value, _) in _arguments(call).items()}
+    try:
+        result = _run(call, map_arg(given, lambda source: walk.operands[source.name]), chosen)
+    except Exception as error:
+        raise UnsupportedError(f"of constants, fails: {one_line(error)}") from error
+    if not isinstance(result, Tensor):
+        raise UnsupportedError("several results of constants")
+    return result

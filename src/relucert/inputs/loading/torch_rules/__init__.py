@@ -1,0 +1,19 @@
+"""What each ATen operator of an exported torch program becomes."""
+
+from relucert.inputs.loading.torch_rules import activations, arithmetic, images, moves
+from relucert.inputs.loading.torch_rules.call import Call, Reference, Rule
+
+__all__ = ["CASTS", "EXACT", "RULES", "Call", "Reference", "Rule"]
+
+RULES: dict[str, Rule] = {**activations.RULES, **arithmetic.RULES, **images.RULES, **moves.RULES}
+"""Operators on values that depend on the input."""
+
+EXACT = frozenset({
+    "abs", "alias", "amax", "amin", "clamp", "clamp_max", "clamp_min", "clone", "contiguous", "detach", "eye", "full",
+    "lift_fresh_copy", "maximum", "minimum", "neg", "ones", "relu", "scalar_tensor", "t", "tril", "triu", "where.self",
+    "zeros", *moves.RULES,
+})  # fmt: skip
+"""Operators that may create, select or rearrange constants: none of them rounds."""
+
+CASTS = frozenset({"_to_copy", "to.dtype", "type_as"})
+"""Operators that change the type of constants."""

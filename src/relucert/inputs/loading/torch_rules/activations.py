@@ -1,0 +1,81 @@
+"""Activations, by the names of ATen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from relucert.errors import UnsupportedError
+from relucert.inputs.loading.assembly import Assembly, Operand, scalar
+from relucert.inputs.loading.lowering import activations as lowering
+from relucert.inputs.loading.torch_rules.call import Call, Rule
+
+
+def _relu(assembly: Assembly, call: Call) -> Operand:
+    return assembly.relu(call.operand("self"))
+
+
+def _clip(low: str | None, high: str | None) -> Callable[[Assembly, Call], Operand]:
+    def translate(assembly: Assembly, call: Call) -> Operand:
+        ends = [None if end is None else call.optional(end) for end in (low, high)]
+        return lowering.clip(assembly, call.operand("self"), *ends)
+
+    return translate
+
+
+def _relu6(assembly: Assembly, call: Call) -> Operand:
+    return lowering.clip(assembly, call.operand("self"), scalar(0.0), scalar(6.0))
+
+
+def _hard_sigmoid(assembly: Assembly, call: Call) -> Operand:
+    shifted = assembly.add(call.operand("self"), scalar(3.0))
+    return assembly.divide(lowering.clip(assembly, shifted, scalar(0.0), scalar(6.0)), scalar(6.0))
+
+
+def _threshold(assembly: Assembly, call: Call) -> Operand:
+    if call.arguments["threshold"] != call.arguments["value"]:
+        raise UnsupportedError("a jump: threshold and value differ")
+    return lowering.maximum(assembly, call.operand("self"), call.constant("threshold"))
+
+
+def _leaky_relu(assembly: Assembly, call: Call) -> Operand:
+    return lowering.leaky_relu(assembly, call.operand("self"), call.constant("negative_slope"))
+
+
+def _mean_slope_relu(assembly: Assembly, call: Call) -> Operand:
+    return lowering.mean_slope_relu(assembly, call.operand("self"), call.constant("lower"), call.constant("upper"))
+
+
+def _parametric_relu(assembly: Assembly, call: Call) -> Operand:
+    return lowering.parametric_relu(assembly, call.operand("self"), call.constant("weight"))
+
+
+def _absolute(assembly: Assembly, call: Call) -> Operand:
+    return lowering.absolute(assembly, call.operand("self"))
+
+
+def _maximum(assembly: Assembly, call: Call) -> Operand:
+    return lowering.maximum(assembly, call.operand("self"), call.operand("other"))
+
+
+def _minimum(assembly: Assembly, call: Call) -> Operand:
+    return lowering.minimum(assembly, call.operand("self"), call.operand("other"))
+
+
+_PAIR = ("self", "other")
+
+RULES: dict[str, Rule] = {
+    "relu": Rule(_relu, ("self",)),
+    **{name: Rule(_clip("min", "max"), ("self", "min", "max")) for name in ("clamp", "clamp.Tensor", "clip")},
+    **{name: Rule(_clip("min", None), ("self", "min")) for name in ("clamp_min", "clamp_min.Tensor")},
+    **{name: Rule(_clip(None, "max"), ("self", "max")) for name in ("clamp_max", "clamp_max.Tensor")},
+    "hardtanh": Rule(_clip("min_val", "max_val"), ("self", "min_val", "max_val")),
+    "relu6": Rule(_relu6, ("self",)),
+    "hardsigmoid": Rule(_hard_sigmoid, ("self",)),
+    "threshold": Rule(_threshold, ("self", "threshold", "value")),
+    "leaky_relu": Rule(_leaky_relu, ("self", "negative_slope")),
+    "rrelu": Rule(_mean_slope_relu, ("self", "lower", "upper")),
+    "prelu": Rule(_parametric_relu, ("self", "weight")),
+    "abs": Rule(_absolute, ("self",)),
+    **{name: Rule(_maximum, _PAIR) for name in ("maximum", "max.other")},
+    **{name: Rule(_minimum, _PAIR) for name in ("minimum", "min.other")},
+}

@@ -1,0 +1,75 @@
+"""One call of an ATen operator, and a rule for an operator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from relucert.errors import UnsupportedError
+from relucert.inputs.loading.assembly import Assembly, Operand, scalar
+from relucert.network import Shape
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of an operator.
+
+    arguments: by their schema names; shape: of its result, batch first.
+    run: the operator itself, with some arguments replaced; its result, or the one of several that is used.
+    """
+
+    arguments: Mapping[str, Any]
+    shape: Shape
+    run: Callable[[Mapping[str, Any]], Any]
+
+    def operand(self, name: str) -> Operand:
+        """A value, a constant tensor, or a plain number as a constant."""
+        given = self.arguments[name]
+        if isinstance(given, Reference):
+            return given.operand
+        if not isinstance(given, int | float):
+            raise UnsupportedError(f"{name}={given}")
+        return scalar(given)
+
+    def operands(self, name: str) -> list[Operand]:
+        """The values and constants of a list."""
+        return [entry.operand for entry in self.arguments[name]]
+
+    def optional(self, name: str) -> Tensor | None:
+        return None if self.arguments[name] is None else self.constant(name)
+
+    def constant(self, name: str) -> Tensor:
+        operand = self.operand(name)
+        if not isinstance(operand, Tensor):
+            raise UnsupportedError(f"a computed {name}")
+        return operand
+
+    def sizes(self, name: str) -> list[int]:
+        """The whole numbers of a list, or a single one."""
+        given: int | Sequence[int] = self.arguments[name]
+        return [given] if isinstance(given, int) else list(given)
+
+
+@dataclass(frozen=True)
+class Reference:
+    """An operand that comes from another node, as opposed to a plain number among the arguments."""
+
+    operand: Operand
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How to translate an operator, and the arguments the translation uses; any other must have its default value.
+
+    arguments: None where it uses all of them, since it runs the operator itself.
+    keeps_order: the operator only keeps the order of the class scores; as the last one it is left out.
+    several: of several results any may be used, not the first one alone.
+    """
+
+    translate: Callable[[Assembly, Call], Operand]
+    arguments: tuple[str, ...] | None = None
+    keeps_order: bool = False
+    several: bool = False

@@ -1,0 +1,129 @@
+"""Architectures by name: fully connected ones such as `mnist-3x1024`, and a table of convolutional ones."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from relucert.errors import InputError
+from relucert.inputs.recipes.layers import Block, Convolve, Step, initialise_small
+
+PICTURES = {"mnist": (1, 28, 28), "cifar": (3, 32, 32)}  # colours, rows, columns
+CLASSES = 10
+BOX = (-0.5, 0.5)
+DATA_SETS = {"mnist": "mnist", "cifar": "cifar10"}
+
+
+class Architecture(ABC):
+    """A network for one data set; inputs lie in BOX."""
+
+    data: str
+
+    @property
+    @abstractmethod
+    def name(self) -> str: ...
+
+    @property
+    @abstractmethod
+    def input_shape(self) -> tuple[int, ...]:
+        """Of one input, without the batch."""
+
+    @abstractmethod
+    def _steps(self) -> list[nn.Module]:
+        """The layers, with weights from PyTorch's global generator."""
+
+    @property
+    def data_set(self) -> str:
+        """The data set's name in `relucert.data.load`."""
+        return DATA_SETS[self.data]
+
+    @property
+    def picture_shape(self) -> tuple[int, ...]:
+        """Of the pictures that its inputs are."""
+        return PICTURES[self.data]
+
+    def build(self, seed: int, small: bool = False) -> nn.Sequential:
+        """The untrained network, determined by the seed; small: with the small weights for interval bounds."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            module = nn.Sequential(*self._steps())
+            if small:
+                initialise_small(module)
+        return module
+
+
+@dataclass(frozen=True)
+class FullyConnected(Architecture):
+    """The paper's: M layers, N neurons in each hidden one, on flat inputs."""
+
+    data: str
+    layers: int
+    width: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.data}-{self.layers}x{self.width}"
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        return (math.prod(self.picture_shape),)
+
+    def _steps(self) -> list[nn.Module]:
+        widths = [*self.input_shape, *[self.width] * (self.layers - 1), CLASSES]
+        steps: list[nn.Module] = []
+        for inputs, outputs in itertools.pairwise(widths):
+            steps += [nn.Linear(inputs, outputs), nn.ReLU()]
+        return steps[:-1]
+
+
+@dataclass(frozen=True)
+class Convolutional(Architecture):
+    """Convolutions and residual blocks on pictures, then a hidden layer and the layer of the classes."""
+
+    data: str
+    variant: str
+    steps: tuple[Step, ...]
+    hidden: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.data}-{self.variant}"
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        return self.picture_shape
+
+    def _steps(self) -> list[nn.Module]:
+        channels, *size = self.picture_shape
+        modules: list[nn.Module] = []
+        for step in self.steps:
+            modules += step.modules(channels)
+            channels, size = step.channels, [step.length(axis) for axis in size]
+        features = channels * math.prod(size)
+        last = [nn.Flatten(), nn.Linear(features, self.hidden), nn.ReLU(), nn.Linear(self.hidden, CLASSES)]
+        return [*modules, *last]
+
+
+MNIST_CNN = Convolutional("mnist", "cnn", (Convolve(8, 4, 2), Convolve(16, 4, 2)), 100)
+MNIST_WIDE = Convolutional("mnist", "cnn-wide", (Convolve(16, 4, 2), Convolve(32, 4, 2)), 128)
+CIFAR_CNN = Convolutional("cifar", "cnn", (Convolve(32, 4, 2, 1), Convolve(64, 4, 2, 1)), 256)
+CIFAR_RESNET = Convolutional("cifar", "resnet", (Convolve(8, 3, 2, 1, True), Block(16, 2), Block(16)), 100)
+CONVOLUTIONAL = {entry.name: entry for entry in (MNIST_CNN, MNIST_WIDE, CIFAR_CNN, CIFAR_RESNET)}
+
+
+def parse_architecture(name: str) -> Architecture:
+    if name in CONVOLUTIONAL:
+        return CONVOLUTIONAL[name]
+    match = re.fullmatch(r"(mnist|cifar)-(\d{1,3})x(\d{1,6})", name, re.ASCII)
+    if match is None or int(match[2]) < 1 or int(match[3]) < 1:
+        raise InputError(
+            f"unknown architecture {name!r}; write mnist-MxN or cifar-MxN: M layers, N neurons a hidden one; "
+            f"or one of {', '.join(CONVOLUTIONAL)}"
+        )
+    return FullyConnected(match[1], int(match[2]), int(match[3]))

@@ -1,0 +1,251 @@
+"""Slopes for forms on a value: each from its own program, by a solver where the network is small, else by ascent."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from relucert.arithmetic.norm import Norm
+from relucert.arithmetic.region import Region
+from relucert.arithmetic.rigor import DOUBLE
+from relucert.bounding.interval import Bounds, select
+from relucert.bounding.relaxers import FAST_LIN
+from relucert.common.progress import Progress, Report, silent
+from relucert.errors import RelucertError
+from relucert.methods.solvers.ascent import ascend
+from relucert.methods.solvers.dual import lower_slopes
+from relucert.methods.solvers.program import Array, Program, build
+from relucert.methods.solvers.solver import Solver, Unsolved
+from relucert.methods.solvers.tally import Tally, key
+from relucert.network import Network, Relu
+
+SOLVABLE = 400_000  # coefficients of a program beyond which ascent takes over
+POLL = 0.1  # seconds between looks whether an interruption came
+Slopes = dict[int, Tensor]  # by the value of a ReLU, the slopes of lower lines: (batch, forms, size)
+
+MakeSolver = Callable[[Program, Norm, float], Solver]
+
+
+def make_solver(program: Program, norm: Norm, time_limit: float) -> Solver:
+    """Imports what it needs only now: other methods should not wait for it."""
+    if norm.body == "sphere":
+        from relucert.methods.solvers.conic import Conic
+
+        return Conic(program, time_limit)
+    from relucert.methods.solvers.highs import Highs
+
+    return Highs(program, norm.body == "diamond", time_limit)
+
+
+def solvable(network: Network) -> bool:
+    """Whether the network's programs are small enough for a solver."""
+    return sum(network.sizes[value] * max(network.sizes[: value + 1]) for value in network.rectified) <= SOLVABLE
+
+
+@dataclass(frozen=True, eq=False)
+class SlopeRequest:
+    """Forms on a value, (batch or 1, forms, size), and which of them are wanted for each batch member, (batch, forms).
+
+    `bounds` holds every neuron before the value, and none that the programs should not rely on.
+    """
+
+    network: Network
+    region: Region
+    value: int
+    forms: Tensor
+    wanted: Tensor
+    bounds: Bounds
+
+
+@dataclass(eq=False)
+class _Place:
+    """What is kept for one point: its program, and solvers with their warm starts."""
+
+    program: Program | None = None
+    solvers: dict[int, Solver] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Proposal:
+    """Slopes for all forms of a request, and how the programs of each batch member ended."""
+
+    slopes: Slopes
+    tallies: list[Tally]
+
+
+class Proposer:
+    """Programs of one network around the points of the latest regions. Nothing here is proven, nor needs to be."""
+
+    def __init__(self, time_limit: float, make: MakeSolver = make_solver) -> None:
+        self._time_limit, self._make = time_limit, make
+        self._places: dict[bytes, _Place] = {}
+        self._shape: object = None
+
+    def propose(self, request: SlopeRequest, report: Report = silent) -> Proposal:
+        """Slopes for all forms, (batch, forms, size) for each ReLU: Fast-Lin's where none are wanted or found.
+
+        report: Called with how many of the programs are solved.
+        """
+        needed = request.network.ancestors((request.value,))
+        slopes = {}
+        for value, node in request.network.steps():
+            if value in needed and isinstance(node.operation, Relu):
+                fast_lin = FAST_LIN(node.operation, request.bounds[node.inputs[0]], DOUBLE).slope_below
+                slopes[value] = fast_lin[:, None].repeat(1, request.forms.shape[1], 1)
+        region = request.region
+        self._forget_other_regions(region)
+        keys = [key(point) for point in region.points]
+        self._places = {point: self._places.get(point) or _Place() for point in keys}
+        members = keys if region.which is None else [keys[place] for place in region.which.tolist()]
+        proposal = Proposal(slopes, [Tally() for _ in members])
+        if solvable(request.network):
+            self._solve(request, proposal, members, report)
+        else:
+            for member in request.wanted.any(1).nonzero().flatten().tolist():
+                self._ascend(request, proposal, member)
+        return proposal
+
+    def _forget_other_regions(self, region: Region) -> None:
+        """Programs are about one box and one scale."""
+        parts = (*(region.box or ()), *(() if region.scale is None else (region.scale,)))
+        shape = region.norm, region.box is None, tuple(key(part) for part in parts)
+        if shape != self._shape:
+            self._shape, self._places = shape, {}
+
+    def _ascend(self, request: SlopeRequest, proposal: Proposal, member: int) -> None:
+        alone, forms = slice(member, member + 1), request.wanted[member].nonzero().flatten()
+        tally = proposal.tallies[member]
+        tally.programs += len(forms)
+        start = {value: table[alone, forms] for value, table in proposal.slopes.items()}
+        rows = request.forms[alone if len(request.forms) > 1 else slice(None), forms]
+        region = request.region.select(torch.tensor([member]))
+        try:
+            better = ascend(
+                request.network, region, rows, request.value, select(request.bounds, alone), start, self._time_limit
+            )
+        except Unsolved as unsolved:
+            tally.failures[str(unsolved)] += len(forms)
+            return
+        for value, table in better.items():
+            proposal.slopes[value][alone, forms] = table
+
+    def _solve(self, request: SlopeRequest, proposal: Proposal, members: list[bytes], report: Report) -> None:
+        """Solves all wanted programs: the points side by side, few points in as many parts as there are threads."""
+        wanted: dict[bytes, list[tuple[int, list[int]]]] = {}
+        region = request.region
+        inside = (request.wanted & (region.radius > 0)[:, None]).tolist()  # a radius of 0 is no unit to count in
+        for member, (point, row) in enumerate(zip(members, inside, strict=True)):
+            if any(row):
+                wanted.setdefault(point, []).append((member, [form for form, asked in enumerate(row) if asked]))
+        if not wanted:
+            return
+        threads = torch.get_num_threads()
+        parts = -(-threads // len(wanted))
+        network = request.network.cast(torch.float64)
+        for point in wanted:
+            place = self._places[point]
+            if place.program is None:
+                place.program = build(network, region, wanted[point][0][0])
+        work = [
+            _Work(self, request, self._places[point], part, [(member, forms[part::parts]) for member, forms in asked])
+            for point, asked in wanted.items()
+            for part in range(parts)
+        ]
+        count = sum(map(sum, inside))
+
+        def tell() -> None:
+            report(Progress(step=sum(len(item.ends) for item in work), steps=count))
+
+        tell()
+        if threads == 1:
+            for item in work:
+                item.run(tell)
+        else:
+            _side_by_side(work, threads, tell)
+        for end in (end for item in work for end in item.ends):
+            tally = proposal.tallies[end.member]
+            tally.programs += 1
+            if isinstance(end.slopes, str):
+                tally.failures[end.slopes] += 1
+                continue
+            for value, chosen in proposal.slopes.items():
+                chosen[end.member, end.form] = torch.from_numpy(end.slopes[end.program.activations[value]])
+
+    def solver(self, place: _Place, part: int, norm: Norm) -> Solver:
+        assert place.program is not None
+        if part not in place.solvers:
+            place.solvers[part] = self._make(place.program, norm, self._time_limit)
+        return place.solvers[part]
+
+
+class _End(NamedTuple):
+    """How the program of one form of one batch member ended: slopes, one entry per ReLU, or why there are none."""
+
+    member: int
+    form: int
+    program: Program
+    slopes: Array | str
+
+
+@dataclass(frozen=True, eq=False)
+class _Work:
+    """Programs around one point for one solver: batch members, and forms of each; ends: how programs ended so far."""
+
+    proposer: Proposer
+    request: SlopeRequest
+    place: _Place
+    part: int
+    asked: list[tuple[int, list[int]]]
+    stopped: threading.Event = field(default_factory=threading.Event)
+    ends: list[_End] = field(default_factory=list)
+
+    @np.errstate(all="ignore")
+    def run(self, came: Callable[[], None] = lambda: None) -> None:
+        """Solves the programs, and calls `came` after each; those that come after a stop are left out."""
+        request, program, ends = self.request, self.place.program, self.ends
+        assert program is not None
+        for member, forms in self.asked:
+            rows = request.forms[member if len(request.forms) > 1 else 0].double().numpy()
+            sides = program.sides(float(request.region.radius[member]), request.bounds, member)
+            changed = False
+            for form in forms:
+                if self.stopped.is_set():
+                    return
+                try:
+                    solver = self.proposer.solver(self.place, self.part, request.region.norm)
+                    if not changed:
+                        solver.change(sides)
+                        changed = True
+                    solution = solver.solve(rows[form] @ program.forms[request.value])
+                    ends.append(_End(member, form, program, lower_slopes(solution, sides.slope)))
+                except (RelucertError, MemoryError):
+                    raise
+                except Exception as error:  # whatever a solver does to us, Fast-Lin's slopes stand
+                    reason = str(error) if isinstance(error, Unsolved) else type(error).__name__
+                    ends.append(_End(member, form, program, reason))
+                    self.place.solvers.pop(self.part, None)
+                    changed = False
+                came()
+
+
+def _side_by_side(work: list[_Work], threads: int, tell: Callable[[], None]) -> None:
+    """Runs the work in threads; `tell` is called meanwhile, in this one. An interruption is minded, and stops them
+    after their present programs."""
+    pool = ThreadPoolExecutor(threads)
+    try:
+        futures = [pool.submit(item.run) for item in work]
+        while wait(futures, timeout=POLL).not_done:
+            tell()
+        for future in futures:
+            future.result()
+    finally:
+        for item in work:
+            item.stopped.set()
+        pool.shutdown(wait=False, cancel_futures=True)

@@ -1,0 +1,67 @@
+"""How many programs were solved for each question, and how those ended that failed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from relucert.arithmetic.property import Property
+from relucert.arithmetic.region import Region
+from relucert.common.words import counted
+
+
+@dataclass(eq=False)
+class Tally:
+    """Programs, and for each reason how many fell back."""
+
+    programs: int = 0
+    failures: Counter[str] = field(default_factory=Counter)
+
+    def add(self, other: Tally) -> None:
+        self.programs += other.programs
+        self.failures.update(other.failures)
+
+    @property
+    def remark(self) -> str | None:
+        if not self.failures:
+            return None
+        ends = ", ".join(f"{reason}: {count}" for reason, count in sorted(self.failures.items()))
+        return f"{self.failures.total()} of {counted(self.programs, 'program')} fell back to cheaper bounds ({ends})"
+
+
+class Tallies:
+    """The programs of every question around the points of the latest regions: a point and the rows asked about it."""
+
+    def __init__(self) -> None:
+        self._questions: dict[tuple[bytes, bytes], Tally] = {}
+        self._hidden: tuple[Region, Sequence[Tally]] | None = None
+
+    def hold(self, region: Region, tallies: Sequence[Tally]) -> None:
+        """Takes those of a region's hidden layers, until the rows asked about it are known."""
+        self._hidden = region, tallies
+
+    def settle(self, region: Region, prop: Property, tallies: Sequence[Tally]) -> None:
+        """Takes those of a region's rows, and with them those of its hidden layers, one per batch member."""
+        points = [key(point) for point in region.points]
+        self._questions = {asked: tally for asked, tally in self._questions.items() if asked[0] in points}
+        parts = [tallies]
+        if self._hidden is not None and self._hidden[0] is region:
+            parts.append(self._hidden[1])
+        self._hidden = None
+        places = range(len(points)) if region.which is None else region.which.tolist()
+        for part in parts:
+            for place, rows, tally in zip(places, prop.rows, part, strict=True):
+                self._questions.setdefault((points[place], key(rows)), Tally()).add(tally)
+
+    def remark(self, point: Tensor, rows: Tensor) -> str | None:
+        """What there is to say about the programs of one question."""
+        tally = self._questions.get((key(point), key(rows)))
+        return None if tally is None else tally.remark
+
+
+def key(numbers: Tensor) -> bytes:
+    """The same for numbers in either precision."""
+    return numbers.float().numpy().tobytes()

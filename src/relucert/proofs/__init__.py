@@ -1,0 +1,1 @@
+"""Files that prove an answer: everything that writes them."""

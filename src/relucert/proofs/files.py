@@ -1,0 +1,187 @@
+"""Proofs of certificates as files: what is claimed, and the bounds that prove it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from relucert.arithmetic.property import Property
+from relucert.arithmetic.region import RegionShape
+from relucert.bounding.record import Record, Recorder, RuleName
+from relucert.checker.content import UNREADABLE, document_of
+from relucert.checker.document import FORMAT, NORMS, Rejected, image_digest
+from relucert.checker.quadratic_document import QUADRATIC_FORMAT
+from relucert.checker.trees import RULES
+from relucert.errors import InputError
+from relucert.inputs.storage import files
+from relucert.methods.alpha import AlphaMethod
+from relucert.methods.method import Method
+from relucert.methods.programs import ProgramMethod
+from relucert.methods.sdp import QuadraticMethod
+from relucert.methods.table import check_rectifiers
+from relucert.network import Network
+from relucert.network.fingerprint import fingerprint
+from relucert.proofs.record import relaxation_entry
+from relucert.query.questions import Inquiry, Question
+from relucert.search.ladder import Evidence
+from relucert.search.radius import SearchEnd
+
+LOST = "the bounds that prove the radius {!r} were not kept"
+PROVABLE = (*RULES, "alpha", "lp", "lp-full", "sdp")  # methods that write proofs
+
+
+@dataclass(frozen=True, eq=False)
+class EvidenceKeeper:
+    """Keeps what proves radii about one network, and puts it into the words of proof files."""
+
+    network: Network
+    shape: RegionShape
+
+    def proves(self, method: str) -> bool:
+        """Whether a method's radii have proof files; `exact` has them too."""
+        try:
+            check_provable(method, self.network)
+        except InputError:
+            return method == "exact"
+        return True
+
+    def recorded(self, method: Method) -> Method:
+        """A method that keeps what proves its radii, and so do those that it starts from."""
+        if method.weaker is not None:
+            method = replace(method, weaker=self.recorded(method.weaker))  # type: ignore[type-var]
+        if isinstance(method, (AlphaMethod, ProgramMethod)):
+            return replace(method, recorder=Recorder())
+        return method
+
+    def evidence(self, method: Method, image: Tensor, prop: Property, end: SearchEnd) -> Evidence:
+        """What proves the radius of a search by such a method around an image, (size,), of a property with a batch of
+        one."""
+        assert end.radius is not None
+        radius = end.radius
+        if math.isinf(radius):
+            radius = float(self.shape.around(image[None]).whole)
+        while method.name != end.method and method.weaker is not None:
+            method = method.weaker
+        if isinstance(method, QuadraticMethod):
+            return self._quadratic(method, image, prop.rows[0], radius)
+        if not isinstance(method, (AlphaMethod, ProgramMethod)):
+            ruled = Record([RuleName(method.name, by_intervals=not method.bounds_stable_neurons(self.network))])
+            return relaxation_evidence(ruled, radius, self.network.inference.name)
+        record = None if method.recorder is None else method.recorder.take(image, prop.rows[0], radius)
+        if record is None:
+            raise ArithmeticError(LOST.format(radius))
+        return relaxation_evidence(record, radius, self.network.inference.name)
+
+    def forget(self, method: Method | None) -> None:
+        """Drops what such a method, and those that it starts from, have kept."""
+        while method is not None:
+            if isinstance(method, (AlphaMethod, ProgramMethod)) and method.recorder is not None:
+                method.recorder.clear()
+            method = method.weaker
+
+    def _quadratic(self, method: QuadraticMethod, image: Tensor, rows: Tensor, radius: float) -> Evidence:
+        found = method.evidence(image, rows)
+        if found is None or found.radius < radius:
+            raise ArithmeticError(LOST.format(radius))
+        by_intervals = not method.bounds_stable_neurons(self.network)
+        return {"format": QUADRATIC_FORMAT, "radius": radius, "by_intervals": by_intervals, **found.document()}
+
+
+@dataclass(frozen=True, eq=False)
+class ProofWriter:
+    """Writes one file per certified answer into a folder, which is checked when built."""
+
+    folder: Path
+    network: Network
+    shape: RegionShape
+
+    def __post_init__(self) -> None:
+        if self.shape.norm.p not in NORMS.values():
+            raise InputError(f"proofs need the norm 1, 2 or inf, not {self.shape.norm}")
+        if self.folder.exists() and not self.folder.is_dir():
+            raise InputError(f"{self.folder} is no folder for proofs")
+
+    def write(self, inquiry: Inquiry, question: Question, evidence: Evidence) -> Path:
+        """Writes the proof of one answer; it replaces the file of an earlier run."""
+        image, prop = inquiry.images[question.image], inquiry.property([question])
+        claim = claimed(self.network, question.image, image, self.shape, prop)
+        path = self._path(question)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_proof(path, claim, evidence)
+        return path
+
+    def has(self, inquiry: Inquiry, question: Question, radius: float) -> bool:
+        """Whether the file of an answer is there, and about this question and radius."""
+        try:
+            content = self._path(question).read_bytes()
+        except OSError:
+            return False
+        image, prop = inquiry.images[question.image], inquiry.property([question])
+        claim = claimed(self.network, question.image, image, self.shape, prop)
+        if math.isinf(radius):
+            radius = float(self.shape.around(image[None]).whole)
+        return is_about(content, {**claim, "radius": radius}, self.network.inference.name)
+
+    def _path(self, question: Question) -> Path:
+        """Where the proof of the answer to a question is written."""
+        rival, _ = question.named(None)
+        against = "" if rival is None else f"-class-{rival}"
+        return self.folder / f"image-{question.image}{against}.json.gz"
+
+
+def check_provable(method: str, network: Network) -> None:
+    """Refuses a method whose certificates have no proof files."""
+    from relucert.checker.integers import is_chain
+
+    if method not in PROVABLE:
+        raise InputError(f"the method {method!r} writes no proofs; {', '.join(PROVABLE)} do")
+    check_rectifiers(network, "a proof")
+    if method == "sdp" and not is_chain(network):
+        raise InputError("proofs of sdp need a chain of linear layers or convolutions and ReLUs")
+
+
+def relaxation_evidence(record: Record, radius: float, inference: str = "real") -> Evidence:
+    """What a file says besides its claim, where linear relaxations prove it."""
+    return {"format": FORMAT, "inference": inference, "radius": radius, "relaxation": relaxation_entry(record)}
+
+
+def claimed(network: Network, index: int, image: Tensor, shape: RegionShape, prop: Property) -> dict[str, Any]:
+    """What a proof is about, but for the radius: image number `index`, (size,), and a property with a batch of one."""
+    values = image.double().tolist()
+    return {
+        "network": {"name": network.name, "sha256": fingerprint(network, network.inference.rounds)},
+        "image": {"index": index, "sha256": image_digest(values), "values": values},
+        "rows": prop.rows[0].tolist(),
+        "offsets": prop.offsets[0].tolist(),
+        "norm": "inf" if math.isinf(shape.norm.p) else shape.norm.p,
+        "box": None if shape.box is None else [_ends(end) for end in shape.box],
+        "scale": None if shape.scale is None else shape.scale.tolist(),
+    }
+
+
+def _ends(end: Tensor) -> list[float | None]:
+    """One number per coordinate; None where there is no limit."""
+    return [value if math.isfinite(value) else None for value in end.tolist()]
+
+
+def is_about(content: bytes, claim: dict[str, Any], inference: str = "real") -> bool:
+    """Whether a file's content is a proof of the same claim, whatever its radius."""
+    try:
+        document = document_of(content)
+    except (*UNREADABLE, Rejected):
+        return False
+    if not isinstance(document, dict) or document.get("inference", "real") != inference:
+        return False
+    return all(document.get(name) == value for name, value in claim.items())
+
+
+def write_proof(path: Path, claim: dict[str, Any], evidence: Evidence) -> None:
+    """Writes the proof of a claim; compressed where the name ends in .gz."""
+    content = json.dumps({**claim, **evidence}, allow_nan=False).encode()
+    files.write(path, gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)

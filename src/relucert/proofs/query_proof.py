@@ -1,0 +1,62 @@
+"""The file that proves that a property holds: for each of its boxes, why none of its violations can happen there."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from relucert.branch_and_bound.prove import Outcome
+from relucert.checker.document import QUERY_FORMAT
+from relucert.inputs.storage import files
+from relucert.network import Network
+from relucert.network.fingerprint import fingerprint
+from relucert.proofs.record import relaxation_entry
+from relucert.verification.problem import Problem
+from relucert.verification.specification.query import Query, Violation
+
+
+def claimed(network: Network, query: Query) -> dict[str, Any]:
+    """What a proof is about."""
+    text = query.vnnlib()
+    return {
+        "format": QUERY_FORMAT,
+        "network": {"name": network.name, "sha256": fingerprint(network)},
+        "query": {"text": text, "sha256": hashlib.sha256(text.encode()).hexdigest()},
+    }
+
+
+def write(path: Path, claim: dict[str, Any], proven: Sequence[tuple[Problem, Outcome]]) -> None:
+    """Writes the proof that every row of some problems stays positive; compressed where the name ends in .gz."""
+    document = {**claim, "parts": [_part(problem, outcome) for problem, outcome in proven]}
+    content = json.dumps(document, allow_nan=False).encode()
+    files.write(path, gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
+
+
+def _part(problem: Problem, outcome: Outcome) -> dict[str, Any]:
+    first = problem.violations[0]
+    if outcome.record is not None:
+        how: dict[str, Any] = {"relaxation": relaxation_entry(outcome.record)}
+    else:
+        assert outcome.cuts is not None
+        how = {"nodes": outcome.cuts.rows()}
+    return {
+        "low": [str(number) for number in first.low],
+        "high": [str(number) for number in first.high],
+        "cases": [_case(violation) for violation in problem.violations],
+        **how,
+    }
+
+
+def _case(violation: Violation) -> list[dict[str, Any]]:
+    return [
+        {
+            "inputs": [[place, str(number)] for place, number in constraint.inputs],
+            "outputs": [[place, str(number)] for place, number in constraint.outputs],
+            "bound": str(constraint.bound),
+        }
+        for constraint in violation.constraints
+    ]

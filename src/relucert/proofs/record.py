@@ -1,0 +1,116 @@
+"""A record as the entries of a proof file: the trees that its leaves are the leaves of, numbers packed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from relucert.arithmetic.rigor import RECORDED, SLOPE_UNIT
+from relucert.bounding.record import Leaves, Record, Sides, multiplier_units
+from relucert.checker.packing import Whole, pack
+from relucert.checker.trees import SCALE_ZERO
+
+Columns = dict[int, NDArray[np.int64]]  # by pre-activation the neurons that have slopes
+
+
+def relaxation_entry(record: Record) -> dict[str, Any]:
+    """What a file says about how everything is bounded."""
+    every = [sides.leaves for parts in record.hidden.values() for sides in parts]
+    columns = _columns(every if record.rows is None else [*every, record.rows])
+    hidden = {}
+    for value, parts in sorted(record.hidden.items()):
+        before = {source: neurons for source, neurons in columns.items() if source < value}
+        numbers = np.concatenate([_side_numbers(part) for part in parts])
+        leaves = [(part.leaves, len(part.neurons)) for part in parts]
+        hidden[str(value)] = {"sides": pack(numbers, 4), **_trees(leaves, before)}
+    count = 0 if record.rows is None or not len(record.rows.forms) else int(record.rows.forms.max()) + 1
+    return {
+        "rules": [{"rule": rule.name, "by_intervals": rule.by_intervals} for rule in record.rules],
+        "neurons": {str(value): pack(neurons, 4) for value, neurons in columns.items()},
+        "hidden": hidden,
+        "rows": None if record.rows is None else _trees([(record.rows, count)], columns),
+    }
+
+
+def _side_numbers(sides: Sides) -> Whole:
+    """Each neuron twice: the even number for its own lower bound, the odd one for that of its negative."""
+    return np.asarray(2 * sides.neurons.numpy() + (sides.signs.numpy() < 0), dtype=np.int64)
+
+
+def _columns(every: Sequence[Leaves]) -> Columns:
+    """All neurons that some leaf has a number for."""
+    values = sorted({value for leaves in every for value in leaves.neurons})
+    found = {
+        value: np.unique(np.concatenate([leaves.neurons[value].numpy() for leaves in every if value in leaves.neurons]))
+        for value in values
+    }
+    return {value: neurons for value, neurons in found.items() if len(neurons)}
+
+
+def _trees(groups: Sequence[tuple[Leaves, int]], columns: Columns) -> dict[str, str]:
+    """The trees of some leaves after those of others; each group with the number of its forms."""
+    nodes: list[int] = []
+    slopes, multipliers, scales = [], [], []
+    for leaves, count in groups:
+        places = _places(leaves, columns)
+        signs, duals = leaves.signs.numpy(), leaves.duals.double().numpy()
+        units, powers = multiplier_units(torch.from_numpy(duals * (signs != 0)))
+        free = RECORDED.slopes(torch.from_numpy(duals * (signs == 0))).nan_to_num(0).numpy() / SLOPE_UNIT
+        table = np.zeros((len(duals), sum(len(neurons) for neurons in columns.values())), dtype=np.int64)
+        table[:, places] = free.astype(np.int64)
+        order, paths = _grown(leaves.forms.numpy(), signs, count, places, nodes)
+        slopes.append(table[order])
+        scales.append(powers.numpy()[order])
+        multipliers += [units[leaf, path].numpy() for leaf, path in zip(order, paths, strict=True)]
+    return {
+        "nodes": pack(np.asarray(nodes, dtype=np.int64), 4),
+        "slopes": pack(np.concatenate(slopes), 3),
+        "multipliers": pack(np.concatenate(multipliers) if multipliers else np.zeros(0, dtype=np.int64), 4),
+        "scales": pack(np.concatenate(scales) + SCALE_ZERO, 2),
+    }
+
+
+def _places(leaves: Leaves, columns: Columns) -> NDArray[np.int64]:
+    """Where the columns of leaves are among all."""
+    first, parts = 0, [np.zeros(0, dtype=np.int64)]
+    for value, neurons in columns.items():
+        if value in leaves.neurons:
+            parts.append(first + np.searchsorted(neurons, leaves.neurons[value].numpy()))
+        first += len(neurons)
+    return np.concatenate(parts)
+
+
+def _grown(
+    forms: NDArray[np.int64], signs: NDArray[np.int8], count: int, places: NDArray[np.int64], nodes: list[int]
+) -> tuple[list[int], list[list[int]]]:
+    """The leaves in the order of their trees, and the columns on the way to each; nodes are appended.
+
+    The leaves of a tree cover all signs once. So any neuron whose sign all of them know will do for the root, and its
+    halves are trees again.
+    """
+    order: list[int] = []
+    paths: list[list[int]] = []
+    by_form = np.argsort(forms, kind="stable")
+    ends = np.searchsorted(forms[by_form], np.arange(count + 1))
+    for form in range(count):
+        waiting: list[tuple[NDArray[np.int64], list[int]]] = [(by_form[ends[form] : ends[form + 1]], [])]
+        while waiting:
+            leaves, path = waiting.pop()
+            known = (signs[leaves] != 0).all(0)
+            known[path] = False
+            common = known.nonzero()[0]
+            if len(leaves) == 1 and not len(common):
+                nodes.append(0)
+                order.append(int(leaves[0]))
+                paths.append(path)
+                continue
+            if not len(leaves) or not len(common):
+                raise ArithmeticError("the leaves of a search make no tree")
+            column = int(common[0])
+            nodes.append(int(places[column]) + 1)
+            waiting += [(leaves[signs[leaves, column] == sign], [*path, column]) for sign in (-1, 1)]
+    return order, paths

@@ -1,0 +1,398 @@
+"""`relucert.Query`: a region of inputs, and what would be a violation there, in exact numbers."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from itertools import chain, product
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from relucert.common.checks import shown
+from relucert.common.numbers import NumberLike, as_decimal, exactly, float_above, float_below, number_above
+from relucert.common.words import counted
+from relucert.errors import InputError
+from relucert.verification.specification.formula import AtMost, Case, End, Linear, Variable
+
+Terms = tuple[tuple[int, int], ...]
+NOTHING = "(* 0 Y_0)"  # which mentions an output, as a property must
+EMPTY = "no input meets the bounds: the region is empty"
+CONTRADICTORY = "no outputs meet the conditions of a violation: they contradict each other"
+
+
+class Declared(NamedTuple):
+    """A tensor that a file declares: an input or an output of one of its networks.
+
+    equal_to: the network that its own is declared to be equal to, if any.
+    """
+
+    name: str
+    output: bool
+    shape: tuple[int, ...]
+    type: str
+    network: str
+    equal_to: str | None
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """That `inputs @ x + outputs @ y <= bound`.
+
+    Attributes:
+        inputs: Index and coefficient of every input in it; the coefficients are whole numbers without a common divisor.
+        outputs: The same of the outputs.
+        bound: An exact number.
+        strict: Whether the sum must be below the bound, and not at it.
+    """
+
+    inputs: Terms
+    outputs: Terms
+    bound: Fraction
+    strict: bool = False
+
+    @classmethod
+    def of(cls, atom: AtMost) -> Constraint:
+        """That a form is not positive, or negative, scaled to whole coefficients."""
+        form = atom.form
+        coefficients = form.coefficients.values()
+        scale = Fraction(math.lcm(*(number.denominator for number in coefficients)))
+        if form.coefficients:
+            scale /= math.gcd(*(int(scale * number) for number in coefficients))
+        inputs, outputs = (
+            tuple(
+                (variable.place, int(scale * number))
+                for variable, number in sorted(form.coefficients.items())
+                if variable.output == output
+            )
+            for output in (False, True)
+        )
+        return cls(inputs, outputs, -scale * form.constant, atom.strict)
+
+    @property
+    def scale(self) -> Fraction:
+        """A power of two that brings the largest coefficient to at least 1 and below 2."""
+        longest = max((abs(number).bit_length() for _, number in self.inputs + self.outputs), default=1)
+        return Fraction(1, 2 ** (longest - 1))
+
+    def excess(self, inputs: Sequence[Fraction], outputs: Sequence[Fraction]) -> Fraction:
+        """By how much the sum is above the bound at an input and its outputs."""
+        parts = chain(
+            (number * inputs[index] for index, number in self.inputs),
+            (number * outputs[index] for index, number in self.outputs),
+        )
+        return sum(parts, -self.bound)
+
+    def is_met_by(self, excess: Fraction) -> bool:
+        """Whether it is met where the sum is so much above the bound."""
+        return excess < 0 if self.strict else excess <= 0
+
+
+@dataclass(frozen=True)
+class Violation:
+    """Inputs within a box at which all constraints are met.
+
+    Attributes:
+        low: The lowest value of every input.
+        high: The highest.
+        constraints: On inputs and outputs, all of them met at once.
+        open_low: The inputs that must be above their lowest value.
+        open_high: The inputs that must be below their highest.
+    """
+
+    low: tuple[Fraction, ...]
+    high: tuple[Fraction, ...]
+    constraints: tuple[Constraint, ...]
+    open_low: frozenset[int] = frozenset()
+    open_high: frozenset[int] = frozenset()
+
+    @property
+    def strict(self) -> bool:
+        """Whether all constraints are, so that a largest excess of zero is no violation."""
+        return bool(self.constraints) and all(constraint.strict for constraint in self.constraints)
+
+    @property
+    def contradictory(self) -> bool:
+        """Whether no inputs and outputs at all meet the constraints, seen from those that bound a sum from both sides;
+        a constant is its own other side."""
+        ends: dict[tuple[Terms, Terms], End] = {}
+        for constraint in self.constraints:
+            key, end = (constraint.inputs, constraint.outputs), End(constraint.bound, constraint.strict)
+            ends[key] = end if end.is_tighter(ends.get(key), upper=True) else ends[key]
+        for (inputs, outputs), high in ends.items():
+            other = ends.get((_negated(inputs), _negated(outputs)))
+            if other is not None and not End(-other.at, other.strict).leaves_room(high):
+                return True
+        return False
+
+    def has_inputs(self, point: Sequence[Fraction]) -> bool:
+        """Whether an input lies in the box, and off its open ends."""
+        return (
+            all(low <= number <= high for low, number, high in zip(self.low, point, self.high, strict=True))
+            and not any(point[place] == self.low[place] for place in self.open_low)
+            and not any(point[place] == self.high[place] for place in self.open_high)
+        )
+
+
+@dataclass(frozen=True, repr=False)
+class Query:
+    """The property that none of some violations ever happens; `relucert.verify` asks whether it holds.
+
+    `Query.read` reads one from a VNN-LIB file, `Query.within` makes one of arrays, and `one | other` is the property
+    that the violations of neither happen.
+
+    Attributes:
+        inputs: How many numbers the network takes.
+        outputs: How many it gives.
+        violations: Any of them would be one; none: the property holds, since no input meets the bounds.
+        text: The file's own text in VNN-LIB 1.0, where it comes from one.
+        remarks: What there is to know about it, such as the types that a file declares.
+        declared: The tensors that a file of VNN-LIB 2.0 declares; inputs and outputs are their numbers in turn.
+    """
+
+    inputs: int
+    outputs: int
+    violations: tuple[Violation, ...]
+    text: str | None = None
+    remarks: tuple[str, ...] = ()
+    declared: tuple[Declared, ...] = ()
+
+    def __repr__(self) -> str:
+        sizes = {"input": self.inputs, "output": self.outputs, "violation": len(self.violations)}
+        return f"Query({', '.join(counted(count, noun) for noun, count in sizes.items())})"
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> Query:
+        """The query of a .vnnlib or .vnnlib.gz file, of VNN-LIB 1.0 or 2.0.
+
+        Args:
+            path: Of the file.
+        """
+        from relucert.verification.specification.reading import read
+
+        return read(path)
+
+    @classmethod
+    def within(cls, low: Any, high: Any, violations: Sequence[Sequence[Any]], *, strict: bool = False) -> Query:
+        """The property that, within a box of inputs, none of some violations happens.
+
+        Every number counts exactly as it is stored.
+
+        Args:
+            low: The lowest value of every input, an array of the input's shape, or flat.
+            high: The highest.
+            violations: Each is `(rows, bounds)`: at the outputs y all of `rows @ y <= bounds` are met, rows
+                (constraints, outputs) and bounds (constraints,); or `(rows, bounds, input_rows)`: all of
+                `rows @ y + input_rows @ x <= bounds`.
+            strict: Whether the sums must be below the bounds, and not at them, for a violation.
+        """
+        if not isinstance(strict, bool):
+            raise InputError(f"strict is True or False, for all constraints of a query, not {shown(strict)}")
+        lowest, highest = (_numbers(end, f"the {name} end of the box") for end, name in ((low, "low"), (high, "high")))
+        if len(lowest) != len(highest) or not lowest:
+            raise InputError(f"a box has two ends of as many numbers, not {len(lowest)} and {len(highest)}")
+        below, above = ({place: End(number) for place, number in enumerate(side)} for side in (lowest, highest))
+        if not isinstance(violations, (list, tuple)):
+            raise InputError(f"a query needs a list of violations, not {shown(violations)}")
+        forms = [_forms(violation, len(lowest)) for violation in violations]
+        widths = {width for width, _ in forms}
+        if len(widths) != 1:
+            raise InputError(f"a query needs violations, all on as many outputs, not on {sorted(widths) or 'none'}")
+        possible = all(one <= other for one, other in zip(lowest, highest, strict=True))
+        cases = [
+            Case(below, above).with_all([AtMost(form, strict) for form in conjunction]) for _, conjunction in forms
+        ]
+        return from_cases([case for case in cases if possible and case is not None], len(lowest), widths.pop())
+
+    @classmethod
+    def outputs_within(
+        cls, low: Any, high: Any, *, box: Any = None, around: Any = None, radius: NumberLike | None = None
+    ) -> Query:
+        """The property that every output stays within bounds: in a box of inputs, or around one input.
+
+        Args:
+            low: The lowest value that every output may have, an array, or a number for a single output.
+            high: The highest.
+            box: The lowest and the highest value of every input, two arrays of its shape; around an input, two numbers
+                will do, which cut the region.
+            around: An input.
+            radius: How far from it every number may be (p = infinity).
+        """
+        lowest, highest = (_numbers(end, f"the {name} end of outputs") for end, name in ((low, "low"), (high, "high")))
+        if len(lowest) != len(highest) or not lowest:
+            raise InputError(f"outputs have as many low as high ends, not {len(lowest)} and {len(highest)}")
+        ends = _around(around, radius, box) if around is not None or radius is not None else box
+        if not isinstance(ends, (tuple, list)) or len(ends) != 2:
+            raise InputError("a query is about a region: give box=(low, high) of the inputs, or around= and radius=")
+        violations = []
+        for place, (least, most) in enumerate(zip(lowest, highest, strict=True)):
+            unit = [[int(place == other) for other in range(len(lowest))]]
+            violations += [(unit, [least]), ([[-number for number in unit[0]]], [-most])]
+        return cls.within(ends[0], ends[1], violations, strict=True)
+
+    def __or__(self, other: object) -> Query:
+        if not isinstance(other, Query):
+            return NotImplemented
+        if (self.inputs, self.outputs) != (other.inputs, other.outputs):
+            raise InputError(f"{self!r} and {other!r} are about different networks")
+        remarks = tuple(dict.fromkeys(self.remarks + other.remarks))
+        return replace(self, violations=self.violations + other.violations, text=None, remarks=remarks)
+
+    @cached_property
+    def possible(self) -> tuple[Violation, ...]:
+        """The violations that do not contradict themselves."""
+        return tuple(violation for violation in self.violations if not violation.contradictory)
+
+    def vnnlib(self) -> str:
+        """The query as VNN-LIB 1.0: the file's own text, or one that says the same."""
+        return _text(self) if self.text is None else self.text
+
+
+def _around(around: Any, radius: NumberLike | None, box: Any) -> tuple[list[Fraction], list[Fraction]]:
+    """The box within a distance of an input, cut by another one."""
+    if around is None or radius is None:
+        raise InputError("a region around an input needs both: around= and radius=")
+    reach = Fraction(number_above(radius, "the radius"))
+    if reach < 0:
+        raise InputError(f"a radius is not negative, as {shown(radius)} is")
+    centre = _numbers(around, "the input")
+    low, high = [number - reach for number in centre], [number + reach for number in centre]
+    if box is None:
+        return low, high
+    if not isinstance(box, (tuple, list)) or len(box) != 2:
+        raise InputError(f"a box is the lowest and the highest valid value, not {shown(box)}")
+    cuts = [_numbers(end, "an end of the box") for end in box]
+    if any(len(cut) not in (1, len(centre)) for cut in cuts):
+        counts = " and ".join(str(len(cut)) for cut in cuts)
+        raise InputError(f"a box has ends of one number or of {len(centre)}, not of {counts}")
+    lowest, highest = (cut * len(centre) if len(cut) == 1 else cut for cut in cuts)
+    return list(map(max, low, lowest)), list(map(min, high, highest))
+
+
+def from_cases(
+    cases: Sequence[Case], inputs: int, outputs: int, text: str | None = None, remarks: tuple[str, ...] = (),
+    declared: tuple[Declared, ...] = (),
+) -> Query:  # fmt: skip
+    """The query whose violations are these cases; every input needs both bounds in all of them."""
+    violations: dict[tuple[tuple[int, int], tuple[Constraint, ...]], Violation] = {}
+    boxes: dict[tuple[int, int], Violation] = {}
+    for case in cases:
+        shared = id(case.low), id(case.high)
+        if shared not in boxes:
+            names = _input_names(inputs, declared)
+            ends = _ends(case.low, "lower", names), _ends(case.high, "upper", names)
+            boxes[shared] = Violation(*ends, (), _strict_ones(case.low), _strict_ones(case.high))
+        constraints = tuple(dict.fromkeys(map(Constraint.of, case.forms)))
+        if not all(_is_float(constraint.scale * constraint.bound) for constraint in constraints):
+            raise InputError("a constraint has a bound beyond the numbers of float64, about 1.8e308")
+        violations.setdefault((shared, constraints), replace(boxes[shared], constraints=constraints))
+    return Query(inputs, outputs, tuple(violations.values()), text, remarks, declared)
+
+
+def _input_names(count: int, declared: Sequence[Declared]) -> list[str]:
+    """What the file calls every input."""
+    if not declared:
+        return [str(Variable(False, index)) for index in range(count)]
+    return [
+        f"{tensor.name}[{','.join(map(str, place))}]" if place else tensor.name
+        for tensor in declared
+        if not tensor.output
+        for place in product(*map(range, tensor.shape))
+    ]
+
+
+def _is_float(number: Fraction) -> bool:
+    """Whether a number is within those of float64."""
+    return math.isfinite(float_below(number)) and math.isfinite(float_above(number))
+
+
+def _strict_ones(bounds: dict[int, End]) -> frozenset[int]:
+    return frozenset(index for index, end in bounds.items() if end.strict)
+
+
+def _negated(terms: Terms) -> Terms:
+    return tuple((place, -number) for place, number in terms)
+
+
+def _ends(bounds: dict[int, End], side: str, names: Sequence[str]) -> tuple[Fraction, ...]:
+    missing = [name for index, name in enumerate(names) if index not in bounds]
+    if missing:
+        listed = ", ".join(missing[:3]) + (", ..." if missing[3:] else "")
+        raise InputError(f"the region is unbounded: {listed} has no {side} bound; assert one for every input")
+    for index, name in enumerate(names):
+        if not _is_float(bounds[index].at):
+            raise InputError(f"the {side} bound of {name} is beyond the numbers of float64")
+    return tuple(bounds[index].at for index in range(len(names)))
+
+
+def _array(given: Any, what: str) -> NDArray[np.object_]:
+    try:
+        numbers = given.detach().cpu().numpy() if hasattr(given, "detach") else given
+        return np.array(numbers, dtype=object)
+    except (TypeError, ValueError, RuntimeError, IndexError, AttributeError):
+        raise InputError(f"{what} is an array of numbers, not {shown(given)}") from None
+
+
+def _numbers(given: Any, what: str) -> list[Fraction]:
+    return [exactly(number, f"{what}, in every place,") for number in _array(given, what).flatten()]
+
+
+def _forms(violation: Sequence[Any], inputs: int) -> tuple[int, list[Linear]]:
+    """How many outputs a violation is about, and forms that are not positive where it happens."""
+    if not isinstance(violation, (tuple, list)) or len(violation) not in (2, 3):
+        raise InputError(f"a violation is (rows, bounds) or (rows, bounds, input_rows), not {shown(violation)}")
+    bounds = _numbers(violation[1], "a violation's bounds")
+    rows = _rows(violation[0], len(bounds), "rows")
+    input_rows = _rows(violation[2], len(bounds), "input rows") if len(violation) == 3 else [[] for _ in bounds]
+    widths = {len(row) for row in input_rows} - {0}
+    if widths - {inputs}:
+        raise InputError(
+            f"the input rows of a violation have {sorted(widths)} columns, the box has {counted(inputs, 'input')}"
+        )
+    forms = []
+    for row, input_row, bound in zip(rows, input_rows, bounds, strict=True):
+        terms = chain(((Variable(True, place), number) for place, number in enumerate(row)),
+                      ((Variable(False, place), number) for place, number in enumerate(input_row)))  # fmt: skip
+        forms.append(Linear({variable: number for variable, number in terms if number}, -bound))
+    return len(rows[0]), forms
+
+
+def _rows(given: Any, count: int, what: str) -> list[list[Fraction]]:
+    shape = _array(given, f"a violation's {what}").shape
+    if len(shape) != 2 or shape[0] != count or not count or not shape[1]:
+        raise InputError(f"a violation's {what} have the shape (constraints, columns) with {count} bounds, not {shape}")
+    numbers = _numbers(given, f"a violation's {what}")
+    return [numbers[place : place + shape[1]] for place in range(0, len(numbers), shape[1])]
+
+
+def _text(query: Query) -> str:
+    names = [Variable(False, index) for index in range(query.inputs)]
+    names += [Variable(True, index) for index in range(query.outputs)]
+    lines = [f"(declare-const {name} Real)" for name in names]
+    if not query.violations:
+        return "\n".join([*lines, "(assert (<= X_0 -1))", "(assert (>= X_0 1))", f"(assert (<= {NOTHING} 0))", ""])
+    parts = "\n".join(f"  (and {' '.join(_atoms(violation))})" for violation in query.violations)
+    return "\n".join([*lines, f"(assert (or\n{parts}\n))", ""])
+
+
+def _atoms(violation: Violation) -> Iterable[str]:
+    for index, (low, high) in enumerate(zip(violation.low, violation.high, strict=True)):
+        yield _scaled(">" if index in violation.open_low else ">=", f"X_{index}", low)
+        yield _scaled("<" if index in violation.open_high else "<=", f"X_{index}", high)
+    for constraint in violation.constraints:
+        terms = [f"(* {number} X_{index})" for index, number in constraint.inputs]
+        terms += [f"(* {number} Y_{index})" for index, number in constraint.outputs]
+        left = f"(+ {' '.join(terms)})" if len(terms) > 1 else (terms or [NOTHING])[0]
+        yield _scaled("<" if constraint.strict else "<=", left, constraint.bound)
+
+
+def _scaled(relation: str, left: str, bound: Fraction) -> str:
+    """A comparison with a number, in decimals where they end."""
+    if Fraction(as_decimal(bound)) == bound:
+        return f"({relation} {left} {as_decimal(bound)})"
+    return f"({relation} (* {bound.denominator} {left}) {bound.numerator})"

@@ -1,0 +1,116 @@
+"""Certificates within a search: rows are proven only where they hold, and searches take them where they may."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+
+import relucert
+from relucert import best
+from relucert.arithmetic.property import Property
+from relucert.arithmetic.region import Region
+from relucert.arithmetic.rigor import RIGOROUS
+from relucert.bounding.hidden import hidden_bounds
+from relucert.bounding.relaxers import CROWN
+from relucert.branch_and_bound import tree
+from relucert.methods.quadratic import cost, rows
+from relucert.methods.quadratic.rows import proven_rows, suits_certificates
+from relucert.network import find_inference
+from relucert.search import ladder
+from tests.milp import nearest
+from tests.nets import NETWORKS, centres, mlp
+
+
+def test_rows_are_proven_below_the_nearest_violation_and_never_beyond() -> None:
+    proven = 0
+    for seed in range(20):
+        network = mlp(4, 6, 6, 3, seed=seed, dtype=torch.float64)
+        centre = centres(network, 1)[0].double()
+        label = int(network(centre[None]).argmax())
+        rivals = [place for place in range(3) if place != label]
+        distances = [nearest(network, centre, label, rival, math.inf, 4.0) for rival in rivals]
+        prop = Property.margins(torch.tensor([label]), torch.tensor([rivals]), 3)
+        known = [found[0] for found in distances if found is not None]
+        if not known:
+            continue
+        for share in (0.6, 1 + 1e-5):
+            region = Region.around(centre[None], min(known) * share, "inf")
+            found = proven_rows(network, region, prop, hidden_bounds(network, region, CROWN, RIGOROUS), math.inf)
+            if share > 1:
+                assert not bool(found.all())
+            else:
+                proven += int(found.all())
+    assert proven > 3
+
+
+def test_no_row_is_begun_without_time() -> None:
+    network = mlp(4, 6, 6, 3, seed=1, dtype=torch.float64)
+    region = Region.around(centres(network, 1).double(), 0.05, "inf")
+    prop = Property.margins(network(region.centre).argmax(1), torch.tensor([[0]]), 3)
+    bounds = hidden_bounds(network, region, CROWN, RIGOROUS)
+    assert not bool(proven_rows(network, region, prop, bounds, -math.inf).any())
+
+
+@pytest.mark.full_effort
+def test_a_search_takes_them_for_what_a_short_tree_leaves_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tree gets no time at all here, and refinement none either."""
+    network = mlp(14, 16, 16, 3, seed=4)
+    images = centres(network, 4)
+    (crown,) = relucert.certify(network, images[:1], method="crown")
+    (exact,) = relucert.exact(network, images[:1])
+    assert crown.radius is not None
+    assert exact.lower is not None
+    radius = crown.radius + 0.6 * (exact.lower - crown.radius)
+    monkeypatch.setattr(rows, "FEWEST_UNSTABLE", 1)
+    taken: list[bool] = []
+
+    def listening(*arguments: Any) -> torch.Tensor:
+        found = proven_rows(*arguments)
+        taken.append(bool(found.all()))
+        return found
+
+    monkeypatch.setattr(tree, "proven_rows", listening)
+    monkeypatch.setattr(tree, "BEFORE_REFINING", -1.0)
+    monkeypatch.setattr(tree, "ROOT_STEPS", 0)
+    (verdict,) = relucert.robust_at(network, images[:1], radius=radius, time_limit=60)
+    assert taken
+    assert taken[0]
+    assert verdict.holds
+
+
+def test_what_does_not_suit_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows, "FEWEST_UNSTABLE", 1)
+    for name, suits in (("three layers", True), ("residual", False)):
+        network = NETWORKS[name]().cast(torch.float64)
+        region = Region.around(centres(network, 1).double(), 0.5, "inf")
+        bounds = hidden_bounds(network, region, CROWN, RIGOROUS)
+        assert suits_certificates(network, bounds) == suits
+        assert not suits_certificates(network.evaluated_in(find_inference("float32")), bounds)
+
+
+def test_best_does_not_begin_what_does_not_fit_its_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(best, "STEPS", ladder.CHEAP_STEPS)
+    monkeypatch.setattr(ladder, "WIDE", 1)
+    monkeypatch.setattr(ladder, "least_seconds", lambda network: 1e6)
+    network = NETWORKS["three layers"]()
+    (answer,) = relucert.certify(network, centres(network)[:1], method="best", budget=60.0)
+    assert answer.due_to != "sdp"
+    assert answer.reason is not None
+    assert "before sdp did" in answer.reason
+
+
+def test_larger_networks_are_said_to_take_longer() -> None:
+    sizes = ((20, 30, 30, 3), (20, 300, 30, 3), (20, 300, 300, 3), (800, 300, 300, 3))
+    seconds = [cost.least_seconds(mlp(*some)) for some in sizes]
+    assert seconds == sorted(seconds)
+    assert 0 < seconds[0] < seconds[-1]
+
+
+def test_floating_point_evaluations_get_no_certificate_about_real_arithmetic(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ladder, "WIDE", 1)
+    monkeypatch.setattr(best, "STEPS", ladder.CHEAP_STEPS)
+    network = NETWORKS["three layers"]()
+    asked: dict[str, Any] = {"method": "best", "budget": 30.0, "inference": "float32"}
+    (answer,) = relucert.certify(network, centres(network)[:1], **asked)
+    assert answer.due_to in ("fast-lin", "crown", "alpha")

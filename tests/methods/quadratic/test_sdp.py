@@ -1,0 +1,176 @@
+"""`method="sdp"` against exact answers, and what it says where it has nothing to add."""
+
+import math
+import random
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import relucert
+from relucert import best, data
+from relucert.arithmetic.property import Property
+from relucert.arithmetic.region import Region
+from relucert.arithmetic.rigor import RIGOROUS
+from relucert.methods import sdp
+from relucert.methods.quadratic import solve
+from relucert.methods.table import find_method
+from relucert.network import Linear, Network
+from relucert.search import ladder
+from tests.milp import nearest
+from tests.nets import NETWORKS, centres, chain, mlp
+
+
+def hostile(network: Network, centre: Tensor, draw: random.Random) -> Network:
+    """The same with layers of other sizes, neurons that are zero, twice there, or at their kink at the centre."""
+    layers, point = [], centre
+    for node in network.nodes:
+        operation = node.operation
+        if isinstance(operation, Linear):
+            size = draw.choice((0.01, 1.0, 1.0, 20.0))
+            weight, bias = operation.weight * size, operation.bias * size
+            neuron, other = draw.randrange(len(bias)), draw.randrange(len(bias))
+            change = draw.choice(("none", "dead", "twice", "kink", "blind"))
+            if change == "dead":
+                weight[neuron], bias[neuron] = 0, draw.choice((0.0, -1.0, 1.0))
+            elif change == "twice":
+                weight[neuron], bias[neuron] = weight[other], bias[other]
+            elif change == "kink":
+                bias[neuron] = -(weight[neuron] @ point)
+            elif change == "blind":
+                weight[:, draw.randrange(weight.shape[1])] = 0
+            operation = Linear(weight, bias)
+            point = weight @ point + bias
+        else:
+            point = point.clamp(min=0)
+        layers.append(operation)
+    return chain(network.input_shape, *layers)
+
+
+def questions_against_programs(seeds: range) -> tuple[int, int]:
+    """No margin is proven at a distance at which a rival catches up.
+
+    Returns how many were proven well below it, and how many points disproved margins just above.
+    """
+    proven = disproved = 0
+    for seed in seeds:
+        draw = random.Random(seed)
+        sizes = [draw.randint(2, 4), *(draw.randint(2, 6) for _ in range(draw.randint(1, 3))), 3]
+        network = mlp(*sizes, seed=seed, dtype=torch.float64)
+        centre = centres(network, 1)[0].double() * draw.choice((0.1, 1.0, 3.0))
+        if seed % 2:
+            network = hostile(network, centre, draw)
+        label = int(network(centre[None]).argmax())
+        rival = draw.choice([place for place in range(3) if place != label])
+        norm = draw.choice((1.0, math.inf))
+        found = nearest(network, centre, label, rival, norm, 4.0)
+        if found is None or found[0] < 1e-6:
+            continue
+        prop = Property.margins(torch.tensor([label]), torch.tensor([[rival]]), 3)
+        beyond = found[0] * (1 + 1.01e-5)
+        point = centre + (found[1] - centre) * (1 + 1e-5)
+        if not float(prop.values(network(point[None]))) < 0 or not float((point - centre).norm(p=norm)) <= beyond:
+            continue  # within the program's tolerance only
+        disproved += 1
+        method = find_method("sdp")
+        for radius in (found[0] * 0.6, beyond):
+            region = Region.around(centre[None], radius, norm)
+            with torch.inference_mode():
+                hidden = method.hidden(network, region, RIGOROUS)
+                margin = float(method.margins(network, region, prop, hidden, RIGOROUS))
+            if radius > found[0]:
+                assert not margin > 0, (seed, norm, found[0])
+            else:
+                proven += margin > 0
+    return proven, disproved
+
+
+def test_no_margin_is_proven_where_a_program_finds_an_example() -> None:
+    proven, disproved = questions_against_programs(range(40))
+    assert proven > 5
+    assert disproved > 10
+
+
+@pytest.mark.slow
+def test_no_margin_is_proven_where_a_program_finds_an_example_in_500_questions() -> None:
+    proven, disproved = questions_against_programs(range(40, 1340))
+    assert proven > 250
+    assert disproved > 500
+
+
+@pytest.mark.full_effort
+def test_radii_are_far_above_those_of_crown() -> None:
+    images = data.bundled().first(1)
+    asked: dict[str, Any] = {"target": "runner-up"}
+    (crown,) = relucert.certify("mnist-3x20", images.images, images.labels, method="crown", **asked)
+    (answer,) = relucert.certify("mnist-3x20", images.images, images.labels, method="sdp", **asked)
+    (attacked,) = relucert.attack("mnist-3x20", images.images, images.labels, **asked)
+    assert crown.radius is not None
+    assert answer.radius is not None
+    assert attacked.distance is not None
+    assert answer.proven
+    assert 1.1 * crown.radius < answer.radius < attacked.distance
+    assert answer.reason is None
+
+
+@pytest.mark.full_effort
+def test_wide_chains_have_it_as_a_step_of_best(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(best, "STEPS", ladder.CHEAP_STEPS)
+    asked: dict[str, Any] = {"method": "best", "budget": 60.0, "target": "runner-up"}
+    network, branching = NETWORKS["three layers"](), NETWORKS["residual"]()
+    (plain,) = relucert.certify(network, centres(network)[:1], **asked)
+    assert plain.due_to != "sdp"
+    monkeypatch.setattr(ladder, "WIDE", 1)
+    (answer,) = relucert.certify(network, centres(network)[:1], **asked)
+    assert plain.radius is not None
+    assert answer.radius is not None
+    assert answer.proven
+    assert answer.due_to == "sdp"
+    assert answer.radius > 1.1 * plain.radius
+    (other,) = relucert.certify(branching, centres(branching)[:1], **asked)
+    assert other.due_to != "sdp"
+
+
+def test_what_branches_has_the_weaker_method_s_radius_and_says_so() -> None:
+    network = NETWORKS["residual"]()
+    points = centres(network, 2)
+    for one, other in zip(
+        relucert.certify(network, points, method="sdp"), relucert.certify(network, points, method="crown"), strict=True
+    ):
+        assert one.radius == pytest.approx(other.radius, rel=2e-4)
+        assert one.reason is not None
+        assert "the radius is that of crown" in one.reason
+        assert "branches at value" in one.reason
+
+
+def test_a_matrix_too_large_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sdp, "MOST_ROWS", 5)
+    (answer,) = relucert.certify(NETWORKS["three layers"](), centres(NETWORKS["three layers"]())[:1], method="sdp")
+    assert answer.radius is not None
+    assert answer.reason is not None
+    assert "rows, 0.0 GiB; the most is 5 rows" in answer.reason
+
+
+@pytest.mark.parametrize("spoilt", ["certificate", "dual", "nothing"])
+def test_spoilt_solutions_leave_the_weaker_method_s_margins(spoilt: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A finder that fails, or whose numbers are none, costs the gain, never the truth."""
+
+    def faulty(*arguments: object) -> object:
+        solution = solve.solve(*arguments)  # type: ignore[arg-type]
+        assert solution is not None
+        if spoilt == "nothing":
+            return None
+        part = solution.certificate.inputs if spoilt == "certificate" else solution.dual.tangent
+        part.fill_(torch.nan)
+        return solution
+
+    monkeypatch.setattr(sdp, "solve", faulty)
+    network = mlp(4, 6, 6, 3, seed=3, dtype=torch.float64)
+    region = Region.around(centres(network, 1).double(), 0.3, "inf")
+    prop = Property.margins(torch.tensor([0]), torch.tensor([[1, 2]]), 3)
+    method, weaker = find_method("sdp"), find_method("crown")
+    with torch.inference_mode():
+        hidden = method.hidden(network, region, RIGOROUS)
+        margins = method.margins(network, region, prop, hidden, RIGOROUS)
+        torch.testing.assert_close(margins, weaker.margins(network, region, prop, hidden, RIGOROUS), rtol=0, atol=0)

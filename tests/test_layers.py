@@ -1,0 +1,49 @@
+"""The layers of the package: which room may import which, no cycles, and a checker that knows no prover."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from graphlib import TopologicalSorter
+
+from tools.architecture import PICTURE, drawn
+from tools.layers import LAYERS, imports, level_of, room_imports, room_of
+
+PROVERS = ("bounding", "methods", "search", "branch_and_bound", "attacks", "verification")
+
+
+def test_every_room_has_one_layer() -> None:
+    rooms = [room for layer in LAYERS for room in layer.rooms]
+    assert len(rooms) == len(set(rooms))
+    assert set(rooms) == {room for module in imports() if (room := room_of(module)) is not None}
+
+
+def test_no_import_goes_up_or_sideways() -> None:
+    level = level_of()
+    against = [
+        f"{module} imports {other}"
+        for module, others in imports().items()
+        for other in sorted(others)
+        if (room := room_of(module)) is not None
+        and (above := room_of(other)) is not None
+        and room != above
+        and level[above] >= level[room]
+    ]
+    assert not against, "\n".join(against)
+
+
+def test_rooms_are_acyclic() -> None:
+    TopologicalSorter(room_imports()).prepare()  # raises CycleError
+
+
+def test_the_check_of_proofs_loads_no_prover() -> None:
+    code = "import json, sys, relucert.checker.check; print(json.dumps(sorted(sys.modules)))"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    loaded = [module for module in json.loads(shown) if module.startswith("relucert.")]
+    assert loaded
+    assert not [module for module in loaded if room_of(module) in PROVERS]
+
+
+def test_the_picture_is_that_of_the_imports() -> None:
+    assert PICTURE.read_text() == drawn(), "run `python -m tools.architecture`"
