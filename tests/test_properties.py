@@ -133,7 +133,7 @@ def test_its_proofs_check(tmp_path: Path) -> None:
         ({"target": 0, "property": Property.outputs_within(-1, 1)}, "takes the place of labels and targets"),
         ({"property": 3}, "a property is a relucert.Property"),
         ({"property": Property.outputs_within([-1, -1], 1)}, "about 2 outputs, the network has 1"),
-        ({"property": Property.outputs_within(torch.zeros(2, 1), 1)}, "3 images need a property for all"),
+        ({"property": Property.outputs_within(torch.zeros(2, 1), 1)}, "or one per image, 3 in all, not 2"),
         ({}, "property=relucert.Property.outputs_within"),
     ],
 )

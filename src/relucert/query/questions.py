@@ -138,7 +138,7 @@ def pose_stated(network: Network, images: Tensor, stated: Property) -> Inquiry:
     if stated.rows.shape[2] != scores.shape[1]:
         raise InputError(f"the property is about {stated.rows.shape[2]} outputs, the network has {scores.shape[1]}")
     if len(stated) not in (1, len(rows)):
-        raise InputError(f"{len(rows)} images need a property for all of them or one each, not {len(stated)}")
+        raise InputError(f"give one property for all images, or one per image, {len(rows)} in all, not {len(stated)}")
     if not bool(stated.rows.isfinite().all() & stated.offsets.isfinite().all()):
         raise InputError("a property's rows and offsets must be finite numbers")
     stated = stated.cast(torch.float64)
