@@ -97,7 +97,7 @@ def _dense(network: Network, region: Region) -> float | None:
     if forward_work(network) > DENSE:
         return None
     cast = network.cast(torch.float64)
-    return _least(lambda: forward(cast, region, FAST_LIN, RIGOROUS, cast.rectified), rounds=1)
+    return _least(lambda: forward(cast, region, FAST_LIN, RIGOROUS, cast.preactivations), rounds=1)
 
 
 def _least(run: Callable[[], object], rounds: int = ROUNDS) -> float:

@@ -67,7 +67,7 @@ def _rows(network: Network, norm: str, box: tuple[float, float] | None, count: i
     attacks = relucert.attack(network, images[right], labels[right], norm=norm, box=box, target="runner-up")
     distances = torch.tensor([answer.distance or torch.nan for answer in attacks], dtype=torch.float64)
     exact = None
-    if sum(network.sizes[value] for value in network.rectified) <= SMALL:
+    if sum(network.sizes[value] for value in network.preactivations) <= SMALL:
         ends = relucert.exact(
             network, images[right], labels[right], norm=norm, box=box, target="runner-up", time_limit=60
         )

@@ -40,7 +40,7 @@ class _Program:
         self, network: Network, centre: Tensor, norm: float, radius: float, box: tuple[float, float] | None
     ) -> None:
         self.network = network
-        neurons, inputs = network.rectified, network.sizes[0]
+        neurons, inputs = network.preactivations, network.sizes[0]
         sizes = [*network.sizes, *(network.sizes[value] for value in neurons), inputs, 1]
         ends = list(accumulate(sizes, initial=0))
         blocks = [slice(*pair) for pair in pairwise(ends)]
@@ -107,7 +107,7 @@ class _Program:
         self._row([(self.deviation, total), (self.distance, -np.ones((len(total), 1)))], -np.inf, 0)
 
     def _bound_neurons(self, ball: Region) -> None:
-        neurons = sorted({*self.network.rectified, self.network.output})
+        neurons = sorted({*self.network.preactivations, self.network.output})
         for value, bounds in zip(neurons, relucert.bounds(self.network, ball), strict=True):
             block = self.values[value]
             self.lower[block] = np.maximum(self.lower[block], bounds.lower[0].numpy())

@@ -58,7 +58,7 @@ def test_no_evaluation_leaves_the_bounds(name: str) -> None:
         intervals = relucert.bounds(network, region, method=method, form=form, inference="float32")
         real = relucert.bounds(network, region, method=method, form=form)
         for way, values in computed.items():
-            for value, interval in zip((*network.rectified, network.output), intervals, strict=True):
+            for value, interval in zip((*network.preactivations, network.output), intervals, strict=True):
                 inside = (values[value] >= interval.lower.numpy()) & (values[value] <= interval.upper.numpy())
                 assert inside.all(), (method, form, way)
         assert all(bool((one.lower <= other.lower).all()) for one, other in zip(intervals, real, strict=True))
@@ -99,7 +99,7 @@ def test_no_evaluation_in_half_precision_leaves_the_bounds(name: str, inference:
         region = relucert.Region.around(centre, 0.05, "inf")
         intervals = relucert.bounds(network, region, method=method, form=form, inference=inference)
         for values in computed:
-            for value, interval in zip((*network.rectified, network.output), intervals, strict=True):
+            for value, interval in zip((*network.preactivations, network.output), intervals, strict=True):
                 inside = (values[value] >= interval.lower.numpy()) & (values[value] <= interval.upper.numpy())
                 assert inside.all(), (method, form)
 

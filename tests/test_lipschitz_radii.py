@@ -74,7 +74,7 @@ def literal_margin(network: Network, point: torch.Tensor, radius: float, norm: f
     left = prop.values(scores)[0]
     for shell in range(1, shells + 1):
         ball = Region.around(point[None], radius * shell / shells, norm)
-        hidden = forward(double, ball, FAST_LIN, DOUBLE, network.rectified)
+        hidden = forward(double, ball, FAST_LIN, DOUBLE, network.preactivations)
         sizes = gradient_sizes(double, prop.rows, hidden, DOUBLE)[0]
         left = left - radius / shells * torch.linalg.vector_norm(sizes, Norm(norm).dual, 1)
     return float(left.min())

@@ -41,10 +41,10 @@ TINY: dict[str, Callable[[], Network]] = {
 
 def patterns(network: Network) -> Iterator[dict[int, Tensor]]:
     """For every value before a ReLU, which of its neurons are active: all the ways there are."""
-    sizes = [network.sizes[value] for value in network.rectified]
+    sizes = [network.sizes[value] for value in network.preactivations]
     for bits in product((0.0, 1.0), repeat=sum(sizes)):
         parts = torch.tensor(bits, dtype=torch.float64).split(sizes)
-        yield dict(zip(network.rectified, parts, strict=True))
+        yield dict(zip(network.preactivations, parts, strict=True))
 
 
 def piece(network: Network, active: dict[int, Tensor]) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -142,7 +142,7 @@ def test_no_corner_of_the_ball_lies_outside_the_bounds(
         network = GRAPHS[name](draw)
         centre, radius = numbers(draw, SIZE), abs(draw.choice(AWKWARD)) * draw.choice((0, 2.0**-20, 1))
         bounds = relucert.bounds(network, Region.around(centre[None], radius, norm), method=method, form=form)
-        places = sorted({*network.rectified, network.output})
+        places = sorted({*network.preactivations, network.output})
         for point in corners(centre, radius, norm):
             values = evaluate_graph(network, point)
             for place, (lower, upper) in zip(places, bounds, strict=True):

@@ -32,7 +32,7 @@ def test_a_piece_is_the_network_where_its_pattern_holds(name: str) -> None:
         torch.testing.assert_close(actual, affine)
     moved = points + 3 * centres(network, 5, seed=1)
     before, after = affine_values(network, pattern, points), affine_values(network, pattern, moved)
-    for value in (*network.rectified, network.output):
+    for value in (*network.preactivations, network.output):
         forms = torch.eye(network.sizes[value]).double().expand(5, -1, -1)
         slopes = form_gradients(network, pattern, value, forms)
         torch.testing.assert_close(after[value], before[value] + (slopes @ (moved - points)[..., None]).squeeze(-1))

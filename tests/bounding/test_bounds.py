@@ -22,7 +22,7 @@ RADIUS = 0.3
 
 def neurons(network: Network) -> list[int]:
     """The values that `relucert.bounds` speaks of, in order."""
-    return sorted({*network.rectified, network.output})
+    return sorted({*network.preactivations, network.output})
 
 
 @pytest.mark.parametrize("arithmetic", ["rigorous", "float"])

@@ -55,7 +55,7 @@ def test_values_are_between_their_lines(name: str, relaxer: Relaxer) -> None:
     region = Region.boxes(low, high)
     bounds: dict[int, Interval] = {}
     lines = ForwardLines(network, region, bounds, relaxer, RIGOROUS)
-    for value in network.rectified:
+    for value in network.preactivations:
         bounds[value] = lines.of(value).interval(RIGOROUS)
     last, points = lines.of(network.output), inside(low, high)
     half = region.spans(RIGOROUS).largest

@@ -35,7 +35,7 @@ def test_bounds_enclose_the_region_and_lie_within_those_of_the_ball(
     region = Region.around(points, RADIUS, norm, **options)
     bounds = relucert.bounds(network, region, method=method, form=form)
     generator = torch.Generator().manual_seed(7)
-    places = sorted({*network.rectified, network.output})
+    places = sorted({*network.preactivations, network.output})
     for member in range(len(points)):
         values = network.values(samples(region, member, 200, generator))
         for value, (lower, upper) in zip(places, bounds, strict=True):

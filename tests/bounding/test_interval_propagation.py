@@ -101,7 +101,7 @@ def test_one_pass_is_propagation_from_value_to_value(name: str) -> None:
     network = NETWORKS[name]().cast(torch.float64)
     region = Region.around(centres(network), 0.3, "inf", box=(-4, 4))
     step: Bounds = {}
-    for value in (*network.rectified, network.output):
+    for value in (*network.preactivations, network.output):
         step[value] = propagate(network, region, step, value, DOUBLE)
     for value, interval in interval_bounds(network, region, DOUBLE, tuple(step)).items():
         torch.testing.assert_close(interval.lower, step[value].lower, rtol=0, atol=1e-10)

@@ -62,7 +62,7 @@ def test_a_batch_equals_its_members(name: str) -> None:
 def test_neurons_that_intervals_decide_keep_their_signs() -> None:
     network = NETWORKS["five layers"]().cast(torch.float64)
     region = Region.around(centres(network), 0.1, 2)
-    last = network.rectified[-1:]
+    last = network.preactivations[-1:]
     quick, whole = (
         backward(network, region, METHOD.relaxer, RIGOROUS, last, unstable_only=only) for only in (True, False)
     )
@@ -91,7 +91,7 @@ def test_the_forward_form_refuses_them() -> None:
 
     network = NETWORKS["three layers"]().cast(torch.float64)
     with pytest.raises(InputError, match="backward form"):
-        forward(network, Region.around(centres(network), 0.1, 2), METHOD.relaxer, RIGOROUS, network.rectified)
+        forward(network, Region.around(centres(network), 0.1, 2), METHOD.relaxer, RIGOROUS, network.preactivations)
 
 
 @pytest.mark.parametrize("name", NETWORKS)

@@ -56,9 +56,9 @@ def test_they_are_fast_lins_in_each_region(name: str, norm: float, confined: boo
     that are bounded backward are closer."""
     network = NETWORKS[name]().cast(torch.float64)
     region = regions(network, norm, confined)
-    used = {source for value in network.rectified for source in network.ancestors((value,)) if source != value}
+    used = {source for value in network.preactivations for source in network.ancestors((value,)) if source != value}
     for share, bounds in zip(SHARES, nested(network, region, arithmetic), strict=True):
-        plain = forward(network, region.resized(region.radius * share), FAST_LIN, arithmetic, network.rectified)
+        plain = forward(network, region.resized(region.radius * share), FAST_LIN, arithmetic, network.preactivations)
         for value, interval in plain.items():
             unstable = bounds[value].unstable
             assert not (unstable & ~interval.unstable).any()

@@ -78,7 +78,7 @@ def test_the_ascent_gains_in_hidden_layers_and_in_margins() -> None:
     asked = ask("five layers")
     hidden, margins = bounded(asked, "alpha")
     (one, one_margins), (other, other_margins) = (bounded(asked, method) for method in BELOW)
-    last = asked.network.rectified[-1]
+    last = asked.network.preactivations[-1]
     assert (hidden[last].lower > torch.maximum(one[last].lower, other[last].lower) + 1e-3).any()
     assert (hidden[last].upper < torch.minimum(one[last].upper, other[last].upper) - 1e-3).any()
     assert (margins > torch.maximum(one_margins, other_margins) + 1e-3).all()
@@ -142,7 +142,7 @@ def test_slopes_of_a_neighbouring_radius_are_remembered() -> None:
     optimised_bounds(asked.network, asked.region, memory=memory)
     warm = optimised_bounds(asked.network, near, memory=memory, effort=Effort(0))
     cold, climbed = (optimised_bounds(asked.network, near, effort=Effort(steps)) for steps in (0, 20))
-    last = asked.network.rectified[-1]
+    last = asked.network.preactivations[-1]
     total = [(bounds[last].lower * bounds[last].unstable).sum() for bounds in (cold, warm, climbed)]
     assert total[0] < total[1]
     assert total[2] - total[1] < 0.2 * (total[2] - total[0])

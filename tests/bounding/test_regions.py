@@ -32,14 +32,14 @@ def test_bounds_hold_where_the_signs_do(name: str, norm: float, box: tuple[float
     points = torch.cat([centre[None], _inside(network, centre, norm, box)])
     values = network.values(points)
     known, alike = {}, torch.ones(len(points), dtype=torch.bool)
-    for value in network.rectified:
+    for value in network.preactivations:
         signs = torch.zeros(network.sizes[value], dtype=torch.float64)
         signs[::2] = values[value][0, ::2].sign()  # every second neuron stays as it is at the centre
         known[value] = Interval(torch.where(signs > 0, 0, -math.inf)[None], torch.where(signs < 0, 0, math.inf)[None])
         alike &= (values[value] * signs >= 0).all(1)
     region = Region.around(centre[None], RADIUS, norm, box)
     bounds: Bounds = {}
-    for value in network.rectified:
+    for value in network.preactivations:
         bounds[value] = enclose(network, region, value, bounds, RIGOROUS).meet(known[value])
     for value, (lower, upper) in bounds.items():
         assert ((values[value][alike] >= lower) & (values[value][alike] <= upper)).all()
@@ -56,7 +56,7 @@ def test_bounds_hold_where_the_signs_do(name: str, norm: float, box: tuple[float
     least = bound_forms(network, region, forms, network.output, bounds, RIGOROUS, duals=duals).lower
     assert ((values[-1][alike] @ forms[0].T).amin(0) >= least[0]).all()
     whole: Bounds = {}  # the same with bounds of the whole region, and the signs as what the forms rely on
-    for value in network.rectified:
+    for value in network.preactivations:
         whole[value] = enclose(network, region, value, whole, RIGOROUS)
     relied = {}
     for value in shapes:

@@ -69,7 +69,7 @@ def test_agrees_with_a_mixed_integer_program(network: Network, norm: str, box: t
 
 def nearest_of_all_pieces(network: Network, image: Tensor, label: int, rival: int, box: tuple[float, float]) -> float:
     """p = 2 by brute force: a quadratic program in every linear region of a network with one hidden layer."""
-    (value,) = network.rectified
+    (value,) = network.preactivations
     exact, least = network.cast(torch.float64), math.inf
     lead = torch.zeros(1, 1, network.classes, dtype=torch.float64)
     lead[..., rival], lead[..., label] = 1, -1

@@ -65,7 +65,7 @@ def points_of(name: str, centre: Tensor, count: int) -> Tensor:
 def bounds_of(relaxation: Relaxation, crown: bool = False) -> dict[int, Interval]:
     bounds: dict[int, Interval] = {}
     slopes: dict[int, Tensor] = {}
-    for value in relaxation.network.rectified:
+    for value in relaxation.network.preactivations:
         bounds[value] = relaxation.enclose(value, bounds, Lines(dict(slopes)))
         for relu, node in relaxation.network.steps():
             if crown and node.operation.name == "relu" and node.inputs[0] == value:
@@ -146,7 +146,7 @@ def test_signs_are_not_worth_less_than_bounds_that_tell_them() -> None:
     centre = centres(network, 1)[0]
     relaxation = Relaxation.of(network, region_of("inf", centre))
     bounds = bounds_of(relaxation)
-    first = network.rectified[0]
+    first = network.preactivations[0]
     neuron = bounds[first].unstable.nonzero().flatten()[0]
     forms = torch.eye(4, dtype=torch.float64)
     for sign in (1, -1):

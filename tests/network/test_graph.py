@@ -11,8 +11,8 @@ from tests.nets import NETWORKS, chain, mlp, residual
 def test_values_and_shapes_of_a_residual_network() -> None:
     network = residual()
     assert network.sizes == (6, 8, 8, 8, 8, 8, 8, 8, 8, 5)
-    assert network.rectified == (1, 3, 6)
-    assert network.relu_depths == (0, 0, 1, 1, 2, 2, 2, 3, 3, 3)
+    assert network.preactivations == (1, 3, 6)
+    assert network.activation_depths == (0, 0, 1, 1, 2, 2, 2, 3, 3, 3)
     assert network.describe() == "6-8-8-8-5"
     values = network.values(torch.ones(2, 6))
     torch.testing.assert_close(values[5], values[2] + values[4])
@@ -28,9 +28,9 @@ def test_ancestors_leave_out_what_is_not_needed() -> None:
 def test_what_is_known_needs_no_ancestors() -> None:
     network = residual()
     assert network.ancestors((6,), {2, 4}) == {2, 4, 5, 6}
-    assert network.nearest_rectified(network.output) == (6,)  # and value 1, no ReLU between
-    assert network.nearest_rectified(6) == (1, 3)
-    assert network.nearest_rectified(1) == ()
+    assert network.nearest_preactivations(network.output) == (6,)  # and value 1, no ReLU between
+    assert network.nearest_preactivations(6) == (1, 3)
+    assert network.nearest_preactivations(1) == ()
 
 
 @pytest.mark.parametrize("name", NETWORKS)

@@ -60,7 +60,7 @@ def test_interval_margins_are_those_of_flat_lines(network: str, box: tuple[float
     region = shape.around(images, radius)
     rows = Property.margins(labels, rivals("untargeted", graph(images), labels, 0), graph.classes)
     hidden: Bounds = {}
-    for value in graph.rectified:
+    for value in graph.preactivations:
         hidden[value] = propagate(graph, region, hidden, value, DOUBLE)
     relaxed = bound_forms(graph, region, rows.rows, graph.output, hidden, DOUBLE, relaxer=FLAT)
     torch.testing.assert_close(margins, relaxed.lower, rtol=1e-10, atol=1e-10)

@@ -252,7 +252,7 @@ def bounds(
     with torch.inference_mode():
         cast, inside = known.cast(rounding.dtype), region.cast(rounding.dtype)
         if chosen == INTERVAL:
-            intervals = interval_bounds(cast, inside, rounding, (*known.rectified, known.output))
+            intervals = interval_bounds(cast, inside, rounding, (*known.preactivations, known.output))
         else:
             intervals = FORMS[direction](cast, inside, RELAXERS[chosen], rounding, (known.output,))
     return [intervals[value] for value in sorted(intervals)]

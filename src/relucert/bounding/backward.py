@@ -114,12 +114,12 @@ def backward(
     known: bounds that hold already, as those of a larger region do; neurons whose sign they tell keep them.
     """
     needed = network.ancestors(wanted)
-    values = sorted(set(network.rectified) & needed | set(wanted))
+    values = sorted(set(network.preactivations) & needed | set(wanted))
     bounds: Bounds = {}
     part = Thinned(network, region, relaxer, arithmetic)
     for value in values:
         before = None if known is None else known[value]
-        if before is None and unstable_only and value not in wanted and network.relu_depths[value]:
+        if before is None and unstable_only and value not in wanted and network.activation_depths[value]:
             before = propagate(part.network, region, part.bounds, value, arithmetic)
         bounds[value] = enclose(
             part.network, region, value, part.bounds, arithmetic, relaxer=relaxer, known=before, path=part.path

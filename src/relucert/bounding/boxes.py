@@ -33,9 +33,9 @@ def box_bounds(network: Network, region: Region, arithmetic: Arithmetic) -> BoxB
     bounds: Bounds = {}
     lines = ForwardLines(network, region, bounds, CROWN, arithmetic)
     path = ReferencePath(network, region, bounds, CROWN, arithmetic)
-    for value in network.rectified:
+    for value in network.preactivations:
         interval = lines.of(value).interval(arithmetic)
-        if network.relu_depths[value] >= PULLED_FROM:
+        if network.activation_depths[value] >= PULLED_FROM:
             interval = _pulled(path, value, interval)
         bounds[value] = interval
     return BoxBounds(bounds, lines, path)

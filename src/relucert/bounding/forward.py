@@ -121,7 +121,7 @@ def carry(
     needed = network.ancestors(wanted)
     last_use = {source: value for value, node in network.steps() if value in needed for source in node.inputs}
     values = {INPUT: _input(region, arithmetic)}
-    bounds = {INPUT: driver.measure(INPUT, values[INPUT])} if INPUT in network.rectified else {}
+    bounds = {INPUT: driver.measure(INPUT, values[INPUT])} if INPUT in network.preactivations else {}
     for value, node in network.steps():
         if value not in needed:
             continue
@@ -144,7 +144,7 @@ def carry(
         else:
             assert_never(node.operation)
         del operands
-        if value in wanted or value in network.rectified:
+        if value in wanted or value in network.preactivations:
             bounds[value] = driver.measure(value, values[value])
         for source in node.inputs:
             if last_use[source] == value:

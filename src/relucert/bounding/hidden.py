@@ -16,19 +16,19 @@ from relucert.network import Network
 
 def hidden_bounds(network: Network, region: Region, relaxer: Relaxer, arithmetic: Arithmetic) -> Bounds:
     """Bounds of every pre-activation by a relaxer: forward or backward, of unstable neurons only."""
-    if not network.rectified:
+    if not network.preactivations:
         return {}
     if relaxer.parallel and network.suits_forward:
-        return forward(network, region, relaxer, arithmetic, network.rectified)
+        return forward(network, region, relaxer, arithmetic, network.preactivations)
     return backward(network, region, relaxer, arithmetic, _last(network), unstable_only=True)
 
 
 def _last(network: Network) -> tuple[int, ...]:
     """The pre-activations that no other one depends on: of a chain the last one, of parallel branches one each."""
     before: set[int] = set()
-    for value in network.rectified:
+    for value in network.preactivations:
         before |= network.ancestors((value,)) - {value}
-    return tuple(value for value in network.rectified if value not in before)
+    return tuple(value for value in network.preactivations if value not in before)
 
 
 def bounded_by_relaxation(
@@ -38,7 +38,7 @@ def bounded_by_relaxation(
     those whose signs intervals leave open."""
     tight = {}
     for value, interval in bounds.items():
-        if network.relu_depths[value]:
+        if network.activation_depths[value]:
             by_intervals = propagate(network, region, bounds, value, arithmetic)
             tight[value] = ~(network.stable(value, *by_intervals) & network.stable(value, *interval))
         else:

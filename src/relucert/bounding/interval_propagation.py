@@ -29,7 +29,7 @@ def interval_bounds(network: Network, region: Region, arithmetic: Arithmetic, wa
 
     An interval is dropped once the last operation that needs it is done.
     """
-    depths = network.relu_depths
+    depths = network.activation_depths
     known = [INPUT] if region.norm.body == "box" else [value for value, depth in enumerate(depths) if not depth]
     bounds: Bounds = {}
     intervals: dict[int, Centred] = {}

@@ -46,12 +46,12 @@ def nested_bounds(network: Network, region: Region, radii: Tensor, arithmetic: A
     if not network.suits_forward or not network.rectifiers_only:
         return _one_by_one(network, region, radii, arithmetic)
     nest = _Nest(network, region, radii, arithmetic)
-    carry(network, region, arithmetic, network.rectified, nest, whole=True)
+    carry(network, region, arithmetic, network.preactivations, nest, whole=True)
     return {value: interval.map(lambda side: side.flatten(1)) for value, interval in nest.bounds.items()}
 
 
 def _at_once(network: Network, region: Region, radii: Tensor, arithmetic: Arithmetic) -> Bounds:
-    bounds = forward(network, _resized(region, radii), FAST_LIN, arithmetic, network.rectified)
+    bounds = forward(network, _resized(region, radii), FAST_LIN, arithmetic, network.preactivations)
     return {value: interval.map(lambda side: side.reshape(len(radii), -1)) for value, interval in bounds.items()}
 
 
@@ -59,7 +59,7 @@ def _one_by_one(network: Network, region: Region, radii: Tensor, arithmetic: Ari
     parts = [hidden_bounds(network, region, FAST_LIN, arithmetic)]
     for column in reversed(radii.unbind(1)[:-1]):
         inside = region.resized(column)
-        parts.append(backward(network, inside, FAST_LIN, arithmetic, network.rectified[-1:], known=parts[-1]))
+        parts.append(backward(network, inside, FAST_LIN, arithmetic, network.preactivations[-1:], known=parts[-1]))
     return {value: Interval.join([part[value] for part in reversed(parts)], 1) for value in parts[0]}
 
 
@@ -165,11 +165,11 @@ class _Nest:
     @cached_property
     def final(self) -> set[int]:
         """Those pre-activations that no other depends on."""
-        rectified = self.network.rectified
+        preactivations = self.network.preactivations
         return {
             value
-            for value in rectified
-            if not any(value in self.network.ancestors((other,)) for other in rectified if other != value)
+            for value in preactivations
+            if not any(value in self.network.ancestors((other,)) for other in preactivations if other != value)
         }
 
     def relax(self, value: int, bounds: Interval) -> Relaxation:

@@ -134,8 +134,8 @@ class _Layers:
 
     def run(self, known: Bounds) -> Bounds:
         bounds = self.bounds
-        for value in self.network.rectified:
-            relaxed = bool(self.network.relu_depths[value]) and any(
+        for value in self.network.preactivations:
+            relaxed = bool(self.network.activation_depths[value]) and any(
                 bool(interval.unstable.any()) for interval in bounds.values()
             )
             bounds[value] = self._optimised(value, known[value]) if relaxed else known[value]
@@ -168,7 +168,7 @@ class _Layers:
             return lambda duals: bound_neurons(part.path, value, neurons, sign=sign, duals=duals)
 
         recall = self.memory.recall(self.region, (value, sign), neurons, self.network.sizes[value], self.ascent)
-        layer = self.network.rectified.index(value) + 1
+        layer = self.network.preactivations.index(value) + 1
         report = _part(self.report, f"layer {layer}")
         climbed = _climb(bounded(self.ascent), recall, self.effort, self.ends, report)
         recall.put(climbed.slopes)

@@ -49,7 +49,7 @@ class ReferencePath:
         uses = Counter(source for node in network.nodes for source in node.inputs)
         affine = {value for value, node in network.steps() if isinstance(node.operation, Affine)}
         by_sign = network.inference.rounds and not relaxer.parallel  # noise is felt: each line's slope counts
-        relus = set(network.rectified) & affine if not (upper or by_sign or relaxer.flat) else set()
+        relus = set(network.preactivations) & affine if not (upper or by_sign or relaxer.flat) else set()
         self._charged_by_relu = {value for value in relus if uses[value] == 1}
 
     def charged_by_relu(self, value: int) -> bool:
@@ -112,7 +112,7 @@ class ReferencePath:
             return self.region.reference
         node = self.network.nodes[value - 1]
         if isinstance(node.operation, Affine):
-            if not self.network.relu_depths[value]:
+            if not self.network.activation_depths[value]:
                 shared = self._before_relus(value)
                 return shared if self._which is None else shared[self._which]
             parts = [self.middle(source).unflatten(-1, self.network.shapes[source]) for source in node.inputs]

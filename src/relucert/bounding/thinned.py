@@ -41,7 +41,7 @@ class Thinned:
         kept = (~(interval.upper <= 0)).any(0).nonzero().flatten()
         off = interval.lower.shape[1] - len(kept)
         self.bounds[value] = interval
-        work = off * sum(self.network.sizes[place] for place in (INPUT, *self.network.rectified))
+        work = off * sum(self.network.sizes[place] for place in (INPUT, *self.network.preactivations))
         if cut and len(kept) and work >= WORTH_A_CUT and can_be_cut(self.network, value):
             self.network = without_neurons(self.network, value, kept)
             self.bounds[value] = Interval(interval.lower[:, kept], interval.upper[:, kept])

@@ -48,7 +48,9 @@ class CutTree:
             slopes: Of the rows' lower lines; None: CROWN's.
         """
         network = self.network
-        bounds = backward(network, region, CROWN, RECORDED, network.rectified[-1:]) if network.rectified else {}
+        bounds = (
+            backward(network, region, CROWN, RECORDED, network.preactivations[-1:]) if network.preactivations else {}
+        )
         tables: Slopes = {}
         for value, node in network.steps():
             if isinstance(node.operation, Relu) and node.inputs[0] in bounds:

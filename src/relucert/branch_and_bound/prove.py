@@ -112,7 +112,7 @@ def suits_cuts(network: Network, shape: RegionShape) -> bool:
         moving = int((shape.box.high > shape.box.low).sum())
     if shape.scale is not None:
         moving = min(moving, int((shape.scale > 0).sum()))
-    neurons = sum(network.sizes[value] for value in network.rectified)
+    neurons = sum(network.sizes[value] for value in network.preactivations)
     return shape.norm.body == "box" and moving <= MOST_CUT_INPUTS and moving * NEURONS_PER_INPUT <= neurons
 
 

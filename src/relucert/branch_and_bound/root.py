@@ -39,8 +39,8 @@ def rooted(
     known: Proven bounds of every pre-activation; with a record the cheap ones.
     """
     stages = Stages(network, region, folds(network, known), record=record)
-    deep = [value for value in network.rectified if network.relu_depths[value]]
-    for value in network.rectified:
+    deep = [value for value in network.preactivations if network.activation_depths[value]]
+    for value in network.preactivations:
         interval = known[value] if record is None else record.repeated(stages, value, known[value], ends)
         if value in deep and stages.undecided and bool(interval.unstable.any()):
             interval = _optimised(stages, value, interval, ends)

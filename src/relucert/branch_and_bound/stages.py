@@ -37,7 +37,7 @@ def search_bytes(network: Network | None = None) -> int:
     numbers, undecided = 0, 0
     if network is None:
         return 8 * MOST_NUMBERS
-    for value in network.rectified:
+    for value in network.preactivations:
         numbers += network.sizes[value] * (network.sizes[INPUT] + undecided)
         undecided += network.sizes[value]
     return 8 * min(MOST_NUMBERS, numbers)
@@ -196,8 +196,8 @@ class Stages:
         if self._numbers + more > MOST_NUMBERS:
             raise TooLarge(
                 f"the network is too large to be split by neurons: {len(self.stages) + 1} of its "
-                f"{len(self.exact.rectified)} layers of ReLUs take more than {4 * MOST_NUMBERS / 2**30:g} GB as dense "
-                "matrices, which is the most"
+                f"{len(self.exact.preactivations)} layers of ReLUs take more than {4 * MOST_NUMBERS / 2**30:g} GB as "
+                "dense matrices, which is the most"
             )
 
     def pulled(self, value: int, forms: Tensor, offsets: Tensor | None = None) -> Maps:
@@ -223,7 +223,7 @@ class Stages:
 def folds(network: Network, bounds: Bounds) -> bool:
     """Whether matrices without the neurons that are on have fewer numbers, counted as if layers followed each other."""
     kept, folded, before, undecided = 0, 0, network.sizes[INPUT], 0
-    for value in network.rectified:
+    for value in network.preactivations:
         unstable = int(bounds[value].unstable.sum())
         alive = unstable + int(_on(bounds[value]).sum())
         kept, before = kept + alive * before, alive

@@ -37,7 +37,7 @@ class ValueBounds:
         for value in range(network.output + 1):
             if value in self.relaxation.layers and self._precision is not None:
                 self._add_noise(value)
-            if value in network.rectified:
+            if value in network.preactivations:
                 self.bounds[value] = hidden(value)
 
     def _add_noise(self, value: int) -> None:
@@ -90,7 +90,7 @@ def _hidden(relaxation: Relaxation, value: int, bounds: dict[int, Interval], rul
     """The bounds of a pre-activation, by the rule's lines, or by intervals where these tell a neuron's sign."""
     network = relaxation.network
     lines = rule_lines(network, bounds, rule.name)
-    if not rule.by_intervals or not network.relu_depths[value] or value in _last(network):
+    if not rule.by_intervals or not network.activation_depths[value] or value in _last(network):
         return relaxation.enclose(value, bounds, lines)
     interval = relaxation.enclose(value, bounds, Lines(flat=True))
     neurons = interval.unstable.nonzero().flatten().tolist()
@@ -100,6 +100,6 @@ def _hidden(relaxation: Relaxation, value: int, bounds: dict[int, Interval], rul
 def _last(network: Network) -> set[int]:
     """The pre-activations on which no other one depends."""
     before: set[int] = set()
-    for value in network.rectified:
+    for value in network.preactivations:
         before |= network.ancestors((value,)) - {value}
-    return set(network.rectified) - before
+    return set(network.preactivations) - before

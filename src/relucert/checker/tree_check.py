@@ -59,10 +59,10 @@ class TreeCheck:
     def __post_init__(self) -> None:
         network = self.relaxation.network
         for value, neurons in self.described.neurons.items():
-            known = value in network.rectified and all(0 <= neuron < network.sizes[value] for neuron in neurons)
+            known = value in network.preactivations and all(0 <= neuron < network.sizes[value] for neuron in neurons)
             require(known and len(set(neurons)) == len(neurons), "it has slopes of neurons that the network lacks")
         for value, entry in self.described.hidden.items():
-            known = value in network.rectified and all(neuron < network.sizes[value] for neuron in entry.neurons)
+            known = value in network.preactivations and all(neuron < network.sizes[value] for neuron in entry.neurons)
             require(known, "it has trees about neurons that the network does not have")
         self.places = self.described.places
         self.relus: dict[int, list[int]] = {}

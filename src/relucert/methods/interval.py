@@ -32,7 +32,7 @@ class IntervalMethod:
 
     def hidden(self, network: Network, region: Region, arithmetic: Arithmetic) -> Bounds:
         """Of the pre-activations nearest to the output: no others are needed for the margins."""
-        return interval_bounds(network, region, arithmetic, network.nearest_rectified(network.output))
+        return interval_bounds(network, region, arithmetic, network.nearest_preactivations(network.output))
 
     def margins(
         self, network: Network, region: Region, prop: Property, hidden: Bounds, arithmetic: Arithmetic

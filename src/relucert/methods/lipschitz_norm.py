@@ -68,7 +68,7 @@ def _affine_values(network: Network, region: Region, arithmetic: Arithmetic) -> 
     """The dual norms of the rows of every value that no activation precedes: (1, size)."""
     ones = torch.ones(1, network.sizes[INPUT], dtype=arithmetic.dtype)
     constants = {INPUT: ones if region.scale is None else region.scale[None]}
-    for value, depth in enumerate(network.relu_depths):
+    for value, depth in enumerate(network.activation_depths):
         if value == INPUT or depth:
             continue
         node = network.nodes[value - 1]

@@ -115,8 +115,8 @@ class ProgramMethod:
             bounds = optimised_bounds(
                 network, region, arithmetic, memory=self.memory, recorder=recorder, report=self.report
             )
-            for value in network.rectified:
-                if network.relu_depths[value]:  # before the first ReLU nothing is relaxed
+            for value in network.preactivations:
+                if network.activation_depths[value]:  # before the first ReLU nothing is relaxed
                     bounds[value] = self._tightened(network, region, value, bounds, arithmetic, tallies)
         else:
             ends = time.monotonic() + self.time_limit
@@ -207,7 +207,7 @@ class ProgramMethod:
         before = {source: interval for source, interval in bounds.items() if source < value}
         sides = list(bounds[value])
         step = max(1, ROW_BYTES // (16 * sum(network.sizes[: value + 1]) * len(region.radius)))
-        part = f"layer {network.rectified.index(value) + 1}"
+        part = f"layer {network.preactivations.index(value) + 1}"
         for side, sign in ((0, 1), (1, -1)):
             sides[side] = sides[side].clone()
             unstable = Interval(*sides).unstable

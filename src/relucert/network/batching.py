@@ -71,7 +71,7 @@ def coefficient_bytes(network: Network) -> int:
     """An estimate of what the forward driver's coefficients take for one question in float64, all undecided."""
     symbols = [0]  # coefficients per neuron, at each value, that differ from image to image
     largest = 0
-    needed = network.ancestors(network.rectified)
+    needed = network.ancestors(network.preactivations)
     for value, node in network.steps():
         incoming = max(symbols[source] for source in node.inputs)
         if isinstance(node.operation, Affine):

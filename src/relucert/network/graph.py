@@ -115,7 +115,7 @@ class Network:
         return self.sizes[-1]
 
     @cached_property
-    def rectified(self) -> tuple[int, ...]:
+    def preactivations(self) -> tuple[int, ...]:
         """The values that feed an activation, in order: the pre-activations."""
         return tuple(sorted({node.inputs[0] for node in self.nodes if isinstance(node.operation, Activation)}))
 
@@ -141,7 +141,7 @@ class Network:
         return stable
 
     @cached_property
-    def relu_depths(self) -> tuple[int, ...]:
+    def activation_depths(self) -> tuple[int, ...]:
         """For every value, the largest number of activations on a path from the input to it."""
         depth = [0]
         for node in self.nodes:
@@ -264,14 +264,14 @@ class Network:
             dropped[value].append(source)
         return list(dropped.items())
 
-    def nearest_rectified(self, value: int) -> tuple[int, ...]:
+    def nearest_preactivations(self, value: int) -> tuple[int, ...]:
         """The pre-activations whose activations reach a value through affine operations alone, in order."""
         nearest = self.ancestors((value,), self.activations) & set(self.activations)
         return tuple(sorted({self.nodes[place - 1].inputs[0] for place in nearest}))
 
     def describe(self) -> str:
         """The layer sizes in one line, as in `784-20-10`; with images as in `3x32x32 - 8x16x16 - 10`."""
-        shapes = [self.shapes[value] for value in (0, *self.rectified, self.output)]
+        shapes = [self.shapes[value] for value in (0, *self.preactivations, self.output)]
         between = " - " if any(len(shape) > 1 for shape in shapes) else "-"
         return between.join("x".join(map(str, shape)) for shape in shapes)
 

@@ -16,7 +16,7 @@ Pattern = dict[int, Tensor]  # for every value that feeds a ReLU, which of its n
 def pattern_at(network: Network, points: Tensor) -> Pattern:
     """The activation pattern at points (batch, size)."""
     values = network.values(points)
-    return {value: values[value] > 0 for value in network.rectified}
+    return {value: values[value] > 0 for value in network.preactivations}
 
 
 def affine_values(network: Network, pattern: Pattern, points: Tensor) -> list[Tensor]:

@@ -17,7 +17,7 @@ from relucert.network.pull_back import INPUT, pull_back, unit_forms
 def forward_work(network: Network) -> int:
     """Multiplications of one evaluation by the forward driver, all neurons unstable."""
     work, rows, units = 0, [0], [network.sizes[INPUT]]  # units are symbols of one coordinate each
-    needed = network.ancestors(network.rectified)
+    needed = network.ancestors(network.preactivations)
     for value, node in network.steps():
         dense, single = (max(counts[source] for source in node.inputs) for counts in (rows, units))
         operation = node.operation
@@ -36,7 +36,7 @@ def forward_work(network: Network) -> int:
 def backward_work(network: Network) -> int:
     """Multiplications of one evaluation by the backward driver, all neurons unstable."""
     work, network = 0, network.cast(torch.float32)
-    for value in network.rectified:
+    for value in network.preactivations:
         if value != INPUT:
             counter = _Counter(network)
             middle = torch.tensor([network.sizes[value] // 2])

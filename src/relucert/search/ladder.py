@@ -193,7 +193,7 @@ def is_wide_chain(task: Task) -> bool:
     if network.inference.rounds:
         return False  # they are about real arithmetic
     chain = all(node.inputs == (value - 1,) for value, node in network.steps())
-    return chain and sum(network.sizes[value] for value in network.rectified) >= WIDE
+    return chain and sum(network.sizes[value] for value in network.preactivations) >= WIDE
 
 
 CHEAP_STEPS = (

@@ -97,8 +97,8 @@ class Searcher:
         while self.starter.weaker is not None:
             self.starter = self.starter.weaker
         self.guide = method.guide if isinstance(method, Leap) else self.starter
-        self.depth = depth = network.relu_depths[-1]
-        self.growth = {value: 1 + GROWTH * network.relu_depths[value] for value in network.rectified}
+        self.depth = depth = network.activation_depths[-1]
+        self.growth = {value: 1 + GROWTH * network.activation_depths[value] for value in network.preactivations}
         self.first_share = FIRST_SHARES[0] * FIRST_SHARES[1] ** max(0, depth - 1)
         if not self.all_tight:
             self.first_share = max(self.first_share, LEAST_SHARE)
@@ -243,7 +243,7 @@ class _State:
         values = network.values(region.points)
         count = len(questions)
         which = torch.arange(count) if region.which is None else region.which
-        centre = {value: values[value][which] for value in network.rectified}
+        centre = {value: values[value][which] for value in network.preactivations}
         knots = Knots(centre, dict(searcher.growth), torch.zeros(count, 0, dtype=torch.float64), {}, Lead.none(count))
         zeros, none = torch.zeros(count, dtype=torch.float64), torch.zeros(count, dtype=torch.long)
         margins = prop.values(values[-1][which]).double()

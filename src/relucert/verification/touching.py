@@ -73,7 +73,7 @@ def impossible(network: Network, violation: Violation, ends: float) -> bool:
 
 
 def _is_large(network: Network) -> bool:
-    neurons = sum(network.sizes[value] for value in network.rectified)
+    neurons = sum(network.sizes[value] for value in network.preactivations)
     work = sum(getattr(node.operation, "work", 0) for node in network.nodes) * (network.sizes[INPUT] + neurons + 1)
     unknown = any(type(node.operation) not in RULES for node in network.nodes)
     return neurons > MOST_NEURONS or work > MOST_WORK or unknown

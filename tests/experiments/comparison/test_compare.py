@@ -199,10 +199,10 @@ def test_neurons_are_counted_as_samples_show_them() -> None:
         radius = 0.3
         question = SimpleNamespace(norm=2.0, box=None, input_scale=None, inference="real")
         counted = neurons(network, image, radius, question)
-        assert [sum(layer.values()) for layer in counted] == [network.sizes[value] for value in network.rectified]
+        assert [sum(layer.values()) for layer in counted] == [network.sizes[value] for value in network.preactivations]
         samples = Norm(2.0).sample(image, radius, 500, torch.Generator().manual_seed(0))
         values = network.cast(torch.float64).values(samples)
-        for layer, value in zip(counted, network.rectified, strict=True):
+        for layer, value in zip(counted, network.preactivations, strict=True):
             sampled = values[value].flatten(1)
             assert layer["dead"] <= int((sampled <= 0).all(0).sum())
             assert layer["active"] <= int((sampled >= 0).all(0).sum())

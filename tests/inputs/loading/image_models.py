@@ -71,6 +71,6 @@ def assert_encloses(network: Network) -> None:
         region = relucert.Region.around(centre, 0.3, norm, box=limits)
         values = network.cast(torch.float64).values(samples(region, 0, 30, generator))
         intervals = relucert.bounds(network, region, form=form)
-        for index, interval in zip((*network.rectified, network.output), intervals, strict=True):
+        for index, interval in zip((*network.preactivations, network.output), intervals, strict=True):
             assert bool((interval.lower - 1e-9 <= values[index]).all()), (norm, form, limits)
             assert bool((values[index] <= interval.upper + 1e-9).all()), (norm, form, limits)

@@ -148,7 +148,7 @@ def test_chains_compute_what_their_networks_do(name: str) -> None:
             Chain.of(network)
         return
     chain, points = Chain.of(network), centres(network, 4).double()
-    assert chain.values == network.rectified
+    assert chain.values == network.preactivations
     values, outputs = network.values(points), points.flatten(1)
     for layer, value in zip(chain.layers, (*chain.values, network.output), strict=True):
         outputs = outputs @ layer.weight.T + layer.bias

@@ -122,7 +122,7 @@ def _arrays(rows: list[tuple[Array, float]]) -> tuple[Array | None, Array | None
 def full_bounds(network: Network, point: Array, radius: float, p: float) -> Bounds:
     """LP-Full's bounds of every neuron, all of them by programs, layer after layer."""
     bounds: Bounds = {}
-    for value in network.rectified:
+    for value in network.preactivations:
         program = LiteralProgram(network, point, radius, p, bounds)
         size = network.sizes[value]
         lower = [program.least(value, np.eye(size)[neuron]) for neuron in range(size)]

@@ -31,7 +31,7 @@ def neurons(network: Network, image: Tensor, radius: float, answer: Any) -> list
     region = Region.around(image[None], min(radius, FAR), answer.norm, answer.box, answer.input_scale)
     intervals = bounds(network, region, arithmetic="float", inference=answer.inference)
     states = []
-    for interval in intervals[: len(network.rectified)]:
+    for interval in intervals[: len(network.preactivations)]:
         dead = int((interval.upper <= 0).sum())
         active = int(((interval.lower >= 0) & (interval.upper > 0)).sum())
         states.append({"dead": dead, "undecided": interval.lower.numel() - dead - active, "active": active})

@@ -49,7 +49,7 @@ class Subject:
 def from_file(path: Path) -> Subject:
     """A network from an .onnx or .safetensors file, or an .npz file with W1, b1, W2, b2 and so on, by its size."""
     network = _from_arrays(path) if path.suffix.lower() == ".npz" else load(path)
-    sizes = [str(network.sizes[value]) for value in (0, *network.rectified, network.output)]
+    sizes = [str(network.sizes[value]) for value in (0, *network.preactivations, network.output)]
     if len(set(sizes[1:-1])) != 1 or sizes[-1] != "10":
         raise InputError(f"{path} is a network {network.describe()}; the tables' have layers of one width, 10 classes")
     return Subject.of(f"{SETS.get(sizes[0], sizes[0])}-{len(sizes) - 1}x{sizes[1]}", network)

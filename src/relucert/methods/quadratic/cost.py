@@ -16,7 +16,7 @@ def least_seconds(network: Network, rows: int | None = None, effort: Effort = EF
 
     rows: Of the matrix; by default as many as there may be.
     """
-    hidden = [network.sizes[value] for value in network.rectified]
+    hidden = [network.sizes[value] for value in network.preactivations]
     widths = [network.sizes[INPUT], *hidden]
     size = sum(widths[:-1]) if rows is None else rows
     maps = sum(before * after for before, after in pairwise(widths))

@@ -43,7 +43,7 @@ class Sides(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """Columns: the input's (`inputs` of them), then z of every rectified value, then a of every ReLU's value.
+    """Columns: the input's (`inputs` of them), then z of every pre-activation, then a of every ReLU's value.
 
     equations: rows that vanish, the z in terms of what makes them. sources: the column of each a's own z.
     forms: for every value with neurons, and the output, its rows over all columns.
@@ -107,13 +107,13 @@ def build(network: Network, region: Region, member: int) -> Program:
     """The program around the centre of one member of a batch; network in float64."""
     point = region.centre[member].double()
     relus = [(value, node.inputs[0]) for value, node in network.steps() if isinstance(node.operation, Relu)]
-    rectified = network.rectified
-    stages = {value: _stage(network, value) for value in (*rectified, network.output)}
+    preactivations = network.preactivations
+    stages = {value: _stage(network, value) for value in (*preactivations, network.output)}
     scale = np.ones(network.sizes[INPUT]) if region.scale is None else region.scale.double().numpy()
     entries = [stage[INPUT] * scale for stage in stages.values() if INPUT in stage]
     inputs = _Inputs.of(region, member, entries, scale)
     entered = iter(inputs.entries)
-    starts, width = {}, inputs.columns + sum(network.sizes[value] for value in rectified)
+    starts, width = {}, inputs.columns + sum(network.sizes[value] for value in preactivations)
     first = width
     for value, _ in relus:
         starts[value] = width
@@ -124,8 +124,10 @@ def build(network: Network, region: Region, member: int) -> Program:
         for source, part in stage.items():
             start, part = (0, next(entered)) if source == INPUT else (starts[source], part)
             forms[value][:, start : start + part.shape[1]] = part
-    places = dict(zip(rectified, _slices([network.sizes[value] for value in rectified], inputs.columns), strict=True))
-    equations = np.concatenate([forms[value] for value in rectified]) if rectified else np.zeros((0, width))
+    places = dict(
+        zip(preactivations, _slices([network.sizes[value] for value in preactivations], inputs.columns), strict=True)
+    )
+    equations = np.concatenate([forms[value] for value in preactivations]) if preactivations else np.zeros((0, width))
     equations[np.arange(len(equations)), inputs.columns + np.arange(len(equations))] -= 1
     at_point = [value[0].numpy() for value in network.values(point[None])]
     empty = np.zeros(0)

@@ -46,7 +46,7 @@ def make_solver(program: Program, norm: Norm, time_limit: float) -> Solver:
 
 def solvable(network: Network) -> bool:
     """Whether the network's programs are small enough for a solver."""
-    return sum(network.sizes[value] * max(network.sizes[: value + 1]) for value in network.rectified) <= SOLVABLE
+    return sum(network.sizes[value] * max(network.sizes[: value + 1]) for value in network.preactivations) <= SOLVABLE
 
 
 @dataclass(frozen=True, eq=False)
