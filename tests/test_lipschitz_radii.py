@@ -86,7 +86,7 @@ def literal_margin(network: Network, point: torch.Tensor, radius: float, norm: f
 def test_they_are_those_of_the_shells_taken_literally(
     name: str, norm: float, small: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nested regions, predictions and scouts find what 30 balls bounded one by one give, within 0.1 %."""
+    """Nested regions, predictions and quick arithmetic find what 30 balls bounded one by one give, within 0.1 %."""
     monkeypatch.setattr("relucert.bounding.nested.COSY", 2**24 if small else 0)
     network = NETWORKS[name]()
     for point, radius in zip(centres(network, COUNT, seed=5), radii(name, norm, method="fast-lip"), strict=True):

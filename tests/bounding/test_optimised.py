@@ -171,10 +171,10 @@ def test_time_that_is_over_leaves_what_is_known() -> None:
             assert (late[value].lower >= interval.lower).all()
 
 
-def test_single_precision_scouts_what_is_then_proven() -> None:
+def test_single_precision_predicts_what_is_then_proven() -> None:
     asked = ask("residual", 2.0)
-    (_, scouted), (_, proven) = (bounded(asked, "alpha", arithmetic) for arithmetic in (FLOAT, RIGOROUS))
-    torch.testing.assert_close(scouted.double(), proven, rtol=1e-2, atol=1e-3)
+    (_, quick), (_, proven) = (bounded(asked, "alpha", arithmetic) for arithmetic in (FLOAT, RIGOROUS))
+    torch.testing.assert_close(quick.double(), proven, rtol=1e-2, atol=1e-3)
 
 
 @pytest.mark.parametrize("norm", ["inf", "2", "1"])

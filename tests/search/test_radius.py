@@ -17,7 +17,7 @@ from relucert.methods.method import Method
 from relucert.methods.table import find_method
 from relucert.network import Network
 from relucert.query.targets import rivals
-from relucert.search.prediction import Lead
+from relucert.search.prediction import Correction
 from relucert.search.radius import SearchEnd, Searcher
 from tests.method_tables import LINEAR, LIPSCHITZ
 from tests.nets import NETWORKS, NORMS, centres, mlp
@@ -121,7 +121,7 @@ def test_plain_arithmetic_finds_nearly_the_same() -> None:
 
 @dataclass(frozen=True)
 class Liar:
-    """Fast-Lin, with margins that are tampered with whenever the search only predicts or scouts."""
+    """Fast-Lin, with margins that are tampered with whenever the search only predicts or explores."""
 
     lie: str
     name: str = "liar"
@@ -169,12 +169,12 @@ def test_wrong_predictions_cost_time_but_not_truth(lie: str) -> None:
 
 def test_a_lead_lies_on_the_chords_between_evaluations() -> None:
     one, two, four = (torch.tensor([number], dtype=torch.float64) for number in (1, 2, 4))
-    lead = Lead.none(1)
+    correction = Correction.none(1)
     asked = torch.tensor([[0.5, 1.0, 1.5, 3.0]], dtype=torch.float64)
-    assert lead.at(asked).tolist() == [[0, 0, 0, 0]]
-    assert lead.add(two, four).at(asked).tolist() == [[1, 2, 3, 6]]
-    assert lead.add(two, four).add(one, one).at(asked).tolist() == [[0.5, 1, 2.5, 7]]
-    assert bool(lead.add(two, four).add(two, one).at(asked).isfinite().all())
+    assert correction.at(asked).tolist() == [[0, 0, 0, 0]]
+    assert correction.add(two, four).at(asked).tolist() == [[1, 2, 3, 6]]
+    assert correction.add(two, four).add(one, one).at(asked).tolist() == [[0.5, 1, 2.5, 7]]
+    assert bool(correction.add(two, four).add(two, one).at(asked).isfinite().all())
 
 
 @dataclass(frozen=True)

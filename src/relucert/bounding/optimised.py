@@ -181,9 +181,9 @@ class _Layers:
 def _climbing(network: Network, region: Region) -> Thinned:
     """What the ascent runs on: in float32 where the network's numbers allow it."""
     single = network.cast(torch.float32)
-    scout = FLOAT if single.finite else DOUBLE
-    quick = single if scout is FLOAT else network.cast(torch.float64)
-    return Thinned(quick, region.cast(scout.dtype), CROWN, scout, upper=True)
+    arithmetic = FLOAT if single.finite else DOUBLE
+    cast = single if arithmetic is FLOAT else network.cast(torch.float64)
+    return Thinned(cast, region.cast(arithmetic.dtype), CROWN, arithmetic, upper=True)
 
 
 def _part(report: Report, part: str) -> Report:

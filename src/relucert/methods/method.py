@@ -23,8 +23,11 @@ class Method(Protocol):
 
     @property
     def weaker(self) -> Method | None:
-        """A cheaper method whose margins are never larger: the search starts from its radius, and where even the
-        margins are costly predicts with those of the last of such a row of methods."""
+        """A cheaper method whose margins are never larger; None: there is none.
+
+        The search starts from its radius. Where the margins are costly, too, the last method of the chain predicts
+        them.
+        """
 
     @property
     def takes_inference(self) -> bool:
@@ -51,8 +54,8 @@ class Method(Protocol):
 
 
 @runtime_checkable
-class Leap(Method, Protocol):
-    """A method whose evaluations are costly and whose radii are far beyond those of the weaker one.
+class ExpensiveMethod(Method, Protocol):
+    """A method whose evaluations are costly, and whose radii are far beyond those of the weaker method.
 
     Attributes:
         gain: About how many times the weaker method's radius it proves: where the search looks first.
@@ -63,5 +66,5 @@ class Leap(Method, Protocol):
     resolution: ClassVar[float]
 
     @property
-    def guide(self) -> Method:
-        """Whose margins the predictions start from, instead of those of the last of the weaker methods."""
+    def surrogate(self) -> Method:
+        """The cheap method whose margins, plus a correction, predict this method's between two evaluations."""

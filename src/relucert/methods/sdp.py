@@ -58,7 +58,7 @@ class QuadraticMethod:
     needs_rectifiers: ClassVar[bool] = True
 
     @property
-    def guide(self) -> Method:
+    def surrogate(self) -> Method:
         return CentreMargins()
 
     def remark(self, point: Tensor, rows: Tensor) -> str | None:

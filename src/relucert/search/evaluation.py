@@ -47,16 +47,17 @@ class Questions:
 
 
 class Evaluation(NamedTuple):
-    """What one evaluation of a batch of questions came by.
+    """Result of evaluating a method for a batch of questions, one radius for each.
 
-    margins: (batch, rows), and leads, of the least over the guide's: (batch,); both in float64.
+    margins: lower bounds of the margins, (batch, rows), in float64.
+    corrections: the least margin less that of the surrogate, (batch,), in float64.
     hidden: the bounds of the hidden neurons.
     constants: where the method has shells, those of each shell's region: (batch, shells, rows).
     """
 
     margins: Tensor
     hidden: Bounds
-    leads: Tensor
+    corrections: Tensor
     constants: Tensor | None = None
 
     @classmethod
@@ -73,6 +74,6 @@ class Evaluation(NamedTuple):
         return cls(
             joined(part.margins for part in parts),
             {value: Interval(sides(value, 0), sides(value, 1)) for value in parts[0].hidden},
-            joined(part.leads for part in parts),
+            joined(part.corrections for part in parts),
             joined(constants) if constants else None,
         )

@@ -15,28 +15,28 @@ from torch import Tensor
 
 from relucert.bounding.interval import Bounds, Interval
 
-KNOTS = 4  # evaluations that a prediction rests on
+MOST_RADII = 4  # evaluated radii that a prediction interpolates between
 FASTEST = 8  # the largest exponent of growth that a prediction believes
-TINIEST = 1e-30
+TINIEST = 1e-30  # the least distance whose logarithm is taken
 
 
 @dataclass(frozen=True, eq=False)
-class Lead:
-    """By how much a method's least margin is ahead of its guide's: at radius 0 not at all, at others as evaluated.
+class Correction:
+    """A method's least margin less that of its surrogate, as a function of the radius: 0 at radius 0.
 
-    radii, in ascending order, and amounts: (batch, knots) each. Unlike bounds a lead may also shrink.
+    radii, in ascending order, and amounts: (batch, radii) each. Unlike bounds a correction may also shrink.
     """
 
     radii: Tensor
     amounts: Tensor
 
     @classmethod
-    def none(cls, count: int) -> Lead:
+    def none(cls, count: int) -> Correction:
         return cls(*[torch.zeros(count, 1, dtype=torch.float64)] * 2)
 
-    def add(self, radii: Tensor, amounts: Tensor) -> Lead:
+    def add(self, radii: Tensor, amounts: Tensor) -> Correction:
         ordered, order = torch.cat([self.radii, radii[:, None]], 1).sort(dim=1)
-        return Lead(ordered, torch.cat([self.amounts, amounts[:, None]], 1).gather(1, order))
+        return Correction(ordered, torch.cat([self.amounts, amounts[:, None]], 1).gather(1, order))
 
     def at(self, radii: Tensor) -> Tensor:
         """On the chord between the neighbours of each candidate, (batch, candidates), or on the last chord."""
@@ -51,52 +51,58 @@ class Lead:
 
 
 @dataclass(frozen=True, eq=False)
-class Knots:
+class EvaluatedRadii:
     """Hidden bounds at the centre (radius 0) and, newest last, at the radii evaluated last.
 
     Of each neuron's bounds the logarithm of their distance from the value at the centre is kept, in `distances` as
-    (batch, knots, 2 * size): it is close to linear in the logarithm of the radius, in `logs` (batch, knots).
+    (batch, radii, 2 * size): it is close to linear in the logarithm of the radius, in `logs` (batch, radii).
     A method may bound every neuron several times, side by side in one row: in smaller regions within the region.
     """
 
     centre: dict[int, Tensor]
-    growth: dict[int, float]  # the exponent assumed while there is one knot alone
+    growth: dict[int, float]  # the exponent assumed while a single radius is evaluated
     logs: Tensor
     distances: dict[int, Tensor]
-    lead: Lead
-    tight: dict[int, Tensor] = field(
-        default_factory=dict
-    )  # where bounds are, (batch, knots, size); nothing: everywhere
+    correction: Correction
+    # By value, where bounds are tight, (batch, radii, size); values that are missing are tight everywhere.
+    tight: dict[int, Tensor] = field(default_factory=dict)
 
-    def add(self, radii: Tensor, bounds: Bounds, leads: Tensor, tight_now: Mapping[int, Tensor] | None = None) -> Knots:
-        """With one knot more, or two; tight_now: which bounds are tight, (batch, size) by value; None: all of them, or
-        all that differ from those in the next larger region."""
+    def add(
+        self, radii: Tensor, bounds: Bounds, corrections: Tensor, tight_now: Mapping[int, Tensor] | None = None
+    ) -> EvaluatedRadii:
+        """With the bounds at one more radius, or with shells at two.
+
+        tight_now: which bounds are tight, (batch, size) by value; None: all of them, or with shells all that differ
+        from those in the next larger region.
+        """
         distances, tight, steps = {}, {}, radii.new_zeros(1)
         for value, (lower, upper) in bounds.items():
             centre = _repeated(self.centre[value], lower.shape[1])
             sides = torch.cat([centre - lower.to(centre.dtype), upper.to(centre.dtype) - centre], 1)
             newest = sides.clamp(min=TINIEST).log()[:, None]
             if tight_now is None:
-                newest, steps = _knots(newest[:, 0], self.centre[value].shape[1])
+                newest, steps = _distances_by_radius(newest[:, 0], self.centre[value].shape[1])
             else:
                 newest_tight = tight_now[value][:, None]
-                tight[value] = torch.cat([self.tight.get(value, newest_tight[:, :0]), newest_tight], 1)[:, -KNOTS:]
-            distances[value] = torch.cat([self.distances.get(value, newest[:, :0]), newest], 1)[:, -KNOTS:]
-        logs = torch.cat([self.logs, radii.log()[:, None] + steps], 1)[:, -KNOTS:]
+                tight[value] = torch.cat([self.tight.get(value, newest_tight[:, :0]), newest_tight], 1)[:, -MOST_RADII:]
+            distances[value] = torch.cat([self.distances.get(value, newest[:, :0]), newest], 1)[:, -MOST_RADII:]
+        logs = torch.cat([self.logs, radii.log()[:, None] + steps], 1)[:, -MOST_RADII:]
         for value, where in tight.items():
             centre = _repeated(self.centre[value], where.shape[2])
             distances[value] = _guessed(distances[value], where, logs, centre, self.growth[value])
-        return replace(self, logs=logs, distances=distances, lead=self.lead.add(radii, leads), tight=tight)
+        return replace(
+            self, logs=logs, distances=distances, correction=self.correction.add(radii, corrections), tight=tight
+        )
 
     @classmethod
-    def merge(cls, parts: Sequence[Knots], order: Tensor) -> Knots:
-        """Those of all batch members from those of some, in another order.
+    def merge(cls, parts: Sequence[EvaluatedRadii], order: Tensor) -> EvaluatedRadii:
+        """Joins the batches and puts their members into the given order.
 
-        Where there are fewer knots the first is repeated: one so close to another counts for nothing.
+        Where fewer radii are evaluated the first is repeated: a radius so close to another counts for nothing.
         """
 
         def padded(values: Tensor) -> Tensor:
-            return torch.cat([values[:, :1].expand(-1, KNOTS - values.shape[1], *values.shape[2:]), values], 1)
+            return torch.cat([values[:, :1].expand(-1, MOST_RADII - values.shape[1], *values.shape[2:]), values], 1)
 
         def joined(tensors: Sequence[Tensor]) -> Tensor:
             return torch.cat(list(tensors))[order]
@@ -107,12 +113,15 @@ class Knots:
             first.growth,
             joined([padded(part.logs) for part in parts]),
             {value: joined([padded(part.distances[value]) for part in parts]) for value in first.distances},
-            Lead.none(len(order)),
+            Correction.none(len(order)),
             {value: joined([padded(part.tight[value]) for part in parts]) for value in first.tight},
         )
 
     def mean_growth(self) -> dict[int, float]:
-        """The exponents with which bounds grew between the last two knots, by value, where they tell anything."""
+        """By value, the mean exponent with which bounds grew between the last two evaluated radii.
+
+        Values are left out where these radii are too close, or the exponent is implausible.
+        """
         step = self.logs[:, -1] - self.logs[:, -2]
         apart = step.abs() > 0.01
         if not bool(apart.any()):
@@ -125,12 +134,12 @@ class Knots:
                 growth[value] = mean
         return growth
 
-    def select(self, chosen: Tensor) -> Knots:
+    def select(self, chosen: Tensor) -> EvaluatedRadii:
         centre = {value: tensor[chosen] for value, tensor in self.centre.items()}
         distances = {value: tensor[chosen] for value, tensor in self.distances.items()}
-        lead = Lead(self.lead.radii[chosen], self.lead.amounts[chosen])
+        correction = Correction(self.correction.radii[chosen], self.correction.amounts[chosen])
         tight = {value: tensor[chosen] for value, tensor in self.tight.items()}
-        return Knots(centre, self.growth, self.logs[chosen], distances, lead, tight)
+        return EvaluatedRadii(centre, self.growth, self.logs[chosen], distances, correction, tight)
 
     def interpolate(self, radii: Tensor, signs_kept: bool = False) -> Bounds:
         """Guessed hidden bounds at candidate radii (batch, candidates): flat batches, one row per candidate.
@@ -160,10 +169,10 @@ class Knots:
         return hidden
 
     def _weights(self, steps: Tensor) -> tuple[Tensor, Tensor]:
-        """Lagrange's weights at candidates, given their steps from the knots, (batch, candidates, knots), and whether a
-        knot is alone.
+        """Lagrange's weights at candidates, given their steps from the evaluated radii, (batch, candidates, radii), and
+        whether a single radius counts.
 
-        A knot too close to a newer one counts for nothing: between them rounding would be all there is to see.
+        A radius too close to a newer one counts for nothing: between them rounding would be all there is to see.
         """
         count = self.logs.shape[1]
         apart = self.logs[:, :, None] - self.logs[:, None]
@@ -177,12 +186,12 @@ class Knots:
 
 
 def _guessed(distances: Tensor, tight: Tensor, logs: Tensor, centre: Tensor, growth: float) -> Tensor:
-    """Distances of neurons at knots where their bounds are not tight, as growing to or from the last tight ones.
+    """Distances of neurons at radii where their bounds are not tight, as growing to or from the last tight ones.
 
-    At such a knot the neuron's sign is known: its bound on the side of zero is nearer to the centre than zero. A neuron
-    whose sign is known at every knot is taken to keep it.
+    At such a radius the neuron is stable: its bound on the side of zero is nearer to the centre than zero. A neuron
+    that is stable at every radius is taken to stay so.
 
-    distances: (batch, knots, 2 * size); tight: (batch, knots, size); centre: (batch, size).
+    distances: (batch, radii, 2 * size); tight: (batch, radii, size); centre: (batch, size).
     """
     sides, known = distances.unflatten(2, (2, -1)), tight[:, :, None]
     places = torch.arange(1, known.shape[1] + 1)[:, None, None]
@@ -195,9 +204,9 @@ def _guessed(distances: Tensor, tight: Tensor, logs: Tensor, centre: Tensor, gro
     return torch.where(known, sides, guess).flatten(2)
 
 
-def _knots(logs: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """What one evaluation gives: logarithms of distances, (batch, knots, 2 * regions * size), and of the knots' shares
-    of the radius.
+def _distances_by_radius(logs: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """Logarithms of the distances that one evaluation gives, (batch, radii, 2 * regions * size), and of the shares of
+    the radius that they are at.
 
     logs: (batch, 2 * regions * size). Several regions, of equally spaced radii, tell also what the bounds would be at
     a radius less by one region.
@@ -261,7 +270,7 @@ class Curve(NamedTuple):
         return Curve(pair.radii[:, :1], pair.margins[:, :1]), Curve(pair.radii[:, 1:], pair.margins[:, 1:])
 
     def slope(self) -> Tensor:
-        """Of the chord where the sign changes; strictly negative, as margins are meant to be falling."""
+        """The slope of the chord where the sign changes; strictly negative, as margins are meant to fall."""
         low, high = self.bracket()
         chord = (high.margins - low.margins) / (high.radii - low.radii)
         return chord.squeeze(1).nan_to_num(-1.0).clamp(max=-1e-30)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-HALVINGS = 24
+HALVINGS = 24  # of the bracket around a predicted root
 TREND = 0.75  # the share of the largest radius from which on the constants tell how they go on beyond it
 FARTHEST = 8.0  # how many times the largest radius a prediction goes
 

@@ -6,7 +6,7 @@ a predicted margin, whose root is the radius to try next. Predictions only choos
 radius that passed, checked in the arithmetic asked for, and the search closes even where predictions are wrong.
 
 A method whose last step is costly, too, names a weaker one. The search then starts from the weaker method's radius,
-and predicts with the weaker margins plus a lead: by how much the method's own were ahead, interpolated as well.
+and predicts with the weaker margins plus a correction: by how much the method's own were larger, interpolated as well.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from relucert.common.deadline import TimeUp
 from relucert.common.progress import Progress, Reporter
 from relucert.methods.interval import IntervalMethod
 from relucert.methods.lipschitz import LipschitzMethod
-from relucert.methods.method import Leap, Method
+from relucert.methods.method import ExpensiveMethod, Method
 from relucert.methods.table import check_activations
 from relucert.network import Network
 from relucert.search.evaluation import Evaluation, Questions
-from relucert.search.prediction import Curve, Knots, Lead
+from relucert.search.prediction import Correction, Curve, EvaluatedRadii
 from relucert.search.profile import Profile
 
-MAX_ROUNDS = 60
+MAX_ROUNDS = 60  # evaluations of a question, at most; halving the bracket after TRUST of them ends long before
 PATIENCE = 12  # rounds after which every evaluation proves, as margins may jump where predictions look for a root
 TRUST = 20  # rounds after which predictions are no longer asked: halving the bracket always ends
-STRIDE_GROWTH = 4.0
+STRIDE_GROWTH = 4.0  # of the step above the best radius, where predictions are of no use
 LIMIT = 1e12  # no radius above is looked for, nor one below its inverse
 SECTIONINGS = 3  # at the most, to bring out a predicted root
 SHARPNESS = 0.05  # of the bracket around it: more is wasted on a guess
@@ -50,14 +50,14 @@ LIKELY = (0.01, 1.0)  # shares to learn from
 NEWTON = (0.7, 0.95, 1.05, 1.4)  # where to look for the root, in steps that the slope suggests
 PROFILED = (0.5, 1.0, 2.0, 4.0)  # the same in steps that the constants of all shells suggest
 FAR = 0.02  # relative steps above which the constants of all shells tell enough
-KNOT_TRUST = 0.1  # by how much a root predicted at a distance from all knots may be off, relatively to it
+DISTANCE_TRUST = 0.1  # by how much a root predicted at a distance from all evaluated radii may be off, relatively to it
 GROWTH = 0.55  # how much faster than linearly the bounds are guessed to grow, for each layer of ReLUs before
 FLOAT_NOISE = 2e-6  # relative radius that float32's rounding may move
 
 
 @dataclass(frozen=True)
 class SearchEnd:
-    """The end of one search.
+    """Result of the search for one question.
 
     radius: the largest that passed, None where none did, infinite where all valid inputs are within one that did.
     weakest: the row of the least margin there.
@@ -82,21 +82,21 @@ class Searcher:
         self.reporter = reporter or Reporter()
         check_activations(method, network)
         resolves = tolerance >= 10 * FLOAT_NOISE and not isinstance(method, IntervalMethod)  # whose radii may be tiny
-        scout = FLOAT if resolves and network.cast(torch.float32).finite else DOUBLE
+        quick = FLOAT if resolves and network.cast(torch.float32).finite else DOUBLE
         self.method, self.asked_tolerance = method, tolerance
-        self.tolerance = max(tolerance, method.resolution) if isinstance(method, Leap) else tolerance
-        self.proof = proof if proof.rigorous else scout
-        self.scout = scout
+        self.tolerance = max(tolerance, method.resolution) if isinstance(method, ExpensiveMethod) else tolerance
+        self.proof = proof if proof.rigorous else quick
+        self.quick = quick
         # Where an evaluation costs far more than its proof, each is proven: what it reaches counts at once.
-        self.first_look = self.proof if isinstance(method, Leap) else scout
+        self.first_look = self.proof if isinstance(method, ExpensiveMethod) else quick
         self.all_tight = method.bounds_stable_neurons(network)
-        self.noise = FLOAT_NOISE if scout is FLOAT else 1e-12
-        self._networks = {dtype: network.cast(dtype) for dtype in {self.proof.dtype, scout.dtype}}
+        self.noise = FLOAT_NOISE if quick is FLOAT else 1e-12
+        self._networks = {dtype: network.cast(dtype) for dtype in {self.proof.dtype, quick.dtype}}
         self.shelled = method if isinstance(method, LipschitzMethod) and method.shells > 1 else None
-        self.starter = method  # whose margins are cheap
-        while self.starter.weaker is not None:
-            self.starter = self.starter.weaker
-        self.guide = method.guide if isinstance(method, Leap) else self.starter
+        self.initial_method = method  # becomes the weakest of the chain, whose margins are cheap
+        while self.initial_method.weaker is not None:
+            self.initial_method = self.initial_method.weaker
+        self.surrogate = method.surrogate if isinstance(method, ExpensiveMethod) else self.initial_method
         self.depth = depth = network.activation_depths[-1]
         self.growth = {value: 1 + GROWTH * network.activation_depths[value] for value in network.preactivations}
         self.first_share = FIRST_SHARES[0] * FIRST_SHARES[1] ** max(0, depth - 1)
@@ -113,11 +113,11 @@ class Searcher:
 
     @property
     def experience(self) -> str:
-        """All that was learnt, in words that `recall` understands."""
+        """All that was learnt, as the text that `recall` reads."""
         return json.dumps([sorted(self.growth.items()), self.first_share])
 
     def recall(self, experience: str) -> None:
-        """Goes on from there, forgetting what else was learnt."""
+        """Replaces what was learnt by the `experience` of another search."""
         growth, self.first_share = json.loads(experience)
         self.growth = dict(growth)
 
@@ -132,35 +132,38 @@ class Searcher:
             margins, constants = self.shelled.least_margins(network, region, prop, hidden, arithmetic)
             return Evaluation(margins.double(), hidden, torch.zeros_like(radii), constants.double())
         margins = self.method.margins(network, region, prop, hidden, arithmetic)
-        if self.guide is self.method:
+        if self.surrogate is self.method:
             return Evaluation(margins.double(), hidden, torch.zeros_like(radii))
-        guess = self.guide.margins(network, region, prop, hidden, arithmetic)
+        guess = self.surrogate.margins(network, region, prop, hidden, arithmetic)
         return Evaluation(margins.double(), hidden, (margins.amin(1) - guess.amin(1)).double())
 
     def tight(self, questions: Questions, radii: Tensor, hidden: Bounds) -> dict[int, Tensor] | None:
-        """Which hidden bounds of the scout's precision are tight; None: all of them, or with shells all that differ
-        from those in the next larger region."""
+        """Which hidden bounds, in the quick arithmetic's precision, are tight.
+
+        None: all of them, or with shells all that differ from those in the next larger region.
+        """
         if self.all_tight or self.shelled is not None:
             return None
-        region = questions.region(radii, self.scout.dtype)
-        return bounded_by_relaxation(self.network(self.scout), region, hidden, self.scout)
+        region = questions.region(radii, self.quick.dtype)
+        return bounded_by_relaxation(self.network(self.quick), region, hidden, self.quick)
 
     def predict(
-        self, questions: Questions, radii: Tensor, knots: Knots, guide: Method | None = None, signs_kept: bool = False
-    ) -> Tensor:
+        self, questions: Questions, radii: Tensor, evaluated: EvaluatedRadii,
+        surrogate: Method | None = None, signs_kept: bool = False,
+    ) -> Tensor:  # fmt: skip
         """Predicted margins at candidate radii, (batch, candidates, rows), from interpolated hidden bounds.
 
-        signs_kept: as for `Knots.interpolate`; margins that jump where a sign is lost are then not guessed to.
+        signs_kept: as for `EvaluatedRadii.interpolate`; margins that jump where a sign is lost are then not guessed to.
         """
         count, candidates = radii.shape
         repeated = questions.select(torch.arange(count).repeat_interleave(candidates))
-        region, prop = repeated.region(radii.flatten(), self.scout.dtype), repeated.properties[self.scout.dtype]
-        asked = self.network(self.scout), region, prop, knots.interpolate(radii, signs_kept), self.scout
+        region, prop = repeated.region(radii.flatten(), self.quick.dtype), repeated.properties[self.quick.dtype]
+        asked = self.network(self.quick), region, prop, evaluated.interpolate(radii, signs_kept), self.quick
         if self.shelled is not None:
             margins, _ = self.shelled.least_margins(*asked)
         else:
-            margins = (guide or self.guide).margins(*asked)
-        return margins.double().view(count, candidates, -1) + knots.lead.at(radii)[..., None]
+            margins = (surrogate or self.surrogate).margins(*asked)
+        return margins.double().view(count, candidates, -1) + evaluated.correction.at(radii)[..., None]
 
     def run(
         self, region: Region, prop: Property, start: Sequence[SearchEnd] | None = None, ends: float = math.inf
@@ -195,23 +198,23 @@ class Searcher:
         if self.proof.rigorous:
             check_subnormals()
         questions, rows = Questions.of(region, prop, self._networks), prop.offsets.shape[1]
-        order, knots = _State.start(self, questions).nearest_first(), None
+        order, evaluated = _State.start(self, questions).nearest_first(), None
         for row in order.T:
             state = _State.start(self, questions.narrow(row[:, None]))
-            if knots is not None:
-                state.begin_with(knots)
+            if evaluated is not None:
+                state.begin_with(evaluated)
             for end in state.run():
                 yield replace(end, question=end.question * rows + int(row[end.question]))
-            knots = state.all_knots()
+            evaluated = state.all_evaluated()
 
 
 @dataclass(eq=False)
 class _State:
-    """Where a batch of searches stands; every tensor has one row per question still open."""
+    """The state of a batch of searches; every tensor has one row per question still open."""
 
     searcher: Searcher
     questions: Questions
-    knots: Knots
+    evaluated: EvaluatedRadii
     index: Tensor
     radii: Tensor  # to evaluate next, or evaluated last
     proving: Tensor  # whether that evaluation is the proving one
@@ -226,30 +229,32 @@ class _State:
     heights: Tensor  # every margin at the centre, (open, rows)
     steepness: Tensor  # every margin's slope there, (open, rows)
     focus: Tensor  # the rows that predictions look at, (open, a few): those that look like reaching zero first
-    stride: Tensor  # in tolerances, from the best radius to the next where predictions lead nowhere
+    stride: Tensor  # in tolerances, from the best radius to the next where predictions are of no use
     first_order: Tensor  # where the margin would vanish if it kept falling as at the centre
     whole: Tensor  # the radius beyond which there are no further valid inputs
     exact_prediction: bool  # whether what is predicted is what will be found
     profile: Profile | None  # of the constants, where the method has shells
     rounds: int = 0
     due_to: dict[int, str] = field(default_factory=dict)  # by question, the weaker method that proved the best radius
-    ended_knots: list[Knots] = field(default_factory=list)
+    ended_evaluated: list[EvaluatedRadii] = field(default_factory=list)
     ended_index: list[Tensor] = field(default_factory=list)
 
     @classmethod
     def start(cls, searcher: Searcher, questions: Questions) -> _State:
-        network = searcher.network(searcher.scout)
-        region, prop = questions.regions[searcher.scout.dtype], questions.properties[searcher.scout.dtype]
+        network = searcher.network(searcher.quick)
+        region, prop = questions.regions[searcher.quick.dtype], questions.properties[searcher.quick.dtype]
         values = network.values(region.points)
         count = len(questions)
         which = torch.arange(count) if region.which is None else region.which
         centre = {value: values[value][which] for value in network.preactivations}
-        knots = Knots(centre, dict(searcher.growth), torch.zeros(count, 0, dtype=torch.float64), {}, Lead.none(count))
+        evaluated = EvaluatedRadii(
+            centre, dict(searcher.growth), torch.zeros(count, 0, dtype=torch.float64), {}, Correction.none(count)
+        )
         zeros, none = torch.zeros(count, dtype=torch.float64), torch.zeros(count, dtype=torch.long)
         margins = prop.values(values[-1][which]).double()
         radii = zeros + 1
         for asked in [questions.without_box(), *([] if region.box is None else [questions])]:
-            ahead = searcher.predict(asked, radii[:, None], knots, searcher.starter)[:, 0]
+            ahead = searcher.predict(asked, radii[:, None], evaluated, searcher.initial_method)[:, 0]
             slopes = (ahead - margins) / radii[:, None]
             slopes = slopes.clamp(max=-1e-30)
             reached = margins / -slopes  # by every row alone, to first order
@@ -257,10 +262,10 @@ class _State:
         whole = questions.regions[torch.float64].whole if region.box is not None else zeros + torch.inf
         first = torch.minimum(radii, whole)
         # Without a box, bounds before the first ReLUs are linear in the radius.
-        linear = searcher.depth <= 1 and searcher.guide is searcher.method and region.box is None
+        linear = searcher.depth <= 1 and searcher.surrogate is searcher.method and region.box is None
         drift = zeros if linear else zeros + torch.inf
         return cls(
-            searcher, questions, knots, torch.arange(count), first * searcher.first_share, zeros > 0,
+            searcher, questions, evaluated, torch.arange(count), first * searcher.first_share, zeros > 0,
             first, slopes.gather(1, weakest[:, None]).squeeze(1), drift, zeros, zeros + torch.inf, none, none,
             margins.amin(1), margins, slopes, _least(reached), zeros + 1, first, whole, linear,
             None if linear or searcher.shelled is None else Profile.start(searcher.shelled.shells, margins, slopes),
@@ -292,24 +297,24 @@ class _State:
         """All rows in the order of where they vanish, to first order: (batch, rows)."""
         return (self.heights / -self.steepness).argsort(1)
 
-    def begin_with(self, knots: Knots) -> None:
+    def begin_with(self, evaluated: EvaluatedRadii) -> None:
         """Starts where other searches in the same regions ended: the first radius is predicted already.
 
-        A prediction is trusted as much as it is near to the nearest knot.
+        A prediction is trusted as much as it is near to the nearest evaluated radius.
         """
         if self.exact_prediction:
             return
-        self.knots, self.profile = knots, None  # of this row no constants are known
-        last = knots.logs[:, -1].exp()
-        self.radii, self.margin = last, self.searcher.predict(self.questions, last[:, None], knots).amin(2)[:, 0]
+        self.evaluated, self.profile = evaluated, None  # of this row no constants are known
+        last = evaluated.logs[:, -1].exp()
+        self.radii, self.margin = last, self.searcher.predict(self.questions, last[:, None], evaluated).amin(2)[:, 0]
         self._fit_parabola(torch.zeros_like(self.index)[:, None])
         self._predict_root()
-        self.drift = KNOT_TRUST * (self.root.log()[:, None] - knots.logs).abs().amin(1)
+        self.drift = DISTANCE_TRUST * (self.root.log()[:, None] - evaluated.logs).abs().amin(1)
         self._choose()
 
-    def all_knots(self) -> Knots:
-        """What is known of the hidden layers of every question, also of those that ended."""
-        return Knots.merge(self.ended_knots, torch.cat(self.ended_index).argsort())
+    def all_evaluated(self) -> EvaluatedRadii:
+        """The evaluated radii and hidden bounds of every question, also of those that ended."""
+        return EvaluatedRadii.merge(self.ended_evaluated, torch.cat(self.ended_index).argsort())
 
     def resume(self, ends: Iterable[SearchEnd]) -> None:
         """Starts from where a weaker method ended: what it proved is proven."""
@@ -319,29 +324,29 @@ class _State:
                 self.best[end.question], self.weakest[end.question] = end.radius, end.weakest
                 self.due_to[end.question] = end.method
         known = (self.best > 0) & self.best.isfinite()
-        gain = self.searcher.method.gain if isinstance(self.searcher.method, Leap) else 1.0
+        gain = self.searcher.method.gain if isinstance(self.searcher.method, ExpensiveMethod) else 1.0
         self.radii = torch.where(known, torch.minimum(gain * self.best, self.whole), self.radii)
 
     def evaluate(self) -> None:
         """One evaluation of every open question, each in the arithmetic its step calls for."""
-        scouting, proving = (~self.proving).nonzero().squeeze(1), self.proving.nonzero().squeeze(1)
+        exploring, proving = (~self.proving).nonzero().squeeze(1), self.proving.nonzero().squeeze(1)
         parts = [
             self.searcher.evaluate(self.questions.select(chosen), self.radii[chosen], arithmetic)
-            for chosen, arithmetic in ((scouting, self.searcher.first_look), (proving, self.searcher.proof))
+            for chosen, arithmetic in ((exploring, self.searcher.first_look), (proving, self.searcher.proof))
             if len(chosen)
         ]
-        order = torch.cat([scouting, proving]).argsort()
-        joined = Evaluation.join(parts, order, self.searcher.scout.dtype)
+        order = torch.cat([exploring, proving]).argsort()
+        joined = Evaluation.join(parts, order, self.searcher.quick.dtype)
         self.margin, weakest = joined.margins.min(1)
         self.focus = _least(joined.margins / -self.steepness)
         tight = self.searcher.tight(self.questions, self.radii, joined.hidden)
-        self.knots = self.knots.add(self.radii, joined.hidden, joined.leads, tight)
+        self.evaluated = self.evaluated.add(self.radii, joined.hidden, joined.corrections, tight)
         if self.profile is not None and joined.constants is not None:
             self.profile = self.profile.add(self.radii, joined.constants)
         if not self.rounds:
             self._fit_parabola(weakest[:, None])
         if self.rounds == 1:
-            self.searcher.learn(self.knots.mean_growth(), self.radii / self.first_order)
+            self.searcher.learn(self.evaluated.mean_growth(), self.radii / self.first_order)
         self.rounds += 1
         counts = self.proving | (self.searcher.first_look is self.searcher.proof)
         passed = counts & (self.margin > 0) & (self.radii > self.best)
@@ -379,8 +384,8 @@ class _State:
         fresh = (self.radii == self.best) & ~done & ~endless
         if bool(fresh.any()):
             chosen = fresh.nonzero().squeeze(1)
-            asked, knots = self.focused.select(chosen), self.knots.select(chosen)
-            predicted = self.searcher.predict(asked, beyond[chosen, None], knots, signs_kept=True)
+            asked, evaluated = self.focused.select(chosen), self.evaluated.select(chosen)
+            predicted = self.searcher.predict(asked, beyond[chosen, None], evaluated, signs_kept=True)
             done[chosen] = (predicted <= 0).any(2).squeeze(1)
         lost = self.ceiling < 1 / LIMIT
         yield from self._report(done | lost, closed=True)
@@ -413,7 +418,7 @@ class _State:
         self.proving |= ~inside | (self.radii > LIMIT)
 
     def _fallback(self) -> Tensor:
-        """Where to look when predictions lead nowhere, as before a jump: just above the best radius, then ever farther.
+        """Where to look when predictions are of no use, as before a jump: just above the best radius, then farther.
 
         One step of the tolerance that fails ends the search. The middle of the bracket is never passed.
         """
@@ -455,7 +460,7 @@ class _State:
 
     def _section(self, asked: Questions, grid: Tensor, before: Curve, *after: Curve) -> Curve:
         """The predicted margins on a grid, between known ones."""
-        middle = Curve(grid, self.searcher.predict(asked, grid, self.knots).amin(2))
+        middle = Curve(grid, self.searcher.predict(asked, grid, self.evaluated).amin(2))
         parts = [before, middle, *after]
         return Curve(torch.cat([part.radii for part in parts], 1), torch.cat([part.margins for part in parts], 1))
 
@@ -469,9 +474,9 @@ class _State:
         if bool(mask.all()):
             return
         ended, chosen = (~mask).nonzero().squeeze(1), mask.nonzero().squeeze(1)
-        self.ended_knots.append(self.knots.select(ended))
+        self.ended_evaluated.append(self.evaluated.select(ended))
         self.ended_index.append(self.index[ended])
-        self.questions, self.knots = self.questions.select(chosen), self.knots.select(chosen)
+        self.questions, self.evaluated = self.questions.select(chosen), self.evaluated.select(chosen)
         self.profile = None if self.profile is None else self.profile.select(chosen)
         for name, value in vars(self).items():
             if isinstance(value, Tensor):
