@@ -67,7 +67,7 @@ class Evaluation:
             spread = self._round(self._stored(operation.variance, shape) + self._round(np.array(operation.epsilon)))
             inverse = self._round(1 / self._round(np.sqrt(spread)))
             return self._round(operands[0] * self._round(self._stored(operation.gain, shape) * inverse))
-        before = network.shapes[network.nodes[value - 1].inputs[0]]
+        before = network.shapes[network.source(value)]
         exact = operation.cast(torch.float64)
         columns = exact.linear(torch.eye(operands[0].shape[1], dtype=torch.float64).unflatten(1, before))
         return self._product(columns.flatten(1).T.numpy(), operands[0], self._bias(exact, shape))

@@ -190,7 +190,7 @@ def _has_signs(network: Network, values: list[list[Fraction]], signs: dict[int, 
     return all(
         sign * number >= 0
         for value, table in signs.items()
-        for sign, number in zip(table.flatten().tolist(), values[network.nodes[value - 1].inputs[0]], strict=True)
+        for sign, number in zip(table.flatten().tolist(), values[network.source(value)], strict=True)
     )
 
 

@@ -60,7 +60,7 @@ def test_bounds_hold_where_the_signs_do(name: str, norm: float, box: tuple[float
         whole[value] = enclose(network, region, value, whole, RIGOROUS)
     relied = {}
     for value in shapes:
-        low, high = known[network.nodes[value - 1].inputs[0]]
+        low, high = known[network.source(value)]
         relied[value] = ((low == 0).double() - (high == 0).double()).expand(1, 3, -1)
     duals = DualVariables(slopes, multipliers, relied)
     looser = bound_forms(network, region, forms, network.output, whole, RIGOROUS, duals=duals).lower

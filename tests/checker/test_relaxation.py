@@ -166,7 +166,7 @@ def exact_lines(
     """A form on the outputs of a chain, pulled back in fractions: its coefficients, and last its constant."""
     constant, current = Fraction(0), form
     for value in range(network.output, 0, -1):
-        node = network.nodes[value - 1]
+        node = network.node(value)
         if node.operation.name == "linear":
             weight, bias = (
                 [[Fraction(number) for number in row] for row in tensor.double().reshape(len(current), -1).tolist()]

@@ -45,9 +45,9 @@ def test_values_pass_in_order_and_are_dropped_once_they_are_not_needed(name: str
     assert [value for value, _ in schedule] == sorted(needed)
     for place, (value, dropped) in enumerate(schedule):
         held.add(value)
-        assert value == 0 or held >= set(network.nodes[value - 1].inputs)
+        assert value == 0 or held >= set(network.node(value).inputs)
         held -= set(dropped)
-        later = {source for after, _ in schedule[place + 1 :] for source in network.nodes[after - 1].inputs}
+        later = {source for after, _ in schedule[place + 1 :] for source in network.node(after).inputs}
         assert held == {source for source in later if source <= value}
 
 

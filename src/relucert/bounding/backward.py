@@ -239,7 +239,7 @@ class _Pull:
         return self.region.deviation_in_parts(parts, self.arithmetic, self.two_sided)
 
     def affine(self, value: int, form: LinearForms) -> tuple[LinearForms, ...]:
-        node = self.network.nodes[value - 1]
+        node = self.network.node(value)
         assert isinstance(node.operation, Affine)
         self._note(form, node.operation.products)
         if not self.path.charged_by_relu(value):

@@ -73,7 +73,7 @@ class _IntervalRule:
     arithmetic: Arithmetic
 
     def affine(self, value: int, form: Forms) -> list[Forms]:
-        operation, shape = self.network.nodes[value - 1].operation, self.network.shapes[value]
+        operation, shape = self.network.node(value).operation, self.network.shapes[value]
         assert isinstance(operation, Affine)
         radius = form.radius
         if self.arithmetic.rigorous:

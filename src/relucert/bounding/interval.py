@@ -105,7 +105,7 @@ def propagate(network: Network, region: Region, bounds: Bounds, value: int, arit
     def compute(current: int) -> Centred:
         if current == INPUT:
             return Centred(region.reference, region.spans(arithmetic).largest)
-        node = network.nodes[current - 1]
+        node = network.node(current)
         if isinstance(node.operation, Affine):
             return affine_image(network, current, [visit(source) for source in node.inputs], arithmetic)
         if isinstance(node.operation, Activation):
@@ -121,9 +121,7 @@ def affine_image(network: Network, value: int, operands: Sequence[Centred], arit
     The middle rounds by at most gamma (|W| |m| + |b|); that much, but for |b|, goes through the second product as part
     of the half-widths.
     """
-    node = network.nodes[value - 1]
-    operation = node.operation
-    assert isinstance(operation, Affine)
+    node, operation = network.node(value), network.affine(value)
     check_time()
     shapes = [network.shapes[source] for source in node.inputs]
     gamma = arithmetic.gamma(operation.terms + 2)

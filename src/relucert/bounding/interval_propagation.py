@@ -38,7 +38,7 @@ def interval_bounds(network: Network, region: Region, arithmetic: Arithmetic, wa
             interval = enclose(network, region, value, {}, arithmetic)
             intervals[value] = Centred.of(interval, arithmetic)
         else:
-            node = network.nodes[value - 1]
+            node = network.node(value)
             operands = [intervals[source] for source in node.inputs]
             if isinstance(node.operation, Affine):
                 intervals[value] = affine_image(network, value, operands, arithmetic)

@@ -78,7 +78,7 @@ class ForwardLines:
             half = torch.diag_embed(self.region.spans(self.arithmetic).largest)
             middle = torch.cat([half, self.region.reference[:, None]], 1)
             return Lines(middle, middle, torch.zeros_like(self.region.reference))
-        node = self.network.nodes[value - 1]
+        node = self.network.node(value)
         sources = [self.of(source) for source in node.inputs]
         if isinstance(node.operation, Affine):
             lines = self._affine(node.operation, sources, [self.network.shapes[source] for source in node.inputs])
@@ -92,7 +92,7 @@ class ForwardLines:
         if not rounds(self.network, value):
             return lines
         sizes = []
-        for source, one in zip(self.network.nodes[value - 1].inputs, sources, strict=True):
+        for source, one in zip(self.network.node(value).inputs, sources, strict=True):
             size = size_within(self.network, self.bounds, source, self.arithmetic)
             sizes.append(self.arithmetic.above(one.magnitude + one.slack, self.inputs + 4) if size is None else size)
         added = noise(self.network, value, sizes, self.arithmetic)

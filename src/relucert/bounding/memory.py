@@ -94,7 +94,7 @@ class Recall:
 
     def _kept(self, value: int) -> Tensor | None:
         """Which neurons of a ReLU the network still has; None: all."""
-        return self.part.kept.get(self.part.network.nodes[value - 1].inputs[0])
+        return self.part.kept.get(self.part.network.source(value))
 
     def _narrow(self, value: int, table: Tensor) -> Tensor:
         kept = self._kept(value)

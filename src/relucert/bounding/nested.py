@@ -178,7 +178,7 @@ class _Nest:
         unit = torch.where(unstable, bounds.upper / torch.frexp(bounds.upper).mantissa, 0)  # a power of two above it
         unit = torch.where(unstable, unit.clamp(min=LEAST_UNIT), 0)
         chosen = unstable.any(0).nonzero().squeeze(1)
-        source = self.network.nodes[value - 1].inputs[0]
+        source = self.network.source(value)
         self.symbols[source] = self._symbols(source, chosen, unit[:, None, chosen])
         slope = bounds.active.to(unit.dtype)
         return Relaxation(slope, -unit, slope, unit)
@@ -222,7 +222,7 @@ class _Nest:
         centre, slack, reach = neurons.centre[:, None], neurons.doubt[:, None], neurons.centre.new_zeros(1, 1, 1)
         forms = {source: block[:, None] for source, block in neurons.blocks.items()}
         while (source := max(forms, default=INPUT)) != INPUT:
-            whole, preceding = forms.pop(source), self.network.nodes[source - 1].inputs[0]
+            whole, preceding = forms.pop(source), self.network.source(source)
             for chosen, symbols in self.symbols[preceding].within(some):
                 form, inner = whole[..., chosen], symbols.neurons
                 pulled = form * symbols.slope[:, :, None]

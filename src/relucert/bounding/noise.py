@@ -71,7 +71,7 @@ def noise(network: Network, value: int, sizes: Sequence[Tensor | InputSize], ari
     sizes: upper bounds of the absolute values of the operation's computed inputs, (batch, size) each, up to three
     roundings of their own.
     """
-    node, inference = network.nodes[value - 1], network.inference
+    node, inference = network.node(value), network.inference
     operation = node.operation
     assert isinstance(operation, Affine)
     shapes = [network.shapes[source] for source in node.inputs]
@@ -98,7 +98,7 @@ def size_within(network: Network, bounds: Bounds, value: int, arithmetic: Arithm
     if value in bounds:
         lower, upper = bounds[value]
         return torch.maximum(upper, -lower)
-    if value not in network.activations or (source := network.nodes[value - 1].inputs[0]) not in bounds:
+    if value not in network.activations or (source := network.source(value)) not in bounds:
         return None
     lower, upper = network.activations[value].image(*bounds[source], arithmetic)
     return torch.maximum(upper, -lower)

@@ -59,7 +59,7 @@ class ReferencePath:
     def lines(self, value: int) -> Relaxation:
         """Of the activation that computes this value."""
         if value not in self._lines:
-            source, activation = self.network.nodes[value - 1].inputs[0], self.network.activations[value]
+            source, activation = self.network.source(value), self.network.activations[value]
             self._lines[value] = self.relaxer(activation, self.bounds[source], self.arithmetic)
         return self._lines[value]
 
@@ -72,7 +72,7 @@ class ReferencePath:
     def height(self, value: int) -> Tensor:
         """How far the upper line of the ReLU that computes this value is above the value's middle, at the middle of
         what feeds it: (batch, size)."""
-        lines, source = self.lines(value), self.network.nodes[value - 1].inputs[0]
+        lines, source = self.lines(value), self.network.source(value)
         return lines.slope_above * self.middle(source) + lines.high - self.middle(value)
 
     def reach(self, value: int) -> Tensor:
@@ -88,7 +88,7 @@ class ReferencePath:
         negative coefficients meet the upper lines' heights. None: nothing.
         """
         if value not in self._costs:
-            node = self.network.nodes[value - 1]
+            node = self.network.node(value)
             if isinstance(node.operation, Affine):
                 self._costs[value] = self._with_noise(value, self._affine_cost(value))
             elif isinstance(node.operation, Activation):
@@ -110,7 +110,7 @@ class ReferencePath:
     def _middle(self, value: int) -> Tensor:
         if value == INPUT:
             return self.region.reference
-        node = self.network.nodes[value - 1]
+        node = self.network.node(value)
         if isinstance(node.operation, Affine):
             if not self.network.activation_depths[value]:
                 shared = self._before_relus(value)
@@ -131,7 +131,7 @@ class ReferencePath:
     def _before_relus(self, value: int) -> Tensor:
         """A value that no ReLU comes before: the same for all regions around one point, so (points, size)."""
         if value not in self._at_points:
-            node = self.network.nodes[value - 1]
+            node = self.network.node(value)
             parts = [self._before_relus(source).unflatten(-1, self.network.shapes[source]) for source in node.inputs]
             self._at_points[value] = node.operation.apply(*parts).flatten(1)
         return self._at_points[value]
@@ -140,7 +140,7 @@ class ReferencePath:
         above = self.arithmetic.above
         if value == INPUT:
             return self.region.spans(self.arithmetic).largest
-        node, middle = self.network.nodes[value - 1], self.middle(value)
+        node, middle = self.network.node(value), self.middle(value)
         if value in self.bounds:
             lower, upper = self.bounds[value]
         elif isinstance(node.operation, Affine):
@@ -156,9 +156,7 @@ class ReferencePath:
 
     def _affine_cost(self, value: int) -> Tensor | None:
         """The middle's own rounding, and that of the product that pulls a form back, which meets the input's reach."""
-        node = self.network.nodes[value - 1]
-        operation = node.operation
-        assert isinstance(operation, Affine)
+        node, operation = self.network.node(value), self.network.affine(value)
         if not self.arithmetic.rigorous or (operation.constant is None and not operation.terms):
             return None
         shapes = [self.network.shapes[source] for source in node.inputs]
@@ -188,10 +186,10 @@ class ReferencePath:
         return self.middle(value).abs().add_(self.reach(value)) if size is None else size
 
     def _sources(self, value: int) -> tuple[int, ...]:
-        return self.network.nodes[value - 1].inputs
+        return self.network.node(value).inputs
 
     def _activation_cost(self, value: int) -> Tensor | None:
-        lines, source = self.lines(value), self.network.nodes[value - 1].inputs[0]
+        lines, source = self.lines(value), self.network.source(value)
         if self.relaxer.flat:
             rounding = self.arithmetic.gamma(4) * (lines.high.abs() + self.middle(value).abs())
             return self.arithmetic.above(lines.half_width + rounding, 4)

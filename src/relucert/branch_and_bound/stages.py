@@ -20,7 +20,7 @@ from relucert.arithmetic.rigor import RECORDED, RIGOROUS, Arithmetic
 from relucert.bounding.interval import Bounds, Interval
 from relucert.bounding.reference import ReferencePath
 from relucert.bounding.relaxers import FAST_LIN
-from relucert.network import INPUT, Affine, Network, Relu, pull_back, transposed
+from relucert.network import INPUT, Network, Relu, pull_back, transposed
 from relucert.network.cut import can_be_cut, without_neurons
 
 if TYPE_CHECKING:
@@ -247,8 +247,7 @@ class _Walk:
         self.constant = torch.zeros(count, dtype=torch.float64) if offsets is None else offsets
 
     def affine(self, value: int, form: Tensor) -> Sequence[Tensor]:
-        operation = self.network.nodes[value - 1].operation
-        assert isinstance(operation, Affine)
+        operation = self.network.affine(value)
         if operation.constant is not None:
             constant = operation.constant.expand(self.network.shapes[value]).flatten()
             self.constant = self.constant + form[0] @ constant

@@ -58,10 +58,10 @@ def is_chain(network: Network) -> bool:
     if not all(node.inputs == (value - 1,) for value, node in network.steps()):
         return False
     for segment in _segments(network):
-        names = [network.nodes[value - 1].operation.name for value in segment]
+        names = [network.node(value).operation.name for value in segment]
         if not set(names) <= {*WEIGHTED, *MOVES} or sum(name in WEIGHTED for name in names) != 1:
             return False
-        if any(_repeats(network.nodes[value - 1].operation.settings()) for value in segment):
+        if any(_repeats(network.node(value).operation.settings()) for value in segment):
             return False
     tensors = (tensor for node in network.nodes for tensor in node.operation.tensors().values())
     return all(_bits(tensor.double()) <= LONGEST for tensor in tensors)
@@ -92,7 +92,7 @@ def _dense(network: Network, segment: list[int]) -> tuple[Tensor, Tensor]:
     units = torch.eye(size, dtype=torch.float64)
     bias = torch.zeros(1, dtype=torch.float64)
     for value in segment:
-        operation = network.nodes[value - 1].operation
+        operation = network.node(value).operation
         tensors = {name: tensor.double() for name, tensor in operation.tensors().items()}
         settings, before, after = operation.settings(), network.shapes[value - 1], network.shapes[value]
         if operation.name == "linear":

@@ -102,7 +102,7 @@ class Relaxation:
             rows = None if layer is None else layer.neurons(chosen)
             if rows is not None and layer is not None and layer.constant is not None and not layer.constant.error:
                 ends = self._constants(layer.constant, self.noise.get(value), chosen)
-                return self.network.nodes[value - 1].inputs[0], rows, ends
+                return self.network.source(value), rows, ends
         one_hot = torch.nn.functional.one_hot(chosen, self.network.sizes[value])
         return value, Fixed(one_hot, 0), [(Fraction(0), Fraction(0))] * len(chosen)
 
@@ -139,7 +139,7 @@ class _Pull:
         for current in range(value, 0, -1):
             if current not in pending:
                 continue
-            node, reached = self.network.nodes[current - 1], pending.pop(current)
+            node, reached = self.network.node(current), pending.pop(current)
             if node.operation.name == "relu":
                 pulled = self._through(current, node.inputs[0], reached)
             else:

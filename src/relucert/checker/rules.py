@@ -41,7 +41,7 @@ class ValueBounds:
                 self.bounds[value] = hidden(value)
 
     def _add_noise(self, value: int) -> None:
-        node = self.relaxation.network.nodes[value - 1]
+        node = self.relaxation.network.node(value)
         assert self._precision is not None
         if not rounds(node, self._precision):
             return
@@ -55,7 +55,7 @@ class ValueBounds:
         if value == 0:
             return self.relaxation.region.sizes
         network = self.relaxation.network
-        node = network.nodes[value - 1]
+        node = network.node(value)
         if node.operation.name == "relu":
             return [Fraction(max(0, high), 1 << BOUND_BITS) for high in self.bounds[node.inputs[0]].upper]
         interval = self.bounds.get(value)

@@ -62,7 +62,7 @@ class _Selections:
         return self.values[value]
 
     def _make(self, value: int) -> Iterator[Combination]:
-        node = self.network.nodes[value - 1] if value else None
+        node = self.network.node(value) if value else None
         if node is not None and node.operation.name == "relu":
             yield from map(self._relu, self.coordinates(node.inputs[0]))
         elif node is None or not (node.exact or _only_moves(node)):

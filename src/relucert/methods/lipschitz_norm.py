@@ -71,7 +71,7 @@ def _affine_values(network: Network, region: Region, arithmetic: Arithmetic) -> 
     for value, depth in enumerate(network.activation_depths):
         if value == INPUT or depth:
             continue
-        node = network.nodes[value - 1]
+        node = network.node(value)
         assert isinstance(node.operation, Affine)
         if node.operation.arity == 1 and not node.operation.work:  # every coordinate depends on a single one
             before = constants[node.inputs[0]].unflatten(-1, network.shapes[node.inputs[0]])

@@ -11,13 +11,13 @@ from relucert.network.relu import Relu
 
 def can_be_cut(network: Network, value: int) -> bool:
     """Whether neurons of a pre-activation can be left out: linear layers alone are before it and after its ReLU."""
-    if value == 0 or not isinstance(network.nodes[value - 1].operation, Linear):
+    if value == 0 or not isinstance(network.node(value).operation, Linear):
         return False
     after = _uses(network, value)
     return bool(after) and all(
-        isinstance(network.nodes[relu - 1].operation, Relu)
+        isinstance(network.node(relu).operation, Relu)
         and relu != network.output
-        and all(isinstance(network.nodes[use - 1].operation, Linear) for use in _uses(network, relu))
+        and all(isinstance(network.node(use).operation, Linear) for use in _uses(network, relu))
         for relu in after
     )
 
@@ -27,12 +27,12 @@ def without_neurons(network: Network, value: int, kept: Tensor) -> Network:
 
     It computes the same wherever the neurons left out are not positive.
     """
-    layer = network.nodes[value - 1].operation
+    layer = network.node(value).operation
     assert isinstance(layer, Linear)
     operations: dict[int, Linear] = {value: Linear(layer.weight[kept], layer.bias[kept])}
     for relu in _uses(network, value):
         for use in _uses(network, relu):
-            after = network.nodes[use - 1].operation
+            after = network.node(use).operation
             assert isinstance(after, Linear)
             operations[use] = after.restrict(kept)
     return network.with_operations(operations)

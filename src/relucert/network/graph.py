@@ -134,7 +134,7 @@ class Network:
 
         Of a value that feeds no activation none is: (batch, size).
         """
-        fed = [place for place in self.activations if self.nodes[place - 1].inputs[0] == value]
+        fed = [place for place in self.activations if self.source(place) == value]
         stable = torch.full_like(lower, bool(fed), dtype=torch.bool)
         for place in fed:
             stable = stable & self.activations[place].is_affine(lower, upper)
@@ -172,6 +172,20 @@ class Network:
     def parameters(self) -> int:
         """The number of stored weights, biases and other constants."""
         return sum(tensor.numel() for node in self.nodes for tensor in node.operation.tensors().values())
+
+    def node(self, value: int) -> Node:
+        """The node that computes a value, which is not the input."""
+        return self.nodes[value - 1]
+
+    def source(self, value: int) -> int:
+        """The value that the node of a value takes first: of an activation its pre-activation."""
+        return self.node(value).inputs[0]
+
+    def affine(self, value: int) -> Affine:
+        """The operation that computes a value, where it is affine."""
+        operation = self.node(value).operation
+        assert isinstance(operation, Affine)
+        return operation
 
     def steps(self) -> Iterator[tuple[int, Node]]:
         """Every node with the index of the value it computes."""
@@ -225,7 +239,7 @@ class Network:
         for value, dropped in self._output_schedule:
             check_time()
             if value:
-                node = self.nodes[value - 1]
+                node = self.node(value)
                 values[value] = apply(node.operation, node.exact, [values[source] for source in node.inputs])
             else:
                 values[value] = images.reshape(-1, *self.input_shape)
@@ -258,7 +272,7 @@ class Network:
         last = {value: value for value in needed}
         for value in needed:
             if value and value not in ends:
-                last |= dict.fromkeys(self.nodes[value - 1].inputs, value)
+                last |= dict.fromkeys(self.node(value).inputs, value)
         dropped: dict[int, list[int]] = {value: [] for value in needed}
         for source, value in last.items():
             dropped[value].append(source)
@@ -267,7 +281,7 @@ class Network:
     def nearest_preactivations(self, value: int) -> tuple[int, ...]:
         """The pre-activations whose activations reach a value through affine operations alone, in order."""
         nearest = self.ancestors((value,), self.activations) & set(self.activations)
-        return tuple(sorted({self.nodes[place - 1].inputs[0] for place in nearest}))
+        return tuple(sorted({self.source(place) for place in nearest}))
 
     def describe(self) -> str:
         """The layer sizes in one line, as in `784-20-10`; with images as in `3x32x32 - 8x16x16 - 10`."""

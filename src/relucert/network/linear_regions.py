@@ -41,7 +41,7 @@ def form_gradients(network: Network, pattern: Pattern, value: int, forms: Tensor
 
     forms: (batch, forms, size of the value); result: (batch, forms, input size).
     """
-    factors = {place: pattern[network.nodes[place - 1].inputs[0]] for place in network.activations}
+    factors = {place: pattern[network.source(place)] for place in network.activations}
     return pulled_gradients(network, factors, value, forms)
 
 
@@ -49,8 +49,7 @@ def derivatives_at(network: Network, points: Tensor) -> dict[int, Tensor]:
     """The derivative of every activation at points (batch, size), by its value: (batch, size) each."""
     values = network.values(points)
     return {
-        place: activation.derivative(values[network.nodes[place - 1].inputs[0]])
-        for place, activation in network.activations.items()
+        place: activation.derivative(values[network.source(place)]) for place, activation in network.activations.items()
     }
 
 

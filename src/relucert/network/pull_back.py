@@ -44,7 +44,7 @@ def pull_back(network: Network, value: int, form: Form, rule: Rule[Form], stop: 
         if current not in pending:
             continue
         check_time()
-        node, reached = network.nodes[current - 1], pending.pop(current)
+        node, reached = network.node(current), pending.pop(current)
         if isinstance(node.operation, Affine):
             parts = rule.affine(current, reached)
         elif isinstance(node.operation, Activation):
@@ -59,15 +59,14 @@ def pull_back(network: Network, value: int, form: Form, rule: Rule[Form], stop: 
 
 def transposed(network: Network, value: int, forms: Tensor) -> list[Tensor]:
     """Forms on the value of an affine operation, (batch, forms, size), as forms on each of its inputs."""
-    operation = network.nodes[value - 1].operation
-    assert isinstance(operation, Affine)
+    operation = network.affine(value)
     parts = operation.transpose(forms.unflatten(-1, network.shapes[value]))
     return [part.flatten(2) for part in parts]
 
 
 def unit_forms(network: Network, value: int, neurons: Tensor, dtype: torch.dtype) -> tuple[int, LinearForms]:
     """Neurons of a value, (count,), as forms, up to a constant, on the value or on the one that it is computed from."""
-    node, shape = network.nodes[value - 1], network.shapes[value]
+    node, shape = network.node(value), network.shapes[value]
     if isinstance(node.operation, Affine):
         forms = node.operation.unit_forms(neurons, network.shapes[node.inputs[0]])
         if forms is not None:

@@ -54,7 +54,7 @@ class _Counter:
     work: int = 0
 
     def affine(self, value: int, form: LinearForms) -> tuple[LinearForms, ...]:
-        node = self.network.nodes[value - 1]
+        node = self.network.node(value)
         assert isinstance(node.operation, Affine)
         self.work += form.terms * node.operation.work // self.network.sizes[value]
         return node.operation.pull(form, [self.network.shapes[source] for source in node.inputs])

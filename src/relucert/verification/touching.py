@@ -107,7 +107,7 @@ class _Forms:
 
     def _affine(self, value: int, sources: Sequence[Sequence[Form]]) -> list[Form]:
         """Column by column: what a term of the sources adds to each number, and what is there without any."""
-        node = self.network.nodes[value - 1]
+        node = self.network.node(value)
 
         def applied(term: int | None) -> list[Fraction]:
             columns = [

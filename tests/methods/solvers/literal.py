@@ -89,7 +89,7 @@ class LiteralProgram:
             self.below.append((whole, self.radius))
 
     def _affine(self, value: int) -> None:
-        node, network = self.network.nodes[value - 1], self.network
+        node, network = self.network.node(value), self.network
         shapes = [network.shapes[source] for source in node.inputs]
         zeros = [torch.zeros(shape, dtype=torch.float64) for shape in shapes]
         constant = node.operation.apply(*zeros).flatten().numpy()

@@ -103,7 +103,7 @@ class _Reader:
 
     def _read(self, value: int) -> _Reading:
         shape = self.network.shapes[value]
-        node = self.network.nodes[value - 1] if value else None
+        node = self.network.node(value) if value else None
         everywhere = torch.ones(shape, dtype=torch.bool)
         if node is None or (not node.exact and not isinstance(node.operation, Relu) and not _moves(node)):
             return _single(self.atoms.fresh(everywhere, rival=None if node is None else self._rivals(node)))

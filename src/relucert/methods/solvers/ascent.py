@@ -100,7 +100,7 @@ class Climb:
                     for slope in slopes.values():
                         slope.clamp_(0, 1)
                     for value, share in shares.items():
-                        share.copy_(allowed(share, self.bounds[self.network.nodes[value - 1].inputs[0]]))
+                        share.copy_(allowed(share, self.bounds[self.network.source(value)]))
 
     def coefficients(self) -> Tensors:
         """Of the values of ReLUs, in the forms on their way to the input: (batch, forms, size)."""

@@ -12,10 +12,10 @@ import pytest
 import torch
 
 import relucert
+from relucert.common import listening, terminal
 from relucert.common.listening import NotebookBar, pace
 from relucert.common.progress import Progress
 from relucert.errors import InputError
-from relucert.execution import progress, terminal
 
 
 class Notebook:
@@ -43,8 +43,8 @@ def notebook(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) ->
     stand_in = Notebook(kernel=getattr(request, "param", "a kernel"))
     monkeypatch.setitem(sys.modules, "IPython", stand_in.package)
     monkeypatch.setitem(sys.modules, "IPython.display", stand_in.display_module)
-    monkeypatch.setattr(progress, "PATIENCE", 0.0)
-    monkeypatch.setattr(progress, "EVERY", 0.0)
+    monkeypatch.setattr(listening, "PATIENCE", 0.0)
+    monkeypatch.setattr(listening, "EVERY", 0.0)
     return stand_in
 
 
@@ -81,7 +81,7 @@ def test_a_terminal_of_ipython_is_no_notebook(notebook: Notebook) -> None:
 
 
 def test_short_runs_show_nothing(notebook: Notebook, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "PATIENCE", 1e6)
+    monkeypatch.setattr(listening, "PATIENCE", 1e6)
     relucert.certify("mnist-2x20", relucert.data.bundled().first(2), method="interval")
     assert notebook.shown == []
 
