@@ -41,8 +41,8 @@ def two_sided_bounds(layers: Layers, x: Array, radius: float, p: float) -> list[
         else:
             lower, upper = bounds[-1]
             slope = np.where(lower >= 0, 1, 0).astype(weight.dtype)
-            undecided = (lower < 0) & (upper > 0)
-            slope[undecided] = upper[undecided] / (upper[undecided] - lower[undecided])
+            unstable = (lower < 0) & (upper > 0)
+            slope[unstable] = upper[unstable] / (upper[unstable] - lower[unstable])
             scaled = np.asarray(weight * slope, weight.dtype)
             saved = [scaled @ matrix for matrix in saved] + [scaled]
         centre = saved[0] @ x + bias

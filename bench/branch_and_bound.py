@@ -113,7 +113,7 @@ def rate(name: str, radius: float = 0.05, splits: int = 8) -> None:
         roots = climber.roots().pick(torch.zeros(CROWD, dtype=torch.long))
         signs = roots.signs.clone()
         for row in signs:
-            row[torch.randperm(climber.undecided, generator=generator)[:splits]] = 1
+            row[torch.randperm(climber.unstable_count, generator=generator)[:splits]] = 1
         nodes = Nodes(roots.rows, signs, torch.where(signs == 0, roots.duals, 0))
         rows = Rows(asked.exact.output, prop.rows[0], prop.offsets[0])
         climber.run(nodes, 2, math.inf)  # what the first call alone pays for
@@ -123,7 +123,8 @@ def rate(name: str, radius: float = 0.05, splits: int = 8) -> None:
         proven_bounds(stages, rows, climbed.nodes)
         ended = time.process_time()
     print(
-        f"undecided {[stage.undecided for stage in stages.stages]}, not off {[len(s.neurons) for s in stages.stages]}"
+        f"unstable {[stage.unstable_count for stage in stages.stages]}, "
+        f"not inactive {[len(stage.neurons) for stage in stages.stages]}"
     )
     print(f"{CROWD / (ended - started):,.0f} nodes/s; float64 pass {(ended - between):.3f} s of it")
 

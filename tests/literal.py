@@ -70,7 +70,7 @@ def _compute(
 def gradient_bounds(weights: list[Array], patterns: list[tuple[Array, Array]]) -> Array:
     """Algorithm 2 of the paper (Fast-Lip), loop by loop: bounds of the absolute entries of the product of all weights.
 
-    patterns: for each layer but the last, which neurons are always active and which are undecided.
+    patterns: for each layer but the last, which neurons are always active and which are unstable.
     """
     c, lo, up = weights[0], np.zeros_like(weights[0]), np.zeros_like(weights[0])
     for w, (active, unsure) in zip(weights[1:], patterns, strict=True):

@@ -73,14 +73,14 @@ def test_fast_lin_is_the_papers_algorithm(depth: int, norm: float, form: FormNam
     weights, biases = (
         [np.asarray(part) for part in parts] for parts in zip(*[(o.weight, o.bias) for o in layers], strict=True)
     )
-    undecided = 0
+    unstable = 0
     for row in range(2):
         wanted = two_side_bounds(weights, biases, points[row].numpy(), 0.2, norm)
         for (low, high), (lower, upper) in zip(wanted, bounds, strict=True):
             np.testing.assert_allclose(lower[row], low, rtol=0, atol=1e-9)
             np.testing.assert_allclose(upper[row], high, rtol=0, atol=1e-9)
-            undecided += int(((low < 0) & (high > 0)).sum())
-    assert undecided >= 3  # otherwise no relaxation was compared
+            unstable += int(((low < 0) & (high > 0)).sum())
+    assert unstable >= 3  # otherwise no relaxation was compared
 
 
 @pytest.mark.parametrize("norm", NORMS)

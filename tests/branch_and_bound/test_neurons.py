@@ -195,7 +195,7 @@ def test_the_gradient_is_the_bound_s_own() -> None:
         ascent.pull()
         ascent.relax()
         gradient, before = ascent.gradient(), ascent.bound
-        for neuron in range(climber.undecided):
+        for neuron in range(climber.unstable_count):
             duals = nodes.duals.clone()
             duals[:, neuron] += 1e-2
             moved = _Ascent(climber, nodes._replace(duals=duals), 0.3)

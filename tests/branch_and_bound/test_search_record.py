@@ -87,10 +87,10 @@ def test_a_tighter_root_keeps_what_was_proven() -> None:
         known = cheap_bounds(question.exact, region, RECORDED)
         first = rooted(question.exact, region, known, math.inf, Refining(time.monotonic() + 5, 0.5), record)
         second = rooted(question.exact, region, known, math.inf, record=record)
-    assert second.undecided <= first.undecided
+    assert second.unstable_count <= first.unstable_count
     for value, interval in first.bounds.items():
-        undecided = second.bounds[value].unstable[0]
-        widths = [(bounds.upper - bounds.lower)[0, undecided] for bounds in (interval, second.bounds[value])]
+        unstable = second.bounds[value].unstable[0]
+        widths = [(bounds.upper - bounds.lower)[0, unstable] for bounds in (interval, second.bounds[value])]
         assert bool((widths[1] <= widths[0] * (1 + 1e-6)).all())
 
 

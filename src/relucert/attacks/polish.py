@@ -1,9 +1,9 @@
 """The polish: a local search over the linear regions of a network for a nearer witness.
 
-Where no neuron changes between active and dead the network is affine, so the nearest point of such a region at which
-a rival has caught up solves a small program. Where the optimum rests on a neuron's boundary, the region beyond it may
-hold a nearer one. A region of a wide network has thousands of sides of which few matter: the others are added only
-where a solution violates them.
+Where no neuron changes between active and inactive the network is affine, so the nearest point of such a region at
+which a rival has caught up solves a small program. Where the optimum rests on a neuron's boundary, the region beyond it
+may hold a nearer one. A region of a wide network has thousands of sides of which few matter: the others are added
+only where a solution violates them.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ def backward(
 ) -> Bounds:  # fmt: skip
     """Bounds of every wanted value and of every pre-activation before it: the paper's Algorithm 1, layer after layer.
 
-    unstable_only: whether neurons whose sign is known from interval bounds keep those: a tighter bound would not
+    unstable_only: whether neurons that interval bounds show to be stable keep those: a tighter bound would not
     change what comes after them.
     known: bounds that hold already, as those of a larger region do; neurons whose sign they tell keep them.
     """
@@ -287,9 +287,9 @@ class _Pull:
         own, others = form.mapped(_positive), form.mapped(_negative)  # those that take the upper lines
         if signs is not None:
             _, known = form.aligned(signs)
-            free = (known == 0).to(below.dtype)
-            below = below * free + (known > 0)
-            others = others.mapped(lambda numbers: numbers * free)
+            unsplit = (known == 0).to(below.dtype)
+            below = below * unsplit + (known > 0)
+            others = others.mapped(lambda numbers: numbers * unsplit)
             own = form.plus(others.mapped(torch.neg))
         pulled_own = (
             own.mapped(lambda numbers: numbers * below) if value in self.duals.slopes else own.times(lines.slope_below)

@@ -1,4 +1,7 @@
-"""Bounds of all neurons over many boxes of few inputs: forward lines, and a pull-back of what they leave undecided."""
+"""Bounds of all neurons over many boxes of few inputs: forward lines, then back-substitution.
+
+Only pairs of box and neuron that the lines leave unstable are pulled back.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from relucert.bounding.reference import PickedPath, ReferencePath
 from relucert.bounding.relaxers import CROWN
 from relucert.network import Network
 
-PULLED_FROM = 2  # ReLUs before a value whose undecided neurons are pulled back; lines are tight before it
+PULLED_FROM = 2  # ReLUs before a value whose unstable neurons are pulled back; lines are tight before it
 PAIR_BYTES = 2**22  # of the forms that are pulled back at once
 
 
@@ -29,7 +32,7 @@ class BoxBounds:
 
 
 def box_bounds(network: Network, region: Region, arithmetic: Arithmetic) -> BoxBounds:
-    """Bounds of every pre-activation: of pairs of box and neuron that lines leave undecided by CROWN's pull-back."""
+    """Bounds of every pre-activation: of pairs of box and neuron that lines leave unstable by CROWN's pull-back."""
     bounds: Bounds = {}
     lines = ForwardLines(network, region, bounds, CROWN, arithmetic)
     path = ReferencePath(network, region, bounds, CROWN, arithmetic)
@@ -42,7 +45,7 @@ def box_bounds(network: Network, region: Region, arithmetic: Arithmetic) -> BoxB
 
 
 def _pulled(path: ReferencePath, value: int, known: Interval) -> Interval:
-    """Known bounds with those of undecided pairs improved."""
+    """Known bounds with those of unstable pairs improved."""
     network = path.network
     boxes, neurons = known.unstable.nonzero().unbind(1)
     lower, upper = (side.clone() for side in known)

@@ -28,7 +28,7 @@ class Interval(NamedTuple):
 
     @property
     def unstable(self) -> Tensor:
-        """Whether a neuron's sign is not known; where bounds are no numbers it is not."""
+        """Whether a neuron is unstable, its sign being unknown; it is where bounds are no numbers."""
         return ~(self.active | (self.upper <= 0))
 
     def meet(self, other: Interval) -> Interval:

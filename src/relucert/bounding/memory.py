@@ -101,7 +101,7 @@ class Recall:
         return table if kept is None else table[:, kept]
 
     def _full(self, value: int, table: Tensor) -> Tensor:
-        """With columns of neurons that are off, too."""
+        """With columns of inactive neurons, too."""
         kept = self._kept(value)
         if kept is None:
             return table

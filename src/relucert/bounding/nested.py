@@ -1,8 +1,8 @@
 """Fast-Lin's bounds in nested regions, of one centre and several radii, at little more than the price of the largest.
 
-A neuron that is stable in the largest region is stable in all of them: an active one is the linear map that it is, a
-dead one is 0. So the forward driver carries every value as an affine function of the input and of the outputs of the
-unstable neurons before it, once for all regions. In each region these outputs are then replaced by their relaxation
+A neuron that is stable in the largest region is stable in all of them: an active one is the linear map that it is, an
+inactive one is 0. So the forward driver carries every value as an affine function of the input and of the outputs of
+the unstable neurons before it, once for all regions. In each region these outputs are then replaced by their relaxation
 there, from the last layer to the first: products whose sides are numbers of unstable neurons, not of neurons. And of
 a layer only those neurons are looked at in a smaller region that are unstable in the larger ones.
 """
@@ -173,7 +173,7 @@ class _Nest:
         }
 
     def relax(self, value: int, bounds: Interval) -> Relaxation:
-        """Active neurons as they are, dead ones 0, and a symbol for the whole output of an unstable one."""
+        """Active neurons as they are, inactive ones 0, and a symbol for the whole output of an unstable one."""
         unstable = bounds.unstable
         unit = torch.where(unstable, bounds.upper / torch.frexp(bounds.upper).mantissa, 0)  # a power of two above it
         unit = torch.where(unstable, unit.clamp(min=LEAST_UNIT), 0)

@@ -33,10 +33,10 @@ class Leaves(NamedTuple):
     """Parts of a region in which forms are bounded, some neurons' signs being known.
 
     Attributes:
-        neurons: By pre-activation, in their order, the undecided neurons that the columns are about.
+        neurons: By pre-activation, in their order, the unstable neurons that the columns are about.
         forms: Which form each leaf is about, (leaves,).
         signs: 1, -1 or, where it is not known, 0: (leaves, columns), int8.
-        duals: The slopes of neurons of unknown sign, the multipliers of the others: (leaves, columns).
+        duals: The slopes of neurons that are not split, the multipliers of split ones: (leaves, columns).
     """
 
     neurons: dict[int, Tensor]
@@ -153,7 +153,10 @@ def multiplier_units(multipliers: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def rounded_duals(signs: Tensor, duals: Tensor) -> Tensor:
-    """Slopes of free neurons and multipliers of others, (leaves, columns), in float64, as a proof file has them."""
+    """Slopes of neurons that are not split, multipliers of split ones, (leaves, columns), as a proof file has them.
+
+    The result is in float64.
+    """
     units, powers = multiplier_units(duals * signs.abs())
     multipliers = torch.ldexp(units.double(), -powers[:, None])
     return torch.where(signs == 0, duals.double(), multipliers)

@@ -1,4 +1,4 @@
-"""A network that loses, layer after layer, the neurons that are off everywhere in a region: matrices get smaller."""
+"""A network that loses, layer after layer, the neurons that are inactive in all of a region: matrices get smaller."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Thinned:
 
     Attributes:
         whole: The network with all its neurons.
-        network: Without neurons that are off in all batch members; values keep their numbers.
+        network: Without neurons that are inactive in all batch members; values keep their numbers.
         bounds: Those of its pre-activations.
         kept: Of the pre-activations that lost neurons, which ones are left, (count,).
     """
@@ -37,11 +37,11 @@ class Thinned:
         self.path = self._path()
 
     def add(self, value: int, interval: Interval, cut: bool = True) -> None:
-        """Takes a value's bounds, and cuts its neurons that are off, if they are many."""
+        """Takes a value's bounds, and cuts its inactive neurons, if they are many."""
         kept = (~(interval.upper <= 0)).any(0).nonzero().flatten()
-        off = interval.lower.shape[1] - len(kept)
+        inactive = interval.lower.shape[1] - len(kept)
         self.bounds[value] = interval
-        work = off * sum(self.network.sizes[place] for place in (INPUT, *self.network.preactivations))
+        work = inactive * sum(self.network.sizes[place] for place in (INPUT, *self.network.preactivations))
         if cut and len(kept) and work >= WORTH_A_CUT and can_be_cut(self.network, value):
             self.network = without_neurons(self.network, value, kept)
             self.bounds[value] = Interval(interval.lower[:, kept], interval.upper[:, kept])

@@ -1,4 +1,4 @@
-"""Batched ascent on lower bounds: slopes of undecided neurons, multipliers of split ones, in float32.
+"""Batched ascent on lower bounds: slopes of unstable neurons, multipliers of split ones, in float32.
 
 A bound is a pull-back through the stages. Its gradient is one forward pass of the relaxed network from the point of the
 region where the pulled-back form is least: with the coefficient g of a neuron's activation, the slope of its lower line
@@ -35,8 +35,8 @@ class Nodes(NamedTuple):
 
     Attributes:
         rows: Which row each is about, (count,).
-        signs: 1, -1 or, where it is not known, 0, of every undecided neuron: (count, undecided), int8.
-        duals: The slopes of free neurons, the multipliers of split ones: (count, undecided).
+        signs: 1, -1 or, where it is not split, 0, of every neuron unstable at the root: (count, unstable), int8.
+        duals: The slopes of neurons that are not split, the multipliers of split ones: (count, unstable).
     """
 
     rows: Tensor
@@ -66,7 +66,7 @@ class Climbed:
     Attributes:
         lower: The highest bounds, as computed, (count,).
         nodes: With the slopes and multipliers that they are due to.
-        scores: How much each neuron matters to the bound, (count, undecided); 0 where it is split.
+        scores: How much each neuron matters to the bound, (count, unstable); 0 where it is split.
         points: Where the relaxed rows are least, (count, inputs).
     """
 
@@ -84,7 +84,7 @@ class Climber:
 
     def __init__(self, stages: Stages, rows: Maps) -> None:
         self.stages = list(stages.stages)
-        self.rows, self.undecided = rows, sum(stage.undecided for stage in self.stages)
+        self.rows, self.unstable_count = rows, sum(stage.unstable_count for stage in self.stages)
         self.corners = _Corners(stages.region.cast(torch.float32))
         self.chords: list[tuple[Tensor, Tensor]] = []
         for stage in self.stages:
@@ -103,7 +103,7 @@ class Climber:
         count = len(self.rows.bias)
         adaptive = [(stage.upper > -stage.lower).float() for stage in self.stages]
         slopes = torch.cat(adaptive) if adaptive else torch.zeros(0)
-        signs = torch.zeros(count, self.undecided, dtype=torch.int8)
+        signs = torch.zeros(count, self.unstable_count, dtype=torch.int8)
         return Nodes(torch.arange(count), signs, slopes.repeat(count, 1))
 
     def run(
@@ -167,8 +167,8 @@ class _Layer:
     def __init__(self, stage: Stage, chord: tuple[Tensor, Tensor], signs: Tensor, duals: Tensor) -> None:
         self.stage, self.duals = stage, duals.clone()
         self.signs, self.plus = signs, (signs > 0).float()
-        self.free = (signs == 0).float()
-        self.chord, self.rise = chord[0] * self.free + self.plus, chord[1] * self.free
+        self.unsplit = (signs == 0).float()
+        self.chord, self.rise = chord[0] * self.unsplit + self.plus, chord[1] * self.unsplit
         self.most = torch.where(signs == 0, 1.0, torch.inf)
         self.mean, self.square = torch.zeros_like(self.duals), torch.zeros_like(self.duals)
         self.unit: Tensor | None = None
@@ -183,11 +183,11 @@ class _Layer:
 
     def pull(self, forms: Tensor) -> Tensor:
         """Turns forms on activations, (count, neurons), in place into forms on their pre-activations; what is added."""
-        self.forms = forms[:, : self.stage.undecided].clone()
+        self.forms = forms[:, : self.stage.unstable_count].clone()
         negative = self.forms < 0
-        self.tilt = torch.where(negative, self.chord, torch.addcmul(self.plus, self.duals, self.free))
+        self.tilt = torch.where(negative, self.chord, torch.addcmul(self.plus, self.duals, self.unsplit))
         self.height = self.rise * negative
-        pulled = forms[:, : self.stage.undecided]
+        pulled = forms[:, : self.stage.unstable_count]
         torch.mul(self.forms, self.tilt, out=pulled)
         pulled.addcmul_(self.duals, self.signs, value=-1)
         gained: Tensor = torch.linalg.vecdot(self.forms, self.height)
@@ -195,13 +195,13 @@ class _Layer:
 
     def relax(self, values: Tensor) -> Tensor:
         """Turns pre-activations, (count, neurons), in place into the relaxed activations."""
-        self.values = values[:, : self.stage.undecided].clone()
-        torch.addcmul(self.height, self.values, self.tilt, out=values[:, : self.stage.undecided])
+        self.values = values[:, : self.stage.unstable_count].clone()
+        torch.addcmul(self.height, self.values, self.tilt, out=values[:, : self.stage.unstable_count])
         return values
 
     def gradient(self) -> Tensor:
         """Of the bound, by the slopes and multipliers."""
-        return self.forms.clamp(min=0).mul_(self.free).sub_(self.signs).mul_(self.values)
+        return self.forms.clamp(min=0).mul_(self.unsplit).sub_(self.signs).mul_(self.values)
 
     def climb(self, step: int, rate: float) -> None:
         """One step of Adam along the gradient of the bound."""
@@ -216,13 +216,13 @@ class _Layer:
         torch.minimum(self.duals.clamp_(min=0), self.most, out=self.duals)
 
     def scores(self) -> Tensor:
-        """By how much a neuron's relaxed activation is off at the point where the bound is least, times its
+        """By how much a neuron's relaxed activation is wrong at the point where the bound is least, times its
         coefficient, and a share of what its upper line loses at most."""
         relaxed = torch.addcmul(self.height, self.values, self.tilt)
-        off = torch.minimum(relaxed, relaxed - self.values).clamp_(min=0)
-        score = self.forms.clamp(max=0).neg_() * (off + INTERCEPT_WEIGHT * self.rise)
+        excess = torch.minimum(relaxed, relaxed - self.values).clamp_(min=0)
+        score = self.forms.clamp(max=0).neg_() * (excess + INTERCEPT_WEIGHT * self.rise)
         missed = self.forms.clamp(min=0) * (self.values.clamp(min=0) - relaxed).clamp_(min=0)
-        return (score + missed + TINY) * self.free
+        return (score + missed + TINY) * self.unsplit
 
 
 class _Ascent:
@@ -304,11 +304,11 @@ class _Ascent:
 
 
 def _influence(stage: Stage, matrix: Tensor | None) -> Tensor:
-    """By what share of their widths a stage's undecided neurons move with the inputs of each of them, relative to the
-    mean: (undecided,). Splits by neurons that others hang together with decide more."""
-    if matrix is None or stage.undecided < 2:
-        return torch.ones(stage.undecided)
-    sizes = matrix[: stage.undecided].abs()
+    """By what share of their widths a stage's unstable neurons move with the inputs of each of them, relative to the
+    mean: (unstable,). Splits by neurons that others hang together with decide more."""
+    if matrix is None or stage.unstable_count < 2:
+        return torch.ones(stage.unstable_count)
+    sizes = matrix[: stage.unstable_count].abs()
     shares = sizes / (stage.upper - stage.lower)[:, None]
     moved = sizes / sizes.sum(1, keepdim=True).clamp(min=TINY) @ shares.T
     total = moved.fill_diagonal_(0).sum(1).nan_to_num(0)

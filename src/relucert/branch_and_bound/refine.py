@@ -43,7 +43,7 @@ class Refining:
 
 
 class Refinement:
-    """One small tree for either bound of every undecided neuron of a value, grown side by side.
+    """One small tree for either bound of every unstable neuron of a value, grown side by side.
 
     In every round each row's worst leaf is split in two. A row's bound is the least over its leaves.
     """
@@ -98,7 +98,7 @@ class Refinement:
         worst[leaves.nodes().rows[order]] = order
         rows = (~decided).repeat(2).nonzero().flatten()
         chosen = worst[rows]
-        chosen = chosen[leaves.score[chosen] > 0] if self.climber.undecided else chosen[:0]
+        chosen = chosen[leaves.score[chosen] > 0] if self.climber.unstable_count else chosen[:0]
         if not len(chosen):
             return False
         for some in chosen.split(max(1, self.stages.crowd // 2)):
@@ -174,8 +174,8 @@ def _grown(table: Tensor, size: int) -> Tensor:
 
 def sides(interval: Interval) -> tuple[Tensor, Tensor]:
     """Undecided neurons, each twice, and signs: lower bounds of neurons and of their negatives."""
-    undecided = interval.unstable[0].nonzero().flatten()
-    return undecided.repeat(2), torch.cat([torch.ones(len(undecided)), -torch.ones(len(undecided))])
+    unstable = interval.unstable[0].nonzero().flatten()
+    return unstable.repeat(2), torch.cat([torch.ones(len(unstable)), -torch.ones(len(unstable))])
 
 
 def improved(interval: Interval, neurons: Tensor, signs: Tensor, least: Tensor) -> Interval:

@@ -1,6 +1,6 @@
 """The root of a search: proven bounds of all hidden neurons over the whole region, as tight as time allows.
 
-Neurons that cheap bounds leave undecided get slopes of their own, layer after layer; then, where the search stays open,
+Neurons that cheap bounds leave unstable get slopes of their own, layer after layer; then, where the search stays open,
 small trees of their own.
 """
 
@@ -42,7 +42,7 @@ def rooted(
     deep = [value for value in network.preactivations if network.activation_depths[value]]
     for value in network.preactivations:
         interval = known[value] if record is None else record.repeated(stages, value, known[value], ends)
-        if value in deep and stages.undecided and bool(interval.unstable.any()):
+        if value in deep and stages.unstable_count and bool(interval.unstable.any()):
             interval = _optimised(stages, value, interval, ends)
             if refining is not None and bool(interval.unstable.any()):
                 until = refining.layer_ends(len(deep) - deep.index(value))
@@ -54,7 +54,7 @@ def rooted(
 
 
 def _optimised(stages: Stages, value: int, interval: Interval, ends: float) -> Interval:
-    """With slopes of its own for either bound of every undecided neuron."""
+    """With slopes of its own for either bound of every unstable neuron."""
     neurons, signs = sides(interval)
     for some, side in zip(neurons.split(stages.crowd), signs.split(stages.crowd), strict=True):
         if time.monotonic() > ends:

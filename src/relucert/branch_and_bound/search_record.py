@@ -103,29 +103,29 @@ class SearchRecord:
 
 
 def _leaves(stages: Stages, nodes: Nodes, forms: Tensor) -> Leaves:
-    neurons = {stage.value: stage.neurons[: stage.undecided] for stage in stages.stages}
+    neurons = {stage.value: stage.neurons[: stage.unstable_count] for stage in stages.stages}
     return Leaves(neurons, forms.clone(), nodes.signs.clone(), nodes.duals.clone())
 
 
 def _moved(leaves: Leaves, stages: Stages) -> Nodes:
-    """Leaves from a root in the terms of a tighter one: neurons whose sign is known there need no split."""
+    """Leaves from a root in the terms of a tighter one: neurons that are stable there need no split."""
     count = len(leaves.forms)
     places = {stage.value: stage for stage in stages.stages}
     slopes = [(stage.upper > -stage.lower).float() for stage in stages.stages]
     duals = (torch.cat(slopes) if slopes else torch.zeros(0)).repeat(count, 1)
     signs = torch.zeros(duals.shape, dtype=torch.int8)
-    alive = torch.ones(count, dtype=torch.bool)
+    nonempty = torch.ones(count, dtype=torch.bool)
     first = 0
     for value, neurons in leaves.neurons.items():
         old = slice(first, first + len(neurons))
         first += len(neurons)
         lower, upper = (side[0, neurons] for side in stages.bounds[value])
         known = leaves.signs[:, old]
-        alive &= ~(((known < 0) & (lower >= 0)) | ((known > 0) & (upper <= 0) & (lower < 0))).any(1)
+        nonempty &= ~(((known < 0) & (lower >= 0)) | ((known > 0) & (upper <= 0) & (lower < 0))).any(1)
         stage = places[value]
         columns = torch.full((stages.exact.sizes[value],), -1)
-        columns[stage.neurons[: stage.undecided]] = stage.first + torch.arange(stage.undecided)
+        columns[stage.neurons[: stage.unstable_count]] = stage.first + torch.arange(stage.unstable_count)
         now = columns[neurons]
         signs[:, now[now >= 0]] = known[:, now >= 0]
         duals[:, now[now >= 0]] = leaves.duals[:, old][:, now >= 0]
-    return Nodes(leaves.forms, signs, duals).pick(alive.nonzero().flatten())
+    return Nodes(leaves.forms, signs, duals).pick(nonempty.nonzero().flatten())

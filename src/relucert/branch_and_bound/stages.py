@@ -1,9 +1,9 @@
-"""A network over one region as dense matrices between the neurons that are not off, in float32: what ascents run on.
+"""A network over one region as dense matrices between the neurons that are not inactive, in float32: for ascents.
 
-Each pre-activation is a stage: its neurons that are not off, the undecided ones first, as affine functions of the
-activations of earlier stages and of the input. Where that makes fewer numbers, neurons that are on are no part of the
+Each pre-activation is a stage: its neurons that are not inactive, the unstable ones first, as affine functions of the
+activations of earlier stages and of the input. Where that makes fewer numbers, active neurons are no part of the
 stages: what they do is linear, and goes into the matrices. Beside them stands the same network in float64 without the
-neurons that are off, with proven bounds, for what has to be proven.
+inactive neurons, with proven bounds, for what has to be proven.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ CROWD = 256  # nodes at once, at most
 
 def search_bytes(network: Network | None = None) -> int:
     """What a search by neurons takes, of a network or at most: its matrices in float32, and as much on the way."""
-    numbers, undecided = 0, 0
+    numbers, unstable = 0, 0
     if network is None:
         return 8 * MOST_NUMBERS
     for value in network.preactivations:
-        numbers += network.sizes[value] * (network.sizes[INPUT] + undecided)
-        undecided += network.sizes[value]
+        numbers += network.sizes[value] * (network.sizes[INPUT] + unstable)
+        unstable += network.sizes[value]
     return 8 * min(MOST_NUMBERS, numbers)
 
 
@@ -79,20 +79,20 @@ class Maps:
 
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """The neurons of one pre-activation that are not off in the region.
+    """The neurons of one pre-activation that are not inactive in the region.
 
     Attributes:
         value: The pre-activation.
-        neurons: The places of those in it that later stages are functions of, (count,), the undecided ones first.
-        undecided: How many are undecided.
-        lower, upper: The bounds of the undecided ones, (undecided,), in float32.
+        neurons: The places of those in it that later stages are functions of, (count,), the unstable ones first.
+        unstable_count: How many of them are unstable.
+        lower, upper: The bounds of the unstable ones, (unstable,), in float32.
         maps: What they are computed by.
-        first: The number of undecided neurons of earlier stages.
+        first: The number of unstable neurons of earlier stages.
     """
 
     value: int
     neurons: Tensor
-    undecided: int
+    unstable_count: int
     lower: Tensor
     upper: Tensor
     maps: Maps
@@ -100,8 +100,8 @@ class Stage:
 
     @property
     def columns(self) -> slice:
-        """Where its undecided neurons stand among those of all stages."""
-        return slice(self.first, self.first + self.undecided)
+        """Where its unstable neurons stand among those of all stages."""
+        return slice(self.first, self.first + self.unstable_count)
 
 
 @dataclass(eq=False)
@@ -111,9 +111,9 @@ class Stages:
     Attributes:
         exact: The network in float64.
         region: In float64.
-        folded: Whether neurons that are on go into the matrices.
+        folded: Whether active neurons go into the matrices.
         bounds: The proven bounds of all neurons of the pre-activations that are stages, (1, size) each.
-        cut: The network without neurons that are off, where that can be cut out; values keep their numbers.
+        cut: The network without inactive neurons, where that can be cut out; values keep their numbers.
         cut_bounds: The same for what is left.
         kept: By pre-activation the places of the neurons that are left, in their order, where some were cut out.
         pace: The seconds that the proof of a node's bound took last.
@@ -150,25 +150,24 @@ class Stages:
         return max(1, min(CROWD, MOST_PRODUCTS // max(1, self._numbers)))
 
     @property
-    def undecided(self) -> int:
-        return sum(stage.undecided for stage in self.stages)
+    def unstable_count(self) -> int:
+        return sum(stage.unstable_count for stage in self.stages)
 
     def add(self, value: int, interval: Interval) -> None:
         """Makes a stage of a pre-activation with its proven bounds, (1, size)."""
         self.bounds[value], self._path = interval, None
-        unstable = interval.unstable[0]
-        undecided = unstable.nonzero().flatten()
-        alive = torch.cat([undecided, _on(interval).nonzero().flatten()])
-        neurons = undecided if self.folded else alive
+        unstable = interval.unstable[0].nonzero().flatten()
+        not_inactive = torch.cat([unstable, _active(interval).nonzero().flatten()])
+        neurons = unstable if self.folded else not_inactive
         maps = self.maps(value, neurons)
         self._numbers += maps.numbers
-        lower, upper = (side[0, undecided].float() for side in interval)
-        self.stages.append(Stage(value, neurons, len(undecided), lower, upper, maps, self.undecided))
+        lower, upper = (side[0, unstable].float() for side in interval)
+        self.stages.append(Stage(value, neurons, len(unstable), lower, upper, maps, self.unstable_count))
         self.cut_bounds[value] = interval
-        if len(alive) and can_be_cut(self.cut, value):
-            self.cut = without_neurons(self.cut, value, alive)
-            self.kept[value] = alive
-            self.cut_bounds[value] = Interval(interval.lower[:, alive], interval.upper[:, alive])
+        if len(not_inactive) and can_be_cut(self.cut, value):
+            self.cut = without_neurons(self.cut, value, not_inactive)
+            self.kept[value] = not_inactive
+            self.cut_bounds[value] = Interval(interval.lower[:, not_inactive], interval.upper[:, not_inactive])
 
     def path(self) -> ReferencePath:
         """That of proofs with slopes of their own."""
@@ -177,10 +176,10 @@ class Stages:
         return self._path
 
     def places(self, stage: Stage) -> Tensor:
-        """Where a stage's undecided neurons are in the pre-activation of the cut network, (undecided,)."""
+        """Where a stage's unstable neurons are in the pre-activation of the cut network, (unstable,)."""
         if stage.value in self.kept:
-            return torch.arange(stage.undecided)
-        return stage.neurons[: stage.undecided]
+            return torch.arange(stage.unstable_count)
+        return stage.neurons[: stage.unstable_count]
 
     def maps(self, value: int, neurons: Tensor) -> Maps:
         """Neurons of a value, (count,), as functions of the stages and the input, in float32."""
@@ -221,25 +220,26 @@ class Stages:
 
 
 def folds(network: Network, bounds: Bounds) -> bool:
-    """Whether matrices without the neurons that are on have fewer numbers, counted as if layers followed each other."""
-    kept, folded, before, undecided = 0, 0, network.sizes[INPUT], 0
+    """Whether matrices without the active neurons have fewer numbers, counted as if layers followed each other."""
+    kept, folded, before, unstable_before = 0, 0, network.sizes[INPUT], 0
     for value in network.preactivations:
         unstable = int(bounds[value].unstable.sum())
-        alive = unstable + int(_on(bounds[value]).sum())
-        kept, before = kept + alive * before, alive
-        folded, undecided = folded + unstable * (network.sizes[INPUT] + undecided), undecided + unstable
+        not_inactive = unstable + int(_active(bounds[value]).sum())
+        kept, before = kept + not_inactive * before, not_inactive
+        folded += unstable * (network.sizes[INPUT] + unstable_before)
+        unstable_before += unstable
     return folded < kept
 
 
-def _on(interval: Interval) -> Tensor:
-    """Which neurons of a batch of one are on, (size,)."""
+def _active(interval: Interval) -> Tensor:
+    """Which neurons are active and not unstable, (size,), of the bounds of a batch of one."""
     return interval.active[0] & ~interval.unstable[0]
 
 
 class _Walk:
     """Pulls forms back to ReLUs and the input, and sums the constants on the way.
 
-    bounds: by pre-activation, where neurons that are on don't stop a form.
+    bounds: by pre-activation, where active neurons do not stop a form.
     """
 
     def __init__(self, network: Network, count: int, offsets: Tensor | None, bounds: Bounds) -> None:
@@ -255,7 +255,7 @@ class _Walk:
 
     def activation(self, value: int, source: int, form: Tensor) -> Tensor | None:
         self.stopped[value] = form
-        return form * _on(self.bounds[source]) if source in self.bounds else None
+        return form * _active(self.bounds[source]) if source in self.bounds else None
 
     def join(self, value: int, one: Tensor, other: Tensor) -> Tensor:
         return one + other

@@ -104,7 +104,7 @@ class NeuronProver:
             if waiting is None:
                 return
             self._enter("tree")
-            layers = sum(bool(stage.undecided) for stage in stages.stages[1:])
+            layers = sum(bool(stage.unstable_count) for stage in stages.stages[1:])
             worth = layers and refining.fits(layers)
             certifiable = certifiable and suits_certificates(self.network, stages.bounds)
             until = min(self.ends, time.monotonic() + seconds) if worth or certifiable else self.ends
@@ -236,7 +236,7 @@ class NeuronProver:
         for point, multipliers in leaf.nearest(self.asked, self._part(stages, node), seconds):
             if self.violates(point):
                 raise _Ended(None)
-            tables = [multipliers[stage.value][stage.neurons[: stage.undecided]] for stage in stages.stages]
+            tables = [multipliers[stage.value][stage.neurons[: stage.unstable_count]] for stage in stages.stages]
             solved = node._replace(duals=torch.cat(tables)[None].float() if tables else node.duals)
             if bool(proven_bounds(stages, self.rows, solved) > 0):
                 self._close(stages, solved)
@@ -244,11 +244,11 @@ class NeuronProver:
         raise _Ended(LATE if time.monotonic() > self.ends else UNSETTLED)
 
     def _part(self, stages: Stages, node: Nodes) -> leaf.Part:
-        """A node with all neurons, those that are off included."""
+        """A node with all neurons, inactive ones included."""
         bounds: Bounds = {}
         tables: dict[int, Tensor] = {}
         for stage in stages.stages:
-            neurons, signs = stage.neurons[: stage.undecided], node.signs[0, stage.columns]
+            neurons, signs = stage.neurons[: stage.unstable_count], node.signs[0, stage.columns]
             lower, upper = (side.clone() for side in stages.bounds[stage.value])
             lower[0, neurons] = torch.where(signs > 0, lower[0, neurons].clamp(min=0), lower[0, neurons])
             upper[0, neurons] = torch.where(signs < 0, upper[0, neurons].clamp(max=0), upper[0, neurons])

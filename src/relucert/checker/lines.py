@@ -39,22 +39,22 @@ class Interval:
         return Interval(lower, upper)
 
     @cached_property
-    def off(self) -> Tensor:
+    def inactive(self) -> Tensor:
         """Which neurons are never positive: bool, (size,)."""
         return torch.tensor([high <= 0 for high in self.upper])
 
     @cached_property
-    def on(self) -> Tensor:
+    def active(self) -> Tensor:
         """Which of the others are never negative."""
-        return torch.tensor([low >= 0 for low in self.lower]) & ~self.off
+        return torch.tensor([low >= 0 for low in self.lower]) & ~self.inactive
 
     @cached_property
     def unstable(self) -> Tensor:
-        return ~(self.on | self.off)
+        return ~(self.active | self.inactive)
 
     @cached_property
     def chords(self) -> Tensor:
-        """The slopes of the upper lines over 2**30: 0 for neurons that are off, 1 for those that are on."""
+        """The slopes of the upper lines over 2**30: 0 for inactive neurons, 1 for active ones."""
         return torch.tensor([_chord(low, high) for low, high in zip(self.lower, self.upper, strict=True)])
 
     @cached_property
@@ -92,8 +92,8 @@ class Lines:
     A table holds one row of numbers for all forms, (size,), or one row per form, (forms, size).
 
     Attributes:
-        slopes: By the value of a ReLU, the slopes of the lower lines of neurons that are not off: int64 over 2**20,
-            which are clamped to [0, 1]. Where there is no table, and for neurons that are on where its number is
+        slopes: By the value of a ReLU, the slopes of lower lines of neurons that are not inactive: int64 over 2**20,
+            which are clamped to [0, 1]. Where there is no table, and for active neurons where its number is
             negative, the chord's slope is taken.
         signs: By pre-activation, which neurons are known not to be negative, 1, or not to be positive, -1, in the part
             of the region that a form is about; 0 for the others, whose bounds tell what is known.

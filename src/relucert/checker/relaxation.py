@@ -273,11 +273,11 @@ class _Pull:
 def _slopes(given: Tensor, interval: Interval) -> Tensor:
     """Lower slopes over 2**30: a proof's where it has some, and for unstable neurons, otherwise those of the chords.
 
-    A proof may have slopes of neurons that are on here, where the search could not tell. They are lower lines all the
-    same, also once their products are rounded down, since these neurons are never negative.
+    A proof may have slopes of neurons that are active here, where the search could not tell. They are lower lines all
+    the same, also once their products are rounded down, since these neurons are never negative.
     """
     clamped = given.clamp(0, 1 << SLOPE_BITS) << (CHORD_BITS - SLOPE_BITS)
-    return torch.where(interval.unstable | (interval.on & (given >= 0)), clamped, interval.chords)
+    return torch.where(interval.unstable | (interval.active & (given >= 0)), clamped, interval.chords)
 
 
 def _with_room(forms: Fixed, largest: float) -> Fixed:
@@ -290,7 +290,7 @@ def _with_room(forms: Fixed, largest: float) -> Fixed:
 
 def _shares(shares: Tensor, bits: int, interval: Interval, known: Tensor | None) -> Tensor:
     """How many times z is taken off, in units of 2**-bits: rounded towards zero, and never of the wrong sign."""
-    signs = interval.on.to(torch.int64) - interval.off.to(torch.int64)
+    signs = interval.active.to(torch.int64) - interval.inactive.to(torch.int64)
     if known is not None:
         signs = torch.where(known != 0, known.to(torch.int64), signs)
     units = (shares * 2.0**bits).to(torch.int64)

@@ -42,7 +42,7 @@ class Method(Protocol):
         property that was asked about there, (rows, classes)."""
 
     def bounds_stable_neurons(self, network: Network) -> bool:
-        """Whether `hidden` bounds neurons of a known sign as tightly as the others."""
+        """Whether `hidden` bounds stable neurons as tightly as the others."""
 
     def hidden(self, network: Network, region: Region, arithmetic: Arithmetic) -> Bounds:
         """Bounds of every pre-activation, or of those that `margins` needs."""

@@ -68,7 +68,7 @@ def _gigabytes(amount: int) -> str:
 
 
 def coefficient_bytes(network: Network) -> int:
-    """An estimate of what the forward driver's coefficients take for one question in float64, all undecided."""
+    """An estimate of what the forward driver's coefficients take for one question in float64, all neurons unstable."""
     symbols = [0]  # coefficients per neuron, at each value, that differ from image to image
     largest = 0
     needed = network.ancestors(network.preactivations)

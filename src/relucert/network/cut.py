@@ -1,4 +1,4 @@
-"""Networks without some neurons: those that a region keeps off are 0 there, so nothing changes without them."""
+"""Networks without some neurons: those that are inactive in a region are 0 there, so nothing changes without them."""
 
 from __future__ import annotations
 

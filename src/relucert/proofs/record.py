@@ -59,9 +59,9 @@ def _trees(groups: Sequence[tuple[Leaves, int]], columns: Columns) -> dict[str, 
         places = _places(leaves, columns)
         signs, duals = leaves.signs.numpy(), leaves.duals.double().numpy()
         units, powers = multiplier_units(torch.from_numpy(duals * (signs != 0)))
-        free = RECORDED.slopes(torch.from_numpy(duals * (signs == 0))).nan_to_num(0).numpy() / SLOPE_UNIT
+        lower_slopes = RECORDED.slopes(torch.from_numpy(duals * (signs == 0))).nan_to_num(0).numpy() / SLOPE_UNIT
         table = np.zeros((len(duals), sum(len(neurons) for neurons in columns.values())), dtype=np.int64)
-        table[:, places] = free.astype(np.int64)
+        table[:, places] = lower_slopes.astype(np.int64)
         order, paths = _grown(leaves.forms.numpy(), signs, count, places, nodes)
         slopes.append(table[order])
         scales.append(powers.numpy()[order])

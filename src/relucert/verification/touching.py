@@ -1,7 +1,7 @@
 """Properties that are touched: lower bounds in rational arithmetic, which alone tell a zero from a number below it.
 
 A strict violation, or one at an end that inputs stay off, is impossible where a constraint's excess is at least zero.
-Every value is an affine form on the inputs and on the ReLUs before it that may be on or off. From the last of these to
+Every value is an affine form on the inputs and on the ReLUs before it that are unstable. From the last of these to
 the first each gives way to a line below or above it, as in CROWN (Zhang et al. 2018), until a form on the inputs is
 left: its least value in a box is exact. There is no rounding, and no search. Inputs that a violation sets equal are
 one, and so are ReLUs of the same form: what two equal networks differ by then cancels.
@@ -42,7 +42,7 @@ class Least(NamedTuple):
 
 @dataclass(frozen=True)
 class Hinge:
-    """A ReLU that may be on or off: the form that it rectifies, and the line above it, slope and height at zero."""
+    """An unstable ReLU: the form that it rectifies, and the line above it, slope and height at zero."""
 
     source: Form
     slope: Fraction
@@ -129,7 +129,7 @@ class _Forms:
         return forms
 
     def _rectified(self, form: Form) -> Form:
-        """The form of a ReLU: its source's where it is on, none where it is off, else a hinge's."""
+        """The form of a ReLU: its source's where it is active, none where it is inactive, else a hinge's."""
         key, negative = frozenset(form.items()), {term: -number for term, number in form.items()}
         if key in self.places:
             return {self.places[key]: Fraction(1)}

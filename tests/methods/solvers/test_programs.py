@@ -57,9 +57,9 @@ def test_lp_full_is_the_literal_one(name: str, norm: float, radius: float) -> No
     hidden, margins = solve("lp-full", network, Region.around(points, radius, norm), prop)
     wanted = full_bounds(network, points[0].numpy(), radius, norm)
     for value, (lower, upper) in wanted.items():
-        undecided = (lower < -1e-6) & (upper > 1e-6)  # a decided neuron's bounds need not be the programs'
+        unstable = (lower < -1e-6) & (upper > 1e-6)  # a stable neuron's bounds need not be the programs'
         for one, other in zip(hidden[value], (lower, upper), strict=True):
-            torch.testing.assert_close(one[undecided], other[undecided], rtol=1e-6, atol=1e-6)
+            torch.testing.assert_close(one[unstable], other[unstable], rtol=1e-6, atol=1e-6)
     literal = LiteralProgram(network, points[0].numpy(), radius, norm, wanted)
     least = literal.least(network.output, prop.rows[0, 0].numpy())
     assert float(margins) == pytest.approx(least, abs=1e-4 * (1 + abs(least)))
@@ -126,7 +126,7 @@ def test_a_batch_equals_its_members(method: str, norm: float) -> None:
         alone, margin = solve(method, network, Region.around(points[one], radii[one], norm), prop.select(one))
         torch.testing.assert_close(margins[one], margin, rtol=0, atol=1e-6)
         for value, interval in alone.items():
-            unstable = interval.unstable  # a decided neuron's bounds need not be the programs'
+            unstable = interval.unstable  # a stable neuron's bounds need not be the programs'
             for side, other in zip(hidden[value].select(one), interval, strict=True):
                 torch.testing.assert_close(side[unstable], other[unstable], rtol=0, atol=1e-6)
 

@@ -90,16 +90,16 @@ class Program:
             if interval is not None:
                 lines = FAST_LIN(Relu(), interval.select(slice(member, member + 1)).cast(torch.float64), DOUBLE)
                 slope[place], high[place] = lines.slope_above[0].numpy(), lines.high[0].numpy()
-        dead, active = (high == 0) & (slope == 0), (high == 0) & (slope > 0)
+        inactive, active = (high == 0) & (slope == 0), (high == 0) & (slope > 0)
         zero, line = -self.after / radius, (self.before - self.after) / radius
         top = (high + slope * self.before - self.after) / radius
         down, up = (np.minimum(wall / radius, self.reach) for wall in self.walls)
         return Sides(
             (-down, up),
-            (np.where(active, -np.inf, zero), np.where(dead, zero, np.inf)),
-            (np.where(dead, -np.inf, line), np.where(active, line, np.inf)),
+            (np.where(active, -np.inf, zero), np.where(inactive, zero, np.inf)),
+            (np.where(inactive, -np.inf, line), np.where(active, line, np.inf)),
             slope,
-            np.where(dead | active, np.inf, top),
+            np.where(inactive | active, np.inf, top),
         )
 
 
