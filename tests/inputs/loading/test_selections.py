@@ -17,7 +17,7 @@ from relucert.checker.selections import check_exact
 from relucert.errors import NetworkError
 from relucert.inputs.loading.runtime import Evaluation
 from relucert.inputs.loading.selections import check_selections
-from relucert.network import Add, Affine, Linear, Network, Node, Relu, Scale, Shift, find_inference
+from relucert.network import Add, Affine, IndexMap, Linear, Network, Node, Relu, Scale, Shift, find_inference
 from relucert.verification.rational import outputs_at
 from tests.inputs.loading.image_models import Function
 from tests.nets import NETWORKS
@@ -121,6 +121,27 @@ def test_sums_are_no_selections() -> None:
         assert believed(network) == (False, cancels), name
     right = (Node(first, (0,)), Node(minus, (1,), exact=True), relu, Node(plus, (3,), exact=True), Node(last, (4,)))
     assert believed(Network((2,), right)) == (True, True)
+
+
+def test_only_doubles_of_a_relu_are_selected() -> None:
+    """`2(p - q)` is no difference of numbers, nor `2p` a number, which may be infinite where `p` is not."""
+    first, second = (Node(IndexMap((place,), (2,), (1,)), (0,)) for place in range(2))
+    twice, nothing = Scale(torch.tensor(2.0), divide=False), Scale(torch.tensor(0.0), divide=False)
+    minus = Node(Scale(torch.tensor(-1.0), divide=False), (2,))
+    difference = (first, second, minus, Node(Add(), (1, 3), exact=True))  # value 4
+    chains = {
+        "q + relu(2(p - q))": (
+            *difference,
+            Node(twice, (4,), exact=True),
+            Node(Relu(), (5,)),
+            Node(Add(), (2, 6), exact=True),
+        ),
+        "2p + 0": (first, Node(twice, (1,), exact=True), Node(nothing, (1,)), Node(Add(), (2, 3), exact=True)),
+    }
+    for name, nodes in chains.items():
+        assert believed(Network((2,), nodes)) == (False, False), name
+    maximum = (*difference, Node(Relu(), (4,)), Node(Add(), (2, 5), exact=True))
+    assert believed(Network((2,), maximum)) == (True, True)
 
 
 def test_a_hostile_file_is_refused(tmp_path: Path) -> None:

@@ -146,15 +146,17 @@ class _Reader:
             parts = [_mapped(replace(operation, weight=part), first) for part in kernels]
             bias = operation.bias[:, None, None].expand(self.network.shapes[value])
             return self._sum(value, node, [*parts, self.atoms.constants(bias)])
-        if isinstance(operation, Scale) and not operation.divide and bool((operation.factor == 2).all()):
-            return _Reading(first, second, doubled=not bool(second.any()))
+        doubles = isinstance(operation, Scale) and not operation.divide and bool((operation.factor == 2).all())
+        if doubles and not bool(second.any()):
+            return _Reading(first, second, doubled=True)
         raise _refused(value, node)
 
     def _absolute(self, value: int, node: Node, sources: Sequence[_Reading]) -> _Reading:
         """`2 relu(x) - x`"""
         twice, other = sources if sources[0].doubled else sources[::-1]
         left, right = self.atoms.left[twice.first.abs()], self.atoms.right[twice.first.abs()]
-        right_form = (twice.first >= 0) & (right == 0) & (other.first == -left) & (other.second == 0)
+        rectified = (twice.first == 0) | ((twice.first > 0) & (left != 0) & (right == 0))
+        right_form = rectified & (other.first == -left) & (other.second == 0)
         if other.doubled or not bool(right_form.all()):
             raise _refused(value, node)
         return _single(self.atoms.fresh(twice.first != 0))
