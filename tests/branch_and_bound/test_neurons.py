@@ -11,7 +11,7 @@ import relucert
 from relucert.arithmetic.property import Property
 from relucert.arithmetic.region import Region, RegionShape
 from relucert.arithmetic.rigor import RIGOROUS
-from relucert.attacks.witness import Judge
+from relucert.attacks.witness import AdversarialCheck
 from relucert.bounding.interval import Bounds
 from relucert.branch_and_bound import root
 from relucert.branch_and_bound.climb import Climbed, Climber, Nodes
@@ -50,10 +50,10 @@ class Attempt:
         asked = Obligation.of(network, centre, shape, prop)
         self.violations: list[Tensor] = []
 
-        judge = Judge(network, shape)
+        check = AdversarialCheck(network, shape)
 
         def violates(point: Tensor) -> bool:
-            witness = judge.beyond(centre, point, asked.prop)
+            witness = check.beyond(centre, point, asked.prop)
             if witness is not None and witness.distance <= radius:
                 self.violations.append(witness.point)
             return bool(self.violations)

@@ -15,8 +15,8 @@ import torch
 import relucert
 from relucert.common.deadline import TimeUp, check_time, until
 from relucert.search import ladder
-from relucert.verification.referee import Referee
 from relucert.verification.specification.query import Query
+from relucert.verification.witness_check import WitnessCheck
 from tests.nets import mlp
 from tests.work_clock import work_clock
 
@@ -155,7 +155,7 @@ def test_no_mode_of_pytorch_is_left_behind_when_time_ends(monkeypatch: pytest.Mo
             if len(examined) == 2:  # what a descent came to
                 raise TimeUp
 
-    monkeypatch.setattr(Referee, "examine", late)
+    monkeypatch.setattr(WitnessCheck, "examine", late)
     verdict = relucert.verify(NETWORK, Query.within(low, high, [([row], [0.0])]), time_limit=60)
     assert verdict.reason == LATE
     assert len(examined) == 2

@@ -22,7 +22,7 @@ from relucert.arithmetic.property import Property
 from relucert.arithmetic.region import RegionShape, check_inside
 from relucert.arithmetic.rigor import RECORDED, check_subnormals
 from relucert.attacks.attacker import Attacker, AttackOptions, at_image
-from relucert.attacks.witness import Judge, Witness, check_staying
+from relucert.attacks.witness import AdversarialCheck, Witness, check_staying
 from relucert.branch_and_bound.approach import Approach
 from relucert.branch_and_bound.obligation import Obligation
 from relucert.branch_and_bound.stages import search_bytes
@@ -252,14 +252,14 @@ class _Answering:
         self.evidence: Evidence | None = None  # of the lower end
         if options.proof is not None:
             self.keeper = EvidenceKeeper(network, options.shape)
-        self.judge, self.runtime = Judge(network, options.shape, runtime), runtime
+        self.check, self.runtime = AdversarialCheck(network, options.shape, runtime), runtime
 
     def run(self) -> Exact:
         self.started = time.monotonic()
         self.ends = self.started + (math.inf if self.options.time_limit is None else self.options.time_limit)
         question = self.question
-        if self.judge.rounds or self.inquiry.overtaken(question):
-            witness, reason = at_image(self.judge, self.inquiry, question)
+        if self.check.rounds or self.inquiry.overtaken(question):
+            witness, reason = at_image(self.check, self.inquiry, question)
             if witness is not None or question.misclassified:
                 return self._answer(0.0, witness, witness is not None, reason, 0)
         if question.refusal is not None:
@@ -330,7 +330,7 @@ class _Answering:
         asked = Obligation.of(self.network, self.image, self.options.shape, prop)
         self.reporter.enter(Progress(lower=lower, upper=None if witness is None else witness.distance))
         return Approach(
-            asked, self.judge, self.ends, self.options.tolerance, lower, witness, self.reporter,
+            asked, self.check, self.ends, self.options.tolerance, lower, witness, self.reporter,
             recorded=self.keeper is not None,
         )  # fmt: skip
 
@@ -342,13 +342,13 @@ class _Answering:
         if witness is not None:
             example, upper = witness.point.reshape(self.network.input_shape).clone(), witness.distance
             if question.refusal is None:
-                weakest = self.judge.weakest(witness.point, self.inquiry.property([question]))
+                weakest = self.check.weakest(witness.point, self.inquiry.property([question]))
         target, row = question.named(weakest)
         return Exact(
             question.image, question.label, target, shape.norm.p, METHOD, lower, upper, closed, example,
             shape.given_box, reason, time.monotonic() - self.started, nodes, shape.scale,
             self.fault is not None and not closed, self.network.inference.name,
-            None if witness is None else self.judge.by, row,
+            None if witness is None else self.check.by, row,
         )  # fmt: skip
 
 

@@ -21,7 +21,7 @@ from relucert.arithmetic.property import Property
 from relucert.arithmetic.region import RegionShape, check_inside
 from relucert.arithmetic.rigor import check_subnormals
 from relucert.attacks.attacker import Attacker, AttackOptions, at_image
-from relucert.attacks.witness import Judge, Witness, check_staying
+from relucert.attacks.witness import AdversarialCheck, Witness, check_staying
 from relucert.branch_and_bound.prove import prove
 from relucert.branch_and_bound.stages import search_bytes
 from relucert.common.checks import check_number, check_whole, checked_path
@@ -187,7 +187,7 @@ class _Deciding:
     def __init__(self, network: Network, options: _Options, origin: Origin) -> None:
         self.network, self.options, self.origin = network, options, origin
         self.replay = origin.runtime(network)
-        self.judge = Judge(network, options.shape, self.replay)
+        self.check = AdversarialCheck(network, options.shape, self.replay)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _Deciding, (self.network, self.options, self.origin)
@@ -203,17 +203,17 @@ class _Deciding:
         return self._answering(inquiry, question, Reporter()).lost(reason)
 
     def _answering(self, inquiry: Inquiry, question: Question, reporter: Reporter) -> _Answering:
-        return _Answering(self.network, self.options, self.replay, self.judge, inquiry, question, reporter)
+        return _Answering(self.network, self.options, self.replay, self.check, inquiry, question, reporter)
 
 
 @dataclass(eq=False)
 class _Answering:
-    """One question, from cheap bounds to the last resort."""
+    """One question about an image: cheap bounds, attacks, then branch and bound, until one of them settles it."""
 
     network: Network
     options: _Options
     replay: Runtime
-    judge: Judge
+    check: AdversarialCheck
     inquiry: Inquiry
     question: Question
     reporter: Reporter
@@ -228,8 +228,8 @@ class _Answering:
         limit = self.options.time_limit
         self.ends = self.started + (math.inf if limit is None else limit)
         question = self.question
-        if self.judge.rounds or self.inquiry.overtaken(question):
-            witness, reason = at_image(self.judge, self.inquiry, question)
+        if self.check.rounds or self.inquiry.overtaken(question):
+            witness, reason = at_image(self.check, self.inquiry, question)
             if witness is not None or question.misclassified:
                 self.witness = witness
                 status = UNKNOWN if witness is None else VIOLATED
@@ -245,7 +245,7 @@ class _Answering:
         except FAULTS as error:
             return self._verdict(UNKNOWN, f"the search broke down: {in_one_line(error)}", None, failed=True)
         if self.witness is not None:
-            proven = "" if self.judge.rounds else "proven in rigorous arithmetic, and "
+            proven = "" if self.check.rounds else "proven in rigorous arithmetic, and "
             return self._verdict(VIOLATED, f"{proven}shown by {self.replay.by}", method)
         if failure is None:
             return self._verdict(HOLDS, None, method)
@@ -274,7 +274,7 @@ class _Answering:
         self.reporter.enter(Progress(stage=PROVER))
         outcome = prove(
             self.network, image, shape, self.options.radius, narrowed.prop, self.ends,
-            lambda point: self._violates(self.judge.beyond(image, point, self.prop)),
+            lambda point: self._violates(self.check.beyond(image, point, self.prop)),
             record=self.options.proof is not None,
             report=self.reporter,
         )  # fmt: skip
@@ -299,7 +299,7 @@ class _Answering:
         return self._violates(Witness(nearest.witness.flatten(), nearest.distance))
 
     def _violates(self, witness: Witness | None) -> bool:
-        """Whether a point that the judge passed is within the radius, and the runtime shows the violation."""
+        """Whether a point that the check passed is within the radius, and the runtime shows the violation."""
         if witness is None or witness.distance > self.options.radius:
             return False
         given = witness.point.to(self.replay.precision)
@@ -326,7 +326,7 @@ class _Answering:
             point = self.witness.point
             outputs = self.replay.run(point.to(self.replay.precision))
             if question.refusal is None:
-                weakest = self.judge.weakest(point, self.inquiry.property([question]))
+                weakest = self.check.weakest(point, self.inquiry.property([question]))
         target, row = question.named(weakest)
         return RobustnessVerdict(
             status, None if point is None else point.double().reshape(self.network.input_shape).clone(), outputs,

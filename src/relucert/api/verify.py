@@ -29,11 +29,11 @@ from relucert.proofs import query_proof as proofs
 from relucert.proofs.files import is_about
 from relucert.verification.attack import BoxAttack
 from relucert.verification.problem import Problem, problems
-from relucert.verification.referee import Referee, StatedBox, Witness
 from relucert.verification.search import ATTACK_SHARE, bounded
 from relucert.verification.sources import Sources, is_joint, open_sources
 from relucert.verification.specification.query import CONTRADICTORY, EMPTY, Query
 from relucert.verification.touching import impossible
+from relucert.verification.witness_check import StatedBox, Witness, WitnessCheck
 
 ATTACK, PROVER, REGION, CONDITIONS = "attack", "branch and bound", "bounds of the region", "conditions"
 RATIONAL = "rational arithmetic"
@@ -90,10 +90,10 @@ def verify(
         files.check_writable(path)
         files.check_replaceable(path, lambda there: is_about(there, claim), overwrite)
     with listening(progress) as told:
-        inquest = _Inquest(known, asked, replay, started, ends, seed, told.tell, claim is not None)
-        verdict = inquest.run()
+        verification = _Verification(known, asked, replay, started, ends, seed, told.tell, claim is not None)
+        verdict = verification.run()
     if claim is not None and verdict.holds:
-        proofs.write(path, claim, inquest.proven)
+        proofs.write(path, claim, verification.proven)
     return verdict
 
 
@@ -106,15 +106,15 @@ def _query(given: Query | str | os.PathLike[str]) -> Query:
 
 
 class _Open(NamedTuple):
-    """A problem that cheap bounds left open, and what its witnesses are judged by."""
+    """A problem that cheap bounds left open, and the box that its witnesses are checked against."""
 
     problem: Problem
     stated: StatedBox
 
 
 @dataclass(eq=False)
-class _Inquest:
-    """One question, from cheap bounds to the last resort."""
+class _Verification:
+    """One verification: cheap bounds, attacks, then branch and bound, until one of them settles the query."""
 
     network: Network
     query: Query
@@ -127,7 +127,7 @@ class _Inquest:
 
     def __post_init__(self) -> None:
         self.proven: list[tuple[Problem, Outcome]] = []  # where a record is kept
-        self.referee = Referee(self.network, self.replay)
+        self.witness_check = WitnessCheck(self.network, self.replay)
         self.plain = self.network.cast(own_precision(self.network))
         self.witness: Witness | None = None
         self.nodes = 0
@@ -206,7 +206,7 @@ class _Inquest:
         return left
 
     def _try(self, points: Tensor, question: _Open) -> bool:
-        self.witness = self.witness or self.referee.examine(points, question.stated)
+        self.witness = self.witness or self.witness_check.examine(points, question.stated)
         return self.witness is not None
 
     def _prove(self, waiting: list[_Open]) -> str | None:
@@ -241,12 +241,12 @@ class _Inquest:
         if witness.arithmetic is None:
             return f"shown by {self.replay.by}"
         said = f"proven in {witness.arithmetic} arithmetic, and shown by {self.replay.by}"
-        if self.referee.differing:
-            said += f"; {self.referee.differing} other points violate it in real arithmetic only"
+        if self.witness_check.differing:
+            said += f"; {self.witness_check.differing} other points violate it in real arithmetic only"
         return said
 
     def _unsure(self, reason: str) -> str:
-        return f"{reason}; {DIFFERING.format(by=self.replay.by)}" if self.referee.differing else reason
+        return f"{reason}; {DIFFERING.format(by=self.replay.by)}" if self.witness_check.differing else reason
 
     def _verdict(self, status: str, reason: str | None, failed: bool = False) -> Verdict:
         point = outputs = coordinates = None

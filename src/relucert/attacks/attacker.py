@@ -16,7 +16,7 @@ from relucert.arithmetic.rigor import check_subnormals
 from relucert.attacks.methods import find_attacks
 from relucert.attacks.polish import Polisher
 from relucert.attacks.pursuit import Pursuit
-from relucert.attacks.witness import Judge, Witness
+from relucert.attacks.witness import AdversarialCheck, Witness
 from relucert.common.checks import check_number, check_whole, shown
 from relucert.common.deadline import TimeUp, until
 from relucert.common.progress import Progress, Report, Reporter, about_image
@@ -58,17 +58,17 @@ class AttackOptions:
             check_number("time limit", self.time_limit, 0, 1e9)
 
 
-def at_image(judge: Judge, inquiry: Inquiry, question: Question) -> tuple[Witness | None, str]:
+def at_image(check: AdversarialCheck, inquiry: Inquiry, question: Question) -> tuple[Witness | None, str]:
     """The image as its own witness where that is proven, or shown by its runtime, and what there is to say of it."""
     if question.misclassified and question.label is not None:
         predicted = int(inquiry.scores[question.image].argmax())
         prop = inquiry.property([replace(question, rivals=[predicted])])
     else:
         prop = inquiry.property([question])
-    witness = judge.at_image(inquiry.images[question.image], prop)
+    witness = check.at_image(inquiry.images[question.image], prop)
     if witness is None:
         return None, UNCLEAR
-    return witness, question.refusal or (LEVEL if judge.by is None else AHEAD.format(by=judge.by))
+    return witness, question.refusal or (LEVEL if check.by is None else AHEAD.format(by=check.by))
 
 
 class Attacker:
@@ -86,7 +86,7 @@ class Attacker:
         self.origin = origin
         self.attacks = find_attacks(options.method, options.shape.norm)
         runtime = origin.runtime(network) if isinstance(origin, Origin) else origin
-        self.judge = Judge(network, options.shape, runtime)
+        self.check = AdversarialCheck(network, options.shape, runtime)
         self._unspent = 0.0
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -107,8 +107,8 @@ class Attacker:
 
     def known(self, inquiry: Inquiry, question: Question) -> UpperBound | None:
         """The answer where no attack is needed."""
-        if self.judge.rounds or inquiry.overtaken(question):
-            witness, reason = at_image(self.judge, inquiry, question)
+        if self.check.rounds or inquiry.overtaken(question):
+            witness, reason = at_image(self.check, inquiry, question)
             if witness is not None or question.misclassified:
                 return self.answer(inquiry, question, witness, reason, 0.0)
         return None if question.refusal is None else self.answer(inquiry, question, None, question.refusal, 0.0)
@@ -120,26 +120,26 @@ class Attacker:
         weakest, predicted, example, distance = None, None, None, None
         if witness is not None:
             if question.label is not None:
-                predicted = int(self.judge.scores(witness.point).argmax())
+                predicted = int(self.check.scores(witness.point).argmax())
             if question.refusal is None:
-                weakest = self.judge.weakest(witness.point, inquiry.property([question]))
+                weakest = self.check.weakest(witness.point, inquiry.property([question]))
             example = witness.point.unflatten(0, self.network.input_shape).clone()
             distance = witness.distance
         shape, (target, row) = self.options.shape, question.named(weakest)
         return UpperBound(
             question.image, question.label, target, shape.norm.p, self.options.method, distance, example,
             predicted, shape.given_box, reason, seconds, shape.scale, failed, self.network.inference.name,
-            None if witness is None else self.judge.by, row,
+            None if witness is None else self.check.by, row,
         )  # fmt: skip
 
     def pursue(self, inquiry: Inquiry, questions: list[Question], ends: float, report: Report) -> Pursuit:
         """Runs all attacks on some questions."""
         reporter = Reporter(report)
         with torch.inference_mode(False):  # whatever the caller's mode: attacks need gradients
-            dtype, box = own_precision(self.network), self.judge.inner_box
-            centres = self.judge.represent(inquiry.images[[question.image for question in questions]]).to(dtype)
+            dtype, box = own_precision(self.network), self.check.inner_box
+            centres = self.check.represent(inquiry.images[[question.image for question in questions]]).to(dtype)
             shape = replace(self.options.shape, box=None if box is None else box.cast(dtype))
-            pursuit = Pursuit(self.judge.network, centres, inquiry.property(questions), shape, reporter)
+            pursuit = Pursuit(self.check.network, centres, inquiry.property(questions), shape, reporter)
             generators = [question.generator(self.options.seed) for question in questions]
             try:
                 with until(ends):
@@ -166,7 +166,7 @@ class _Batch:
 
     def __init__(self, attacker: Attacker, inquiry: Inquiry, questions: list[Question], report: Report) -> None:
         self.attacker, self.inquiry, self.questions, self.report = attacker, inquiry, questions, report
-        self.judge, self.options = attacker.judge, attacker.options
+        self.check, self.options = attacker.check, attacker.options
 
     def run(self, ends: float) -> Iterator[UpperBound]:
         started = time.perf_counter()
@@ -198,9 +198,9 @@ class _Batch:
         try:
             with torch.inference_mode():
                 if bool(pursuit.found[number]):
-                    witness = self.judge.beyond(image, pursuit.points[number], prop)
-                if witness is not None and self.options.polish and self.judge.exact.rectifiers_only:
-                    polisher = Polisher(self.judge, image, prop, witness, ends)
+                    witness = self.check.beyond(image, pursuit.points[number], prop)
+                if witness is not None and self.options.polish and self.check.exact.rectifiers_only:
+                    polisher = Polisher(self.check, image, prop, witness, ends)
                     try:
                         polisher.run()
                     finally:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from relucert.arithmetic.property import Property
 from relucert.attacks.nearest import Array, Nearest, NearestProgram, nearest_program
-from relucert.attacks.witness import Judge, Witness
+from relucert.attacks.witness import AdversarialCheck, Witness
 from relucert.common.deadline import TimeUp, check_time, until
 from relucert.network.linear_regions import Pattern, affine_values, form_gradients, pattern_at
 
@@ -40,7 +40,7 @@ class Polisher:
     Offsets of programs count in units of the region's scale.
     """
 
-    judge: Judge
+    check: AdversarialCheck
     centre: Tensor
     prop: Property
     witness: Witness
@@ -48,7 +48,7 @@ class Polisher:
 
     @property
     def scale(self) -> Tensor:
-        scale = self.judge.shape.scale
+        scale = self.check.shape.scale
         return torch.ones_like(self.centre) if scale is None else scale
 
     def run(self) -> Witness:
@@ -79,7 +79,7 @@ class Polisher:
 
     def _pattern(self, share: float) -> Pattern:
         """That of a point on the way from the image to the witness."""
-        return pattern_at(self.judge.exact, torch.lerp(self.centre, self.witness.point.double(), share)[None])
+        return pattern_at(self.check.exact, torch.lerp(self.centre, self.witness.point.double(), share)[None])
 
     def _look_into(self, pattern: Pattern) -> list[Side]:
         """Offers every solution on the way to a region's nearest one; then the sides that resist, strongest first."""
@@ -102,26 +102,26 @@ class Polisher:
     def _too_far(self, solution: Nearest) -> bool:
         """Whether a region has nothing nearer than the witness, since more sides only make its solution farther."""
         offset = torch.from_numpy(solution.offset)
-        length = float(self.judge.shape.norm.distance(offset, torch.zeros_like(offset)))
+        length = float(self.check.shape.norm.distance(offset, torch.zeros_like(offset)))
         return length >= self.witness.distance * (1 - GAIN)
 
     def _program(self, pattern: Pattern) -> NearestProgram:
         """The nearest point at which the row that is least at the witness is violated, in a region's affine map."""
-        network, centre, prop = self.judge.exact, self.centre, self.prop
+        network, centre, prop = self.check.exact, self.centre, self.prop
         scores = network(self.witness.point.double()[None])
         least = int(prop.values(scores).argmin())
         lead, offset = -prop.rows[:, least : least + 1], -prop.offsets[0, least]
         row = form_gradients(network, pattern, network.output, lead)[0] * self.scale
         behind = -(lead[0] @ affine_values(network, pattern, centre[None])[-1][0] + offset)
-        slack = SLACK * torch.finfo(self.judge.precision).eps * float(scores.abs().max())
-        program = nearest_program(self.judge.shape.norm, *self._walls())
+        slack = SLACK * torch.finfo(self.check.precision).eps * float(scores.abs().max())
+        program = nearest_program(self.check.shape.norm, *self._walls())
         program.add(row.numpy(), (behind + slack).numpy())
         return program
 
     def _walls(self) -> tuple[Array, Array]:
         """How far offsets may go down and up."""
         moving, units = self.scale > 0, torch.where(self.scale > 0, self.scale, 1)
-        box = self.judge.inner_box
+        box = self.check.inner_box
         if box is None:
             down, up = (torch.full_like(self.centre, end) for end in (-torch.inf, torch.inf))
         else:
@@ -135,8 +135,8 @@ class Polisher:
         back = torch.tensor(STEPS_BACK, dtype=torch.float64)[:, None]
         between = goal + back * (self.witness.point.double() - goal)
         for candidate in (
-            self.judge.beyond(self.centre, goal, self.prop),
-            self.judge.nearest(self.centre, between, self.prop),
+            self.check.beyond(self.centre, goal, self.prop),
+            self.check.nearest(self.centre, between, self.prop),
         ):
             if candidate is not None and candidate.distance < self.witness.distance:
                 self.witness = candidate
@@ -146,7 +146,7 @@ class Polisher:
 
     def _violated(self, pattern: Pattern, offset: Array, known: list[Side]) -> list[Side]:
         """The sides of the region that a solution is farthest beyond, without those that are in the program."""
-        values = affine_values(self.judge.exact, pattern, self._point(offset)[None])
+        values = affine_values(self.check.exact, pattern, self._point(offset)[None])
         excess = []
         for value, active in pattern.items():
             beyond = torch.where(active[0], -values[value][0], values[value][0])
@@ -164,7 +164,7 @@ class Polisher:
 
     def _sides(self, pattern: Pattern, sides: list[Side]) -> list[tuple[Array, Array]]:
         """The inequalities that keep the neurons as they are, value by value."""
-        network, parts = self.judge.exact, []
+        network, parts = self.check.exact, []
         values = affine_values(network, pattern, self.centre[None])
         for value in sorted({value for value, _ in sides}):
             neurons = [neuron for source, neuron in sides if source == value]

@@ -28,8 +28,8 @@ class Witness(NamedTuple):
         return f"Witness({tuple(self.point.shape)} at distance {self.distance!r})"
 
 
-class Judge:
-    """Judges points for one network and one shape of regions.
+class AdversarialCheck:
+    """Checks candidate adversarial examples for one network and one shape of regions.
 
     A point passes if it is a number of the network's precision in every coordinate, lies in the box exactly, and some
     row of the property is not positive. For a network in real arithmetic that has to be so both as it is evaluated in

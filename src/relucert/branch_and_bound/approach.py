@@ -13,7 +13,7 @@ from torch import Tensor
 
 from relucert.answers.verdicts import LATE
 from relucert.attacks.polish import Polisher
-from relucert.attacks.witness import Judge, Witness
+from relucert.attacks.witness import AdversarialCheck, Witness
 from relucert.bounding.record import Record
 from relucert.branch_and_bound.obligation import Obligation
 from relucert.branch_and_bound.prove import prove
@@ -45,7 +45,7 @@ class Approach:
     """
 
     asked: Obligation
-    judge: Judge
+    check: AdversarialCheck
     ends: float
     tolerance: float
     certified: float
@@ -107,7 +107,7 @@ class Approach:
         before = self.nodes
 
         def violates(point: Tensor) -> bool:
-            candidate = self.judge.beyond(self.asked.centre, point, self.asked.prop)
+            candidate = self.check.beyond(self.asked.centre, point, self.asked.prop)
             if candidate is not None and (self.witness is None or candidate.distance < self.witness.distance):
                 self.witness = candidate
             return self.witness is not None and self.witness.distance <= radius
@@ -132,5 +132,5 @@ class Approach:
         if self.witness is not None and self.witness is not self._polished:
             ends = min(self.ends, time.monotonic() + POLISH_SECONDS)
             with torch.inference_mode():
-                polisher = Polisher(self.judge, self.asked.centre, self.asked.prop, self.witness, ends)
+                polisher = Polisher(self.check, self.asked.centre, self.asked.prop, self.witness, ends)
                 self._polished = self.witness = polisher.run()

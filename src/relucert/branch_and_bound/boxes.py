@@ -75,7 +75,7 @@ class BoxProver:
 
     Attributes:
         network: In float64.
-        violates: Judges a point (size,) that the search came upon; True ends the search.
+        violates: Checks a point (size,) that the search came upon; True ends the search.
         ends: When time is over, on the monotonic clock.
         report: Called now and then with how far the search is.
         record: Keeps what a proof needs, where one is asked for.

@@ -74,7 +74,7 @@ def prove(
         radius: How far the region reaches.
         prop: A batch of one.
         ends: When time is over, on the monotonic clock.
-        violates: Judges a point (size,) that the search came upon; True ends the search.
+        violates: Checks a point (size,) that the search came upon; True ends the search.
         record: Whether to keep a record of the search, for a proof.
         record_cuts: Whether the proof may have cuts.
         report: Called now and then with how far the search is.

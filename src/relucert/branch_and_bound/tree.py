@@ -55,7 +55,7 @@ class NeuronProver:
     Attributes:
         asked: What is to be proven.
         radius: Of the region.
-        violates: Judges a point (size,) that the search came upon; True ends the search.
+        violates: Checks a point (size,) that the search came upon; True ends the search.
         ends: When time is over, on the monotonic clock.
         report: Called now and then with how far the search is.
         record: Keeps what proves the rows, where a proof is to be written: all rows from the last root.

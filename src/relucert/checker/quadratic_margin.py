@@ -63,15 +63,15 @@ def _neurons(layer: HiddenScene, cost: Numbers, pull: Numbers, link: Numbers, we
     `relu(z) - relu(zc) - slope (z - zc)`."""
     slopes, total = layer.slope or [ZERO] * len(link), ZERO
     for place, centre in enumerate(layer.centre):
-        tug, slope, curvature = pull[place], slopes[place], rate * fraction(weights[place])
-        constant = tug * (slope * centre - max(centre, ZERO))
-        down = -link[place] - tug * slope
+        multiplier, slope, curvature = pull[place], slopes[place], rate * fraction(weights[place])
+        constant = multiplier * (slope * centre - max(centre, ZERO))
+        down = -link[place] - multiplier * slope
         low, high = layer.lower[place], layer.upper[place]
         pieces = []
         if low <= 0:
             pieces.append(_parabola(low, min(high, ZERO), down, centre, curvature))
         if high >= 0:
-            pieces.append(_parabola(max(low, ZERO), high, down + cost[place] + tug, centre, curvature))
+            pieces.append(_parabola(max(low, ZERO), high, down + cost[place] + multiplier, centre, curvature))
         total += constant + fmpq((min(pieces) * (1 << SUM_BITS)).floor(), 1 << SUM_BITS)
     return total
 

@@ -13,7 +13,7 @@ from relucert.errors import RelucertError
 
 if TYPE_CHECKING:
     from relucert.cli.show import Screen
-    from relucert.experiments.comparison.compare import Contest
+    from relucert.experiments.comparison.compare import ComparisonRun
     from relucert.experiments.comparison.ranking import Ranking
 
 NAME = "compare"
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     runs.add_seed(question, "for random starts, samples and targets")
     effort = parser.add_argument_group("the effort")
-    runs.add_contest(effort, EFFORT)
+    runs.add_effort(effort, EFFORT)
     runs.add_memory(effort, "the work")
     runs.add_threads(effort)
     runs.add_workers(effort)
@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Checks everything that can be checked, then asks one method after the other, records and shows."""
     outputs = runs.outputs(arguments, ("json", "csv"))
     from relucert.arithmetic.norm import Norm
-    from relucert.experiments.comparison.compare import Contest, running
+    from relucert.experiments.comparison.compare import ComparisonRun, running
     from relucert.experiments.comparison.methods import Setting, find_contenders
     from relucert.experiments.comparison.rows import row
     from relucert.report.runfile import RunFile
@@ -64,22 +64,22 @@ def run(arguments: argparse.Namespace) -> int:
     setup = runs.set_up(arguments, SETTING_OPTIONS)
     network, screen, images, chosen = setup.network, setup.screen, setup.images, setup.chosen
     setting = Setting(Norm.parse(arguments.norm), **chosen)
-    contest = Contest(setup.loaded, images.images, images.labels, contenders, setting)
+    comparison = ComparisonRun(setup.loaded, images.images, images.labels, contenders, setting)
     given = {"norm": arguments.norm, "methods": [contender.name for contender in contenders], **chosen}
-    head = {**record.head(arguments, network, images, given), "skipped": contest.skipped}
+    head = {**record.head(arguments, network, images, given), "skipped": comparison.skipped}
     kept = runs.store_place(arguments, outputs)
     started = time.perf_counter()
     with (
-        screen.progress("comparing", contest.total) as bar,
+        screen.progress("comparing", comparison.total) as bar,
         runs.execution(arguments) as workers,
-        running(contest, workers, None, kept, bar.tell),
+        running(comparison, workers, None, kept, bar.tell),
     ):
         run_file = RunFile(head, outputs.get("json"), outputs.get("csv"), overwrite=arguments.overwrite)
-        work = runs.collect(contest.run(), run_file, row=lambda entry: row(entry, network, contest.images))
+        work = runs.collect(comparison.run(), run_file, row=lambda entry: row(entry, network, comparison.images))
     if not work.answers and isinstance(work.stopped, RelucertError):
         raise work.stopped
     if work.answers:
-        _show(contest, screen)
+        _show(comparison, screen)
         runs.tell_failures(screen, work.answers)
         screen.line("network", setup.about)
         screen.line("images", f"{len(images)} of {images.name}")
@@ -89,23 +89,23 @@ def run(arguments: argparse.Namespace) -> int:
         )
         screen.line("time", f"{time.perf_counter() - started:.2f} s")
     code = runs.end(work, kept, screen, counted(len(work.answers), "answer"))
-    return runs.FAILED if contest.failed and not code else code
+    return runs.FAILED if comparison.failed and not code else code
 
 
-def _show(contest: Contest, screen: Screen) -> None:
+def _show(comparison: ComparisonRun, screen: Screen) -> None:
     from relucert.experiments.comparison.ranking import rankings
 
-    rivals = contest.network.classes - 1 if contest.ledger.each_rival else 1
-    by_method = {ranking.method: ranking for ranking in rankings(contest.ledger.entries, rivals)}
+    rivals = comparison.network.classes - 1 if comparison.answer_record.each_rival else 1
+    by_method = {ranking.method: ranking for ranking in rankings(comparison.answer_record.entries, rivals)}
     titles = ("method", "kind", "images", "mean", "to best certified", "to nearest witness", "s an image", "remark")
-    rows = [_cells(ranking, _remarks(contest, name)) for name, ranking in by_method.items()]
-    absent = [name for name in contest.skipped if name not in by_method]
-    screen.columns(titles, [*rows, *((name, *["-"] * 6, "; ".join(_remarks(contest, name))) for name in absent)])
+    rows = [_cells(ranking, _remarks(comparison, name)) for name, ranking in by_method.items()]
+    absent = [name for name in comparison.skipped if name not in by_method]
+    screen.columns(titles, [*rows, *((name, *["-"] * 6, "; ".join(_remarks(comparison, name))) for name in absent)])
 
 
-def _remarks(contest: Contest, method: str) -> list[str]:
+def _remarks(comparison: ComparisonRun, method: str) -> list[str]:
     """Why a method was left out or stopped, and how many of its answers failed, with what the first error says."""
-    skipped, reasons = contest.skipped.get(method), contest.failed.get(method, [])
+    skipped, reasons = comparison.skipped.get(method), comparison.failed.get(method, [])
     failed = [f"{len(reasons)} failed: {reasons[0]}"] if reasons else []
     return [*([] if skipped is None or skipped.startswith("failed: ") else [skipped]), *failed]
 

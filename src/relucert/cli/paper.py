@@ -67,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     runs.add_inference(part)
     runs.add_seed(part, "for random targets, starts and samples")
     effort = parser.add_argument_group("the effort")
-    runs.add_contest(effort, EFFORT)
+    runs.add_effort(effort, EFFORT)
     runs.add_memory(effort, "the work")
     effort.add_argument(
         "--threads", type=options.threads, metavar="N",

@@ -95,7 +95,7 @@ def add_box(group: argparse._ArgumentGroup, default: object = None, otherwise: s
     box.add_argument("--no-box", dest="box", action="store_const", const=None, help="every input is valid")
 
 
-def add_contest(group: argparse._ArgumentGroup, defaults: Mapping[str, int | float]) -> None:
+def add_effort(group: argparse._ArgumentGroup, defaults: Mapping[str, int | float]) -> None:
     """How hard methods that could go on for ever try."""
     for name, parse, what in (
         ("steps", options.count, "of each attack"),

@@ -14,7 +14,7 @@ from relucert.attacks.pursuit import annealed
 from relucert.common.deadline import TimeUp, check_time, until
 from relucert.inputs.loading.runtime import own_precision
 from relucert.network import Network
-from relucert.verification.referee import StatedBox
+from relucert.verification.witness_check import StatedBox
 
 OVERSHOOT = 0.25  # by which samples reach beyond the box on every side before they are clamped
 MOST_NUMBERS = 2**23  # that one evaluation may hold
@@ -57,7 +57,7 @@ class BoxAttack:
         self.members = [(owners == place).nonzero().flatten() for place in range(len(self.stated.violations))]
 
     def candidates(self) -> Iterator[Tensor]:
-        """Points (count, size) worth a judgement, round after round."""
+        """Points (count, size) worth checking, round after round."""
         for number, effort in enumerate(ROUNDS):
             if number and effort.samples * effort.steps > 64 * self.crowd:
                 effort = Round(self.crowd, 8, effort.steps)

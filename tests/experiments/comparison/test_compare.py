@@ -19,7 +19,7 @@ import relucert
 from relucert.answers.certificates import Answer
 from relucert.arithmetic.norm import Norm
 from relucert.errors import InputError
-from relucert.experiments.comparison.compare import Contest
+from relucert.experiments.comparison.compare import ComparisonRun
 from relucert.experiments.comparison.methods import Contender, Entry, Kind, Setting, find_contenders
 from relucert.experiments.comparison.rows import neurons
 from relucert.inputs.loading.runtime import Loaded
@@ -98,26 +98,26 @@ def _slow(before: float, after: float) -> Contender:
     return Contender("slow", Kind.CERTIFIED, ask)
 
 
-def _contest(contender: Contender, budget: float) -> tuple[Contest, list[Entry]]:
+def _compared(contender: Contender, budget: float) -> tuple[ComparisonRun, list[Entry]]:
     network = mlp(6, 10, 4)
     setting = Setting(Norm(2.0), box=None, budget=budget)
-    contest = Contest(
+    comparison = ComparisonRun(
         Loaded(network, network), centres(network, 4), None, [contender, *find_contenders(["op-norm"])], setting
     )
-    return contest, [entry for entry in contest.run() if entry.method == "slow"]
+    return comparison, [entry for entry in comparison.run() if entry.method == "slow"]
 
 
 def test_a_method_too_slow_for_its_first_image_is_skipped() -> None:
-    contest, entries = _contest(_slow(60.0, 0.0), 0.5)
+    comparison, entries = _compared(_slow(60.0, 0.0), 0.5)
     assert entries == []
-    assert contest.skipped == {"slow": "skipped: the first image took more than the budget of 0.5 s"}
-    assert len(contest.ledger.entries) == 4
+    assert comparison.skipped == {"slow": "skipped: the first image took more than the budget of 0.5 s"}
+    assert len(comparison.answer_record.entries) == 4
 
 
 def test_a_method_that_becomes_slow_keeps_what_it_has() -> None:
-    contest, entries = _contest(_slow(0.0, 60.0), 0.5)
+    comparison, entries = _compared(_slow(0.0, 60.0), 0.5)
     assert len(entries) == 1
-    assert contest.skipped["slow"].startswith("stopped: ")
+    assert comparison.skipped["slow"].startswith("stopped: ")
 
 
 @pytest.mark.parametrize(
@@ -135,18 +135,18 @@ def test_exact_goes_on_only_where_it_closes(ends: list[tuple[float, float | None
 
     network = mlp(6, 10, 4)
     contender = Contender("exact", Kind.EXACT, ask, patient=True)
-    contest = Contest(
+    comparison = ComparisonRun(
         Loaded(network, network), centres(network, len(ends)), None, [contender], Setting(Norm(2.0), box=None)
     )
-    assert len(list(contest.run())) == expected
-    assert ("exact" in contest.skipped) == (expected < len(ends))
+    assert len(list(comparison.run())) == expected
+    assert ("exact" in comparison.skipped) == (expected < len(ends))
 
 
 def test_a_slow_method_is_skipped_in_any_thread() -> None:
     with ThreadPoolExecutor(1) as pool:
-        contest, entries = pool.submit(_contest, _slow(60.0, 0.0), 0.5).result()
+        comparison, entries = pool.submit(_compared, _slow(60.0, 0.0), 0.5).result()
     assert entries == []
-    assert "slow" in contest.skipped
+    assert "slow" in comparison.skipped
 
 
 def _failing(spoilt: bool) -> Contender:
@@ -163,15 +163,15 @@ def _failing(spoilt: bool) -> Contender:
 
 
 def test_what_fails_inside_a_method_is_told_apart() -> None:
-    contest, entries = _contest(_failing(spoilt=True), 60.0)
+    comparison, entries = _compared(_failing(spoilt=True), 60.0)
     assert len(entries) == 4
-    assert contest.failed == {"slow": ["not certified: RuntimeError: no"]}
-    assert contest.skipped == {}
-    contest, entries = _contest(_failing(spoilt=False), 60.0)
+    assert comparison.failed == {"slow": ["not certified: RuntimeError: no"]}
+    assert comparison.skipped == {}
+    comparison, entries = _compared(_failing(spoilt=False), 60.0)
     assert entries == []
-    assert contest.failed == {"slow": ["IndexError: nowhere at all"]}
-    assert contest.skipped == {"slow": "failed: IndexError: nowhere at all"}
-    assert len(contest.ledger.entries) == 4
+    assert comparison.failed == {"slow": ["IndexError: nowhere at all"]}
+    assert comparison.skipped == {"slow": "failed: IndexError: nowhere at all"}
+    assert len(comparison.answer_record.entries) == 4
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from relucert.errors import ContradictionError, RelucertError
 from relucert.experiments.comparison.methods import Entry
-from relucert.experiments.comparison.order import Ledger
+from relucert.experiments.comparison.order import AnswerRecord
 from relucert.experiments.comparison.ranking import rankings
 from tests.experiments.comparison.answers import INF, attacked, certified, estimated, exact
 
@@ -49,18 +49,18 @@ RIGHT: dict[str, list[Entry]] = {
 }  # fmt: skip
 
 
-def _ledger(entries: Iterable[Entry], each_rival: bool = False) -> Ledger:
-    ledger = Ledger(each_rival)
+def _recorded(entries: Iterable[Entry], each_rival: bool = False) -> AnswerRecord:
+    record = AnswerRecord(each_rival)
     for entry in entries:
-        ledger.add(entry)
-    return ledger
+        record.add(entry)
+    return record
 
 
 @pytest.mark.parametrize("name", WRONG)
 def test_violations_are_loud_whatever_came_first(name: str) -> None:
     for order in permutations(WRONG[name]):
         with pytest.raises(ContradictionError) as raised:
-            _ledger(order)
+            _recorded(order)
         message = str(raised.value)
         assert "image 0" in message
         assert all(entry.method in message for entry in order)
@@ -70,25 +70,25 @@ def test_violations_are_loud_whatever_came_first(name: str) -> None:
 @pytest.mark.parametrize("name", RIGHT)
 def test_what_is_possible_is_accepted(name: str) -> None:
     for order in (RIGHT[name], RIGHT[name][::-1]):
-        _ledger(order)
+        _recorded(order)
 
 
 def test_rivals_with_questions_of_their_own_are_not_mixed() -> None:
     pair = [certified("fast-lin", 0.2, target=3), attacked(0.1, target=4)]
-    assert len(_ledger(pair, each_rival=True).entries) == 2
+    assert len(_recorded(pair, each_rival=True).entries) == 2
     with pytest.raises(ContradictionError):  # untargeted: the weakest rival may differ from method to method
-        _ledger(pair)
+        _recorded(pair)
 
 
 def test_rankings_by_hand() -> None:
-    ledger = _ledger(
+    record = _recorded(
         [
             certified("fast-lin", 0.1), certified("fast-lin", 0.3, image=1), certified("fast-lin", None, image=2),
             certified("lp", 0.2), certified("lp", 0.3, image=1), estimated(0.3), exact(0.2, 0.25, False),
             attacked(0.4), attacked(0.6, image=1), attacked(0.0, image=2),
         ]
     )  # fmt: skip
-    by_method = {ranking.method: ranking for ranking in rankings(ledger.entries)}
+    by_method = {ranking.method: ranking for ranking in rankings(record.entries)}
     assert {name: ranking.count for name, ranking in by_method.items()} == {
         "fast-lin": 2, "lp": 2, "clever": 1, "exact": 1, "attack": 2,
     }  # fmt: skip
@@ -101,14 +101,14 @@ def test_rankings_by_hand() -> None:
 
 
 def test_a_misclassified_image_is_not_closed() -> None:
-    ledger = _ledger([exact(0.2, 0.2, True), exact(0.0, 0.0, True, image=1)])
-    (ranking,) = rankings(ledger.entries)
+    record = _recorded([exact(0.2, 0.2, True), exact(0.0, 0.0, True, image=1)])
+    (ranking,) = rankings(record.entries)
     assert (ranking.count, ranking.closed) == (1, 1)
 
 
 def test_rivals_with_questions_of_their_own_count_by_image() -> None:
     """An image's answer is the least over its rivals, and there is none where a rival has none."""
-    ledger = _ledger(
+    record = _recorded(
         [
             certified("fast-lin", 0.1, target=3), certified("fast-lin", 0.3, target=4),
             certified("fast-lin", 0.2, image=1, target=3), certified("fast-lin", 0.5, image=1, target=4),
@@ -119,8 +119,8 @@ def test_rivals_with_questions_of_their_own_count_by_image() -> None:
         ],
         each_rival=True,
     )  # fmt: skip
-    assert {ranking.count for ranking in rankings(ledger.entries, 3)} == {0}  # one rival is missing everywhere
-    by_method = {ranking.method: ranking for ranking in rankings(ledger.entries, 2)}
+    assert {ranking.count for ranking in rankings(record.entries, 3)} == {0}  # one rival is missing everywhere
+    by_method = {ranking.method: ranking for ranking in rankings(record.entries, 2)}
     counts = {"fast-lin": 2, "lp": 1, "exact": 2, "attack": 0}
     assert {name: ranking.count for name, ranking in by_method.items()} == counts
     means = {"fast-lin": 0.15, "lp": 0.2, "exact": 0.275, "attack": None}
@@ -132,7 +132,7 @@ def test_rivals_with_questions_of_their_own_count_by_image() -> None:
 
 
 def test_a_network_out_of_reach_is_at_no_distance() -> None:
-    (ranking,) = rankings(_ledger([exact(None, None, True)]).entries)
+    (ranking,) = rankings(_recorded([exact(None, None, True)]).entries)
     assert (ranking.count, ranking.mean) == (0, None)
-    (ranking,) = rankings(_ledger([certified("fast-lin", INF)]).entries)
+    (ranking,) = rankings(_recorded([certified("fast-lin", INF)]).entries)
     assert (ranking.count, ranking.mean) == (1, None)

@@ -26,7 +26,7 @@ from relucert.execution.execution import Execution
 from relucert.execution.identity import identity
 from relucert.experiments.comparison.deadline import OutOfTime, Worker
 from relucert.experiments.comparison.methods import CONTENDERS, Contender, Entry, Kind, Setting, find_contenders
-from relucert.experiments.comparison.order import Ledger
+from relucert.experiments.comparison.order import AnswerRecord
 from relucert.inputs.loading.runtime import Loaded
 from relucert.inputs.storage.store import Anew, Section, Store, open_store
 from relucert.network import find_inference
@@ -157,35 +157,41 @@ def compare(
     contenders = find_contenders(methods)
     prepared = prepare(network, images, labels, input_shape)
     loaded = Loaded(prepared.network, prepared.source)
-    contest = Contest(loaded, prepared.images, prepared.labels, contenders, setting)
+    comparison = ComparisonRun(loaded, prepared.images, prepared.labels, contenders, setting)
     path = None if store is None else checked_path(store, "a store of answers")
-    with listening(progress) as told, running(contest, workers, ray, path, told.tell):
-        for _ in contest.run():
+    with listening(progress) as told, running(comparison, workers, ray, path, told.tell):
+        for _ in comparison.run():
             pass
     questions = [
         Compared(image, rival, {name: entry.answer for name, entry in entries.items()})
-        for (image, rival), entries in contest.ledger.entries.items()
+        for (image, rival), entries in comparison.answer_record.entries.items()
     ]
     return Comparison(
-        sorted(questions, key=lambda compared: (compared.image, compared.rival or 0)), contest.skipped, contest.failed
+        sorted(questions, key=lambda compared: (compared.image, compared.rival or 0)),
+        comparison.skipped,
+        comparison.failed,
     )
 
 
 @contextmanager
 def running(
-    contest: Contest, workers: int | Execution | None, ray: str | None, store: Path | Anew | None, report: Report
+    comparison: ComparisonRun,
+    workers: int | Execution | None,
+    ray: str | None,
+    store: Path | Anew | None,
+    report: Report,
 ) -> Iterator[None]:
     """Gives a comparison its processes, the store that keeps its answers, and who is told how far it is."""
     with ExitStack() as stack:
         if not isinstance(workers, Execution):
             workers = stack.enter_context(Execution(workers, ray))
-        contest.execution, contest.report = workers, report
+        comparison.execution, comparison.report = workers, report
         if store is not None:
-            contest.store = stack.enter_context(open_store(store, contest.asked()))
+            comparison.store = stack.enter_context(open_store(store, comparison.asked()))
         yield
 
 
-class Contest:
+class ComparisonRun:
     """Puts the same questions to one method after the other; everything that can be checked is checked at once.
 
     skipped: by a method's name, why it was left out or where it was stopped; failed: what errors inside it said, one
@@ -210,7 +216,7 @@ class Contest:
         self.loaded = loaded
         self.labels = torch.tensor(list({question.image: question.label for question in inquiry.questions}.values()))
         self.target = target
-        self.ledger = Ledger(each_rival=target == "all")
+        self.answer_record = AnswerRecord(each_rival=target == "all")
         self.skipped: dict[str, str] = {}
         self.failed: dict[str, list[str]] = {}
         self.done, self.total = 0, len(contenders) * len(inquiry.images)
@@ -240,8 +246,8 @@ class Contest:
                 if entry.failed:
                     self.failed.setdefault(entry.method, []).append(entry.reason or "")
                 yield entry  # first, so that one that contradicts another is on record
-                self.ledger.add(entry)
-        if not self.ledger.entries:
+                self.answer_record.add(entry)
+        if not self.answer_record.entries:
             raise InputError("; ".join(f"{name}: {reason}" for name, reason in self.skipped.items()))
 
     def _answers(self, contender: Contender) -> Iterator[Any]:

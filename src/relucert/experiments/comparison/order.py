@@ -21,8 +21,8 @@ FIRST = "fast-lin"  # which "best" always begins with
 Key = tuple[int, int | None]
 
 
-class Ledger:
-    """All answers so far, by their question; every new one is held against those that are there.
+class AnswerRecord:
+    """All answers so far, by their question; every new one is checked for contradictions with the earlier ones.
 
     each_rival: whether every rival has a question of its own; otherwise there is one per image.
     """

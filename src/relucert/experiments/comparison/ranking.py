@@ -50,7 +50,7 @@ def rankings(entries: Mapping[Key, Mapping[str, Entry]], rivals: int = 1) -> lis
     """One per method, in the order of their first answers.
 
     Args:
-        entries: As of a `Ledger`.
+        entries: As of an `AnswerRecord`.
         rivals: How many questions there are about an image.
     """
     by_image: dict[int, list[Mapping[str, Entry]]] = {}

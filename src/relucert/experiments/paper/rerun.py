@@ -12,7 +12,7 @@ from relucert.errors import ContradictionError
 from relucert.execution.execution import Execution
 from relucert.execution.run import start
 from relucert.experiments.comparison.methods import CONTENDERS, Contender, Entry, Kind, Setting
-from relucert.experiments.comparison.order import Ledger
+from relucert.experiments.comparison.order import AnswerRecord
 from relucert.experiments.comparison.ranking import Ranking, rankings
 from relucert.experiments.paper.job import Omitted, TableJob, TableQuestion
 from relucert.experiments.paper.networks import Subject
@@ -60,7 +60,7 @@ class Rerun:
         self.contenders, self.setting, self.protocol = contenders, setting, protocol
         self.job = TableJob(subjects, images, setting, self._questions(), effort)
         self.failed: dict[str, list[str]] = {}
-        self._ledgers = [Ledger(each_rival=False) for _ in lines]
+        self._answer_records = [AnswerRecord(each_rival=False) for _ in lines]
 
     def run(self, store: Store, execution: Execution, again: bool, came: Callable[[], None]) -> None:
         """Asks for the answers that are missing; with `again` for all. `came` is called now and then."""
@@ -81,7 +81,7 @@ class Rerun:
 
     def _take(self, asked: TableQuestion, answer: Answer, store: Store) -> None:
         try:
-            self._ledgers[asked.row].add(Entry(asked.method, CONTENDERS[asked.method].kind, answer))
+            self._answer_records[asked.row].add(Entry(asked.method, CONTENDERS[asked.method].kind, answer))
         except ContradictionError as error:
             line = asked.line
             where = f"{line.network}, p = {line.norm}, {line.target}, stored in {store.path}"
@@ -99,9 +99,9 @@ class Rerun:
     def results(self) -> list[Result]:
         """The lines of the table as far as they are known."""
         results = []
-        for line, ledger in zip(self.lines, self._ledgers, strict=True):
+        for line, record in zip(self.lines, self._answer_records, strict=True):
             subject = self.subjects[line.network]
-            by_method = {ranking.method: ranking for ranking in rankings(ledger.entries)}
+            by_method = {ranking.method: ranking for ranking in rankings(record.entries)}
             results.append(Result(line, subject.label, subject.authors, by_method))
         return results
 

@@ -49,8 +49,8 @@ class Witness:
     arithmetic: str | None
 
 
-class Referee:
-    """Judges points for one network."""
+class WitnessCheck:
+    """Checks points that may violate a property, for one network."""
 
     def __init__(self, network: Network, replay: Runtime) -> None:
         self.exact = network.cast(torch.float64)
@@ -66,12 +66,12 @@ class Referee:
         if self.rounds and not stated.representable:  # no input of that precision is in the box
             return None
         for place in stated.promising(inputs, self.evaluate(inputs.double()).double()).tolist():
-            witness = self._judge(inputs[place], stated)
+            witness = self._check(inputs[place], stated)
             if witness is not None:
                 return witness
         return None
 
-    def _judge(self, point: Tensor, stated: StatedBox) -> Witness | None:
+    def _check(self, point: Tensor, stated: StatedBox) -> Witness | None:
         exact_point = stated.coordinates(point)
         proven = None if self.rounds else self._proven(point, exact_point, stated)
         if proven is None and not self.rounds:
