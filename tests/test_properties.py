@@ -177,3 +177,24 @@ def test_queries_about_outputs() -> None:
     ):  # fmt: skip
         with pytest.raises(InputError, match=named):
             Query.outputs_within(-1, 1, **options)
+
+
+def test_a_property_without_rows_is_refused() -> None:
+    nothing = relucert.Property(torch.zeros(1, 0, 2), torch.zeros(1, 0))
+    network, image = relucert.load(torch.nn.Linear(3, 2), input_shape=(3,)), torch.zeros(1, 3)
+    for ask in (
+        lambda: relucert.robust_at(network, image, radius=0.1, property=nothing),
+        lambda: relucert.certify(network, image, property=nothing),
+    ):
+        with pytest.raises(InputError, match="no rows"):
+            ask()
+
+
+def test_ends_of_outputs_are_numbers_that_float64_has() -> None:
+    with pytest.raises(InputError, match="gaps"):
+        relucert.Property.outputs_within([2**53 + 1], [2**54])
+
+
+def test_an_input_outside_its_box_is_no_empty_region() -> None:
+    with pytest.raises(InputError, match="outside the box"):
+        relucert.Query.outputs_within([100], [101], around=[200.0, 100, 50], radius="8/255", box=(0, 1))

@@ -69,3 +69,7 @@ def test_numbers_count_as_they_are_stored() -> None:
     assert exactly(0.1, "this") == Fraction(0.1) != Fraction(1, 10)
     assert exactly(np.float32(0.1), "this") == Fraction(float(np.float32(0.1)))
     assert exactly(Decimal("0.1"), "this") == Fraction(1, 10)
+
+
+def test_no_bound_is_a_negative_zero() -> None:
+    assert str(float_above(Fraction(0))) == str(float_below(Fraction(0))) == "0.0"

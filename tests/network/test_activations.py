@@ -107,6 +107,11 @@ def test_what_needs_relu_refuses_another_activation_by_name(tmp_path: Path) -> N
             ask()
 
 
+def test_activations_that_round_are_not_evaluated_in_floating_point() -> None:
+    with pytest.raises(InputError, match="crude-tanh.*rounds"):
+        relucert.certify(smooth_network(), torch.zeros(1, 5), method="interval", inference="float32")
+
+
 def test_networks_with_another_activation_are_stored_and_read(tmp_path: Path) -> None:
     network, path = smooth_network(), tmp_path / "smooth.safetensors"
     relucert.save(network, path)

@@ -73,7 +73,10 @@ class Property:
                 (batch, outputs). Infinite: an output has no such end.
             high: The same.
         """
-        ends = [dense(end, f"the {name} end of outputs").double() for end, name in ((low, "low"), (high, "high"))]
+        ends = [dense(end, f"the {name} end of outputs") for end, name in ((low, "low"), (high, "high"))]
+        if any(not end.is_floating_point() and bool((end.abs() > 2**53).any()) for end in ends):
+            raise InputError("whole numbers as ends of outputs go up to 2**53, above which float64 has gaps")
+        ends = [end.double() for end in ends]
         if any(end.ndim > 2 for end in ends):
             raise InputError("the ends of outputs are numbers, (outputs,) or (batch, outputs)")
         try:

@@ -80,7 +80,7 @@ def float_below(number: Fraction, dtype: type[Float] = np.float64) -> float:
 
 def float_above(number: Fraction, dtype: type[Float] = np.float64) -> float:
     """The smallest floating-point number that is not below an exact one; infinity where there is none."""
-    return -float_below(-number, dtype)
+    return 0.0 - float_below(-number, dtype)  # which is no negative zero
 
 
 def _nearest(number: Fraction, dtype: type[Float]) -> Float:

@@ -66,7 +66,7 @@ class Activation(Operation):
 
     @abstractmethod
     def is_affine(self, lower: Tensor, upper: Tensor) -> Tensor:
-        """Whether f is affine on [lower, upper], so that the neuron is stable; False where a bound is NaN."""
+        """Whether f is affine on [lower, upper], so that the neuron is stable; False where both bounds are NaN."""
 
     @property
     @abstractmethod

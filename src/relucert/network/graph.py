@@ -213,6 +213,11 @@ class Network:
         if inference.rounds and self.real_only:
             raise InputError(f"inference {inference.name!r}: {self.real_only[0]}")
         for value, node in self.steps():
+            if isinstance(node.operation, Activation) and inference.rounds and node.operation.roundings:
+                raise InputError(
+                    f"inference {inference.name!r}: node {value} ({node.operation.name}) rounds, which is not charged; "
+                    "leave it out for real arithmetic"
+                )
             if not node.operation.can_be_evaluated(inference):
                 raise InputError(
                     f"inference {inference.name!r}: node {value} ({node.operation.name}) has numbers that "

@@ -137,6 +137,8 @@ def pose_stated(network: Network, images: Tensor, stated: Property) -> Inquiry:
     scores = _scores(network, rows)
     if stated.rows.shape[2] != scores.shape[1]:
         raise InputError(f"the property is about {stated.rows.shape[2]} outputs, the network has {scores.shape[1]}")
+    if not stated.rows.shape[1]:
+        raise InputError("the property has no rows: there is nothing to prove")
     if len(stated) not in (1, len(rows)):
         raise InputError(f"give one property for all images, or one per image, {len(rows)} in all, not {len(stated)}")
     if not bool(stated.rows.isfinite().all() & stated.offsets.isfinite().all()):

@@ -271,6 +271,8 @@ def _around(around: Any, radius: NumberLike | None, box: Any) -> tuple[list[Frac
         counts = " and ".join(str(len(cut)) for cut in cuts)
         raise InputError(f"a box has ends of one number or of {len(centre)}, not of {counts}")
     lowest, highest = (cut * len(centre) if len(cut) == 1 else cut for cut in cuts)
+    if not all(least <= number <= most for least, number, most in zip(lowest, centre, highest, strict=True)):
+        raise InputError("the input lies outside the box of valid inputs: give both in the same range")
     return list(map(max, low, lowest)), list(map(min, high, highest))
 
 
