@@ -108,7 +108,7 @@ def test_what_needs_relu_refuses_another_activation_by_name(tmp_path: Path) -> N
 
 
 def test_activations_that_round_are_not_evaluated_in_floating_point() -> None:
-    with pytest.raises(InputError, match="crude-tanh.*rounds"):
+    with pytest.raises(InputError, match=r"crude-tanh.*rounds"):
         relucert.certify(smooth_network(), torch.zeros(1, 5), method="interval", inference="float32")
 
 
