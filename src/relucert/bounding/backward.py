@@ -1,8 +1,9 @@
-"""The backward driver: linear forms on a value are pulled back to the input (the paper's own direction).
+"""Back-substitution, as in CROWN and DeepPoly: linear forms on a value are pulled back to the input.
 
-A form `A z` is replaced, ReLU after ReLU, by a smaller one: where a coefficient is positive the neuron's lower
-line stands in for it, where it is negative the upper line. At the input the region gives the minimum in closed form.
-Where both lines of every neuron are parallel, one and the same pull-back gives the maximum too.
+This is the backward driver, the Fast-Lin paper's own direction. A form `A z` is replaced, ReLU after ReLU, by a smaller
+one: where a coefficient is positive the neuron's lower line stands in for it, where it is negative the upper line. At
+the input the form is concretised: the region gives its minimum in closed form, by the dual norm. Where both lines of
+every neuron are parallel, one and the same back-substitution gives the maximum too.
 """
 
 from __future__ import annotations
@@ -28,13 +29,15 @@ FIRST_FORMS = 16  # in the first chunk of a layer, whose forms tell how large th
 
 @dataclass(frozen=True, eq=False)
 class DualVariables:
-    """What a lower bound is free to choose, for every form of its own; any choice gives a bound.
+    """Dual variables of a lower bound, for every form of its own; any choice gives a bound.
+
+    Slopes are the variables that alpha-CROWN optimises, multipliers of split neurons those that beta-CROWN adds.
 
     Attributes:
-        slopes: By the value of a ReLU, the slopes of unstable neurons' lower lines, in [0, 1]: (batch, forms, size), or
-            laid out like the coefficients of the forms on that value.
-        multipliers: By the value of a ReLU, how many times the pre-activations are taken off, (batch, forms, size):
-            what is known to be positive can only be missed, never gained.
+        slopes: By the value of a ReLU, the slopes (alpha) of unstable neurons' lower lines, in [0, 1]: (batch, forms,
+            size), or laid out like the coefficients of the forms on that value.
+        multipliers: By the value of a ReLU, the Lagrange multipliers (beta) of known signs, (batch, forms, size): how
+            many times each pre-activation is subtracted. What is known to be positive can only lower a bound.
         signs: By the value of a ReLU with slopes, signs of pre-activations that each form may rely on, 1, -1 or 0 for
             none, (batch, forms, size): the bound holds where they do.
     """
@@ -76,19 +79,19 @@ def bound_forms(
     Args:
         forms: (batch or 1, forms, size). Network, region and forms are in the arithmetic's dtype.
         bounds: Those of every pre-activation before the value.
-        duals: Free choices of each form's own; without them the relaxer's lines hold.
+        duals: Dual variables of each form's own; without them the relaxer's lines hold.
         offsets: Constants to add to the forms, (batch, forms).
-        path: The reference path of all these, where it is known; with duals one of the upper lines.
+        path: The reference path of all these, where it is known; with duals its references lie on the upper lines.
     """
     duals = duals or DualVariables()
     path = path or reference_path(network, region, bounds, arithmetic, relaxer, duals)
     assert path.upper or not (duals.slopes or duals.multipliers)
-    middle = path.middle(value)
+    reference = path.reference(value)
     rows = Rows(forms, network.shapes[value])
-    constant = rows.dot(middle)
+    constant = rows.dot(reference)
     pull = _Pull(path, duals, constant, torch.zeros_like(constant))
     if arithmetic.rigorous:
-        pull.lose(rows, middle.abs(), forms.shape[-1] + 2)
+        pull.lose(rows, reference.abs(), forms.shape[-1] + 2)
     if offsets is not None:
         pull.gather(offsets)
     return pull.run(rows, value)
@@ -172,10 +175,10 @@ def bound_neurons(
 ) -> PulledBack:
     """Bounds of some neurons of a value, (count,), or with the sign -1 of their negatives.
 
-    duals: Free choices for every neuron on its own; the path is then one of the upper lines.
+    duals: Dual variables of each neuron's own; the path's references then lie on the upper lines.
     """
     place, forms = unit_forms(path.network, value, neurons, path.arithmetic.dtype)
-    constant = sign * path.middle(value)[:, neurons]
+    constant = sign * path.reference(value)[:, neurons]
     cost = path.cost(value) if place != value else None
     slack = torch.zeros_like(constant) if cost is None else cost[:, neurons]
     signed = forms if sign > 0 else forms.mapped(torch.neg)
@@ -183,9 +186,9 @@ def bound_neurons(
 
 
 class _Pull:
-    """One pull-back, the rule of the walk over the network.
+    """One back-substitution: the rule that `pull_back` applies at every operation.
 
-    `constant` is what the forms are worth at the middles, and `slack` what they may lose from it apart from the input's
+    `constant` is the forms' values at the reference, and `slack` what they may lose from it apart from the input's
     own deviation; both (batch, forms).
     """
 
@@ -198,7 +201,7 @@ class _Pull:
         self.largest = 1  # bytes of forms
 
     def run(self, forms: LinearForms, value: int) -> PulledBack:
-        if self.path.charged_by_relu(value):
+        if self.path.charged_at_activation(value):
             self._pay(forms, self.path.cost(value))
         if self.arithmetic.rigorous:
             self.slack = self.arithmetic.above(self.slack + self.path.underflow(value), 1)
@@ -221,15 +224,16 @@ class _Pull:
         return entrances[0]
 
     def _at_input(self, form: LinearForms) -> Deviation:
+        """Concretises a form on the input."""
         self._note(form)
         return self.region.deviation(form, self.arithmetic, self.two_sided)
 
     def _enter(self, value: int, form: LinearForms) -> Deviation:
-        """How far a form on the only entrance deviates in the region.
+        """Concretises a form on the only entrance: how far it deviates in the region.
 
         The forms on the input are larger than those before it: they are made and measured in slices of a cache's size.
         """
-        if not self.path.charged_by_relu(value):
+        if not self.path.charged_at_activation(value):
             self._pay(form, self.path.cost(value))
         rows = form.rows()
         step = max(1, SLICE_BYTES // (rows.shape[1] * self.network.sizes[INPUT] * rows.element_size()))
@@ -242,7 +246,7 @@ class _Pull:
         node = self.network.node(value)
         assert isinstance(node.operation, Affine)
         self._note(form, node.operation.products)
-        if not self.path.charged_by_relu(value):
+        if not self.path.charged_at_activation(value):
             self._pay(form, self.path.cost(value))
         return node.operation.pull(form, [self.network.shapes[source] for source in node.inputs])
 
@@ -262,21 +266,21 @@ class _Pull:
     def join(self, value: int, one: LinearForms, other: LinearForms) -> LinearForms:
         total = one.plus(other)
         if self.arithmetic.rigorous:
-            self.lose(total, self.path.reach(value), 1)
+            self.lose(total, self.path.max_deviation(value), 1)
         return total
 
     def _between(self, value: int, lines: Relaxation, form: LinearForms) -> LinearForms:
-        """The lower line for positive coefficients, the upper one for negative ones.
+        """Pulls back by the lower line where a coefficient is positive, by the upper one where it is negative.
 
-        The middles lie on the lower lines: what the upper ones are above them is paid by negative coefficients.
+        References lie on the lower lines: what the upper ones are above them is paid by negative coefficients.
         """
         self.gather(form.mapped(_negative).dot(self.path.height(value)))
         return form.times_by_sign(lines.slope_below, lines.slope_above)
 
     def _with_duals(self, value: int, source: int, lines: Relaxation, form: LinearForms) -> LinearForms:
-        """With lower lines, and multiples of known signs, of each form's own.
+        """Pulls back with lower lines, and multipliers of known signs, of each form's own.
 
-        The middles lie on the upper lines: what others are below them is paid by the coefficients that take those.
+        References lie on the upper lines: what others are below them is paid by the coefficients that take those.
         """
         bounds, signs = self.path.bounds[source], self.duals.signs.get(value)
         if value in self.duals.slopes:
@@ -294,7 +298,7 @@ class _Pull:
         pulled_own = (
             own.mapped(lambda numbers: numbers * below) if value in self.duals.slopes else own.times(lines.slope_below)
         )
-        before, after = self.path.middle(source), self.path.middle(value)
+        before, after = self.path.reference(source), self.path.reference(value)
         self.gather(pulled_own.dot(before) - own.dot(after))
         if value not in self.duals.slopes and lines.low is not None:
             self.gather(own.dot(lines.low))
@@ -308,27 +312,29 @@ class _Pull:
             self.lose(form, size, 2 * form.terms + 4)
             if value in self.duals.multipliers:
                 self.lose(taken, before.abs(), taken.terms + 2)
-                self.lose(pulled, self.path.reach(source), 1)
+                self.lose(pulled, self.path.max_deviation(source), 1)
         return pulled
 
     def gather(self, amount: Tensor) -> None:
-        """Adds to the constant; the sum's own rounding goes to the slack."""
+        """Adds an amount to the constant, and the sum's own rounding to the slack."""
         self.constant = self.constant + amount
         if self.arithmetic.rigorous:
             rounding = self.arithmetic.gamma(2) * (self.constant.abs() + amount.abs())
             self.slack = self.arithmetic.above(self.slack + rounding, 4)
 
-    def lose(self, form: LinearForms, reach: Tensor, terms: int) -> None:
-        """Adds to the slack what `terms` roundings of a form's coefficients move, the value being within `reach`."""
-        cost = self.arithmetic.above(form.absolute_dot(reach), form.terms + 2) * self.arithmetic.gamma(terms)
+    def lose(self, form: LinearForms, magnitude: Tensor, terms: int) -> None:
+        """Adds to the slack what `terms` roundings of a form's coefficients move, at values up to `magnitude`."""
+        cost = self.arithmetic.above(form.absolute_dot(magnitude), form.terms + 2) * self.arithmetic.gamma(terms)
         self.slack = self.arithmetic.above(self.slack + cost, 4)
 
     def _pay(self, form: LinearForms, cost: Tensor | None) -> None:
+        """Adds to the slack the cost of each absolute coefficient."""
         if cost is not None:
             paid = self.arithmetic.above(form.absolute_dot(cost), form.terms + 2)
             self.slack = self.arithmetic.above(self.slack + paid, 1)
 
     def _note(self, form: LinearForms, products: float = 1.0) -> None:
+        """Keeps the bytes of the largest forms met."""
         size = form.coefficients.numel() * form.coefficients.element_size()
         self.largest = max(self.largest, int(size * products))
 
@@ -342,7 +348,7 @@ def _negative(numbers: Tensor) -> Tensor:
 
 
 def allowed(multipliers: Tensor, bounds: Interval, signs: Tensor | None = None) -> Tensor:
-    """Those that take off nothing negative: positive ones of positive neurons, negative ones of negative neurons."""
+    """Only the sound multipliers: positive ones of active neurons, negative ones of inactive neurons; 0 elsewhere."""
     positive, negative = (bounds.lower >= 0)[:, None], (bounds.upper <= 0)[:, None]
     if signs is not None:
         positive, negative = positive | (signs > 0), negative | (signs < 0)

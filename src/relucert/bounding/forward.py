@@ -1,4 +1,4 @@
-"""The forward driver: a zonotope is carried from the input through the network.
+"""The forward driver: a zonotope is propagated from the input through the network, as in DeepZ.
 
 Every value is held as `centre + sum of coefficients times symbols`, up to an error: the symbols are the input's
 deviation from the region's reference point and, for every unstable neuron met so far, one number in [-1, 1].
@@ -31,7 +31,7 @@ Block = Tensor | Units
 
 @dataclass(frozen=True, eq=False)
 class Zonotope:
-    """An enclosure of one value.
+    """An affine form (zonotope) that encloses one value.
 
     Attributes:
         centre: (batch, size).
@@ -49,10 +49,12 @@ class Zonotope:
     support: Tensor | None
 
     def interval(self, arithmetic: Arithmetic) -> Interval:
+        """Concretises: the bounds of every coordinate over all values of the symbols."""
+
         def total(side: Tensor) -> Tensor:
-            reach = arithmetic.above(side + self.error, 1)
+            whole = arithmetic.above(side + self.error, 1)
             # A centre that overflowed says nothing.
-            return torch.where(self.centre.isfinite(), reach, torch.inf) if arithmetic.rigorous else reach
+            return torch.where(self.centre.isfinite(), whole, torch.inf) if arithmetic.rigorous else whole
 
         below, above = self.deviation.map(total)
         return Interval(arithmetic.floor(self.centre - below), arithmetic.ceil(self.centre + above))
@@ -74,10 +76,10 @@ class Zonotope:
 
 
 class Driver(Protocol):
-    """What makes bounds of an enclosure, and lines of bounds."""
+    """Concretises a zonotope, and relaxes an activation."""
 
     def measure(self, value: int, zonotope: Zonotope) -> Interval:
-        """Bounds of a value."""
+        """Concretises: the bounds of a value, from its zonotope."""
 
     def relax(self, value: int, bounds: Interval) -> Relaxation:
         """Parallel lines around the activation that computes a value, from the bounds of its pre-activation."""
@@ -97,7 +99,7 @@ def forward(
 
 @dataclass(frozen=True)
 class _Plain:
-    """Bounds of a value are those of its enclosure."""
+    """The plain driver: a value has the bounds of its zonotope, an activation the relaxer's lines."""
 
     network: Network
     relaxer: Relaxer
@@ -114,7 +116,7 @@ def carry(
     network: Network, region: Region, arithmetic: Arithmetic, wanted: tuple[int, ...], driver: Driver,
     whole: bool = False,
 ) -> Bounds:  # fmt: skip
-    """Carries a zonotope through the network. Raises TimeUp between two steps once time is over.
+    """Propagates a zonotope through the network. Raises TimeUp between two steps once time is over.
 
     whole: whether the driver needs the coefficients of every value that it measures.
     """
@@ -190,9 +192,9 @@ class _AffineStep:
         centre = self.operation.apply(*self._shaped([operand.centre for operand in self.operands])).flatten(1)
         still = torch.zeros_like(centre)
         deviation, count, blocks = Deviation(still, still), 0, {}
-        for source, block, reach in self._blocks(keep):
+        for source, block, moved in self._blocks(keep):
             check_time()
-            deviation, count = deviation.plus(reach), count + 1
+            deviation, count = deviation.plus(moved), count + 1
             if keep:
                 blocks[source] = block
         deviation = deviation.map(lambda side: self.arithmetic.above(side, count))
@@ -212,7 +214,7 @@ class _AffineStep:
             shape = np.broadcast_shapes(*(tuple(rows.shape) for rows in present))
             rows = [part.get(source, present[0].new_zeros(())).expand(shape) for part in parts]
             joined = self.operation.linear(*self._shaped(rows)).flatten(2)
-            yield source, joined, self._reach(source, joined)
+            yield source, joined, self._deviation(source, joined)
 
     def _blocks_of_one(self, operand: Zonotope, keep: bool) -> Iterator[tuple[int, Block, Deviation]]:
         operation, shape, dtype = self.operation, self.shapes[0], operand.centre.dtype
@@ -226,22 +228,23 @@ class _AffineStep:
                 rows = image.flatten(2) if isinstance(image, Tensor) else image
             else:
                 total = operation.total(block, shape, dtype).flatten(1)
-                reach = self.arithmetic.above(total, operation.terms + 2)
-                yield source, block, Deviation(reach, reach)
+                radius = self.arithmetic.above(total, operation.terms + 2)
+                yield source, block, Deviation(radius, radius)
                 continue
-            yield source, rows, self._reach(source, rows)
+            yield source, rows, self._deviation(source, rows)
 
-    def _reach(self, source: int, block: Block) -> Deviation:
+    def _deviation(self, source: int, block: Block) -> Deviation:
+        """How far the symbols of one source move each coordinate: (batch or 1, size)."""
         if source == INPUT:
-            return self._reach_of_input(block)
+            return self._input_deviation(block)
         if isinstance(block, Units):
             size, dtype = self.operands[0].centre.shape[1], self.operands[0].centre.dtype
-            reach = block.reach(size, dtype)
+            radius = block.reach(size, dtype)
         else:
-            reach = self.arithmetic.above(absolute_sum(block, 1), block.shape[1])
-        return Deviation(reach, reach)
+            radius = self.arithmetic.above(absolute_sum(block, 1), block.shape[1])
+        return Deviation(radius, radius)
 
-    def _reach_of_input(self, block: Block) -> Deviation:
+    def _input_deviation(self, block: Block) -> Deviation:
         if isinstance(block, Tensor):
             shape = (block.shape[1],)
             return self.region.deviation(Rows(block.mT, shape), self.arithmetic)

@@ -1,8 +1,8 @@
-"""A reference point of every value, and what a coefficient costs on its way back to the input.
+"""A reference point of every value, and what a coefficient costs during back-substitution.
 
-The relaxed network is followed forward from the region's reference: each value gets a middle, and a pull-back only has
-to follow deviations from the middles. Constants vanish from it, and every cost (of a relaxation's width, of rounding)
-is a map of the value's size that multiplies a form's absolute coefficients.
+The relaxed network is evaluated at the region's reference point: each value gets a reference of its own, and
+back-substitution only has to follow deviations from the references. Constants vanish from it, and every cost (of
+a relaxation's width, of rounding) is a map of the value's size that multiplies a form's absolute coefficients.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from relucert.network import INPUT, Activation, Affine, Network
 
 
 class ReferencePath:
-    """Middles and costs of a network's values for one region and relaxer, computed when they are needed.
+    """References and costs of a network's values for one region and relaxer, computed when they are needed.
 
-    Write x for a value, m for its middle: a form `a x` is pulled back as `a m + a (x - m)`, and
+    Write x for a value, m for its reference: a form `a x` is pulled back as `a m + a (x - m)`, and
 
     - an affine operation's `a (x - m)` is `(a W) (y - m_y)` of its input y, up to `|a| cost`;
-    - a ReLU's is at least that of its lines, which pass the middle of its input at known heights.
+    - an activation's is at least that of its lines, which have known heights at the reference of its input.
 
     `bounds` may grow while the path is in use, as long as what is there does not change.
     """
@@ -36,12 +36,12 @@ class ReferencePath:
         self, network: Network, region: Region, bounds: Bounds, relaxer: Relaxer, arithmetic: Arithmetic,
         *, upper: bool = False,
     ) -> None:  # fmt: skip
-        """upper: whether the middles follow the upper lines, as they must where each form has its own lower lines."""
+        """upper: whether references lie on the upper lines, as they must where each form has its own lower lines."""
         self.network, self.region, self.bounds = network, region, bounds
         self.relaxer, self.arithmetic, self.upper = relaxer, arithmetic, upper
         self._lines: dict[int, Relaxation] = {}
-        self._middles: dict[int, Tensor] = {}
-        self._reaches: dict[int, Tensor] = {}
+        self._references: dict[int, Tensor] = {}
+        self._max_deviations: dict[int, Tensor] = {}
         self._costs: dict[int, Tensor | None] = {}
         self._underflows: dict[int, Tensor] = {}
         self._points, self._which = region.references
@@ -50,36 +50,36 @@ class ReferencePath:
         affine = {value for value, node in network.steps() if isinstance(node.operation, Affine)}
         by_sign = network.inference.rounds and not relaxer.parallel  # noise is felt: each line's slope counts
         relus = set(network.preactivations) & affine if not (upper or by_sign or relaxer.flat) else set()
-        self._charged_by_relu = {value for value in relus if uses[value] == 1}
+        self._charged_at_activation = {value for value in relus if uses[value] == 1}
 
-    def charged_by_relu(self, value: int) -> bool:
-        """Whether the cost of this value is part of that of the only ReLU that it feeds."""
-        return value in self._charged_by_relu
+    def charged_at_activation(self, value: int) -> bool:
+        """Whether the cost of this value is part of the cost of the only activation that it feeds."""
+        return value in self._charged_at_activation
 
     def lines(self, value: int) -> Relaxation:
-        """Of the activation that computes this value."""
+        """The linear relaxation of the activation that computes this value."""
         if value not in self._lines:
             source, activation = self.network.source(value), self.network.activations[value]
             self._lines[value] = self.relaxer(activation, self.bounds[source], self.arithmetic)
         return self._lines[value]
 
-    def middle(self, value: int) -> Tensor:
-        """(batch, size)"""
-        if value not in self._middles:
-            self._middles[value] = self._middle(value)
-        return self._middles[value]
+    def reference(self, value: int) -> Tensor:
+        """The reference of a value: (batch, size)."""
+        if value not in self._references:
+            self._references[value] = self._reference(value)
+        return self._references[value]
 
     def height(self, value: int) -> Tensor:
-        """How far the upper line of the ReLU that computes this value is above the value's middle, at the middle of
-        what feeds it: (batch, size)."""
+        """How far the upper line of the activation that computes this value lies above the value's reference, at the
+        reference of the pre-activation: (batch, size)."""
         lines, source = self.lines(value), self.network.source(value)
-        return lines.slope_above * self.middle(source) + lines.high - self.middle(value)
+        return lines.slope_above * self.reference(source) + lines.high - self.reference(value)
 
-    def reach(self, value: int) -> Tensor:
-        """How far a value may be from its middle, at most: (batch, size)."""
-        if value not in self._reaches:
-            self._reaches[value] = self._reach(value)
-        return self._reaches[value]
+    def max_deviation(self, value: int) -> Tensor:
+        """How far a value may lie from its reference, at most: (batch, size)."""
+        if value not in self._max_deviations:
+            self._max_deviations[value] = self._max_deviation(value)
+        return self._max_deviations[value]
 
     def cost(self, value: int) -> Tensor | None:
         """What a form loses per unit of each absolute coefficient when it leaves this value: (batch, size).
@@ -103,11 +103,11 @@ class ReferencePath:
             return 0.0
         if value not in self._underflows:
             met = self.network.ancestors((value,), self.network.activations if self.relaxer.flat else ())
-            reaches = [self.reach(source).sum(1, keepdim=True) for source in met]
-            self._underflows[value] = TINY * torch.cat(reaches, 1).sum(1, keepdim=True)
+            deviations = [self.max_deviation(source).sum(1, keepdim=True) for source in met]
+            self._underflows[value] = TINY * torch.cat(deviations, 1).sum(1, keepdim=True)
         return self._underflows[value]
 
-    def _middle(self, value: int) -> Tensor:
+    def _reference(self, value: int) -> Tensor:
         if value == INPUT:
             return self.region.reference
         node = self.network.node(value)
@@ -115,12 +115,12 @@ class ReferencePath:
             if not self.network.activation_depths[value]:
                 shared = self._before_relus(value)
                 return shared if self._which is None else shared[self._which]
-            parts = [self.middle(source).unflatten(-1, self.network.shapes[source]) for source in node.inputs]
+            parts = [self.reference(source).unflatten(-1, self.network.shapes[source]) for source in node.inputs]
             return node.operation.apply(*parts).flatten(1)
         lines = self.lines(value)
         if self.relaxer.flat:
             return lines.middle
-        before = self.middle(node.inputs[0])
+        before = self.reference(node.inputs[0])
         if lines.parallel and not self.upper:
             return lines.slope_above * before + lines.middle
         if self.upper:
@@ -129,22 +129,22 @@ class ReferencePath:
         return below if lines.low is None else below + lines.low
 
     def _before_relus(self, value: int) -> Tensor:
-        """A value that no ReLU comes before: the same for all regions around one point, so (points, size)."""
+        """The reference of a value before the first activations, shared by regions around one point: (points, size)."""
         if value not in self._at_points:
             node = self.network.node(value)
             parts = [self._before_relus(source).unflatten(-1, self.network.shapes[source]) for source in node.inputs]
             self._at_points[value] = node.operation.apply(*parts).flatten(1)
         return self._at_points[value]
 
-    def _reach(self, value: int) -> Tensor:
+    def _max_deviation(self, value: int) -> Tensor:
         above = self.arithmetic.above
         if value == INPUT:
             return self.region.spans(self.arithmetic).largest
-        node, middle = self.network.node(value), self.middle(value)
+        node, reference = self.network.node(value), self.reference(value)
         if value in self.bounds:
             lower, upper = self.bounds[value]
         elif isinstance(node.operation, Affine):
-            parts = [self.reach(source).unflatten(-1, self.network.shapes[source]) for source in node.inputs]
+            parts = [self.max_deviation(source).unflatten(-1, self.network.shapes[source]) for source in node.inputs]
             moved = above(node.operation.magnitude(*parts).flatten(1), 2 * node.operation.terms + 10)
             cost = self.cost(value)
             return moved if cost is None else above(moved + cost, 1)
@@ -152,24 +152,26 @@ class ReferencePath:
             lower, upper = node.operation.image(*self.bounds[node.inputs[0]], self.arithmetic)
         else:
             assert_never(node.operation)
-        return above(torch.maximum(upper - middle, middle - lower).clamp(min=0), 1)
+        return above(torch.maximum(upper - reference, reference - lower).clamp(min=0), 1)
 
     def _affine_cost(self, value: int) -> Tensor | None:
-        """The middle's own rounding, and that of the product that pulls a form back, which meets the input's reach."""
+        """The reference's own rounding, and that of the product that pulls a form back, times the input's deviation."""
         node, operation = self.network.node(value), self.network.affine(value)
         if not self.arithmetic.rigorous or (operation.constant is None and not operation.terms):
             return None
         shapes = [self.network.shapes[source] for source in node.inputs]
         gamma = self.arithmetic.gamma(operation.terms + 2)
         parts = [
-            (gamma * (self.middle(source).abs() + self.reach(source))).unflatten(-1, shape)
+            (gamma * (self.reference(source).abs() + self.max_deviation(source))).unflatten(-1, shape)
             for source, shape in zip(node.inputs, shapes, strict=True)
         ]
         total = operation.magnitude(*parts).flatten(1)
         if operation.constant is not None:
             total = total + gamma * operation.constant.abs().expand(self.network.shapes[value]).flatten()
         total = self.arithmetic.above(total, 2 * operation.terms + 12)
-        return torch.where(self.middle(value).isfinite(), total, torch.inf)  # a middle that overflowed says nothing
+        return torch.where(
+            self.reference(value).isfinite(), total, torch.inf
+        )  # a reference that overflowed says nothing
 
     def _with_noise(self, value: int, cost: Tensor | None) -> Tensor | None:
         """What an affine operation costs, with the noise of its evaluation in floating point."""
@@ -183,7 +185,7 @@ class ReferencePath:
         if value == INPUT:
             return InputSize.within(self.region, self.arithmetic)
         size = size_within(self.network, self.bounds, value, self.arithmetic)
-        return self.middle(value).abs().add_(self.reach(value)) if size is None else size
+        return self.reference(value).abs().add_(self.max_deviation(value)) if size is None else size
 
     def _sources(self, value: int) -> tuple[int, ...]:
         return self.network.node(value).inputs
@@ -191,25 +193,25 @@ class ReferencePath:
     def _activation_cost(self, value: int) -> Tensor | None:
         lines, source = self.lines(value), self.network.source(value)
         if self.relaxer.flat:
-            rounding = self.arithmetic.gamma(4) * (lines.high.abs() + self.middle(value).abs())
+            rounding = self.arithmetic.gamma(4) * (lines.high.abs() + self.reference(value).abs())
             return self.arithmetic.above(lines.half_width + rounding, 4)
         half = lines.half_width if lines.parallel and not self.upper else None
-        before = self.cost(source) if self.charged_by_relu(source) else None
+        before = self.cost(source) if self.charged_at_activation(source) else None
         if not self.arithmetic.rigorous:
             return half if before is None else lines.slope_above.abs() * before + (0 if half is None else half)
         slope = torch.maximum(lines.slope_below.abs(), lines.slope_above.abs())
         if self.upper:
             slope = slope.clamp(min=1)  # what the lower lines of a form may have
-        size = 2 * slope * self.middle(source).abs() + lines.high.abs() + self.middle(value).abs()
+        size = 2 * slope * self.reference(source).abs() + lines.high.abs() + self.reference(value).abs()
         if lines.low is not None:
             size = size + lines.low.abs()
-        cost = self.arithmetic.gamma(4) * (size + slope * self.reach(source))
+        cost = self.arithmetic.gamma(4) * (size + slope * self.max_deviation(source))
         if half is not None:
             cost = cost + half
         elif not self.upper:  # what negative coefficients sum up
             cost = cost + self.arithmetic.gamma(self.network.sizes[value] + 2) * self.height(value).abs()
         if before is not None:
-            # Where a coefficient times the slope underflows, `underflow` pays: no reach is far below its cost.
+            # Where a coefficient times the slope underflows, `underflow` pays: no deviation is far below its cost.
             cost = cost + slope * before * (1 + self.arithmetic.gamma(1))
         return self.arithmetic.above(cost, 12)
 
@@ -238,11 +240,11 @@ class PickedPath(ReferencePath):
         known = self._whole.underflow(value)
         return known if isinstance(known, float) else known[self._members]
 
-    def _middle(self, value: int) -> Tensor:
-        return self._whole.middle(value)[self._members]
+    def _reference(self, value: int) -> Tensor:
+        return self._whole.reference(value)[self._members]
 
-    def _reach(self, value: int) -> Tensor:
-        return self._whole.reach(value)[self._members]
+    def _max_deviation(self, value: int) -> Tensor:
+        return self._whole.max_deviation(value)[self._members]
 
     def _with_noise(self, value: int, cost: Tensor | None) -> Tensor | None:
         return cost

@@ -1,4 +1,7 @@
-"""How an activation is enclosed between two lines. A method of the linear family is a relaxer and nothing more."""
+"""Linear relaxations: how an activation is enclosed between two lines.
+
+A method of the linear family is a relaxer and nothing more.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,9 @@ from relucert.network import Activation
 
 
 class Relaxation(NamedTuple):
-    """Lines with `slope_below * z + low <= f(z) <= slope_above * z + high`, one row per batch member; no low: 0.
+    """The linear relaxation of an activation f: `slope_below * z + low <= f(z) <= slope_above * z + high`.
+
+    Every tensor is (batch, size); without `low` it is 0.
 
     The lines are parallel where both slopes are one tensor.
     """
@@ -79,7 +84,7 @@ def _crown(activation: Activation, bounds: Interval) -> tuple[Tensor, Tensor]:
 
 
 def _interval(activation: Activation, bounds: Interval) -> tuple[Tensor, Tensor]:
-    """Interval bounds: every neuron's output is an interval of its own, unrelated to its pre-activation."""
+    """Interval bound propagation (IBP): every output is an interval of its own, unrelated to its pre-activation."""
     flat = torch.zeros_like(bounds.lower)
     return flat, flat
 
@@ -88,4 +93,4 @@ FAST_LIN = Relaxer(_fast_lin, parallel=True)
 CROWN = Relaxer(_crown, parallel=False)
 FLAT = Relaxer(_interval, parallel=True, flat=True)
 RELAXERS: dict[str, Relaxer] = {"fast-lin": FAST_LIN, "crown": CROWN}
-"""Those whose lines bound the hidden layers, too, which intervals do without lines."""
+"""The relaxers whose lines also bound the hidden layers; intervals bound them without lines."""
