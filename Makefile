@@ -22,7 +22,7 @@ help:
 	@echo "make wheel      a wheel and a source archive, in dist/"
 	@echo "make docs       the documentation as a site, in site/"
 	@echo "make notebook   the example notebook, run anew"
-	@echo "make pictures   the pictures of the README, drawn anew; they need Chromium"
+	@echo "make pictures   the pictures of the documents, drawn anew; those of the report need Chromium"
 	@echo "make clean      remove .venv/ and every cache"
 
 certify: $(RUN)
@@ -72,6 +72,7 @@ notebook: $(RUN)
 	$(PYTHON) -m tools.notebook docs/examples/own-network.ipynb
 
 pictures: $(DEVELOP)
+	$(PYTHON) -m tools.architecture
 	$(PYTHON) -m tools.pictures
 
 # An interrupted set-up leaves the unfinished mark and no stamp, and the next one starts from an empty .venv/.

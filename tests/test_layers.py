@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
+from dataclasses import is_dataclass
 from graphlib import TopologicalSorter
+from pathlib import Path
 
+from relucert.answers import certificates, verdicts
 from tools.architecture import PICTURE, drawn
 from tools.layers import LAYERS, imports, level_of, room_imports, room_of
 
+ROOT = Path(__file__).parent.parent
 PROVERS = ("bounding", "methods", "search", "branch_and_bound", "attacks", "verification")
 
 
@@ -47,3 +52,17 @@ def test_the_check_of_proofs_loads_no_prover() -> None:
 
 def test_the_picture_is_that_of_the_imports() -> None:
     assert PICTURE.read_text() == drawn(), "run `python -m tools.architecture`"
+
+
+def test_the_document_has_the_layers() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    (table,) = re.findall(r"^\| room \|.*\n\|[-|]*\n((?:\|.*\n)+)", text, re.MULTILINE)
+    rooms = [tuple(re.findall(r"`(\w+)`", row.split("|")[1])) for row in table.splitlines()]
+    assert rooms == [layer.rooms for layer in reversed(LAYERS)]
+
+
+def test_answers_are_frozen() -> None:
+    answers = {value for value in vars(certificates).values() if is_dataclass(value)}
+    answers |= {value for value in vars(verdicts).values() if is_dataclass(value)}
+    assert len(answers) > 5
+    assert [answer for answer in answers if not answer.__dataclass_params__.frozen] == []  # type: ignore[attr-defined]

@@ -72,7 +72,8 @@ def test_commands_in_documents_are_known(document: Path) -> None:
 @pytest.mark.parametrize("document", DOCUMENTS, ids=_name)
 def test_links_in_documents_lead_somewhere(document: Path) -> None:
     text = document.read_text()
-    for link in re.findall(r"\]\(([^)#]+)[^)]*\)", text) + re.findall(r"(?:src|srcset)=\"([^\"]+)\"", text):
+    patterns = (r"\]\(([^)#]+)[^)]*\)", r"^\[[^\]]+\]: ([^#\s]+)", r"(?:src|srcset)=\"([^\"]+)\"")
+    for link in (link for pattern in patterns for link in re.findall(pattern, text, re.MULTILINE)):
         if not re.match(r"[a-z]+:", link):
             assert (document.parent / link).exists(), link
 
@@ -81,6 +82,16 @@ def test_links_in_documents_lead_somewhere(document: Path) -> None:
 def test_paths_in_documents_exist(document: Path) -> None:
     for path in re.findall(r"`((?:src|tests|docs|bench|tools)/[^`\s]*)`", document.read_text()):
         assert (ROOT / path).exists(), path
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=_name)
+def test_names_in_documents_are_where_they_say(document: Path) -> None:
+    """`NAME` in `FILE`, also `CLASS.METHOD` in `FILE`: each part is defined there."""
+    for name, path in re.findall(r"`([\w.]+)` in `((?:src|tests|bench|tools)/[^`\s]+\.py)`", document.read_text()):
+        text = (ROOT / path).read_text()
+        for part in name.split("."):
+            defined = rf"^ *(?:(?:def|class) {part}\b|{part}(?:: .*)? = )"
+            assert re.search(defined, text, re.MULTILINE), f"{part} is not in {path}"
 
 
 def test_version_is_in_the_changelog() -> None:

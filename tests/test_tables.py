@@ -59,6 +59,8 @@ DOCUMENTS: list[tuple[str, Iterable[str]]] = [
     ("docs/command-line.md", TARGETS),
     ("docs/command-line.md", ATTACKS),
     ("docs/attacks.md", ATTACKS),
+    ("docs/glossary.md", CERTIFYING),
+    ("docs/glossary.md", ATTACKS),
 ]
 
 
@@ -108,8 +110,9 @@ def test_documents_name_all(document: str, names: Iterable[str]) -> None:
 
 
 def _layers(column: int) -> str:
-    """A column of the README's table of layers."""
-    (table,) = re.findall(r"^\| layers \|.*\n\|[-|]*\n((?:\|.*\n)+)", (ROOT / "README.md").read_text(), re.MULTILINE)
+    """A column of the table of layers."""
+    text = (ROOT / "docs/networks.md").read_text()
+    (table,) = re.findall(r"^\| layers \|.*\n\|[-|]*\n((?:\|.*\n)+)", text, re.MULTILINE)
     return " ".join(row.split(" | ")[column] for row in table.splitlines())
 
 
