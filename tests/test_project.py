@@ -78,6 +78,22 @@ def test_links_in_documents_lead_somewhere(document: Path) -> None:
             assert (document.parent / link).exists(), link
 
 
+def _anchors(document: Path) -> set[str]:
+    """What links may lead to: headings as the site names them, and public names."""
+    text = document.read_text()
+    headings = (
+        re.sub(r"[^\w\s-]", "", heading).strip().lower() for heading in re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    )
+    return {re.sub(r"\s+", "-", heading) for heading in headings} | set(re.findall(r"^::: (\S+)$", text, re.MULTILINE))
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=_name)
+def test_anchors_in_documents_exist(document: Path) -> None:
+    for page, anchor in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", document.read_text()):
+        target = document.parent / page if page else document
+        assert target.suffix != ".md" or anchor in _anchors(target), f"{page}#{anchor}"
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=_name)
 def test_paths_in_documents_exist(document: Path) -> None:
     for path in re.findall(r"`((?:src|tests|docs|bench|tools)/[^`\s]*)`", document.read_text()):
