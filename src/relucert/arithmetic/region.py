@@ -259,8 +259,8 @@ class Region:
 
     @cached_property
     def reference(self) -> Tensor:
-        """The points that deviations count from, (batch, size): the middles of regions that are boxes, else the
-        centres. They need not be in the region, only near it."""
+        """The points that deviations count from, (batch, size): the centres of regions that are boxes, else those
+        of the balls. They need not be in the region, only near it."""
         if not self._is_box:
             return self.centre
         lowest, highest = self._ends
@@ -341,9 +341,10 @@ class Region:
         return Deviation(room(self.centre - self.box.low), room(self.box.high - self.centre))
 
     def deviation(self, forms: LinearForms, arithmetic: Arithmetic, two_sided: bool = True) -> Deviation:
-        """How far linear forms on the input may fall below and rise above their values at the reference.
+        """Concretises linear forms on the input: how far they fall below and rise above their values at the reference.
 
-        Returns (batch, forms) for each side, rounding included; where the rise is not wanted, the fall stands for it.
+        For a ball that is the radius times the dual norm of a form (Hoelder's inequality). Returns (batch, forms) for
+        each side, rounding included; where the rise is not wanted, the fall stands for it.
         """
         if self._is_box:
             reach = arithmetic.above(forms.absolute_dot(self.spans(arithmetic).below), forms.terms + 1)
@@ -353,7 +354,7 @@ class Region:
         return self._unconfined(self._lengths(forms), forms.terms, arithmetic)
 
     def deviation_in_parts(self, parts: Iterable[Tensor], arithmetic: Arithmetic, two_sided: bool) -> Deviation:
-        """The same of forms that come in parts of the batch, one after the other: (members, forms, size) each."""
+        """`deviation` of forms that come in parts of the batch, one after the other: (members, forms, size) each."""
         shape = (self.points.shape[1],)
         if self.box is None and not self._is_box:
             lengths = [self._lengths(Rows(part, shape)) for part in parts]

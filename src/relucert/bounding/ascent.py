@@ -1,4 +1,4 @@
-"""Lower slopes of each form's own, by gradient ascent on the bound itself: every iterate is already a bound.
+"""Dual ascent on the lower slopes of each form (alpha-CROWN): every iterate is already a bound.
 
 The bound is concave in the slopes of any one layer; at its highest it is the value of the linear program over the
 triangle relaxation.
@@ -31,15 +31,15 @@ Bound = Callable[[Slopes], Tensor]
 
 @dataclass(frozen=True)
 class Effort:
-    """How hard to climb.
+    """The effort of a dual ascent.
 
     Attributes:
-        steps: At the most.
+        steps: The most steps.
         rate: The length of the first step.
-        decay: From step to step.
+        decay: The factor from one step's length to the next.
         least: The share of all that was gained that the last few steps must gain, on average over the forms, for the
             ascent to go on.
-        again: Steps, at the most, where the slopes of a neighbouring radius are known.
+        again: The most steps where the slopes of a neighbouring radius are known.
     """
 
     steps: int

@@ -32,7 +32,7 @@ class Interval(NamedTuple):
         return ~(self.active | (self.upper <= 0))
 
     def meet(self, other: Interval) -> Interval:
-        """What lies in both; a lower bound above its upper one: nothing."""
+        """The intersection of two intervals; it is empty where a lower bound is above its upper bound."""
         return Interval(torch.maximum(self.lower, other.lower), torch.minimum(self.upper, other.upper))
 
     def replaced(self, neurons: Tensor, other: Interval, unstable: Tensor) -> Interval:
@@ -46,12 +46,12 @@ class Interval(NamedTuple):
         )
 
     def select(self, chosen: Tensor | slice) -> Interval:
-        """Those of some batch members."""
+        """The bounds of some batch members."""
         return Interval(self.lower[chosen], self.upper[chosen])
 
     @classmethod
     def join(cls, parts: Sequence[Interval], dim: int) -> Interval:
-        """Those of several parts along a dimension."""
+        """Concatenates the bounds of several parts along a dimension."""
         return cls(*(torch.cat(sides, dim) for sides in zip(*parts, strict=True)))
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Interval:
@@ -86,7 +86,7 @@ class Centred(NamedTuple):
 
     @classmethod
     def activated(cls, activation: Activation, interval: Interval, arithmetic: Arithmetic) -> Centred:
-        """What an activation makes of pre-activations with these bounds."""
+        """The image of these bounds under an activation."""
         return cls.of(Interval(*activation.image(*interval, arithmetic)), arithmetic)
 
     def interval(self, arithmetic: Arithmetic) -> Interval:

@@ -1,6 +1,6 @@
-"""Bounds with optimised slopes: each unstable neuron's bound, and each margin's, has lower lines of its own.
+"""Bounds with optimised slopes (alpha-CROWN): the bound of each unstable neuron and margin has its own lower lines.
 
-The ascent runs in float32 and only proposes; what is returned is one pull-back with the slopes it found, in the
+The ascent runs in float32 and only proposes; what is returned is one back-substitution with the slopes it found, in the
 arithmetic asked for, or Fast-Lin's or CROWN's bound where that is better.
 """
 
@@ -179,7 +179,7 @@ class _Layers:
 
 
 def _climbing(network: Network, region: Region) -> Thinned:
-    """What the ascent runs on: in float32 where the network's numbers allow it."""
+    """The network and region that the ascent runs on: in float32 where the network's numbers allow it."""
     single = network.cast(torch.float32)
     arithmetic = FLOAT if single.finite else DOUBLE
     cast = single if arithmetic is FLOAT else network.cast(torch.float64)

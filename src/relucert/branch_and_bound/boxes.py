@@ -1,4 +1,4 @@
-"""Branch and bound over the inputs: a box that can't be proven is cut in two. For few inputs."""
+"""Branch and bound by input splitting: a box that can't be proven is cut in two. For few inputs."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class BoxProver:
         return True, None
 
     def _visit(self, boxes: Boxes) -> Boxes | None:
-        """What is left of some boxes, cut in halves; None where a violation ends the search."""
+        """Bounds boxes; returns those that are still open, cut in two, or None where a violation ends the search."""
         region = Region.boxes(boxes.low, boxes.high)
         hidden = box_bounds(self.network, region, RIGOROUS)
         lower = bound_forms(
@@ -151,7 +151,7 @@ class BoxProver:
         return boxes
 
     def _violated(self, boxes: Boxes, minimisers: Tensor, left: Tensor) -> bool:
-        """Whether one of the boxes' middles, or of the points where bounds are lowest, violates the property."""
+        """Whether one of the boxes' centres, or of the points where bounds are lowest, violates the property."""
         points = torch.cat([minimisers, (boxes.low[left] + boxes.high[left]) / 2])
         margins = self.prop.values(self.network(points)).amin(1)
         least = int(margins.nan_to_num(torch.inf).argmin())
@@ -197,7 +197,7 @@ class _Pairs:
 
 
 class Climb:
-    """Better lower slopes for pairs, by signed-gradient steps; the best are kept.
+    """Optimises lower slopes for pairs, as alpha-CROWN does, by signed-gradient steps; the best are kept.
 
     Attributes:
         highest: The best bounds so far, as computed, (pairs,).

@@ -1,6 +1,7 @@
-"""Batched ascent on lower bounds: slopes of unstable neurons, multipliers of split ones, in float32.
+"""Batched dual ascent on lower bounds, as in alpha- and beta-CROWN, in float32.
 
-A bound is a pull-back through the stages. Its gradient is one forward pass of the relaxed network from the point of the
+The variables are the slopes (alpha) of unstable neurons and the multipliers (beta) of split ones. A bound is one
+back-substitution through the stages. Its gradient is one forward pass of the relaxed network from the point of the
 region where the pulled-back form is least: with the coefficient g of a neuron's activation, the slope of its lower line
 gains g+ z, the multiplier of its sign -z or z.
 """
@@ -31,7 +32,7 @@ STAYING = 0.7  # the share of nodes below which those that are done leave an asc
 
 
 class Nodes(NamedTuple):
-    """Parts of the region for rows, some neurons' signs being known.
+    """Nodes of the search trees: rows to be bounded over subdomains, which the signs of split neurons define.
 
     Attributes:
         rows: Which row each is about, (count,).
@@ -47,7 +48,10 @@ class Nodes(NamedTuple):
         return Nodes(self.rows[chosen], self.signs[chosen], self.duals[chosen])
 
     def split(self, neurons: Tensor) -> Nodes:
-        """Two of each by one neuron's sign, (count,): all with the sign 1, then all with -1; no multiplier yet."""
+        """Splits each node by the sign of one neuron, (count,): all nodes with the sign 1, then all with -1.
+
+        The multipliers of the new signs are 0.
+        """
         duals = self.duals.scatter(1, neurons[:, None], 0.0)
         halves = [
             Nodes(self.rows, self.signs.scatter(1, neurons[:, None], sign), duals) for sign in (1, -1)
@@ -61,12 +65,13 @@ def join(parts: list[Nodes]) -> Nodes:
 
 @dataclass(frozen=True, eq=False)
 class Climbed:
-    """What an ascent came to.
+    """Result of a dual ascent.
 
     Attributes:
         lower: The highest bounds, as computed, (count,).
-        nodes: With the slopes and multipliers that they are due to.
-        scores: How much each neuron matters to the bound, (count, unstable); 0 where it is split.
+        nodes: The nodes with the slopes and multipliers of these bounds.
+        scores: The branching score of each neuron, how much it matters to the bound: (count, unstable); 0 where it is
+            split.
         points: Where the relaxed rows are least, (count, inputs).
     """
 
@@ -80,7 +85,7 @@ class Climbed:
 
 
 class Climber:
-    """Bounds rows, functions of some of the stages, over parts of the region."""
+    """Bounds rows, functions of some of the stages, over the subdomains of nodes."""
 
     def __init__(self, stages: Stages, rows: Maps) -> None:
         self.stages = list(stages.stages)
@@ -99,7 +104,7 @@ class Climber:
         return None if entrance is None else entrance * self.corners.scale
 
     def roots(self) -> Nodes:
-        """The whole region for every row, with CROWN's slopes."""
+        """The root node of every row, which is the whole region, with CROWN's slopes."""
         count = len(self.rows.bias)
         adaptive = [(stage.upper > -stage.lower).float() for stage in self.stages]
         slopes = torch.cat(adaptive) if adaptive else torch.zeros(0)
@@ -109,9 +114,9 @@ class Climber:
     def run(
         self, nodes: Nodes, steps: int, ends: float, rate: float = SLOPE_RATE, enough: float = torch.inf
     ) -> Climbed:
-        """At most so many steps: none once time is over or every bound is above what is enough.
+        """Ascends for at most `steps` steps; ends early once time is over or every bound is above `enough`.
 
-        Nodes that are above leave the ascent on the way; their scores are zero, their points the reference.
+        Nodes that are above it leave the ascent on the way; their scores are zero, their points the reference.
         """
         count = len(nodes.rows)
         best, highest = nodes.duals.clone(), torch.full((count,), -torch.inf)
@@ -140,7 +145,7 @@ class Climber:
         return Climbed(highest, nodes._replace(duals=best), scores, points)
 
     def margins(self, points: Tensor) -> Tensor:
-        """What all rows are at points of the region, (count, inputs), as computed: (count, rows)."""
+        """The values of all rows at points of the region, (count, inputs), as computed: (count, rows)."""
         deviation = points - self.corners.reference
         activations: list[Tensor] = []
 
@@ -174,7 +179,7 @@ class _Layer:
         self.unit: Tensor | None = None
 
     def pick(self, chosen: Tensor) -> _Layer:
-        """Of some of the nodes."""
+        """The numbers of some of the nodes."""
         picked = copy(self)
         for name, numbers in vars(self).items():
             if isinstance(numbers, Tensor):
@@ -182,7 +187,10 @@ class _Layer:
         return picked
 
     def pull(self, forms: Tensor) -> Tensor:
-        """Turns forms on activations, (count, neurons), in place into forms on their pre-activations; what is added."""
+        """Turns forms on activations, (count, neurons), in place into forms on their pre-activations.
+
+        Returns the constants that the relaxation adds to the bounds, (count,).
+        """
         self.forms = forms[:, : self.stage.unstable_count].clone()
         negative = self.forms < 0
         self.tilt = torch.where(negative, self.chord, torch.addcmul(self.plus, self.duals, self.unsplit))
@@ -200,7 +208,7 @@ class _Layer:
         return values
 
     def gradient(self) -> Tensor:
-        """Of the bound, by the slopes and multipliers."""
+        """The gradient of the bound in the slopes and multipliers."""
         return self.forms.clamp(min=0).mul_(self.unsplit).sub_(self.signs).mul_(self.values)
 
     def climb(self, step: int, rate: float) -> None:
@@ -216,8 +224,8 @@ class _Layer:
         torch.minimum(self.duals.clamp_(min=0), self.most, out=self.duals)
 
     def scores(self) -> Tensor:
-        """By how much a neuron's relaxed activation is wrong at the point where the bound is least, times its
-        coefficient, and a share of what its upper line loses at most."""
+        """Branching scores: by how much each relaxed activation is wrong at the minimiser of the bound, times its
+        coefficient, and a share of the most that its upper line may lose (the intercept score of BaBSR)."""
         relaxed = torch.addcmul(self.height, self.values, self.tilt)
         excess = torch.minimum(relaxed, relaxed - self.values).clamp_(min=0)
         score = self.forms.clamp(max=0).neg_() * (excess + INTERCEPT_WEIGHT * self.rise)
@@ -226,7 +234,7 @@ class _Layer:
 
 
 class _Ascent:
-    """The numbers of one batch of nodes on the way."""
+    """The state of the ascent of one batch of nodes."""
 
     def __init__(self, climber: Climber, nodes: Nodes, rate: float) -> None:
         self.climber, self.rate, rows = climber, rate, climber.rows
@@ -241,7 +249,7 @@ class _Ascent:
         self.bound = self.corner = self.bias
 
     def pick(self, chosen: Tensor) -> _Ascent:
-        """Of some of the nodes."""
+        """The ascent of some of the nodes alone."""
         picked = copy(self)
         picked.forms = {place: form[chosen] for place, form in self.forms.items()}
         picked.entrance = None if self.entrance is None else self.entrance[chosen]
@@ -262,7 +270,7 @@ class _Ascent:
         return torch.cat(parts, 1) if parts else torch.zeros(len(self.bias), 0)
 
     def pull(self) -> None:
-        """The bound, and the corner of the region where the pulled-back form is least."""
+        """Back-substitution: computes the bound, and the corner of the region where the pulled-back form is least."""
         forms = {place: form.clone() for place, form in self.forms.items()}
         bound = self.bias.clone()
         at_input = None if self.entrance is None else self.entrance.clone()
@@ -284,7 +292,7 @@ class _Ascent:
         self.bound = bound - fall
 
     def relax(self) -> None:
-        """The relaxed values where the form is least, in the layers."""
+        """Evaluates the relaxed network where the form is least; the layers keep the values."""
         activations: list[Tensor] = []
         for place, layer in enumerate(self.layers):
             check_time()
@@ -305,7 +313,7 @@ class _Ascent:
 
 def _influence(stage: Stage, matrix: Tensor | None) -> Tensor:
     """By what share of their widths a stage's unstable neurons move with the inputs of each of them, relative to the
-    mean: (unstable,). Splits by neurons that others hang together with decide more."""
+    mean: (unstable,). Neurons that move together with many others are worth more as splits."""
     if matrix is None or stage.unstable_count < 2:
         return torch.ones(stage.unstable_count)
     sizes = matrix[: stage.unstable_count].abs()
@@ -320,7 +328,7 @@ def _added(total: Tensor | None, forms: Tensor, weight: Tensor) -> Tensor:
 
 
 class _Corners:
-    """Where linear forms on the input's deviation are least in a region, a batch of one in float32.
+    """Concretises linear forms on the input's deviation over a region, a batch of one in float32.
 
     Forms, and the points where they are least, are in units of the scale.
     """

@@ -1,4 +1,7 @@
-"""What an ascent found, proven: one pull-back in float64 that bounds its rounding, with any slopes and multipliers."""
+"""Proofs of what an ascent found: one back-substitution in float64 that bounds its rounding.
+
+Any slopes and multipliers give a bound, so nothing is taken from the ascent on trust.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,7 @@ def proven_bounds(stages: Stages, rows: Rows, nodes: Nodes, ends: float = math.i
 
 
 def row_bounds(least: Tensor, nodes: Nodes, count: int) -> Tensor:
-    """The least over the nodes of every row, (count,); of rows without nodes nothing is known."""
+    """The least bound over the nodes of every row, (count,); -inf for rows without nodes."""
     bounds = torch.full((count,), torch.inf, dtype=torch.float64)
     bounds = bounds.scatter_reduce(0, nodes.rows, least.nan_to_num(-torch.inf), "amin")
     return torch.where(torch.bincount(nodes.rows, minlength=count) > 0, bounds, -torch.inf)

@@ -1,4 +1,4 @@
-"""What a search is to prove."""
+"""The claim that branch and bound is to prove."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from relucert.network import Network
 
 @dataclass(frozen=True, eq=False)
 class Obligation:
-    """That the rows of a property, a batch of one in float64, stay positive in regions of one shape around a point,
-    (size,)."""
+    """The claim that the rows of a property stay positive in regions of one shape around a point.
+
+    centre: the point, (size,); prop: a batch of one, in float64.
+    """
 
     network: Network
     centre: Tensor
@@ -33,5 +35,5 @@ class Obligation:
         return self.network.cast(torch.float64)
 
     def region(self, radius: float) -> Region:
-        """A batch of one."""
+        """The region of this radius, as a batch of one."""
         return self.shape.around(self.centre[None], radius)

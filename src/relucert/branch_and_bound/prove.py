@@ -1,7 +1,7 @@
-"""The prover's one door for given regions: do the rows of a property stay positive in a region?
+"""Branch and bound for a given region: do the rows of a property stay positive in it?
 
-Boxes of few inputs are cut at the inputs, other regions are split by the signs of neurons; so is a box whose cuts end
-at a point that they can't decide, such as one at which a margin is zero.
+Boxes of few inputs are cut at the inputs (input splitting), other regions are split by the signs of neurons (ReLU
+splitting); so is a box whose cuts end at a point that they can't decide, such as one at which a margin is zero.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ NEURONS_PER_INPUT = 4  # at least, for cuts to be worth it
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What came of it.
+    """Result of a search by branch and bound.
 
     Attributes:
         proven: Whether every row is proven to stay positive in the whole region.
         failure: Why the search ended where it is not, and no violation ended it.
         nodes: How many nodes were bounded.
         stage: What the search was doing last: a `Progress`'s.
-        record: What proves it, where that was to be kept and neurons were split.
-        cuts: The same where inputs were cut.
+        record: The trees that prove it, where a record was asked for and neurons were split.
+        cuts: The tree that proves it, where a record was asked for and inputs were cut.
     """
 
     proven: bool
@@ -68,11 +68,11 @@ def prove(
     """Tries to prove that the rows stay positive, until it is proven, a violation ends the search, or time does.
 
     Args:
-        network: Its outputs are what the rows are about.
-        centre: (size,), in float64.
+        network: The network whose outputs the rows are about.
+        centre: The centre of the region, (size,), in float64.
         shape: The norm, the valid inputs and the scale.
-        radius: How far the region reaches.
-        prop: A batch of one.
+        radius: The radius of the region.
+        prop: The property, a batch of one.
         ends: When time is over, on the monotonic clock.
         violates: Checks a point (size,) that the search came upon; True ends the search.
         record: Whether to keep a record of the search, for a proof.

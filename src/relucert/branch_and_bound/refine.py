@@ -1,4 +1,4 @@
-"""Trees for hidden neurons: bounds of the root that a search of their own makes tighter."""
+"""Refinement of the root: branch and bound for the bounds of hidden neurons, in small trees of their own."""
 
 from __future__ import annotations
 
@@ -22,19 +22,24 @@ REFINING_SHARE = 0.6  # of the time that is left
 
 @dataclass(frozen=True)
 class Refining:
-    """The effort for each layer: by shares of a part of the time that is left, on the monotonic clock, at most so many
-    seconds each, and so many leaves."""
+    """The effort of refining each layer.
+
+    Attributes:
+        ends: When time is over, on the monotonic clock: layers share a part of the time that is left.
+        most: The most seconds for one layer.
+        leaves: The most leaves of one layer's trees.
+    """
 
     ends: float
     most: float
     leaves: int = LEAVES
 
     def longer(self, times: float) -> Refining:
-        """So many times the effort."""
+        """The effort multiplied by `times`."""
         return Refining(self.ends, self.most * times, min(MOST_LEAVES, int(self.leaves * times)))
 
     def fits(self, layers: int) -> bool:
-        """Whether there is time for so many layers, or this is the first time."""
+        """Whether there is time for this number of layers, or this is the first refinement."""
         return self.leaves == LEAVES or time.monotonic() + layers * self.most < self.ends
 
     def layer_ends(self, layers_left: int) -> float:
@@ -89,14 +94,14 @@ class Refinement:
         return -float(self._least().clamp(max=0).sum())
 
     def _round(self) -> bool:
-        """Splits the worst leaf of every row whose neuron's sign is not proven by either side; False: none is left."""
+        """Splits the worst leaf of every row whose neuron is still unstable; False: none is left."""
         least, leaves = self._least(), self.leaves
         count = len(self.neurons) // 2
-        decided = (least[:count] > 0) | (least[count:] > 0)
+        stable = (least[:count] > 0) | (least[count:] > 0)
         order = leaves.lower.argsort(descending=True)
         worst = torch.zeros(len(self.neurons), dtype=torch.long)
         worst[leaves.nodes().rows[order]] = order
-        rows = (~decided).repeat(2).nonzero().flatten()
+        rows = (~stable).repeat(2).nonzero().flatten()
         chosen = worst[rows]
         chosen = chosen[leaves.score[chosen] > 0] if self.climber.unstable_count else chosen[:0]
         if not len(chosen):
@@ -173,7 +178,7 @@ def _grown(table: Tensor, size: int) -> Tensor:
 
 
 def sides(interval: Interval) -> tuple[Tensor, Tensor]:
-    """Undecided neurons, each twice, and signs: lower bounds of neurons and of their negatives."""
+    """Unstable neurons, each twice, and signs: lower bounds of neurons and of their negatives."""
     unstable = interval.unstable[0].nonzero().flatten()
     return unstable.repeat(2), torch.cat([torch.ones(len(unstable)), -torch.ones(len(unstable))])
 

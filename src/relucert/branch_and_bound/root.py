@@ -1,7 +1,7 @@
 """The root of a search: proven bounds of all hidden neurons over the whole region, as tight as time allows.
 
-Neurons that cheap bounds leave unstable get slopes of their own, layer after layer; then, where the search stays open,
-small trees of their own.
+Neurons that cheap bounds leave unstable get slopes of their own (alpha-CROWN), layer after layer; then, where the
+search stays open, small trees of their own.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from relucert.network import Network
 
 
 def cheap_bounds(network: Network, region: Region, arithmetic: Arithmetic) -> Bounds:
-    """The bounds of every pre-activation by Fast-Lin and by CROWN, met."""
+    """The bounds of every pre-activation: the intersection of Fast-Lin's and CROWN's."""
     known = hidden_bounds(network, region, CROWN, arithmetic)
     parallel = hidden_bounds(network, region, FAST_LIN, arithmetic)
     return {value: interval.meet(parallel[value]) for value, interval in known.items()}
@@ -54,7 +54,7 @@ def rooted(
 
 
 def _optimised(stages: Stages, value: int, interval: Interval, ends: float) -> Interval:
-    """With slopes of its own for either bound of every unstable neuron."""
+    """The interval, improved by optimised slopes for either bound of every unstable neuron (alpha-CROWN)."""
     neurons, signs = sides(interval)
     for some, side in zip(neurons.split(stages.crowd), signs.split(stages.crowd), strict=True):
         if time.monotonic() > ends:

@@ -33,7 +33,7 @@ CROWD = 256  # nodes at once, at most
 
 
 def search_bytes(network: Network | None = None) -> int:
-    """What a search by neurons takes, of a network or at most: its matrices in float32, and as much on the way."""
+    """The bytes that ReLU splitting takes, for a network or at most: matrices in float32, and as much on the way."""
     numbers, unstable = 0, 0
     if network is None:
         return 8 * MOST_NUMBERS
@@ -63,12 +63,12 @@ class Maps:
 
     @property
     def numbers(self) -> int:
-        """How many the matrices have."""
+        """How many numbers the matrices have."""
         matrices = [*self.weights.values(), *([] if self.entrance is None else [self.entrance])]
         return sum(matrix.numel() for matrix in matrices)
 
     def pick(self, chosen: Tensor, signs: Tensor | None = None) -> Maps:
-        """Some of them, (count,), each times a sign."""
+        """Some of the functions, (count,), each times a sign."""
         factor = torch.ones(len(chosen), dtype=self.bias.dtype) if signs is None else signs.to(self.bias.dtype)
         return Maps(
             {stage: weight[chosen] * factor[:, None] for stage, weight in self.weights.items()},
@@ -86,7 +86,7 @@ class Stage:
         neurons: The places of those in it that later stages are functions of, (count,), the unstable ones first.
         unstable_count: How many of them are unstable.
         lower, upper: The bounds of the unstable ones, (unstable,), in float32.
-        maps: What they are computed by.
+        maps: The neurons as affine functions of earlier stages and of the input.
         first: The number of unstable neurons of earlier stages.
     """
 
@@ -114,7 +114,7 @@ class Stages:
         folded: Whether active neurons go into the matrices.
         bounds: The proven bounds of all neurons of the pre-activations that are stages, (1, size) each.
         cut: The network without inactive neurons, where that can be cut out; values keep their numbers.
-        cut_bounds: The same for what is left.
+        cut_bounds: The proven bounds of the neurons that are left.
         kept: By pre-activation the places of the neurons that are left, in their order, where some were cut out.
         pace: The seconds that the proof of a node's bound took last.
         record: Keeps what proves the bounds, where a proof is to be written.
@@ -141,7 +141,7 @@ class Stages:
 
     @property
     def arithmetic(self) -> Arithmetic:
-        """That of proofs."""
+        """The arithmetic of proofs."""
         return RIGOROUS if self.record is None else RECORDED
 
     @property
@@ -151,6 +151,7 @@ class Stages:
 
     @property
     def unstable_count(self) -> int:
+        """The number of unstable neurons of all stages."""
         return sum(stage.unstable_count for stage in self.stages)
 
     def add(self, value: int, interval: Interval) -> None:
@@ -170,7 +171,7 @@ class Stages:
             self.cut_bounds[value] = Interval(interval.lower[:, not_inactive], interval.upper[:, not_inactive])
 
     def path(self) -> ReferencePath:
-        """That of proofs with slopes of their own."""
+        """The reference path for proofs with slopes of each form's own."""
         if self._path is None:
             self._path = ReferencePath(self.cut, self.region, self.cut_bounds, FAST_LIN, self.arithmetic, upper=True)
         return self._path
@@ -200,7 +201,7 @@ class Stages:
             )
 
     def pulled(self, value: int, forms: Tensor, offsets: Tensor | None = None) -> Maps:
-        """Forms on a value, (count, size) in float64, plus offsets, as functions of the stages and the input."""
+        """Back-substitutes forms on a value, (count, size) in float64, plus offsets, to the stages and the input."""
         places = {relu: place for place, stage in enumerate(self.stages) for relu in self.relus[stage.value]}
         walk = _Walk(self.exact, len(forms), offsets, self.bounds if self.folded else {})
         left = pull_back(self.exact, value, forms[None], walk)

@@ -1,7 +1,8 @@
-"""Branch and bound over the signs of neurons with the root's hidden bounds kept: many small parts a second.
+"""Branch and bound by ReLU splitting, as in beta-CROWN: subdomains are given by the signs of split neurons.
 
-A part of the region is its known signs, its slopes and its multipliers. Parts are bounded by batched ascents in
-float32; one closes only by a float64 pass that bounds its rounding.
+A node has its known signs, its slopes (alpha) and its multipliers (beta); the root's bounds of hidden neurons are kept
+in all subdomains, so that many nodes are bounded a second. Nodes are bounded by batched dual ascents in float32; one
+closes only by a back-substitution in float64 that bounds its rounding.
 """
 
 from __future__ import annotations
@@ -28,15 +29,15 @@ from relucert.branch_and_bound.stages import Stages
 from relucert.common.progress import Progress, Report, silent
 from relucert.methods.quadratic.rows import proven_rows, suits_certificates
 
-STEPS = 15
+STEPS = 15  # of the ascent of a node
 ROOT_STEPS = 40
 LAST_STEPS = 200  # where no neuron is left to split
 BEFORE_REFINING = 2.0  # seconds of the first tree
 LAYER_SECONDS = 5.0  # of the refinement of one layer, the first time
 LONGER = 6.0  # times as long are the next tree and the next refinement
 CERTIFY_SHARE = 0.4  # of the time that is left, for quadratic certificates
-LEAF_SECONDS = 10.0
-SET_BACK = 1 - 2.0**-20
+LEAF_SECONDS = 10.0  # of the program of one leaf
+SET_BACK = 1 - 2.0**-20  # of the distance from the centre, so that a point of the border is inside
 UNSETTLED = "a leaf of the search could not be settled"
 
 
@@ -53,8 +54,8 @@ class NeuronProver:
     """Proves that the rows of a property stay positive in a region.
 
     Attributes:
-        asked: What is to be proven.
-        radius: Of the region.
+        asked: The property to prove, and the regions that it is about.
+        radius: The radius of the region.
         violates: Checks a point (size,) that the search came upon; True ends the search.
         ends: When time is over, on the monotonic clock.
         report: Called now and then with how far the search is.
@@ -137,13 +138,13 @@ class NeuronProver:
             raise _Ended(LATE)
 
     def _climber(self, stages: Stages) -> tuple[Climber, Rows]:
-        """For the rows that are left."""
+        """A climber for the rows that are left, and these rows."""
         forms, offsets = self.prop.rows[0, self.left], self.prop.offsets[0, self.left]
         maps = stages.pulled(self.network.output, forms, offsets)
         return Climber(stages, maps), Rows(self.network.output, forms, offsets)
 
     def _roots(self, stages: Stages) -> Nodes | None:
-        """The rows that a long ascent leaves open, as nodes; None: there are none."""
+        """The root nodes of the rows that a long ascent leaves open; None: there are none."""
         if self.record is not None:
             self.left = torch.arange(self.prop.rows.shape[1])
             self.record.begin()
@@ -161,7 +162,10 @@ class NeuronProver:
         return nodes._replace(rows=torch.arange(len(self.left)))
 
     def _tree(self, stages: Stages, roots: Nodes, until: float) -> bool:
-        """Whether all nodes are closed by then; rows that are leave the search."""
+        """Searches until all nodes are closed, or until the given time; returns whether all are closed.
+
+        Rows that are proven by then leave the search.
+        """
         waiting = roots
         while len(waiting.rows):
             if time.monotonic() > until:
@@ -175,11 +179,11 @@ class NeuronProver:
         return True
 
     def _drop(self, waiting: Nodes) -> None:
-        """Rows of which no node is open are proven."""
+        """Drops the rows of which no node is open: they are proven."""
         self.left = self.left[waiting.rows.unique()]
 
     def _visit(self, stages: Stages, nodes: Nodes) -> Nodes:
-        """What is left of nodes, split in halves."""
+        """Bounds nodes and closes what it can; returns the rest, each split in two."""
         climbed = self.climber.run(nodes, STEPS, self.ends, enough=0.0)
         self.nodes, self.bound = self.nodes + len(nodes.rows), float(climbed.lower.min())
         closed = climbed.lower > 0
@@ -202,7 +206,7 @@ class NeuronProver:
         return climbed.nodes.pick(chosen).split(neurons)
 
     def _offer(self, climber: Climber, climbed: Climbed) -> None:
-        """Tries the points where relaxed rows are least as violations."""
+        """Tries the minimisers of the relaxed rows as counterexamples."""
         margins = climber.margins(climbed.points).amin(1)
         least = int(margins.nan_to_num(torch.inf).argmin())
         if bool(margins[least] <= 0) and self.violates(self._inside(climbed.points[least].double())):
@@ -215,7 +219,7 @@ class NeuronProver:
         return moved if box is None else torch.clamp(moved, *box)
 
     def _settle(self, stages: Stages, nodes: Nodes) -> None:
-        """Closes nodes all of whose neurons are decided, or ends the search."""
+        """Closes nodes without unstable neurons, or ends the search."""
         if not len(nodes.rows):
             return
         climbed = self.climber.run(nodes, LAST_STEPS, self.ends, enough=0.0)
@@ -231,7 +235,7 @@ class NeuronProver:
             self.record.close(stages, self.left[nodes.rows], nodes)
 
     def _solve(self, stages: Stages, node: Nodes) -> None:
-        """Closes one such node by a program, or ends the search."""
+        """Closes one node without unstable neurons by a program, or ends the search."""
         seconds = max(0.01, min(LEAF_SECONDS, self.ends - time.monotonic()))
         for point, multipliers in leaf.nearest(self.asked, self._part(stages, node), seconds):
             if self.violates(point):
@@ -244,7 +248,7 @@ class NeuronProver:
         raise _Ended(LATE if time.monotonic() > self.ends else UNSETTLED)
 
     def _part(self, stages: Stages, node: Nodes) -> leaf.Part:
-        """A node with all neurons, inactive ones included."""
+        """A node as a part of the region with bounds and signs of all neurons, inactive ones included."""
         bounds: Bounds = {}
         tables: dict[int, Tensor] = {}
         for stage in stages.stages:

@@ -1,4 +1,4 @@
-"""Alpha: the lower slopes of every neuron's bound and of every margin's are optimised."""
+"""Alpha-CROWN: the lower slopes of every neuron's bound and of every margin's are optimised."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from relucert.network import Network
 
 @dataclass(frozen=True, eq=False)
 class AlphaMethod:
-    """Bounds with optimised slopes, each at least as good as those of Fast-Lin and CROWN.
+    """Bounds with optimised slopes (alpha-CROWN), each at least as good as those of Fast-Lin and CROWN.
 
     ends: by the monotonic clock, when the ascent stops; the bounds are then those found so far.
     recorder: keeps what is proven in recorded arithmetic.

@@ -17,7 +17,10 @@ from relucert.network import Network
 
 @dataclass(frozen=True)
 class IntervalMethod:
-    """Every neuron within an interval that follows from the intervals before it; margins with their rows folded in."""
+    """Interval bound propagation (IBP): every neuron has an interval that follows from the intervals before it.
+
+    The rows of the property are merged with the last affine operations, and bounded as a whole.
+    """
 
     name: str
     weaker: ClassVar[None] = None
@@ -31,7 +34,7 @@ class IntervalMethod:
         return True
 
     def hidden(self, network: Network, region: Region, arithmetic: Arithmetic) -> Bounds:
-        """Of the pre-activations nearest to the output: no others are needed for the margins."""
+        """Bounds of the pre-activations nearest to the output: the margins need no others."""
         return interval_bounds(network, region, arithmetic, network.nearest_preactivations(network.output))
 
     def margins(

@@ -1,4 +1,4 @@
-"""Methods made of a linear relaxation."""
+"""Methods made of a linear relaxation: Fast-Lin (DeepZ) and CROWN (DeepPoly)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LinearMethod:
-    """Bounds by linear relaxation: the few rows of the margins backward, hidden layers by the driver that suits."""
+    """Bounds by linear relaxation: margins by back-substitution, hidden layers by whichever driver is cheaper."""
 
     name: str
     relaxer: Relaxer

@@ -1,5 +1,6 @@
-"""LP and LP-Full: a program of its own for every margin, and in LP-Full for every unstable neuron too.
+"""LP and LP-Full: linear programs over the triangle relaxation (convex ones for p = 2).
 
+Every margin has a program of its own, and in LP-Full every unstable neuron too.
 Solvers only propose. What is returned is the backward driver's bound with the slopes they propose, or Fast-Lin's
 if that is higher: proven like every other bound here. LP-Full starts from bounds with optimised slopes; where the
 network is too wide for solvers, a longer ascent takes the programs' place.
@@ -168,7 +169,7 @@ class ProgramMethod:
     def _climbed_margins(
         self, network: Network, region: Region, prop: Property, hidden: Bounds, arithmetic: Arithmetic
     ) -> Tensor:
-        """By an ascent over all margins at once."""
+        """The margins by a dual ascent over all of them at once."""
         ends, tallies = time.monotonic() + self.time_limit, [Tally() for _ in region.radius]
         margins = optimised_margins(
             network, region, prop.rows, prop.offsets, hidden, arithmetic,

@@ -1,7 +1,7 @@
 """Margins by quadratic certificates: the dual of the semidefinite relaxation.
 
-What finds the multipliers is not believed. With a rigorous arithmetic a margin is what `quadratic.proof` makes of them,
-or the linear relaxation's bound where that is higher.
+The solver of the multipliers is not trusted. With a rigorous arithmetic a margin is what `quadratic.proof` makes of
+them, or the linear relaxation's bound where that is higher.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Key = tuple[bytes, bytes]
 
 @dataclass(frozen=True)
 class QuadraticMethod:
-    """Quadratic certificates over the bounds of a weaker method, which the search starts from.
+    """Margins by quadratic certificates, with the hidden bounds of a weaker method, which the search starts from.
 
     ends: by the monotonic clock, when multipliers are no longer improved.
     report: called with the row and the repeat.
@@ -125,7 +125,7 @@ class QuadraticMethod:
 
 @dataclass(eq=False)
 class _Notes:
-    """What is remembered of a question from radius to radius.
+    """The state of a question, kept from radius to radius.
 
     memories: by row, what its last solution left; reason: why there are no certificates; proven: whether nothing could
     prove more; evidence: of the largest radius at which certificates proved all margins.
@@ -247,5 +247,5 @@ class CentreMargins:
 
 
 def _key(point: Tensor, rows: Tensor) -> Key:
-    """The same for numbers in either precision."""
+    """A key of the question, the same for numbers in float32 and in float64."""
     return point.float().numpy().tobytes(), rows.float().numpy().tobytes()

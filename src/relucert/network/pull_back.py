@@ -1,4 +1,4 @@
-"""The one backward walk over a network: linear forms on a value become forms on what it is computed from."""
+"""Back-substitution over a network: linear forms on a value become forms on what it is computed from."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ Form = TypeVar("Form")
 
 
 class Rule(Protocol[Form]):
-    """What becomes of forms on their way; a form may be a tensor, or whatever the rule makes of one."""
+    """How forms pass each operation of a network; a form may be a tensor, or whatever the rule makes of one."""
 
     def affine(self, value: int, form: Form) -> Sequence[Form]:
         """A form on the value of an affine operation, as forms on each of its inputs."""
 
     def activation(self, value: int, source: int, form: Form) -> Form | None:
-        """A form on the value of an activation, as a form on its source; None: the way ends here."""
+        """A form on the value of an activation, as a form on its source; None: back-substitution ends here."""
 
     def join(self, value: int, one: Form, other: Form) -> Form:
         """The sum of two forms on a value that two branches lead to."""
 
 
 def pull_back(network: Network, value: int, form: Form, rule: Rule[Form], stop: int = INPUT) -> dict[int, Form]:
-    """Pulls a form on a value back; the forms that are left, by their values: on the input, or on `stop`.
+    """Back-substitutes a form on a value; returns the forms that are left by their values: the input, or `stop`.
 
     Raises TimeUp between two layers once time is over.
     """
