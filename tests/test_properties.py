@@ -16,6 +16,7 @@ from relucert.api.best import BEST
 from relucert.checker.check import check
 from relucert.errors import InputError, StoreError
 from relucert.methods.table import METHODS
+from relucert.network import Linear, Network, Node
 from tests.nets import NORMS, centres, mlp
 
 CONTROLLER = mlp(3, 8, 6, 1, seed=5)
@@ -104,6 +105,24 @@ def test_a_property_that_fails_at_the_image_itself(name: str) -> None:
             assert getattr(answer, "upper", getattr(answer, "distance", None)) == 0
         if name == "robust_at":
             assert (answer.status, answer.clean) == ("violated", False)
+
+
+def test_violations_in_floating_point_are_exact() -> None:
+    """Of a row with several terms float64 may have the wrong sign; equality, as it has here, is a violation."""
+    identity = Network((3,), (Node(Linear(torch.eye(3), torch.zeros(3)), (0,)),))
+    for smallest, violated in ((2.0**-54, False), (0.0, True), (-(2.0**-54), True)):
+        rows = torch.tensor([[[1.0, smallest, -1.0]]], dtype=torch.float64)
+        stated = Property(rows, torch.zeros(1, 1, dtype=torch.float64))
+        assert stated.fails_at(torch.ones(3)) == violated
+        asked: dict[str, Any] = {"property": stated, "inference": "float32"}
+        (verdict,) = relucert.robust_at(identity, torch.ones(1, 3), radius=0, time_limit=5, **asked)
+        assert (verdict.status == "violated") == violated
+        (nearest,) = relucert.attack(identity, torch.ones(1, 3), steps=5, **asked)
+        assert (nearest.distance == 0) == violated
+        for answer in (verdict, nearest, *relucert.robust_at(identity, torch.ones(1, 3), radius=0, property=stated)):
+            assert "rival" not in (answer.reason or "")
+            assert "label" not in (answer.reason or "")
+    assert not stated.fails_at(torch.full((3,), torch.nan))
 
 
 def test_answers_about_a_property_are_shown_and_kept(tmp_path: Path) -> None:

@@ -138,7 +138,8 @@ def attack_each(
     origin = Origin.of(prepared.source, known)
     attacker = Attacker(known, options, origin, len(inquiry.questions))
     most_workers = origin.most_workers(workers, ray) or max(1, options.memory // (step * attack_bytes(known, STARTS)))
-    job = ImageJob(attacker, inquiry, in_steps(inquiry, step), _asked(options, known, property or target), most_workers)
+    asked = target if property is None else property
+    job = ImageJob(attacker, inquiry, in_steps(inquiry, step), _asked(options, known, asked), most_workers)
     return start(job, workers, ray, store, progress)
 
 

@@ -173,7 +173,8 @@ def certify_each(
     folder = None if proofs is None else checked_path(proofs, "a folder of proofs")
     if folder is not None:
         check_proof_place(workers, ray)
-    return start(_job(known, options, inquiry, property or target, folder), workers, ray, store, progress)
+    asked = target if property is None else property
+    return start(_job(known, options, inquiry, asked, folder), workers, ray, store, progress)
 
 
 def _job(

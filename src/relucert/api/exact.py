@@ -164,8 +164,9 @@ def exact_each(
         files.check_replaceable(options.proof, lambda there: is_about(there, claim, evaluation.name), overwrite)
     check_subnormals()
     origin = Origin.of(prepared.source, known)
+    asked = target if property is None else property
     job = ImageJob(
-        _Searching(known, options, origin), inquiry, in_steps(inquiry, 1), options.asked(known, property or target),
+        _Searching(known, options, origin), inquiry, in_steps(inquiry, 1), options.asked(known, asked),
         origin.most_workers(workers, ray) or fitting_workers(search_bytes(known)),
     )  # fmt: skip
     return start(job, workers, ray, store, progress, again=options.proof is not None)

@@ -163,7 +163,8 @@ def robust_at_each(
     options = _Options(shape, distance, time_limit, seed, path)
     decider = _Deciding(known, options, Origin.of(prepared.source, known))
     most_workers = decider.origin.most_workers(workers, ray) or fitting_workers(search_bytes(known))
-    job = ImageJob(decider, inquiry, in_steps(inquiry, 1), options.asked(known, property or target), most_workers)
+    asked = target if property is None else property
+    job = ImageJob(decider, inquiry, in_steps(inquiry, 1), options.asked(known, asked), most_workers)
     return start(job, workers, ray, store, progress, again=path is not None)
 
 
@@ -303,13 +304,8 @@ class _Answering:
         if witness is None or witness.distance > self.options.radius:
             return False
         given = witness.point.to(self.replay.precision)
-        outputs = self.replay.run(given).double()
         unchanged = torch.equal(given.double(), witness.point.double())
-        if (
-            not unchanged
-            or not bool(outputs.isfinite().all())
-            or not bool((self.prop.values(outputs[None]) <= 0).any())
-        ):
+        if not unchanged or not self.prop.fails_at(self.replay.run(given)):
             self.differing += 1
             return False
         self.witness = witness

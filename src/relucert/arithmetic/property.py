@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 
 import torch
 from torch import Tensor
@@ -134,3 +135,17 @@ class Property:
     def values(self, outputs: Tensor) -> Tensor:
         """What must be positive, as computed, at one output per batch member, (batch, outputs): (batch, rows)."""
         return (self.rows @ outputs[..., None]).squeeze(-1) + self.offsets
+
+    def fails_at(self, outputs: Tensor) -> bool:
+        """Whether, without any rounding, some row of a batch of one is not positive at outputs, (outputs,).
+
+        Outputs that are not all finite fail no row.
+        """
+        if not bool(outputs.isfinite().all()):
+            return False
+        numbers = [Fraction(number) for number in outputs.tolist()]
+        values = [Fraction(offset) for offset in self.offsets[0].tolist()]
+        coefficients, places = self.rows[0], self.rows[0].nonzero()
+        for (row, output), coefficient in zip(places.tolist(), coefficients[tuple(places.T)].tolist(), strict=True):
+            values[row] += Fraction(coefficient) * numbers[output]
+        return any(value <= 0 for value in values)

@@ -28,9 +28,9 @@ from relucert.query.questions import Inquiry, Question
 NOTHING = "no attack found an adversarial example"
 CUT_SHORT = "the time limit ended the attack; a nearer example may exist"
 NO_TIME = "the time limit ended the attack before it found an adversarial example"
-LEVEL = "a rival is level with the label at the image itself"
-AHEAD = "at the image itself a rival is level with the label, or ahead, as shown by {by}"
-UNCLEAR = "at the image itself the label and a rival can't be told apart within rounding error"
+NOT_POSITIVE = "at the image itself a margin is not positive"
+SHOWN = f"{NOT_POSITIVE}, as shown by {{by}}"
+UNCLEAR = "at the image itself the sign of a margin is unclear within rounding error"
 STAGE, POLISH = "attack", "polish"  # what is being done
 BEFORE_POLISH = 0.6  # the attacks' share of a time limit
 
@@ -68,7 +68,7 @@ def at_image(check: AdversarialCheck, inquiry: Inquiry, question: Question) -> t
     witness = check.at_image(inquiry.images[question.image], prop)
     if witness is None:
         return None, UNCLEAR
-    return witness, question.refusal or (LEVEL if check.by is None else AHEAD.format(by=check.by))
+    return witness, question.refusal or (NOT_POSITIVE if check.by is None else SHOWN.format(by=check.by))
 
 
 class Attacker:

@@ -94,12 +94,8 @@ class AdversarialCheck:
         return self.nearest(centre, centre + stretch * (point.double() - centre), prop)
 
     def violated(self, point: Tensor, prop: Property) -> bool:
-        """Whether the network, evaluated on this one point in its precision, has a row that is not positive.
-
-        In float64 the sign of a difference of two numbers is right. Scores that are no numbers violate nothing.
-        """
-        scores = self.scores(point).double()
-        return bool(scores.isfinite().all()) and bool((prop.values(scores[None]) <= 0).any())
+        """Whether the network's scores, evaluated on this one point in its precision, fail some row."""
+        return prop.fails_at(self.scores(point))
 
     def scores(self, point: Tensor) -> Tensor:
         if self.rounds and self.runtime is not None:

@@ -66,7 +66,7 @@ class Inquiry:
     stated: Property | None = None
 
     def overtaken(self, question: Question) -> bool:
-        """Whether, as float64 tells, the image itself violates what is asked about: a rival is level or ahead."""
+        """Whether, as float64 tells, the image itself violates what is asked about: a margin is not positive."""
         if question.misclassified or question.refusal is not None:
             return question.misclassified
         return bool((self.property([question]).values(self.scores[question.image][None]) <= 0).any())
