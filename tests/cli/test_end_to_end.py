@@ -145,7 +145,7 @@ def test_bad_data(command: Command, tmp_path: Path, case: str) -> None:
         (["--norm", "0.5"], "0.5"),
         (["--norm", "two"], "two"),
         (["--norm", "nan"], "nan"),
-        (["--method", "fastlin"], "fast-lin"),
+        (["--method", "fastlim"], "fast-lin"),
         (["--target", "nobody"], "runner-up"),
         (["--target", "10"], "10 classes"),
         (["--target", "-1"], "-1"),

@@ -224,7 +224,7 @@ def test_a_slow_method_is_not_tried_again(command: Command, tmp_path: Path, monk
     [
         (("huge",), "invalid choice"),
         (("toy", "--norms", "3"), "no norm '3'"),
-        (("toy", "--targets", "worst"), "no target 'worst'"),
+        (("toy", "--targets", "worst"), "unknown target 'worst'"),
         (("toy", "--networks", "mnist-9x20"), "no network 'mnist-9x20'"),
         (("toy", "--methods", "quick"), "unknown method 'quick'"),
         (("toy", "--images", "0"), "whole number >= 1"),
