@@ -26,7 +26,7 @@ from tests.cli.conftest import Command, single_line
 StandIn = Callable[[fake.Library], None]
 HOUR = timedelta(hours=1)
 ROW_KEYS = {
-    "image", "label", "target", "norm", "method", "arithmetic", "radius", "reason", "seconds", "evaluations",
+    "image", "row", "label", "target", "norm", "method", "arithmetic", "radius", "reason", "seconds", "evaluations",
     "proven", "box", "input_scale", "failed", "due_to", "inference",
 }  # fmt: skip
 
@@ -94,7 +94,8 @@ def test_json(command: Command, stand_in: StandIn, tmp_path: Path) -> None:
     assert datetime.now(timezone.utc) - datetime.fromisoformat(record["started"].replace("Z", "+00:00")) < HOUR
     assert 0 <= record["seconds"] < 3600
     assert record["options"] == {
-        "network": "mnist-2x20", "data": None, "data_dir": None, "pixels": None, "images": 5, "norm": "2", "method": "fast-lin",
+        "network": "mnist-2x20", "data": None, "data_dir": None, "pixels": None, "images": 5, "norm": "2",
+        "method": "fast-lin",
         "target": "untargeted", "arithmetic": "rigorous", "tolerance": 1e-4, "memory": 2**30, "seed": 0,
         "shells": None, "time_limit": None, "budget": None, "threads": None, "box": None, "scale": None,
         "layout": None, "target_file": None, "inference": "real", "proofs": None, "workers": None, "ray": None,
