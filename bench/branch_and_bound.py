@@ -24,8 +24,8 @@ from relucert import data
 from relucert.arithmetic.property import Property
 from relucert.arithmetic.region import RegionShape
 from relucert.arithmetic.rigor import RIGOROUS
-from relucert.branch_and_bound.climb import Climber, Nodes
 from relucert.branch_and_bound.confirm import Rows, proven_bounds
+from relucert.branch_and_bound.dual_ascent import DualAscent, Nodes
 from relucert.branch_and_bound.obligation import Obligation
 from relucert.branch_and_bound.root import cheap_bounds, rooted
 from relucert.branch_and_bound.stages import CROWD
@@ -109,18 +109,18 @@ def rate(name: str, radius: float = 0.05, splits: int = 8) -> None:
     with torch.no_grad():
         region = asked.region(radius)
         stages = rooted(asked.exact, region, cheap_bounds(asked.exact, region, RIGOROUS), math.inf)
-        climber = Climber(stages, stages.pulled(asked.exact.output, prop.rows[0], prop.offsets[0]))
-        roots = climber.roots().pick(torch.zeros(CROWD, dtype=torch.long))
+        dual_ascent = DualAscent(stages, stages.pulled(asked.exact.output, prop.rows[0], prop.offsets[0]))
+        roots = dual_ascent.roots().pick(torch.zeros(CROWD, dtype=torch.long))
         signs = roots.signs.clone()
         for row in signs:
-            row[torch.randperm(climber.unstable_count, generator=generator)[:splits]] = 1
+            row[torch.randperm(dual_ascent.unstable_count, generator=generator)[:splits]] = 1
         nodes = Nodes(roots.rows, signs, torch.where(signs == 0, roots.duals, 0))
         rows = Rows(asked.exact.output, prop.rows[0], prop.offsets[0])
-        climber.run(nodes, 2, math.inf)  # what the first call alone pays for
+        dual_ascent.run(nodes, 2, math.inf)  # what the first call alone pays for
         started = time.process_time()
-        climbed = climber.run(nodes, STEPS, math.inf)
+        result = dual_ascent.run(nodes, STEPS, math.inf)
         between = time.process_time()
-        proven_bounds(stages, rows, climbed.nodes)
+        proven_bounds(stages, rows, result.nodes)
         ended = time.process_time()
     print(
         f"unstable {[stage.unstable_count for stage in stages.stages]}, "

@@ -11,7 +11,7 @@ from relucert.arithmetic.property import Property
 from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import FLOAT, RIGOROUS, Arithmetic
 from relucert.bounding import optimised
-from relucert.bounding.ascent import Climbed, Effort
+from relucert.bounding.ascent import BestBounds, Effort
 from relucert.bounding.interval import Bounds
 from relucert.bounding.memory import SlopeMemory
 from relucert.bounding.optimised import optimised_bounds, optimised_margins
@@ -113,8 +113,8 @@ def test_whatever_slopes_are_proposed_the_bounds_hold(lie: str, monkeypatch: pyt
         noise = torch.rand(table.shape, generator=generator, dtype=table.dtype)
         return {"NaN": table * torch.nan, "noise": noise, "large": 1e30 * (noise - 0.5)}[lie]
 
-    def propose(bound: object, start: Climbed, *_: object) -> Climbed:
-        return Climbed(start.lower + 100, {value: spoilt(table) for value, table in start.slopes.items()})
+    def propose(bound: object, start: BestBounds, *_: object) -> BestBounds:
+        return BestBounds(start.lower + 100, {value: spoilt(table) for value, table in start.slopes.items()})
 
     monkeypatch.setattr(optimised, "ascend", propose)
     hidden, margins = bounded(asked, "alpha")
@@ -141,9 +141,9 @@ def test_slopes_of_a_neighbouring_radius_are_remembered() -> None:
     memory = SlopeMemory()
     optimised_bounds(asked.network, asked.region, memory=memory)
     warm = optimised_bounds(asked.network, near, memory=memory, effort=Effort(0))
-    cold, climbed = (optimised_bounds(asked.network, near, effort=Effort(steps)) for steps in (0, 20))
+    cold, optimised = (optimised_bounds(asked.network, near, effort=Effort(steps)) for steps in (0, 20))
     last = asked.network.preactivations[-1]
-    total = [(bounds[last].lower * bounds[last].unstable).sum() for bounds in (cold, warm, climbed)]
+    total = [(bounds[last].lower * bounds[last].unstable).sum() for bounds in (cold, warm, optimised)]
     assert total[0] < total[1]
     assert total[2] - total[1] < 0.2 * (total[2] - total[0])
 

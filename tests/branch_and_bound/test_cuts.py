@@ -73,16 +73,16 @@ def test_slopes_that_lie_prove_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     answer = nearest(network, centre, order[0], order[1], math.inf, 5.0)
     assert answer is not None
     generator = torch.Generator().manual_seed(0)
-    honest = cuts.Climb.run
+    honest = cuts.SlopeAscent.run
 
-    def faulty(climb: cuts.Climb) -> None:
-        honest(climb)
-        climb.highest = torch.full_like(climb.highest, torch.inf)
-        for table in climb.slopes.values():
+    def faulty(ascent: cuts.SlopeAscent) -> None:
+        honest(ascent)
+        ascent.highest = torch.full_like(ascent.highest, torch.inf)
+        for table in ascent.slopes.values():
             table.copy_(3 * torch.rand(table.shape, generator=generator, dtype=table.dtype) - 1)
             table[..., 0] = torch.nan
 
-    monkeypatch.setattr(cuts.Climb, "run", faulty)
+    monkeypatch.setattr(cuts.SlopeAscent, "run", faulty)
     prop = Property.margins(torch.tensor(order[:1]), torch.tensor([order[1:2]]), network.classes)
     assert not attempt(network, prop, centre, 1.02 * answer[0])[0]
 

@@ -14,8 +14,8 @@ from relucert.arithmetic.rigor import RIGOROUS
 from relucert.attacks.witness import AdversarialCheck
 from relucert.bounding.interval import Bounds
 from relucert.branch_and_bound import root
-from relucert.branch_and_bound.climb import Climbed, Climber, Nodes
 from relucert.branch_and_bound.confirm import Rows, proven_bounds
+from relucert.branch_and_bound.dual_ascent import AscentResult, DualAscent, Nodes
 from relucert.branch_and_bound.obligation import Obligation
 from relucert.branch_and_bound.refine import Refining
 from relucert.branch_and_bound.root import cheap_bounds, rooted
@@ -100,20 +100,22 @@ def test_an_ascent_that_lies_proves_nothing(lie: str, monkeypatch: pytest.Monkey
     order = ordered(network, centre)
     answer = nearest(network, centre, order[0], order[1], math.inf, 4.0)
     assert answer is not None
-    honest, generator = Climber.run, torch.Generator().manual_seed(0)
+    honest, generator = DualAscent.run, torch.Generator().manual_seed(0)
 
-    def faulty(climber: Climber, nodes: Nodes, steps: int, ends: float, *others: float, **named: float) -> Climbed:
-        climbed = honest(climber, nodes, 0, ends)
-        duals = climbed.nodes.duals
+    def faulty(
+        dual_ascent: DualAscent, nodes: Nodes, steps: int, ends: float, *others: float, **named: float
+    ) -> AscentResult:
+        result = honest(dual_ascent, nodes, 0, ends)
+        duals = result.nodes.duals
         noise = 4 * torch.rand(duals.shape, generator=generator) - 2
         if lie == "wrong signs":
             noise = -noise.abs()
         if lie == "no numbers":
             noise[:, ::2] = torch.nan
-        lower = torch.full_like(climbed.lower, torch.inf)
-        return Climbed(lower, climbed.nodes._replace(duals=noise), climbed.scores, climbed.points)
+        lower = torch.full_like(result.lower, torch.inf)
+        return AscentResult(lower, result.nodes._replace(duals=noise), result.scores, result.points)
 
-    monkeypatch.setattr(Climber, "run", faulty)
+    monkeypatch.setattr(DualAscent, "run", faulty)
     monkeypatch.setattr("relucert.branch_and_bound.tree.NeuronProver._offer", lambda *parts: None)
     assert not Attempt(network, runner_up(network, centre), centre, 1.05 * answer[0]).proven
 
@@ -164,17 +166,17 @@ def test_stages_compute_the_network_and_bound_what_the_proof_bounds(
     prop = runner_up(network, region.points[0])
     with torch.no_grad():
         stages = rooted(network, region, cheap_bounds(network, region, RIGOROUS), math.inf)
-        climber = Climber(stages, stages.pulled(network.output, prop.rows[0], prop.offsets[0]))
-        roots = climber.roots()
-        first, climbed = climber.run(roots, 0, math.inf), climber.run(roots, 15, math.inf)
+        dual_ascent = DualAscent(stages, stages.pulled(network.output, prop.rows[0], prop.offsets[0]))
+        roots = dual_ascent.roots()
+        first, result = dual_ascent.run(roots, 0, math.inf), dual_ascent.run(roots, 15, math.inf)
         rows = Rows(network.output, prop.rows[0], prop.offsets[0])
-        proven = proven_bounds(stages, rows, climbed.nodes)
+        proven = proven_bounds(stages, rows, result.nodes)
     points = region.points + 0.3 * (samples(region) - region.points) / len(region.points[0])
-    margins = climber.margins(points.float())
+    margins = dual_ascent.margins(points.float())
     torch.testing.assert_close(margins, prop.values(network(points)).float(), rtol=1e-3, atol=1e-3)
-    torch.testing.assert_close(climbed.lower.double(), proven, rtol=1e-3, atol=1e-3)
-    assert bool((climbed.lower >= first.lower).all())
-    assert float(region.norm.distance(climbed.points.double(), region.points).max()) <= 0.3 * (1 + 1e-4)
+    torch.testing.assert_close(result.lower.double(), proven, rtol=1e-3, atol=1e-3)
+    assert bool((result.lower >= first.lower).all())
+    assert float(region.norm.distance(result.points.double(), region.points).max()) <= 0.3 * (1 + 1e-4)
 
 
 def test_the_gradient_is_the_bound_s_own() -> None:
@@ -182,23 +184,23 @@ def test_the_gradient_is_the_bound_s_own() -> None:
     network = mlp(6, 10, 10, 4, seed=0).cast(torch.float64)
     region = region_of(network, 0.5)
     prop = runner_up(network, region.points[0])
-    from relucert.branch_and_bound.climb import _Ascent
+    from relucert.branch_and_bound.dual_ascent import _AscentState
 
     with torch.no_grad():
         stages = rooted(network, region, cheap_bounds(network, region, RIGOROUS), math.inf)
-        climber = Climber(stages, stages.pulled(network.output, prop.rows[0], prop.offsets[0]))
-        roots = climber.roots()
+        dual_ascent = DualAscent(stages, stages.pulled(network.output, prop.rows[0], prop.offsets[0]))
+        roots = dual_ascent.roots()
         signs = roots.signs.clone()
         signs[:, ::3], signs[:, 1::3] = 1, -1
         nodes = Nodes(roots.rows, signs, torch.full_like(roots.duals, 0.4))
-        ascent = _Ascent(climber, nodes, 0.3)
+        ascent = _AscentState(dual_ascent, nodes, 0.3)
         ascent.pull()
         ascent.relax()
         gradient, before = ascent.gradient(), ascent.bound
-        for neuron in range(climber.unstable_count):
+        for neuron in range(dual_ascent.unstable_count):
             duals = nodes.duals.clone()
             duals[:, neuron] += 1e-2
-            moved = _Ascent(climber, nodes._replace(duals=duals), 0.3)
+            moved = _AscentState(dual_ascent, nodes._replace(duals=duals), 0.3)
             moved.pull()
             torch.testing.assert_close((moved.bound - before) / 1e-2, gradient[:, neuron], rtol=0.05, atol=0.02)
 

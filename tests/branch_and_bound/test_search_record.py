@@ -15,7 +15,7 @@ from relucert.arithmetic.region import RegionShape
 from relucert.arithmetic.rigor import RECORDED
 from relucert.bounding.record import Leaves, Record, multiplier_units
 from relucert.branch_and_bound import tree
-from relucert.branch_and_bound.climb import Climbed, Climber, Nodes
+from relucert.branch_and_bound.dual_ascent import AscentResult, DualAscent, Nodes
 from relucert.branch_and_bound.obligation import Obligation
 from relucert.branch_and_bound.prove import prove
 from relucert.branch_and_bound.refine import Refining
@@ -101,20 +101,22 @@ def test_an_ascent_that_lies_is_written_of_nothing_false(
     """Beyond the minimum distortion nothing is proven; what is proven below it passes its check."""
     question = asked(NETWORK)
     beyond = 1.02 * distortion(question)
-    honest, generator = Climber.run, torch.Generator().manual_seed(0)
+    honest, generator = DualAscent.run, torch.Generator().manual_seed(0)
 
-    def faulty(climber: Climber, nodes: Nodes, steps: int, ends: float, *others: float, **named: float) -> Climbed:
-        climbed = honest(climber, nodes, 0, ends)
-        duals = climbed.nodes.duals
+    def faulty(
+        dual_ascent: DualAscent, nodes: Nodes, steps: int, ends: float, *others: float, **named: float
+    ) -> AscentResult:
+        result = honest(dual_ascent, nodes, 0, ends)
+        duals = result.nodes.duals
         noise = 4 * torch.rand(duals.shape, generator=generator) - 2
         if lie == "wrong signs":
             noise = -noise.abs()
         if lie == "no numbers":
             noise[:, ::2] = torch.nan
-        lower = torch.full_like(climbed.lower, torch.inf)
-        return Climbed(lower, climbed.nodes._replace(duals=noise), climbed.scores, climbed.points)
+        lower = torch.full_like(result.lower, torch.inf)
+        return AscentResult(lower, result.nodes._replace(duals=noise), result.scores, result.points)
 
-    monkeypatch.setattr(Climber, "run", faulty)
+    monkeypatch.setattr(DualAscent, "run", faulty)
     monkeypatch.setattr("relucert.branch_and_bound.tree.NeuronProver._offer", lambda *parts: None)
     assert search(question, beyond, 5.0) is None
     record = search(question, 0.3 * beyond, 20.0)

@@ -50,7 +50,7 @@ class Effort:
 
 
 @dataclass(eq=False)
-class Climbed:
+class BestBounds:
     """The highest bounds so far, (batch, forms), and the slopes that give them."""
 
     lower: Tensor
@@ -78,9 +78,9 @@ class Climbed:
 
 
 def ascend(
-    bound: Bound, climbed: Climbed, others: Sequence[Slopes], effort: Effort, ends: float = math.inf,
+    bound: Bound, best: BestBounds, others: Sequence[Slopes], effort: Effort, ends: float = math.inf,
     report: Report = silent,
-) -> Climbed:  # fmt: skip
+) -> BestBounds:  # fmt: skip
     """The highest bounds that are met on the way up from what is known, or from other slopes where they are better.
 
     ends: No step begins later. report: Called with every step. None of the tensors involved may come of PyTorch's
@@ -88,9 +88,9 @@ def ascend(
     """
     with torch.no_grad():
         for slopes in others:
-            climbed.take(bound(slopes), slopes)
-        climbed.history = climbed.history[-1:]
-        variables = {value: table.clone().requires_grad_() for value, table in climbed.slopes.items()}
+            best.take(bound(slopes), slopes)
+        best.history = best.history[-1:]
+        variables = {value: table.clone().requires_grad_() for value, table in best.slopes.items()}
     adam, rate = Adam(list(variables.values()), MEANS, 1e-8), effort.rate
     for step in range(effort.steps + 1 if effort.steps else 0):
         last = step == effort.steps or time.monotonic() > ends
@@ -98,13 +98,13 @@ def ascend(
             lower = bound(variables)
             total = lower.sum()
         with torch.no_grad():
-            climbed.take(lower.detach(), variables)
+            best.take(lower.detach(), variables)
         report(Progress(step=step, steps=effort.steps))
-        if last or not variables or climbed.stalls(effort.least):
+        if last or not variables or best.stalls(effort.least):
             break
         gradients = torch.autograd.grad(total, list(variables.values()))
         with torch.no_grad():
             for variable, way in zip(variables.values(), adam.directions(gradients), strict=True):
                 variable.add_(way, alpha=rate).clamp_(0, 1)
         rate *= effort.decay
-    return climbed
+    return best

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import DOUBLE, FLOAT, RIGOROUS, Arithmetic
-from relucert.bounding.ascent import Climbed, Effort, ascend
+from relucert.bounding.ascent import BestBounds, Effort, ascend
 from relucert.bounding.backward import DualVariables, PulledBack, bound_forms, bound_neurons
 from relucert.bounding.hidden import hidden_bounds
 from relucert.bounding.interval import Bounds, Interval
@@ -81,7 +81,7 @@ def optimised_margins(
             found.append((pulled.lower, lines))
         if not any(bool(interval.unstable.any()) for interval in hidden.values()):
             return _best(found, region, rows, hidden, recorder)
-        ascent = _climbing(network, region)
+        ascent = _ascent_problem(network, region)
         proof = Thinned(network, region, CROWN, arithmetic, upper=True)
         for value, interval in hidden.items():
             ascent.add(value, interval.cast(ascent.arithmetic.dtype))
@@ -99,10 +99,10 @@ def optimised_margins(
             return bound
 
         recall = memory.recall(region, rows.float().numpy().tobytes(), torch.arange(count), count, ascent)
-        climbed = _climb(bounded(ascent), recall, effort, ends, _part(report, "margins"))
-        recall.put(climbed.slopes)
-        lower, forms = _proven(bounded(proof), climbed, arithmetic)
-        found.append((lower, {} if recorder is None else dense(proof, forms, climbed.slopes)))
+        best = _optimise(bounded(ascent), recall, effort, ends, _part(report, "margins"))
+        recall.put(best.slopes)
+        lower, forms = _proven(bounded(proof), best, arithmetic)
+        found.append((lower, {} if recorder is None else dense(proof, forms, best.slopes)))
         return _best(found, region, rows, hidden, recorder)
 
 
@@ -129,7 +129,7 @@ class _Layers:
         self.recorder, self.bounds, self.report = recorder, Bounds(), report
         self.network, self.region, self.arithmetic = network, region, arithmetic
         self.memory, self.effort, self.ends = memory, effort, ends
-        self.ascent = _climbing(network, region)
+        self.ascent = _ascent_problem(network, region)
         self.proof = Thinned(network, region, CROWN, arithmetic, upper=True)
 
     def run(self, known: Bounds) -> Bounds:
@@ -170,15 +170,15 @@ class _Layers:
         recall = self.memory.recall(self.region, (value, sign), neurons, self.network.sizes[value], self.ascent)
         layer = self.network.preactivations.index(value) + 1
         report = _part(self.report, f"layer {layer}")
-        climbed = _climb(bounded(self.ascent), recall, self.effort, self.ends, report)
-        recall.put(climbed.slopes)
-        lower, forms = _proven(bounded(self.proof), climbed, self.arithmetic)
+        best = _optimise(bounded(self.ascent), recall, self.effort, self.ends, report)
+        recall.put(best.slopes)
+        lower, forms = _proven(bounded(self.proof), best, self.arithmetic)
         if self.recorder is not None:
-            self.recorder.add(value, neurons, sign, dense(self.proof, forms, climbed.slopes), self.bounds)
+            self.recorder.add(value, neurons, sign, dense(self.proof, forms, best.slopes), self.bounds)
         return lower
 
 
-def _climbing(network: Network, region: Region) -> Thinned:
+def _ascent_problem(network: Network, region: Region) -> Thinned:
     """The network and region that the ascent runs on: in float32 where the network's numbers allow it."""
     single = network.cast(torch.float32)
     arithmetic = FLOAT if single.finite else DOUBLE
@@ -191,7 +191,7 @@ def _part(report: Report, part: str) -> Report:
     return lambda state: report(replace(state, part=part))
 
 
-def _climb(bound: Duals, recall: Recall, effort: Effort, ends: float, report: Report) -> Climbed:
+def _optimise(bound: Duals, recall: Recall, effort: Effort, ends: float, report: Report) -> BestBounds:
     """The slopes that an ascent finds from CROWN's, Fast-Lin's, or those remembered, whichever are better."""
     first = bound(DualVariables())
     crown, fast_lin = {}, {}
@@ -205,17 +205,17 @@ def _climb(bound: Duals, recall: Recall, effort: Effort, ends: float, report: Re
         steps, others = effort.steps, [fast_lin] if last is None else [fast_lin, last]
     else:
         steps, others = effort.again, [last]
-    start = Climbed(first.lower, crown)
+    start = BestBounds(first.lower, crown)
     if not bool(first.lower.isfinite().any()):  # where numbers overflow there is no way up
         return start
     effort = replace(effort, steps=steps)
     return ascend(lambda slopes: bound(DualVariables(slopes)).lower, start, others, effort, ends, report)
 
 
-def _proven(bound: Duals, climbed: Climbed, arithmetic: Arithmetic) -> tuple[Tensor, dict[int, LinearForms]]:
+def _proven(bound: Duals, best: BestBounds, arithmetic: Arithmetic) -> tuple[Tensor, dict[int, LinearForms]]:
     """The bounds with the slopes found, in the arithmetic asked for, (batch, forms), and the forms on ReLUs."""
-    if climbed.lower.dtype == arithmetic.dtype and not arithmetic.rigorous:
-        return climbed.lower, {}
-    slopes = {value: table.to(arithmetic.dtype) for value, table in climbed.slopes.items()}
+    if best.lower.dtype == arithmetic.dtype and not arithmetic.rigorous:
+        return best.lower, {}
+    slopes = {value: table.to(arithmetic.dtype) for value, table in best.slopes.items()}
     pulled = bound(DualVariables(slopes))
     return pulled.lower, pulled.forms

@@ -128,11 +128,11 @@ class BoxProver:
         if not len(left):
             return boxes.pick(left)
         open_pairs = _Pairs.of(boxes.open, region, hidden.bounds)
-        climb = Climb(self.network, self.prop, open_pairs)
-        climb.run()
-        proven = climb.proven()
+        ascent = SlopeAscent(self.network, self.prop, open_pairs)
+        ascent.run()
+        proven = ascent.proven()
         if self.record is not None and len(proven):
-            slopes = {value: table[proven] for value, table in climb.slopes.items()}
+            slopes = {value: table[proven] for value, table in ascent.slopes.items()}
             names = boxes.names[open_pairs.boxes[proven]]
             kept = self.record.close(open_pairs.region.select(proven), names, open_pairs.rows[proven], slopes)
             proven = proven[kept]
@@ -140,10 +140,10 @@ class BoxProver:
         left = boxes.open.any(1).nonzero().flatten()
         if not len(left):
             return boxes.pick(left)
-        worst = _worst(climb.highest, open_pairs, len(boxes))[left]
-        if self._violated(boxes, climb.minimisers[worst], left):
+        worst = _worst(ascent.highest, open_pairs, len(boxes))[left]
+        if self._violated(boxes, ascent.minimisers[worst], left):
             return None
-        scores, boxes = self._scores(region, hidden, climb, worst, left), boxes.pick(left)
+        scores, boxes = self._scores(region, hidden, ascent, worst, left), boxes.pick(left)
         for _ in range(CUTS if len(left) <= FEW else 1):
             sides = scores.argmax(1, keepdim=True)
             boxes = boxes.cut(sides.flatten(), self.record)
@@ -157,10 +157,10 @@ class BoxProver:
         least = int(margins.nan_to_num(torch.inf).argmin())
         return bool(margins[least] <= 0) and self.violates(points[least])
 
-    def _scores(self, region: Region, hidden: BoxBounds, climb: Climb, worst: Tensor, left: Tensor) -> Tensor:
+    def _scores(self, region: Region, hidden: BoxBounds, ascent: SlopeAscent, worst: Tensor, left: Tensor) -> Tensor:
         """How much of the bound's gap is due to every side of the boxes that are left, (count, size)."""
-        gaps = climb.input_coefficients[worst] * region.spans(RIGOROUS).largest[left]
-        for source, weights in climb.gap_weights(worst).items():
+        gaps = ascent.input_coefficients[worst] * region.spans(RIGOROUS).largest[left]
+        for source, weights in ascent.gap_weights(worst).items():
             shares = hidden.lines.of(source).shares[left]
             gaps = gaps + (shares @ weights[..., None]).squeeze(-1)
         widths = region.spans(RIGOROUS).largest[left] / torch.where(self.widths > 0, self.widths, 1)
@@ -196,7 +196,7 @@ class _Pairs:
         return cls(boxes, rows, region.select(boxes), select(bounds, boxes))
 
 
-class Climb:
+class SlopeAscent:
     """Optimises lower slopes for pairs, as alpha-CROWN does, by signed-gradient steps; the best are kept.
 
     Attributes:

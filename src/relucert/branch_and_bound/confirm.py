@@ -14,7 +14,7 @@ from torch import Tensor
 
 from relucert.bounding.backward import DualVariables, bound_forms
 from relucert.bounding.record import rounded_duals
-from relucert.branch_and_bound.climb import Nodes
+from relucert.branch_and_bound.dual_ascent import Nodes
 from relucert.branch_and_bound.stages import Stages
 
 

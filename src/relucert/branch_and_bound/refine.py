@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from relucert.bounding.interval import Interval
-from relucert.branch_and_bound.climb import Climbed, Climber, Nodes, join
 from relucert.branch_and_bound.confirm import neuron_rows, proven_bounds, row_bounds
+from relucert.branch_and_bound.dual_ascent import AscentResult, DualAscent, Nodes, join
 from relucert.branch_and_bound.stages import Stages
 
 HIDDEN_STEPS, HIDDEN_RATE = 20, 0.25
@@ -58,14 +58,14 @@ class Refinement:
         self.neurons, self.signs = sides(interval)
         maps = stages.maps(value, self.neurons[: len(self.neurons) // 2])
         both = torch.arange(len(self.neurons)) % (len(self.neurons) // 2)
-        self.climber = Climber(stages, maps.pick(both, self.signs))
+        self.dual_ascent = DualAscent(stages, maps.pick(both, self.signs))
         self.first = torch.where(self.signs > 0, interval.lower[0, self.neurons], -interval.upper[0, self.neurons])
 
     def run(self, ends: float) -> Interval:
         """The interval with what the trees prove; ends: when no more can be proven."""
-        roots = self.climber.roots()
+        roots = self.dual_ascent.roots()
         parts = [
-            self.climber.run(roots.pick(some), HIDDEN_STEPS, self.ends, HIDDEN_RATE)
+            self.dual_ascent.run(roots.pick(some), HIDDEN_STEPS, self.ends, HIDDEN_RATE)
             for some in torch.arange(len(self.neurons)).split(self.stages.crowd)
         ]
         self.leaves = _Leaves(parts)
@@ -103,14 +103,14 @@ class Refinement:
         worst[leaves.nodes().rows[order]] = order
         rows = (~stable).repeat(2).nonzero().flatten()
         chosen = worst[rows]
-        chosen = chosen[leaves.score[chosen] > 0] if self.climber.unstable_count else chosen[:0]
+        chosen = chosen[leaves.score[chosen] > 0] if self.dual_ascent.unstable_count else chosen[:0]
         if not len(chosen):
             return False
         for some in chosen.split(max(1, self.stages.crowd // 2)):
             if time.monotonic() > self.ends:
                 break
             halves = leaves.nodes().pick(some).split(leaves.best[some])
-            leaves.replace(some, self.climber.run(halves, REFINING_STEPS, self.ends))
+            leaves.replace(some, self.dual_ascent.run(halves, REFINING_STEPS, self.ends))
         return True
 
 
@@ -122,7 +122,7 @@ class _Leaves:
         best, score: The neuron to split, and how much it matters, (count,).
     """
 
-    def __init__(self, parts: list[Climbed]) -> None:
+    def __init__(self, parts: list[AscentResult]) -> None:
         self._nodes = join([part.nodes for part in parts])
         self._lower = torch.cat([part.lower for part in parts])
         self._score, self._best = self._choice(torch.cat([part.scores for part in parts]))
@@ -143,7 +143,7 @@ class _Leaves:
     def score(self) -> Tensor:
         return self._score[: self.count]
 
-    def replace(self, chosen: Tensor, halves: Climbed) -> None:
+    def replace(self, chosen: Tensor, halves: AscentResult) -> None:
         """Puts two halves, first all with one sign, then all with the other, in the place of leaves."""
         lower = torch.maximum(halves.lower, self._lower[chosen].repeat(2))
         self._reserve(len(chosen))

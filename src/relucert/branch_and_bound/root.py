@@ -15,8 +15,8 @@ from relucert.arithmetic.rigor import Arithmetic
 from relucert.bounding.hidden import hidden_bounds
 from relucert.bounding.interval import Bounds, Interval
 from relucert.bounding.relaxers import CROWN, FAST_LIN
-from relucert.branch_and_bound.climb import Climber
 from relucert.branch_and_bound.confirm import neuron_rows, proven_bounds
+from relucert.branch_and_bound.dual_ascent import DualAscent
 from relucert.branch_and_bound.refine import HIDDEN_RATE, HIDDEN_STEPS, Refinement, Refining, improved, sides
 from relucert.branch_and_bound.search_record import SearchRecord
 from relucert.branch_and_bound.stages import Stages, folds
@@ -59,11 +59,11 @@ def _optimised(stages: Stages, value: int, interval: Interval, ends: float) -> I
     for some, side in zip(neurons.split(stages.crowd), signs.split(stages.crowd), strict=True):
         if time.monotonic() > ends:
             break
-        climber = Climber(stages, stages.maps(value, some).pick(torch.arange(len(some)), side))
-        climbed = climber.run(climber.roots(), HIDDEN_STEPS, ends, HIDDEN_RATE)
+        dual_ascent = DualAscent(stages, stages.maps(value, some).pick(torch.arange(len(some)), side))
+        result = dual_ascent.run(dual_ascent.roots(), HIDDEN_STEPS, ends, HIDDEN_RATE)
         rows = neuron_rows(stages, value, some, side)
-        least = proven_bounds(stages, rows, climbed.nodes)
+        least = proven_bounds(stages, rows, result.nodes)
         if stages.record is not None:
-            stages.record.offer(stages, value, some, side, climbed.nodes, least)
+            stages.record.offer(stages, value, some, side, result.nodes, least)
         interval = improved(interval, some, side, least)
     return interval

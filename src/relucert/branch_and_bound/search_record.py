@@ -13,8 +13,8 @@ from torch import Tensor
 
 from relucert.bounding.interval import Interval
 from relucert.bounding.record import Leaves, Record, Sides, join_leaves, rules_of
-from relucert.branch_and_bound.climb import Nodes
 from relucert.branch_and_bound.confirm import neuron_rows, proven_bounds, row_bounds
+from relucert.branch_and_bound.dual_ascent import Nodes
 from relucert.branch_and_bound.refine import improved
 from relucert.branch_and_bound.stages import Stages
 from relucert.network import Network

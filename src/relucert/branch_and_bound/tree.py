@@ -19,8 +19,8 @@ from relucert.arithmetic.property import Property
 from relucert.arithmetic.rigor import RECORDED, RIGOROUS
 from relucert.bounding.interval import Bounds, Interval
 from relucert.branch_and_bound import leaf
-from relucert.branch_and_bound.climb import Climbed, Climber, Nodes, join
 from relucert.branch_and_bound.confirm import Rows, proven_bounds
+from relucert.branch_and_bound.dual_ascent import AscentResult, DualAscent, Nodes, join
 from relucert.branch_and_bound.obligation import Obligation
 from relucert.branch_and_bound.refine import Refining
 from relucert.branch_and_bound.root import cheap_bounds, rooted
@@ -137,28 +137,28 @@ class NeuronProver:
         if time.monotonic() > self.ends:
             raise _Ended(LATE)
 
-    def _climber(self, stages: Stages) -> tuple[Climber, Rows]:
-        """A climber for the rows that are left, and these rows."""
+    def _dual_ascent(self, stages: Stages) -> tuple[DualAscent, Rows]:
+        """The dual ascent of the rows that are left, and these rows."""
         forms, offsets = self.prop.rows[0, self.left], self.prop.offsets[0, self.left]
         maps = stages.pulled(self.network.output, forms, offsets)
-        return Climber(stages, maps), Rows(self.network.output, forms, offsets)
+        return DualAscent(stages, maps), Rows(self.network.output, forms, offsets)
 
     def _roots(self, stages: Stages) -> Nodes | None:
         """The root nodes of the rows that a long ascent leaves open; None: there are none."""
         if self.record is not None:
             self.left = torch.arange(self.prop.rows.shape[1])
             self.record.begin()
-        climber, rows = self._climber(stages)
-        climbed = climber.run(climber.roots(), ROOT_STEPS, self.ends)
+        dual_ascent, rows = self._dual_ascent(stages)
+        result = dual_ascent.run(dual_ascent.roots(), ROOT_STEPS, self.ends)
         self.nodes += len(self.left)
-        still = ~(proven_bounds(stages, rows, climbed.nodes) > 0)
-        self._close(stages, climbed.nodes.pick(~still))
+        still = ~(proven_bounds(stages, rows, result.nodes) > 0)
+        self._close(stages, result.nodes.pick(~still))
         self.left = self.left[still]
         if not len(self.left):
             return None
-        self._offer(climber, climbed)
-        self.climber, self.rows = self._climber(stages)
-        nodes = climbed.nodes.pick(still)
+        self._offer(dual_ascent, result)
+        self.dual_ascent, self.rows = self._dual_ascent(stages)
+        nodes = result.nodes.pick(still)
         return nodes._replace(rows=torch.arange(len(self.left)))
 
     def _tree(self, stages: Stages, roots: Nodes, until: float) -> bool:
@@ -184,32 +184,32 @@ class NeuronProver:
 
     def _visit(self, stages: Stages, nodes: Nodes) -> Nodes:
         """Bounds nodes and closes what it can; returns the rest, each split in two."""
-        climbed = self.climber.run(nodes, STEPS, self.ends, enough=0.0)
-        self.nodes, self.bound = self.nodes + len(nodes.rows), float(climbed.lower.min())
-        closed = climbed.lower > 0
+        result = self.dual_ascent.run(nodes, STEPS, self.ends, enough=0.0)
+        self.nodes, self.bound = self.nodes + len(nodes.rows), float(result.lower.min())
+        closed = result.lower > 0
         promising = closed.nonzero().flatten()
         if len(promising):
-            closed[promising] = proven_bounds(stages, self.rows, climbed.nodes.pick(promising)) > 0
-        self._close(stages, climbed.nodes.pick(closed))
+            closed[promising] = proven_bounds(stages, self.rows, result.nodes.pick(promising)) > 0
+        self._close(stages, result.nodes.pick(closed))
         rest = (~closed).nonzero().flatten()
         if not len(rest):
-            return climbed.nodes.pick(rest)
-        if bool((climbed.lower[rest] > 0).any()):  # what the proof refused has left the ascent without its scores
-            climbed = self.climber.run(climbed.nodes.pick(rest), 0, self.ends)
+            return result.nodes.pick(rest)
+        if bool((result.lower[rest] > 0).any()):  # what the proof refused has left the ascent without its scores
+            result = self.dual_ascent.run(result.nodes.pick(rest), 0, self.ends)
         else:
-            climbed = climbed.pick(rest)
-        self._offer(self.climber, climbed)
-        splittable = (climbed.scores > 0).any(1)
-        self._settle(stages, climbed.nodes.pick((~splittable).nonzero().flatten()))
+            result = result.pick(rest)
+        self._offer(self.dual_ascent, result)
+        splittable = (result.scores > 0).any(1)
+        self._settle(stages, result.nodes.pick((~splittable).nonzero().flatten()))
         chosen = splittable.nonzero().flatten()
-        neurons = climbed.scores[chosen].argmax(1) if len(chosen) else chosen
-        return climbed.nodes.pick(chosen).split(neurons)
+        neurons = result.scores[chosen].argmax(1) if len(chosen) else chosen
+        return result.nodes.pick(chosen).split(neurons)
 
-    def _offer(self, climber: Climber, climbed: Climbed) -> None:
+    def _offer(self, dual_ascent: DualAscent, result: AscentResult) -> None:
         """Tries the minimisers of the relaxed rows as counterexamples."""
-        margins = climber.margins(climbed.points).amin(1)
+        margins = dual_ascent.margins(result.points).amin(1)
         least = int(margins.nan_to_num(torch.inf).argmin())
-        if bool(margins[least] <= 0) and self.violates(self._inside(climbed.points[least].double())):
+        if bool(margins[least] <= 0) and self.violates(self._inside(result.points[least].double())):
             raise _Ended(None)
 
     def _inside(self, point: Tensor) -> Tensor:
@@ -222,12 +222,12 @@ class NeuronProver:
         """Closes nodes without unstable neurons, or ends the search."""
         if not len(nodes.rows):
             return
-        climbed = self.climber.run(nodes, LAST_STEPS, self.ends, enough=0.0)
-        still = ~(proven_bounds(stages, self.rows, climbed.nodes) > 0)
-        self._close(stages, climbed.nodes.pick(~still))
+        result = self.dual_ascent.run(nodes, LAST_STEPS, self.ends, enough=0.0)
+        still = ~(proven_bounds(stages, self.rows, result.nodes) > 0)
+        self._close(stages, result.nodes.pick(~still))
         for place in still.nonzero():
             self._check_time()
-            self._solve(stages, climbed.nodes.pick(place))
+            self._solve(stages, result.nodes.pick(place))
 
     def _close(self, stages: Stages, nodes: Nodes) -> None:
         """Records nodes that are proven."""

@@ -134,7 +134,7 @@ class ProgramMethod:
     ) -> Tensor:
         """The least margin is the programs' own; a margin that Fast-Lin shows not to be the least stays Fast-Lin's."""
         if self.full and not solvable(network):
-            return self._climbed_margins(network, region, prop, hidden, arithmetic)
+            return self._margins_by_ascent(network, region, prop, hidden, arithmetic)
         recorder = recording(self.recorder, arithmetic)
         lines = {} if recorder is None else lines_of(network, hidden, FAST_LIN, prop.rows.shape[1], arithmetic)
         margins = bound_forms(
@@ -166,7 +166,7 @@ class ProgramMethod:
             recorder.finish(region, prop.rows, lines, hidden, margins)
         return margins
 
-    def _climbed_margins(
+    def _margins_by_ascent(
         self, network: Network, region: Region, prop: Property, hidden: Bounds, arithmetic: Arithmetic
     ) -> Tensor:
         """The margins by a dual ascent over all of them at once."""

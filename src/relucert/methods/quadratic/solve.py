@@ -1,6 +1,6 @@
-"""A margin over one region: a certificate is found, the dual is climbed, the weights are chosen anew, and so on.
+"""A margin over one region: find a certificate, ascend the dual, choose the weights anew, and so on.
 
-What is found is told as multipliers. `proof` makes a bound of them.
+The result is multipliers, of which `proof` makes a bound.
 """
 
 from __future__ import annotations

@@ -32,15 +32,15 @@ def ascend(
 ) -> Tensors:
     """Better slopes than these for each form of each batch member; raises `Unsolved` if time runs out."""
     ends = time.monotonic() + time_limit * max(1, len(region.radius) * forms.shape[1])
-    climb = Climb(network, region, forms, value, bounds, DualVariables(slopes))
-    climb.run(STEPS, RATE, ends)
-    if climb.late:
+    ascent = ProgramAscent(network, region, forms, value, bounds, DualVariables(slopes))
+    ascent.run(STEPS, RATE, ends)
+    if ascent.late:
         raise Unsolved("Time limit reached")
-    return climb.duals.slopes
+    return ascent.duals.slopes
 
 
 @dataclass(eq=False)
-class Climb:
+class ProgramAscent:
     """The highest bounds known of forms on a value, (batch, forms), and the dual variables they are due to.
 
     All are in the region's precision. Multipliers are counted in units of the coefficients that they are taken off.

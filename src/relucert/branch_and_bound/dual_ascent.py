@@ -64,7 +64,7 @@ def join(parts: list[Nodes]) -> Nodes:
 
 
 @dataclass(frozen=True, eq=False)
-class Climbed:
+class AscentResult:
     """Result of a dual ascent.
 
     Attributes:
@@ -80,11 +80,11 @@ class Climbed:
     scores: Tensor
     points: Tensor
 
-    def pick(self, chosen: Tensor) -> Climbed:
-        return Climbed(self.lower[chosen], self.nodes.pick(chosen), self.scores[chosen], self.points[chosen])
+    def pick(self, chosen: Tensor) -> AscentResult:
+        return AscentResult(self.lower[chosen], self.nodes.pick(chosen), self.scores[chosen], self.points[chosen])
 
 
-class Climber:
+class DualAscent:
     """Bounds rows, functions of some of the stages, over the subdomains of nodes."""
 
     def __init__(self, stages: Stages, rows: Maps) -> None:
@@ -113,7 +113,7 @@ class Climber:
 
     def run(
         self, nodes: Nodes, steps: int, ends: float, rate: float = SLOPE_RATE, enough: float = torch.inf
-    ) -> Climbed:
+    ) -> AscentResult:
         """Ascends for at most `steps` steps; ends early once time is over or every bound is above `enough`.
 
         Nodes that are above it leave the ascent on the way; their scores are zero, their points the reference.
@@ -121,12 +121,12 @@ class Climber:
         count = len(nodes.rows)
         best, highest = nodes.duals.clone(), torch.full((count,), -torch.inf)
         scores, points = torch.zeros_like(best), self.corners.reference.repeat(count, 1)
-        places, ascent = torch.arange(count), _Ascent(self, nodes, rate)
+        places, state = torch.arange(count), _AscentState(self, nodes, rate)
         for step in range(steps + 1):
-            ascent.pull()
-            better = ascent.bound > highest[places]
-            highest[places[better]] = ascent.bound[better]
-            best[places[better]] = ascent.duals()[better]
+            state.pull()
+            better = state.bound > highest[places]
+            highest[places[better]] = state.bound[better]
+            best[places[better]] = state.duals()[better]
             over = step == steps or time.monotonic() > ends
             still = ~(highest[places] > enough)
             left = int(still.sum())
@@ -134,15 +134,15 @@ class Climber:
                 places = places[still]
                 if over or not left:
                     break
-                ascent = ascent.pick(still)
-                ascent.pull()
-            ascent.climb(step)
+                state = state.pick(still)
+                state.pull()
+            state.ascend(step)
         if len(places):
-            last = _Ascent(self, nodes._replace(duals=best).pick(places), rate)
+            last = _AscentState(self, nodes._replace(duals=best).pick(places), rate)
             last.pull()
             last.relax()
             scores[places], points[places] = last.scores(), self.corners.point(last.corner)
-        return Climbed(highest, nodes._replace(duals=best), scores, points)
+        return AscentResult(highest, nodes._replace(duals=best), scores, points)
 
     def margins(self, points: Tensor) -> Tensor:
         """The values of all rows at points of the region, (count, inputs), as computed: (count, rows)."""
@@ -211,7 +211,7 @@ class _Layer:
         """The gradient of the bound in the slopes and multipliers."""
         return self.forms.clamp(min=0).mul_(self.unsplit).sub_(self.signs).mul_(self.values)
 
-    def climb(self, step: int, rate: float) -> None:
+    def ascend(self, step: int, rate: float) -> None:
         """One step of Adam along the gradient of the bound."""
         if self.unit is None:  # multipliers count in units of their stage's coefficients
             size = self.forms.abs().mean(1, keepdim=True).nan_to_num(0) * MULTIPLIER_RATE
@@ -233,22 +233,22 @@ class _Layer:
         return (score + missed + TINY) * self.unsplit
 
 
-class _Ascent:
+class _AscentState:
     """The state of the ascent of one batch of nodes."""
 
-    def __init__(self, climber: Climber, nodes: Nodes, rate: float) -> None:
-        self.climber, self.rate, rows = climber, rate, climber.rows
+    def __init__(self, dual_ascent: DualAscent, nodes: Nodes, rate: float) -> None:
+        self.dual_ascent, self.rate, rows = dual_ascent, rate, dual_ascent.rows
         self.forms = {place: weight[nodes.rows] for place, weight in rows.weights.items()}
-        self.entrance = None if climber.row_matrix is None else climber.row_matrix[nodes.rows]
+        self.entrance = None if dual_ascent.row_matrix is None else dual_ascent.row_matrix[nodes.rows]
         self.bias = rows.bias[nodes.rows]
         signs = nodes.signs.float()
         self.layers = [
             _Layer(stage, chord, signs[:, stage.columns].contiguous(), nodes.duals[:, stage.columns])
-            for stage, chord in zip(climber.stages, climber.chords, strict=True)
+            for stage, chord in zip(dual_ascent.stages, dual_ascent.chords, strict=True)
         ]
         self.bound = self.corner = self.bias
 
-    def pick(self, chosen: Tensor) -> _Ascent:
+    def pick(self, chosen: Tensor) -> _AscentState:
         """The ascent of some of the nodes alone."""
         picked = copy(self)
         picked.forms = {place: form[chosen] for place, form in self.forms.items()}
@@ -263,7 +263,7 @@ class _Ascent:
         return self._joined([layer.gradient() for layer in self.layers])
 
     def scores(self) -> Tensor:
-        pairs = zip(self.layers, self.climber.influences, strict=True)
+        pairs = zip(self.layers, self.dual_ascent.influences, strict=True)
         return self._joined([layer.scores() * influence for layer, influence in pairs])
 
     def _joined(self, parts: list[Tensor]) -> Tensor:
@@ -276,7 +276,7 @@ class _Ascent:
         at_input = None if self.entrance is None else self.entrance.clone()
         for place, layer in reversed(list(enumerate(self.layers))):
             check_time()
-            maps, matrix = layer.stage.maps, self.climber.matrices[place]
+            maps, matrix = layer.stage.maps, self.dual_ascent.matrices[place]
             form = forms.pop(place, None)
             if form is None:
                 form = torch.zeros(len(bound), len(layer.stage.neurons))
@@ -287,8 +287,8 @@ class _Ascent:
             if matrix is not None:
                 at_input = _added(at_input, form, matrix)
         if at_input is None:
-            at_input = torch.zeros(len(bound), len(self.climber.corners.scale))
-        fall, self.corner = self.climber.corners.least(at_input)
+            at_input = torch.zeros(len(bound), len(self.dual_ascent.corners.scale))
+        fall, self.corner = self.dual_ascent.corners.least(at_input)
         self.bound = bound - fall
 
     def relax(self) -> None:
@@ -296,7 +296,7 @@ class _Ascent:
         activations: list[Tensor] = []
         for place, layer in enumerate(self.layers):
             check_time()
-            maps, matrix = layer.stage.maps, self.climber.matrices[place]
+            maps, matrix = layer.stage.maps, self.dual_ascent.matrices[place]
             values = maps.bias.repeat(len(self.bias), 1)
             if matrix is not None:
                 values.addmm_(self.corner, matrix.T)
@@ -304,11 +304,11 @@ class _Ascent:
                 values.addmm_(activations[earlier], weight.T)
             activations.append(layer.relax(values))
 
-    def climb(self, step: int) -> None:
+    def ascend(self, step: int) -> None:
         """One step of all slopes and multipliers, from where they were pulled."""
         self.relax()
         for layer in self.layers:
-            layer.climb(step, self.rate)
+            layer.ascend(step, self.rate)
 
 
 def _influence(stage: Stage, matrix: Tensor | None) -> Tensor:
