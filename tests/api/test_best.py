@@ -12,8 +12,8 @@ import pytest
 import torch
 
 import relucert
-from relucert import best
 from relucert.answers.certificates import Certificate
+from relucert.api import best
 from relucert.api.exact import EXACT_STEP
 from relucert.arithmetic.rigor import RIGOROUS
 from relucert.branch_and_bound.approach import Approach

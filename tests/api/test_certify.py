@@ -178,7 +178,7 @@ def test_an_answer_becomes_json() -> None:
         ({"images": [["a"] * 6]}, "not an array of numbers"),
         ({"labels": [4] * 8}, "label 4"),
         ({"labels": [-1] * 8}, "label -1"),
-        ({"labels": [0] * 7}, "8 labels"),
+        ({"labels": [0] * 7}, "labels must be one per image, 8 in all"),
         ({"labels": [0.5] * 8}, "whole numbers"),
     ],
 )

@@ -158,7 +158,7 @@ def test_a_batch_equals_its_images_one_by_one(method: str, norm: float, monkeypa
     options: dict[str, Any] = {"method": method, "norm": norm, "target": "runner-up", "polish": False, **FEW}
     labels = NETWORK(IMAGES).argmax(1)
     whole = relucert.attack(network, IMAGES, labels, **options)
-    monkeypatch.setattr("relucert.attacks.attacker.attack_size", lambda *_: 1)
+    monkeypatch.setattr("relucert.api.attack.attack_size", lambda *_: 1)
     apart = relucert.attack(network, IMAGES, labels, **options)
     for one, other in zip(whole, apart, strict=True):
         assert (one.distance is None) == (other.distance is None)

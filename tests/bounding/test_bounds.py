@@ -204,7 +204,7 @@ def test_crown_lines_by_hand() -> None:
         ({"method": "magic"}, "'magic'"),
         ({"arithmetic": "exact"}, "unknown arithmetic"),
         ({"region": Region.around(torch.zeros(1, 3), 0.1, 2)}, "3 coordinates"),
-        ({"region": None}, "Region.around"),
+        ({"region": None}, "give images and their radius"),
         ({"region": Region(torch.zeros(1, 6), torch.tensor([-1.0]), Norm(2))}, ">= 0"),
     ],
 )

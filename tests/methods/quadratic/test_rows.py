@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import relucert
-from relucert import best
+from relucert.api import best
 from relucert.arithmetic.property import Property
 from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import RIGOROUS

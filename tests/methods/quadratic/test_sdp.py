@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 import relucert
-from relucert import best, data
+from relucert import data
+from relucert.api import best
 from relucert.arithmetic.property import Property
 from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import RIGOROUS
