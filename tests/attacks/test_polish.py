@@ -57,7 +57,7 @@ def test_programs_agree_with_scipy(norm: float, bounded: bool) -> None:
             assert np.linalg.norm(solution.offset, norm) == pytest.approx(wanted, rel=1e-6, abs=1e-7)
             assert np.linalg.norm(first.offset, norm) <= np.linalg.norm(solution.offset, norm) + 1e-7
             slack = rows @ solution.offset - least
-            assert (solution.resistance[slack > 1e-4] < 1e-4).all()
+            assert (solution.multipliers[slack > 1e-4] < 1e-4).all()
 
 
 @pytest.mark.parametrize("norm", NORMS)

@@ -114,7 +114,7 @@ def _floats(numbers: list[fmpq]) -> Tensor:
 def _numbers_over(points: Tensor, scene: Scene) -> Tensor:
     """The points in units of the ball."""
     moving = scene.moving
-    return ((points - _floats(scene.region.centre)) / _floats(scene.region.reach))[:, moving]
+    return ((points - _floats(scene.region.centre)) / _floats(scene.region.radii))[:, moving]
 
 
 @pytest.mark.parametrize("region", ["inf", "2", "1"])

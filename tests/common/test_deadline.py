@@ -14,7 +14,7 @@ import torch
 
 import relucert
 from relucert.common.deadline import TimeUp, check_time, until
-from relucert.search import ladder
+from relucert.search import portfolio
 from relucert.verification.specification.query import Query
 from relucert.verification.witness_check import WitnessCheck
 from tests.nets import mlp
@@ -89,7 +89,7 @@ def test_properties_are_decided_on_time(limit: float, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("limit", [1.0, 12.0, 60.0])
 def test_exact_answers_come_on_time(limit: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ladder, "MOMENT", 0)
+    monkeypatch.setattr(portfolio, "MOMENT", 0)
     with work_clock(monkeypatch, SPEED) as clock:
         (answer,) = relucert.exact(NETWORK, IMAGE, time_limit=limit)
         assert on_time(clock(), limit)
@@ -100,7 +100,7 @@ def test_exact_answers_come_on_time(limit: float, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("budget", [1.0, 12.0, 60.0])
 def test_the_budget_of_best_is_kept(budget: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ladder, "MOMENT", 0)
+    monkeypatch.setattr(portfolio, "MOMENT", 0)
     with work_clock(monkeypatch, SPEED) as clock:
         (answer,) = relucert.certify(NETWORK, IMAGE, method="best", budget=budget)
         assert on_time(clock(), budget)
@@ -125,7 +125,7 @@ def test_small_networks_have_a_radius_whatever_the_budget(monkeypatch: pytest.Mo
 
 
 def test_a_budget_that_proves_nothing_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ladder, "MOMENT", 0)
+    monkeypatch.setattr(portfolio, "MOMENT", 0)
     with work_clock(monkeypatch, SPEED / 1000):
         (answer,) = relucert.certify(NETWORK, IMAGE, method="best", budget=0.1)
     assert answer.radius is None

@@ -13,7 +13,7 @@ from relucert.common.names import MethodName
 from relucert.common.progress import Report, Reporter, about_image, silent
 from relucert.network import Network
 from relucert.query.questions import Inquiry, Question
-from relucert.search.ladder import CHEAP_STEPS, Climb, Evidence, Evidential, Step, Task
+from relucert.search.portfolio import CHEAP_STEPS, Evidence, Evidential, PortfolioRun, Step, Task
 from relucert.search.radius import SearchEnd
 
 BEST: MethodName = "best"
@@ -23,8 +23,8 @@ STEPS: tuple[Step, ...] = (*CHEAP_STEPS, EXACT_STEP)
 
 
 @dataclass(frozen=True)
-class ClimbEnd:
-    """The end of one question's climb; `reason`: why a larger radius may hold, or why there is none."""
+class PortfolioEnd:
+    """Result of the portfolio for one question; `reason`: why a larger radius may hold, or why there is none."""
 
     end: SearchEnd
     reason: str | None
@@ -34,7 +34,7 @@ class ClimbEnd:
 
 
 @dataclass(frozen=True, eq=False)
-class Climber:
+class Portfolio:
     """Answers questions about one network, one after the other, each in its own time; keeper: as of a `Task`."""
 
     network: Network
@@ -44,7 +44,7 @@ class Climber:
     budget: float
     keeper: Evidential | None = None
 
-    def run(self, inquiry: Inquiry, question: Question, report: Report = silent) -> ClimbEnd:
+    def run(self, inquiry: Inquiry, question: Question, report: Report = silent) -> PortfolioEnd:
         started = time.monotonic()
         if self.arithmetic.rigorous:
             check_subnormals()
@@ -52,31 +52,31 @@ class Climber:
             self.network, inquiry, question, self.shape, self.arithmetic, self.tolerance, self.keeper,
             Reporter(about_image(report, question.image)),
         )  # fmt: skip
-        climb = Climb(task)
-        climb.run(STEPS, started + self.budget)
-        best = climb.best
+        run = PortfolioRun(task)
+        run.run(STEPS, started + self.budget)
+        best = run.best
         end = SearchEnd(
-            0, None if best is None else best.radius, 0 if best is None else best.weakest, climb.evaluations, True,
+            0, None if best is None else best.radius, 0 if best is None else best.weakest, run.evaluations, True,
             BEST if best is None else best.step,
         )  # fmt: skip
         seconds, evidence = time.monotonic() - started, None if best is None else best.evidence
-        return ClimbEnd(end, self._reason(climb), best is None and bool(climb.errors), seconds, evidence)
+        return PortfolioEnd(end, self._reason(run), best is None and bool(run.errors), seconds, evidence)
 
-    def _reason(self, climb: Climb) -> str | None:
-        parts = [f"{step} failed: {error}" for step, error in climb.errors.items()]
-        if climb.best is None:
-            if climb.cut_off:
+    def _reason(self, run: PortfolioRun) -> str | None:
+        parts = [f"{step} failed: {error}" for step, error in run.errors.items()]
+        if run.best is None:
+            if run.cut_off:
                 parts.append(f"the budget of {self.budget:g} s ended before any radius was proven")
             return f"not certified: {'; '.join(parts)}" if parts else None
-        if climb.cut_off:
-            steps = " and ".join(climb.cut_off)
+        if run.cut_off:
+            steps = " and ".join(run.cut_off)
             parts.append(f"the budget of {self.budget:g} s ended before {steps} did; a larger radius may hold")
-        if climb.without_proof:
-            steps = " and ".join(climb.without_proof)
+        if run.without_proof:
+            steps = " and ".join(run.without_proof)
             parts.append(f"{steps} was left out, which has no proof files here; a larger radius may hold")
         return "; ".join(parts) or None
 
-    def each(self, inquiry: Inquiry, report: Report = silent) -> Iterator[tuple[Question, ClimbEnd | None]]:
+    def each(self, inquiry: Inquiry, report: Report = silent) -> Iterator[tuple[Question, PortfolioEnd | None]]:
         """Every question, with its end unless it is refused."""
         for question in inquiry.questions:
             yield question, None if question.refusal is not None else self.run(inquiry, question, report)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from relucert.answers.certificates import Certificate, Rounding, parse_rounding
-from relucert.api.best import BEST, BUDGET, Climber
+from relucert.api.best import BEST, BUDGET, Portfolio
 from relucert.arithmetic.norm import Norm, NormLike
 from relucert.arithmetic.property import Property
 from relucert.arithmetic.region import Region, RegionShape, check_inside, check_region
@@ -329,21 +329,23 @@ class BestCertifier:
             _check_rigorous(options)
             arithmetic, keeper = RECORDED, EvidenceKeeper(network, options.shape)
             self.writer = ProofWriter(proofs, network, options.shape)
-        self.climber = Climber(network, options.shape, arithmetic, options.tolerance, options.budget_seconds, keeper)
+        self.portfolio = Portfolio(
+            network, options.shape, arithmetic, options.tolerance, options.budget_seconds, keeper
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         return BestCertifier, (self.network, self.options, self.proofs)
 
     def run(self, inquiry: Inquiry, report: Report) -> Iterator[list[Certificate]]:
         """The answers, in the order of the questions."""
-        for question, climbed in self.climber.each(inquiry, report):
-            if climbed is None:
+        for question, ended in self.portfolio.each(inquiry, report):
+            if ended is None:
                 yield [_certificate(self.options, question, None, question.refusal, 0.0)]
             else:
-                end = None if climbed.end.radius is None and climbed.reason is not None else climbed.end
-                if self.writer is not None and climbed.evidence is not None:
-                    self.writer.write(inquiry, question, climbed.evidence)
-                yield [_certificate(self.options, question, end, climbed.reason, climbed.seconds, climbed.failed)]
+                end = None if ended.end.radius is None and ended.reason is not None else ended.end
+                if self.writer is not None and ended.evidence is not None:
+                    self.writer.write(inquiry, question, ended.evidence)
+                yield [_certificate(self.options, question, end, ended.reason, ended.seconds, ended.failed)]
 
     def lost(self, inquiry: Inquiry, question: Question, reason: str) -> Certificate:
         """The answer where the processes that worked on it ended."""

@@ -45,10 +45,10 @@ from relucert.proofs.files import EvidenceKeeper, claimed, is_about, relaxation_
 from relucert.query.given import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
 from relucert.query.questions import Inquiry, Question, check_stated, pose, prepare
 from relucert.report.answer_list import Answers
-from relucert.search.ladder import CHEAP_STEPS, Climb, Evidence, Evidential, Proven, Step, Task, is_wide_chain
+from relucert.search.portfolio import CHEAP_STEPS, Evidence, Evidential, PortfolioRun, Proven, Step, Task, is_wide_chain
 
 METHOD = "exact"
-EXACT_TOLERANCE = 1e-3  # of the interval, where exact search is a step of a climb
+EXACT_TOLERANCE = 1e-3  # of the interval, where exact search is a step of a portfolio
 ATTACK_STEPS = 40
 ATTACK_SHARE = 0.3  # of the time limit, for the attack
 UNREACHABLE = "no valid input at all is adversarial"
@@ -306,12 +306,12 @@ class _Answering:
             task = replace(task, arithmetic=RECORDED, keeper=self.keeper)
         share = WIDE_SHARE if is_wide_chain(task) else CERTIFY_SHARE
         limit = math.inf if self.options.time_limit is None else share * self.options.time_limit
-        climb = Climb(task)
-        climb.run(CHEAP_STEPS, self.started + limit, self.ends)
-        if climb.best is None:
+        run = PortfolioRun(task)
+        run.run(CHEAP_STEPS, self.started + limit, self.ends)
+        if run.best is None:
             return 0.0
-        self.evidence = climb.best.evidence
-        return climb.best.radius
+        self.evidence = run.best.evidence
+        return run.best.radius
 
     def _attacked(self) -> Witness | None:
         left = self.ends - time.monotonic()

@@ -177,9 +177,9 @@ class Region:
 
     def __repr__(self) -> str:
         radii = self.radius.tolist()
-        reach = f"{min(radii):g} to {max(radii):g}" if len(set(radii)) > 1 else f"{radii[0]:g}" if radii else "none"
+        extent = f"{min(radii):g} to {max(radii):g}" if len(set(radii)) > 1 else f"{radii[0]:g}" if radii else "none"
         described = _described(self.norm, self.box, self.scale)
-        return f"Region(batch of {len(radii)}, {self.points.shape[1]} coordinates, radius {reach}, {described})"
+        return f"Region(batch of {len(radii)}, {self.points.shape[1]} coordinates, radius {extent}, {described})"
 
     @classmethod
     def around(
@@ -289,28 +289,30 @@ class Region:
                 size = torch.maximum(lowest.abs(), highest.abs()) + self.centre.abs()
                 half = arithmetic.above(half + arithmetic.gamma(3) * size, 2)
             return Deviation(half, half)
-        reach = self.reaches(arithmetic)
+        radius = self.coordinate_radii(arithmetic)
         if self.box is None:
-            return Deviation(reach, reach)
+            return Deviation(radius, radius)
         below, above = self._rooms(arithmetic)
-        return Deviation(torch.minimum(reach, below), torch.minimum(reach, above))
+        return Deviation(torch.minimum(radius, below), torch.minimum(radius, above))
 
-    def reaches(self, arithmetic: Arithmetic) -> Tensor:
-        """How far every coordinate may move per unit of a ball: the region's deviations from the reference, over these,
-        lie in the unit ball, rounding included. (batch, size)"""
+    def coordinate_radii(self, arithmetic: Arithmetic) -> Tensor:
+        """The radius of every coordinate: the region's deviations from the reference, over these, lie in the unit ball,
+        rounding included. (batch, size)"""
         if self._is_box:
             return self.spans(arithmetic).largest
-        reach = self.radius[:, None].expand_as(self.centre)
-        return reach if self.scale is None else arithmetic.above(reach * self.scale, 1)
+        radius = self.radius[:, None].expand_as(self.centre)
+        return radius if self.scale is None else arithmetic.above(radius * self.scale, 1)
 
     @property
     def walls(self) -> Deviation | None:
-        """How far coordinates may lie from the centre in units of `reaches`, where a box cuts balls that are no boxes:
-        (batch, size), as computed. None: as far as in the ball."""
+        """How far coordinates may lie from the centre in units of `coordinate_radii`: (batch, size), as computed.
+
+        None unless a box cuts balls that are no boxes: as far as in the ball.
+        """
         if self.box is None or self._is_box:
             return None
-        reach = self.reaches(DOUBLE)
-        units = torch.where(reach > 0, reach, 1)
+        radius = self.coordinate_radii(DOUBLE)
+        units = torch.where(radius > 0, radius, 1)
         return self._rooms(DOUBLE).map(lambda room: (room / units).clamp(max=1))
 
     @cached_property
@@ -347,8 +349,8 @@ class Region:
         each side, rounding included; where the rise is not wanted, the fall stands for it.
         """
         if self._is_box:
-            reach = arithmetic.above(forms.absolute_dot(self.spans(arithmetic).below), forms.terms + 1)
-            return Deviation(reach, reach)
+            moved = arithmetic.above(forms.absolute_dot(self.spans(arithmetic).below), forms.terms + 1)
+            return Deviation(moved, moved)
         if self.box is not None:
             return self._confined(forms, arithmetic, two_sided)
         return self._unconfined(self._lengths(forms), forms.terms, arithmetic)
@@ -372,12 +374,12 @@ class Region:
         return self.norm.dual_length(scaled.stored(), -1)
 
     def _unconfined(self, lengths: Tensor, size: int, arithmetic: Arithmetic) -> Deviation:
-        """Where every input is valid: from the forms' dual lengths over so many coordinates."""
+        """The deviation where every input is valid, from the forms' dual norms over `size` coordinates."""
         lengths = self.norm.above_length(lengths, size + 1, arithmetic)
         if self.scale is not None and arithmetic.rigorous:
             lengths = lengths + TINY  # coefficients that underflowed when they were scaled
-        reach = arithmetic.above(lengths * self.radius.reshape(-1, *[1] * (lengths.ndim - 1)), 1)
-        return Deviation(reach, reach)
+        moved = arithmetic.above(lengths * self.radius.reshape(-1, *[1] * (lengths.ndim - 1)), 1)
+        return Deviation(moved, moved)
 
     def _confined(self, forms: LinearForms, arithmetic: Arithmetic, two_sided: bool) -> Deviation:
         """A ball cut by a box: falling, a positive coefficient's coordinate goes down, a negative one's up."""

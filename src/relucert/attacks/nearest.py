@@ -15,10 +15,10 @@ Array = NDArray[np.float64]
 
 
 class Nearest(NamedTuple):
-    """The offset, and how much each inequality that was added resists (0: not at all)."""
+    """The optimal offset, and the Lagrange multiplier of each inequality that was added (0: it is not active)."""
 
     offset: Array
-    resistance: Array
+    multipliers: Array
 
 
 class NearestProgram(Protocol):

@@ -177,9 +177,9 @@ class Polisher:
 
 
 def _resisting(solution: Nearest, sides: list[Side]) -> list[Side]:
-    resistance = solution.resistance[1:]  # without the property's own inequality
-    strongest = np.argsort(-resistance)
-    return [sides[place] for place in strongest if resistance[place] > 1e-6 * solution.resistance.max()]
+    multipliers = solution.multipliers[1:]  # without the property's own inequality
+    strongest = np.argsort(-multipliers)
+    return [sides[place] for place in strongest if multipliers[place] > 1e-6 * solution.multipliers.max()]
 
 
 def _neighbours(pattern: Pattern, sides: list[Side]) -> list[Pattern]:

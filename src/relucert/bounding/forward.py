@@ -239,7 +239,7 @@ class _AffineStep:
             return self._input_deviation(block)
         if isinstance(block, Units):
             size, dtype = self.operands[0].centre.shape[1], self.operands[0].centre.dtype
-            radius = block.reach(size, dtype)
+            radius = block.absolute_diagonal(size, dtype)
         else:
             radius = self.arithmetic.above(absolute_sum(block, 1), block.shape[1])
         return Deviation(radius, radius)

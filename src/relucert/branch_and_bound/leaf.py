@@ -107,10 +107,10 @@ class _PartSolver:
         return down, up
 
     def multipliers(self, solution: Nearest) -> dict[int, Tensor]:
-        """Those of the sides in units of the property's own."""
-        resistance = solution.resistance
-        unit = max(resistance[0], LEAST * resistance.max(), np.finfo(float).tiny)
-        shares = torch.from_numpy(resistance[1:] / unit).split([len(part.neurons) for part in self.sides])
+        """The multipliers of the signs, by pre-activation, in units of the multiplier of the property's row."""
+        multipliers = solution.multipliers
+        unit = max(multipliers[0], LEAST * multipliers.max(), np.finfo(float).tiny)
+        shares = torch.from_numpy(multipliers[1:] / unit).split([len(part.neurons) for part in self.sides])
         tables = {value: torch.zeros(signs.shape, dtype=torch.float64) for value, signs in self.part.signs.items()}
         for part, share in zip(self.sides, shares, strict=True):
             tables[part.value][part.neurons] = share

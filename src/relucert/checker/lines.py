@@ -76,7 +76,7 @@ class Interval:
         return sum(max(0, high) for high in self.upper)
 
     @cached_property
-    def reach(self) -> int:
+    def unstable_magnitude(self) -> int:
         """The sum of how large unstable neurons may be in absolute value, over 2**64."""
         return sum(max(-low, high) for low, high in zip(self.lower, self.upper, strict=True) if low < 0 < high)
 

@@ -26,7 +26,7 @@ def least_margin(scene: Scene, entry: CertificateEntry, proven: Inequality, row:
     moving = scene.moving
     entrance = _pulled(links[0], scene.layers[0].weight)
     total += _product(entrance, scene.region.centre)
-    form = [number * reach for number, reach in zip(entrance, scene.region.reach, strict=True)]
+    form = [number * radius for number, radius in zip(entrance, scene.region.radii, strict=True)]
     for place, share in zip(moving, image, strict=False):
         form[place] += 2 * share
     total -= scene.region.fall(form)

@@ -94,7 +94,7 @@ class _Rows:
         """The deviations of the first layer as a map, over 2**MAP_BITS, and how far it may be off."""
         layer, moving = self.scene.layers[0], self.scene.moving
         factors, bits = common([
-            _shifted(self.scene.region.reach[place], power) for place, power in zip(moving, self.powers, strict=False)
+            _shifted(self.scene.region.radii[place], power) for place, power in zip(moving, self.powers, strict=False)
         ])  # fmt: skip
         shift = layer.weight.bits + bits - MAP_BITS
         matrix = [
@@ -109,7 +109,7 @@ class _Rows:
         """`W (s dz + e)` of the layer before as a map, and how far it may be off."""
         assert before.slope is not None
         assert before.width is not None
-        weight, loose, reach = layer.weight, before.loose, before.reach
+        weight, loose, deviation = layer.weight, before.loose, before.max_deviation
         slopes, bits = common(before.slope)
         shift = weight.bits + bits - MAP_BITS
         sloped = [
@@ -123,9 +123,11 @@ class _Rows:
             for row, given in zip(carried, weight.rows, strict=True)
         ]
         self.sizes += [
-            _shifted(before.width[place] * reach[place], -power) for place, power in zip(loose, powers, strict=True)
+            _shifted(before.width[place] * deviation[place], -power) for place, power in zip(loose, powers, strict=True)
         ]
-        rounded = sum(self.sizes, fmpq(0)) + sum((one + two for one, two in zip(reach, errors, strict=True)), fmpq(0))
+        rounded = sum(self.sizes, fmpq(0)) + sum(
+            (one + two for one, two in zip(deviation, errors, strict=True)), fmpq(0)
+        )
         spread, unit = common([slope * error for slope, error in zip(before.slope, errors, strict=True)])
         moved = (
             fmpz_mat([[abs(one) for one in row] for row in weight.rows]) * fmpz_mat([[one] for one in spread])
@@ -139,7 +141,7 @@ class _Rows:
             for place in layer.loose:
                 factors[place] += fraction(self.entry.sectors[number][place]) * layer.width[place] ** 2
         missing = [0] * (len(self.powers) - len(self.sizes))
-        for factor, row, error, reach in zip(factors, matrix, errors, layer.reach, strict=True):
+        for factor, row, error, deviation in zip(factors, matrix, errors, layer.max_deviation, strict=True):
             if factor == 0:
                 continue
             root = _root(factor)
@@ -147,7 +149,7 @@ class _Rows:
             shift = MAP_BITS + bits - FORM_BITS
             self.rows.append([_down(one * int(mantissa), shift) for one in row] + missing)
             off = root * error + rounded
-            self.doubt += off * (2 * root * reach + off)
+            self.doubt += off * (2 * root * deviation + off)
 
 
 def _root(number: fmpq) -> fmpq:

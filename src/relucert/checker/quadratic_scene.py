@@ -24,29 +24,29 @@ Numbers = list[fmpq]
 
 @dataclass(frozen=True)
 class BallScene:
-    """The region as `x = centre + reach y` with y in the unit ball of the norm; reach 0: the coordinate stays.
+    """The region as `x = centre + radii y` with y in the unit ball of the norm; radius 0: the coordinate stays.
 
     confined: where a box cuts a ball that is no box itself, where y is.
     """
 
     norm: float
     centre: Numbers
-    reach: Numbers
+    radii: Numbers
     confined: FixedRegion | None = None
 
     @classmethod
     def of(cls, proof: QuadraticProof) -> BallScene:
         centre = [fraction(number) for number in proof.image]
         scale = proof.scale or [1.0] * len(centre)
-        reach = [fraction(proof.radius) * fraction(unit) for unit in scale]
+        radii = [fraction(proof.radius) * fraction(unit) for unit in scale]
         if proof.box is None:
-            return cls(proof.norm, centre, reach)
+            return cls(proof.norm, centre, radii)
         if proof.norm != math.inf:
-            walls = [_rooms(ends, centre, reach) for ends in proof.box]
+            walls = [_rooms(ends, centre, radii) for ends in proof.box]
             confined = FixedRegion.ball([0.0] * len(centre), proof.norm, 1.0, ([-room for room in walls[0]], walls[1]))
-            return cls(proof.norm, centre, reach, confined)
+            return cls(proof.norm, centre, radii, confined)
         ends = []
-        for point, step, low, high in zip(centre, reach, *proof.box, strict=True):
+        for point, step, low, high in zip(centre, radii, *proof.box, strict=True):
             lowest = point - step if low == -math.inf else max(point - step, fraction(low))
             highest = point + step if high == math.inf else min(point + step, fraction(high))
             ends.append((lowest, highest))
@@ -88,7 +88,7 @@ class HiddenScene:
     width: Numbers | None
 
     @property
-    def reach(self) -> Numbers:
+    def max_deviation(self) -> Numbers:
         """How far pre-activations may be from those at the centre."""
         ends = zip(self.lower, self.upper, self.centre, strict=True)
         return [max(high - middle, middle - low) for low, high, middle in ends]
@@ -110,7 +110,7 @@ class Scene:
 
     @property
     def moving(self) -> list[int]:
-        return [place for place, reach in enumerate(self.region.reach) if reach > 0]
+        return [place for place, radius in enumerate(self.region.radii) if radius > 0]
 
 
 def scene_of(network: Network, proof: QuadraticProof) -> tuple[Scene, list[Fraction]]:
@@ -156,10 +156,10 @@ def _chord(end: fmpq, centre: fmpq) -> fmpq:
     return (max(end, fmpq(0)) - max(centre, fmpq(0))) / (end - centre)
 
 
-def _rooms(walls: list[float], centre: Numbers, reach: Numbers) -> list[float]:
-    """How far every coordinate may go towards its wall, in units of its reach, rounded up."""
+def _rooms(walls: list[float], centre: Numbers, radii: Numbers) -> list[float]:
+    """How far every coordinate may go towards its wall, in units of its radius, rounded up."""
     rooms = []
-    for wall, point, step in zip(walls, centre, reach, strict=True):
+    for wall, point, step in zip(walls, centre, radii, strict=True):
         distance = abs(fraction(wall) - point) if math.isfinite(wall) else step
         inside = math.nextafter(float(distance / step), math.inf) if 0 < distance < step else 1.0
         rooms.append(0.0 if step == 0 or distance == 0 else inside)

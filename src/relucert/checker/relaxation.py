@@ -211,7 +211,7 @@ class _Pull:
         if known is not None:
             slopes = torch.where(known > 0, ONE, torch.where(known < 0, 0, slopes))
         pulled = (units >> CHORD_BITS) * slopes + (((units & LOW) * slopes) >> CHORD_BITS)
-        self._charge(Fraction(interval.reach) / Fraction(2) ** (forms.bits + BOUND_BITS))
+        self._charge(Fraction(interval.unstable_magnitude) / Fraction(2) ** (forms.bits + BOUND_BITS))
         if shares is not None:
             pulled = pulled - _shares(shares, forms.bits, interval, known)
         return Fixed(pulled, forms.bits)

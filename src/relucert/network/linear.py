@@ -84,7 +84,7 @@ class Linear(Affine):
         return units.spread(self.weight.T)
 
     def total(self, units: Units, shape: Shape, dtype: torch.dtype) -> Tensor:
-        return functional.linear(units.reach(shape[0], dtype), self.absolute.weight)
+        return functional.linear(units.absolute_diagonal(shape[0], dtype), self.absolute.weight)
 
     def restrict(self, support: Tensor) -> "Linear":
         return Linear(self._columns[support].T, self.bias)

@@ -42,7 +42,7 @@ class Units:
             return chosen[None]
         return chosen * self.scale.reshape(*self.scale.shape, *[1] * (lines.ndim - 1))
 
-    def reach(self, size: int, dtype: torch.dtype) -> Tensor:
+    def absolute_diagonal(self, size: int, dtype: torch.dtype) -> Tensor:
         """The absolute values on the diagonal: (batch or 1, size)."""
         count = size if self.indices is None else len(self.indices)
         scale = torch.ones(1, count, dtype=dtype) if self.scale is None else self.scale.abs()
@@ -206,8 +206,8 @@ class Affine(Operation):
         """The sum of the absolute values of the rows of `spread`: (batch or 1, *output)."""
         rows = self.spread(units, shape, dtype)
         if isinstance(rows, Units):
-            reach = rows.reach(prod(shape), dtype)
-            return reach.reshape(len(reach), *self.shape(shape))
+            diagonal = rows.absolute_diagonal(prod(shape), dtype)
+            return diagonal.reshape(len(diagonal), *self.shape(shape))
         return rows.abs().sum(1)
 
     def restrict(self, support: Tensor) -> Affine | None:

@@ -29,7 +29,7 @@ from relucert.network import Network
 from relucert.network.fingerprint import fingerprint
 from relucert.proofs.record import relaxation_entry
 from relucert.query.questions import Inquiry, Question
-from relucert.search.ladder import Evidence
+from relucert.search.portfolio import Evidence
 from relucert.search.radius import SearchEnd
 
 LOST = "the bounds that prove the radius {!r} were not kept"

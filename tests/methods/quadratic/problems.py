@@ -42,7 +42,7 @@ def certificate_for(problem: Problem, seed: int) -> Certificate | None:
 def deviations(problem: Problem, points: Tensor) -> tuple[list[Tensor], Tensor]:
     """At points (count, inputs): the squared deviations of every hidden layer, and the certificate's vectors."""
     moving = problem.moving
-    parts = [(points - problem.centre)[:, moving] / problem.reach[moving]]
+    parts = [(points - problem.centre)[:, moving] / problem.radii[moving]]
     outputs, at_centre, squares = points, problem.centre, []
     for number, layer in enumerate(problem.layers):
         before, zero = outputs @ layer.weight.T + layer.bias, layer.weight @ at_centre + layer.bias

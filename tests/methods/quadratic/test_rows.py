@@ -17,7 +17,7 @@ from relucert.branch_and_bound import tree
 from relucert.methods.quadratic import cost, rows
 from relucert.methods.quadratic.rows import proven_rows, suits_certificates
 from relucert.network import find_inference
-from relucert.search import ladder
+from relucert.search import portfolio
 from tests.milp import nearest
 from tests.nets import NETWORKS, centres, mlp
 
@@ -90,9 +90,9 @@ def test_what_does_not_suit_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_best_does_not_begin_what_does_not_fit_its_budget(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(best, "STEPS", ladder.CHEAP_STEPS)
-    monkeypatch.setattr(ladder, "WIDE", 1)
-    monkeypatch.setattr(ladder, "least_seconds", lambda network: 1e6)
+    monkeypatch.setattr(best, "STEPS", portfolio.CHEAP_STEPS)
+    monkeypatch.setattr(portfolio, "WIDE", 1)
+    monkeypatch.setattr(portfolio, "least_seconds", lambda network: 1e6)
     network = NETWORKS["three layers"]()
     (answer,) = relucert.certify(network, centres(network)[:1], method="best", budget=60.0)
     assert answer.due_to != "sdp"
@@ -108,8 +108,8 @@ def test_larger_networks_are_said_to_take_longer() -> None:
 
 
 def test_floating_point_evaluations_get_no_certificate_about_real_arithmetic(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ladder, "WIDE", 1)
-    monkeypatch.setattr(best, "STEPS", ladder.CHEAP_STEPS)
+    monkeypatch.setattr(portfolio, "WIDE", 1)
+    monkeypatch.setattr(best, "STEPS", portfolio.CHEAP_STEPS)
     network = NETWORKS["three layers"]()
     asked: dict[str, Any] = {"method": "best", "budget": 30.0, "inference": "float32"}
     (answer,) = relucert.certify(network, centres(network)[:1], **asked)

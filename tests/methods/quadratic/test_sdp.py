@@ -18,7 +18,7 @@ from relucert.methods import sdp
 from relucert.methods.quadratic import solve
 from relucert.methods.table import find_method
 from relucert.network import Linear, Network
-from relucert.search import ladder
+from relucert.search import portfolio
 from tests.milp import nearest
 from tests.nets import NETWORKS, centres, chain, mlp
 
@@ -117,12 +117,12 @@ def test_radii_are_far_above_those_of_crown() -> None:
 
 @pytest.mark.full_effort
 def test_wide_chains_have_it_as_a_step_of_best(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(best, "STEPS", ladder.CHEAP_STEPS)
+    monkeypatch.setattr(best, "STEPS", portfolio.CHEAP_STEPS)
     asked: dict[str, Any] = {"method": "best", "budget": 60.0, "target": "runner-up"}
     network, branching = NETWORKS["three layers"](), NETWORKS["residual"]()
     (plain,) = relucert.certify(network, centres(network)[:1], **asked)
     assert plain.due_to != "sdp"
-    monkeypatch.setattr(ladder, "WIDE", 1)
+    monkeypatch.setattr(portfolio, "WIDE", 1)
     (answer,) = relucert.certify(network, centres(network)[:1], **asked)
     assert plain.radius is not None
     assert answer.radius is not None

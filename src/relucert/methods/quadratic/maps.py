@@ -30,7 +30,7 @@ class Maps:
     def entrance(self) -> Tensor:
         """The first layer's weights per unit of the ball: (size, moving inputs)."""
         moving = self.problem.moving
-        return self.layers[0].weight[:, moving] * self.problem.reach[moving].to(DTYPE)
+        return self.layers[0].weight[:, moving] * self.problem.radii[moving].to(DTYPE)
 
     @cached_property
     def walls(self) -> tuple[Tensor, Tensor] | None:

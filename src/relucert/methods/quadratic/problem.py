@@ -59,7 +59,7 @@ class HiddenLayer:
         return (self.lower < 0) & (self.upper > 0)
 
     @cached_property
-    def reach(self) -> Tensor:
+    def max_deviation(self) -> Tensor:
         """How far a pre-activation may be from that at the centre, at most: (size,)."""
         far = torch.maximum(self.upper - self.centre, self.centre - self.lower).clamp(min=0)
         return RIGOROUS.above(far + self.error, 2)
@@ -79,24 +79,24 @@ class Problem:
     Attributes:
         region: One region, in float64.
         centre: The point c, (inputs,).
-        reach: The radii r, (inputs,).
-        moving: The inputs whose reach is not 0: (count,).
+        radii: The radii r, (inputs,).
+        moving: The inputs whose radius is not 0: (count,).
         layers: The hidden layers.
     """
 
     region: Region
     centre: Tensor
-    reach: Tensor
+    radii: Tensor
     moving: Tensor
     layers: tuple[HiddenLayer, ...]
 
     @classmethod
     def of(cls, chain: Chain, region: Region, bounds: Bounds) -> Problem:
         """In float64; region: a batch of one; bounds: of every hidden layer, (1, size) each, proven or not."""
-        centre, reach = region.reference[0], region.reaches(RIGOROUS)[0]
+        centre, radii = region.reference[0], region.coordinate_radii(RIGOROUS)[0]
         layers = []
         point, doubt = centre, torch.zeros_like(centre)
-        sizes, moved = RIGOROUS.above(centre.abs() + reach, 1), torch.zeros_like(centre)
+        sizes, moved = RIGOROUS.above(centre.abs() + radii, 1), torch.zeros_like(centre)
         for layer, value in zip(chain.layers, chain.values, strict=False):
             lower, upper = (side[0].double() for side in bounds[value])
             before = layer.weight @ point + layer.bias
@@ -115,7 +115,7 @@ class Problem:
             ))  # fmt: skip
             point, doubt = before.clamp(min=0), error
             sizes, moved = upper.clamp(min=0), slope * drift * (1 + RIGOROUS.gamma(2))
-        return cls(region, centre, reach, (reach > 0).nonzero().flatten(), tuple(layers))
+        return cls(region, centre, radii, (radii > 0).nonzero().flatten(), tuple(layers))
 
     @property
     def sizes(self) -> list[int]:

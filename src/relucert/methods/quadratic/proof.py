@@ -74,12 +74,12 @@ def _matrix(problem: Problem, certificate: Certificate) -> tuple[Tensor, Tensor]
     """
     layers, gamma = problem.layers, RIGOROUS.gamma
     moving = problem.moving
-    entrance = layers[0].weight[:, moving] * problem.reach[moving]
+    entrance = layers[0].weight[:, moving] * problem.radii[moving]
     loose = [layer.loose for layer in layers[:-1]]
     blocks = deviation_matrices(entrance, [layer.weight for layer in layers], [layer.slope for layer in layers], loose)
     largest = torch.cat([
         torch.ones(len(moving), dtype=torch.float64),
-        *(RIGOROUS.above(layer.width * layer.reach, 2)[layer.loose] for layer in layers[:-1]),
+        *(RIGOROUS.above(layer.width * layer.max_deviation, 2)[layer.loose] for layer in layers[:-1]),
     ])  # fmt: skip
     diagonal = torch.cat([certificate.inputs, *certificate.sectors])
     matrix, terms = torch.diag(diagonal), sum(len(layer.bias) for layer in layers) + len(layers) + 4
@@ -98,15 +98,15 @@ def _matrix(problem: Problem, certificate: Certificate) -> tuple[Tensor, Tensor]
         factors = certificate.weights[number].clone()
         if number < len(certificate.sectors):
             factors[layer.loose] += certificate.sectors[number] * layer.width[layer.loose].square()
-        doubt = doubt + (factors * layer.drift * (2 * layer.reach + layer.drift)).sum()
+        doubt = doubt + (factors * layer.drift * (2 * layer.max_deviation + layer.drift)).sum()
         chosen = (factors > 0).nonzero().flatten()
         roots = factors[chosen].sqrt()
         part = block[chosen] * roots[:, None]
         add_squares(matrix[:columns, :columns], part, -1)
         doubt = doubt + TINY * sizes.square().sum()  # factors that underflowed
-        reach = roots * sizes[chosen] * (1 + gamma(columns + 8))
-        missed = roots * error[chosen] + gamma(8) * reach
-        doubt = doubt + (gamma(terms) * reach.square() + 2 * reach * missed + missed.square()).sum()
+        magnitude = roots * sizes[chosen] * (1 + gamma(columns + 8))
+        missed = roots * error[chosen] + gamma(8) * magnitude
+        doubt = doubt + (gamma(terms) * magnitude.square() + 2 * magnitude * missed + missed.square()).sum()
         sizes_before = sizes
     matrix = matrix.tril() + matrix.tril(-1).T
     return matrix, RIGOROUS.above(doubt, terms + len(diagonal) + 16)
@@ -169,7 +169,7 @@ def prove_margin(
         pull = torch.zeros_like(link)  # the tangent's coefficients of the sector errors
         if number < len(errors):
             pull[layer.loose] = 2 * errors[number]
-            total.lose(2 * error_doubts[number] * (layer.width * layer.reach)[layer.loose])
+            total.lose(2 * error_doubts[number] * (layer.width * layer.max_deviation)[layer.loose])
         curvature = RIGOROUS.floor(proven.weights[number] * dual.rate).clamp(min=0)
         _add_neurons(total, layer, cost, cost_doubt, pull, link, curvature)
     return total.lower()
@@ -181,11 +181,11 @@ def _add_inputs(total: _Total, problem: Problem, link: Tensor, towards: Tensor) 
     form = link @ weight
     doubt = gamma(len(link) + 2) * (link.abs() @ weight.abs())
     total.add(form * problem.centre)
-    total.lose(doubt * (problem.centre.abs() + problem.reach))
-    shares = 2 * towards / problem.reach[moving]
+    total.lose(doubt * (problem.centre.abs() + problem.radii))
+    shares = 2 * towards / problem.radii[moving]
     whole = form.clone()
     whole[moving] += shares
-    total.lose(gamma(2) * (form[moving].abs() + shares.abs()) * problem.reach[moving])
+    total.lose(gamma(2) * (form[moving].abs() + shares.abs()) * problem.radii[moving])
     fall = problem.region.deviation(Rows(whole[None, None], problem.region.points.shape[1:]), RIGOROUS, False).below
     total.lose(fall)
 
@@ -205,7 +205,7 @@ def _add_neurons(
     farthest = torch.maximum(layer.lower.abs(), layer.upper.abs())
     total.lose((cost_doubt + gamma(2) * (cost.abs() + pull.abs())) * layer.upper.clamp(min=0))
     total.lose(gamma(3) * (link.abs() + pull.abs() * layer.slope) * farthest)
-    total.lose(curvature * layer.error * (2 * layer.reach + layer.error))
+    total.lose(curvature * layer.error * (2 * layer.max_deviation + layer.error))
     pieces = (
         (layer.lower.clamp(max=0), layer.upper.clamp(max=0), -slope, (layer.lower < 0) | (layer.upper <= 0)),
         (layer.lower.clamp(min=0), layer.upper.clamp(min=0), both - slope, layer.upper > 0),
@@ -232,6 +232,6 @@ def _parabola(low: Tensor, high: Tensor, rise: Tensor, size: Tensor, centre: Ten
     steepness = rise + 2 * curvature * away
     fall = torch.maximum(steepness * (point - low), steepness * (point - high)).clamp(min=0)
     sizes = size + 2 * curvature * (point.abs() + centre.abs())
-    reach = torch.maximum(high.abs(), low.abs()) * 2 + centre.abs()
-    lost = fall + gamma(16) * sizes * reach
+    magnitude = torch.maximum(high.abs(), low.abs()) * 2 + centre.abs()
+    lost = fall + gamma(16) * sizes * magnitude
     return value - RIGOROUS.above(lost, 12)

@@ -59,7 +59,7 @@ class Program:
     before: Array  # z at the point, one entry per ReLU
     after: Array  # a at the point
     walls: tuple[Array, Array]
-    reach: float  # of a unit ball in its columns
+    extent: float  # of a unit ball in its columns
 
     @property
     def columns(self) -> int:
@@ -93,7 +93,7 @@ class Program:
         inactive, active = (high == 0) & (slope == 0), (high == 0) & (slope > 0)
         zero, line = -self.after / radius, (self.before - self.after) / radius
         top = (high + slope * self.before - self.after) / radius
-        down, up = (np.minimum(wall / radius, self.reach) for wall in self.walls)
+        down, up = (np.minimum(wall / radius, self.extent) for wall in self.walls)
         return Sides(
             (-down, up),
             (np.where(active, -np.inf, zero), np.where(inactive, zero, np.inf)),
@@ -141,7 +141,7 @@ def build(network: Network, region: Region, member: int) -> Program:
         np.concatenate([at_point[source] for _, source in relus] or [empty]),
         np.concatenate([at_point[value] for value, _ in relus] or [empty]),
         inputs.walls,
-        inputs.reach,
+        inputs.extent,
     )
 
 
@@ -181,7 +181,7 @@ class _Inputs(NamedTuple):
     columns: int
     entries: list[Array]
     walls: tuple[Array, Array]
-    reach: float
+    extent: float
 
     @classmethod
     def of(cls, region: Region, member: int, rows: list[Array], scale: Array) -> _Inputs:

@@ -116,9 +116,15 @@ class Step:
 
 
 @dataclass(eq=False)
-class Climb:
-    """A task's climb: the best that is proven so far, the steps that were cut off by time, what errors said, and the
-    steps left out because they have no proof files."""
+class PortfolioRun:
+    """The steps of a portfolio for one task, one after the other.
+
+    Attributes:
+        best: The largest radius that is proven so far.
+        cut_off: The steps that were cut off by time.
+        errors: By the name of a step, what its error said.
+        without_proof: The steps left out because they have no proof files.
+    """
 
     task: Task
     best: Proven | None = None
@@ -128,7 +134,7 @@ class Climb:
     without_proof: list[str] = field(default_factory=list)
 
     def run(self, steps: Sequence[Step], ends: float, latest: float | None = None) -> None:
-        """Climbs as long as there is time.
+        """Runs the steps as long as there is time.
 
         The first step, without which nothing would be known, is always done on a network on which it takes a moment;
         on a larger one it may take until `latest`, by default as long as all of them.
