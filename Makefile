@@ -10,11 +10,12 @@ CHECKED := src tests bench tools
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help certify test lint types test-slow test-ray browser bench wheel docs notebook pictures clean
+.PHONY: help certify test quick lint types test-slow test-ray browser bench wheel docs notebook pictures clean
 
 help:
 	@echo "make certify    certify the bundled network on the bundled images"
 	@echo "make test       linter, type checker and tests"
+	@echo "make quick      linter, and the first case of every test of the core, while you work"
 	@echo "make test-slow  the tests that take minutes"
 	@echo "make test-ray   the tests on Ray clusters, which it installs"
 	@echo "make browser    Chromium for the tests of the report, where apt-get may install it"
@@ -30,6 +31,12 @@ certify: $(RUN)
 
 test: lint types
 	$(PYTHON) -m pytest -n auto --dist worksteal
+
+# Without what starts processes, trains or draws.
+QUICK := tests/arithmetic tests/common tests/network tests/bounding tests/methods tests/search tests/query tests/checker \
+	tests/test_layers.py tests/test_tables.py tests/test_signatures.py
+quick: lint
+	$(PYTHON) -m pytest -n auto --dist worksteal --first-cases $(QUICK)
 
 lint: $(DEVELOP)
 	$(PYTHON) -m ruff check $(CHECKED) docs/examples

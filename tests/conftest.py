@@ -2,7 +2,7 @@
 for quadratic certificates, which are proven whatever they are worth."""
 
 import os
-import zlib
+from collections import Counter
 
 import hypothesis
 import pytest
@@ -13,25 +13,7 @@ from relucert.methods.quadratic import solve
 from relucert.methods.sdp import QuadraticMethod
 
 COSTLY_METHODS = {"alpha", "lp-full", "sdp"}
-COSTLY_TESTS = {
-    "test_what_is_proven_about_images_passes",
-    "test_mutations_about_images_are_rejected",
-    "test_mutations_are_rejected",
-    "test_time_limits",
-    "test_bounds_enclose_the_region_and_lie_within_those_of_the_ball",
-    "test_every_answer_is_the_library_s_own",
-    "test_every_defence_trains_convolutional_networks_to_one_file",
-    "test_every_method_finds_what_it_says",
-    "test_lies_between_certificates_and_attacks",
-    "test_margins_hold_at_samples",
-    "test_no_evaluation_breaks_a_certificate",
-    "test_no_witness_is_inside_a_certified_radius",
-    "test_the_order",
-    "test_the_order_for_every_target",
-    "test_the_radius_passes_and_a_slightly_larger_one_fails",
-    "test_verdicts_agree_with_exact_answers",
-}
-SHARE = 5  # one in so many cases of a costly table is among the quick tests, chosen by its name; all are slow ones
+SHARE = 5  # of a sampled table, one case in so many is among the quick tests; the others are slow ones
 
 hypothesis.settings.register_profile("relucert", deadline=None, derandomize=True, database=None, print_blob=False)
 
@@ -42,16 +24,35 @@ def pytest_configure() -> None:
     hypothesis.settings.load_profile("relucert")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--first-cases", action="store_true", help="of every test only the first case, as `make quick` does"
+    )
+
+
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks most cases of costly tables as slow, so that the quick tests stay quick."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Marks most cases of sampled tables as slow, so that the quick tests stay quick."""
+    seen: Counter[str] = Counter()
     for item in items:
+        if _is_sampled(item):
+            test = item.nodeid.partition("[")[0]
+            if seen[test] % SHARE:
+                item.add_marker(pytest.mark.slow)
+            seen[test] += 1
+    if config.getoption("--first-cases"):
+        first = {item.nodeid.partition("[")[0]: item for item in reversed(items)}
+        config.hook.pytest_deselected(
+            items=[item for item in items if first[item.nodeid.partition("[")[0]] is not item]
+        )
+        items[:] = [item for item in items if first[item.nodeid.partition("[")[0]] is item]
+
+
+def _is_sampled(item: pytest.Item) -> bool:
+    if item.get_closest_marker("costly_methods_sampled") is not None:
         call = getattr(item, "callspec", None)
-        name = getattr(item, "originalname", item.name)
-        if call is None or not (call.params.get("method") in COSTLY_METHODS or name in COSTLY_TESTS):
-            continue
-        if zlib.crc32(item.nodeid.encode()) % SHARE:
-            item.add_marker(pytest.mark.slow)
+        return call is not None and call.params.get("method") in COSTLY_METHODS
+    return item.get_closest_marker("sampled") is not None
 
 
 @pytest.fixture(autouse=True)

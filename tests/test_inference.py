@@ -69,6 +69,7 @@ def test_no_evaluation_leaves_the_bounds(name: str) -> None:
     ("name", "method"),
     [("residual", method) for method in HONOURING] + [("convolutional", "fast-lin"), ("image residual", "crown")],
 )
+@pytest.mark.sampled
 def test_no_evaluation_breaks_a_certificate(name: str, method: MethodName) -> None:
     network = NETWORKS[name]()
     images = centres(network, 2).float()

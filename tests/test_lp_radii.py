@@ -41,6 +41,7 @@ def certify(name: str, count: int = COUNT, **options: Any) -> list[Certificate]:
 
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("name", [name for name in NETWORKS if name != "rectified input"])
+@pytest.mark.sampled
 def test_the_order(name: str, norm: float) -> None:
     columns = [certify(name, norm=norm, method=method) for method in PAPERS_ORDER]
     for answers, distance in zip(zip(*columns, strict=True), adversaries(name, norm), strict=True):
@@ -54,6 +55,7 @@ def test_the_order(name: str, norm: float) -> None:
 
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("target", [*TARGETS, 1])
+@pytest.mark.sampled
 def test_the_order_for_every_target(target: str | int, norm: float) -> None:
     columns = [certify("five layers", 2, norm=norm, method=method, target=target) for method in PAPERS_ORDER]
     totals = [sum(answer.radius or 0.0 for answer in column) for column in columns]
@@ -68,6 +70,7 @@ def test_the_order_for_every_target(target: str | int, norm: float) -> None:
         assert all(weaker <= stronger * (1 + 1e-4) for weaker, stronger in pairwise(radii))
 
 
+@pytest.mark.costly_methods_sampled
 @pytest.mark.parametrize("method", PROGRAMS)
 def test_all_rivals_and_untargeted_agree(method: str) -> None:
     single = certify("three layers", norm=2, method=method)
@@ -78,6 +81,7 @@ def test_all_rivals_and_untargeted_agree(method: str) -> None:
         assert answer.target == least[1]
 
 
+@pytest.mark.costly_methods_sampled
 @pytest.mark.parametrize("method", PROGRAMS)
 def test_a_network_without_relu_needs_no_program(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(Highs, "solve")
@@ -86,6 +90,7 @@ def test_a_network_without_relu_needs_no_program(method: str, monkeypatch: pytes
     assert radii[0] == pytest.approx(radii[1], rel=1e-6)
 
 
+@pytest.mark.costly_methods_sampled
 @pytest.mark.parametrize("method", PROGRAMS)
 def test_a_batch_equals_its_members(method: MethodName) -> None:
     network = NETWORKS["residual"]()

@@ -36,6 +36,7 @@ CALLS: dict[str, Callable[..., Any]] = {
 
 
 @pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.costly_methods_sampled
 @pytest.mark.parametrize("method", METHODS)
 def test_within_a_certified_radius_the_value_stays(method: Any, norm: float) -> None:
     if method in ("lp", "lp-full") and norm not in (1, 2, float("inf")):

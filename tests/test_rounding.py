@@ -151,6 +151,7 @@ def test_no_corner_of_the_ball_lies_outside_the_bounds(
 
 
 @pytest.mark.parametrize("norm", [1.0, math.inf])
+@pytest.mark.costly_methods_sampled
 @pytest.mark.parametrize("method", [*METHODS, "any slopes", "any signs"])
 @pytest.mark.parametrize("name", GRAPHS)
 def test_no_corner_has_less_than_the_proven_margin(name: str, method: str, norm: float) -> None:
@@ -317,6 +318,7 @@ def _overflowing_row(convolve: bool) -> Tensor:
 
 
 @pytest.mark.parametrize(("norm", "convolve"), [("inf", False), ("2", False), ("1", False), ("inf", True)])
+@pytest.mark.costly_methods_sampled
 @pytest.mark.parametrize("method", METHODS)
 def test_a_sum_that_overflows_on_its_way_certifies_nothing(method: MethodName, norm: str, convolve: bool) -> None:
     """In float64 the neuron is -inf and its ReLU 0, so class 0 seems to win; truly class 1 does, by far."""

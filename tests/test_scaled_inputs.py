@@ -47,6 +47,7 @@ def pair(name: str) -> tuple[Asked, Asked]:
     return (scaled(network), points, {"box": (LOW, HIGH)}), (network, points * FACTOR, arrays)
 
 
+@pytest.mark.costly_methods_sampled
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("norm", ENDS)
 @pytest.mark.parametrize("name", ["three layers", "residual"])

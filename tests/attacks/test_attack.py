@@ -59,6 +59,7 @@ def check(network: Network, images: torch.Tensor, answer: relucert.UpperBound) -
 
 @pytest.mark.parametrize(("method", "norm"), PAIRS)
 @pytest.mark.parametrize("box", BOTH_BOXES, ids=str)
+@pytest.mark.sampled
 def test_every_method_finds_what_it_says(method: AttackName, norm: float, box: Any) -> None:
     for target in ("untargeted", "least-likely"):
         answers = relucert.attack(NETWORK, IMAGES, norm=norm, method=method, target=target, steps=60, box=box)
@@ -71,6 +72,7 @@ def test_every_method_finds_what_it_says(method: AttackName, norm: float, box: A
 
 
 @pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.sampled
 def test_no_witness_is_inside_a_certified_radius(name: str) -> None:
     """For every norm and every method that takes them all, with the box and without, and several targets in turn."""
     network = NETWORKS[name]()

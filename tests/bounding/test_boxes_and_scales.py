@@ -26,6 +26,7 @@ RADIUS = 0.3
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("limits", LIMITS)
 @pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.sampled
 def test_bounds_enclose_the_region_and_lie_within_those_of_the_ball(
     name: str, limits: str, norm: float, method: RelaxerName, form: FormName
 ) -> None:
@@ -85,6 +86,7 @@ def test_the_region_s_own_numbers_are_right(limits: str, norm: float) -> None:
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.costly_methods_sampled
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("norm", [1.0, 2.0, math.inf])
 @pytest.mark.parametrize("limits", LIMITS)
@@ -108,6 +110,7 @@ def test_margins_hold_in_the_region(name: str, limits: str, norm: float, method:
 LOSSES = {"interval": 2e-4, "op-norm": 2e-4, "crown": 0.04, "sdp": 0.3}
 
 
+@pytest.mark.costly_methods_sampled
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("norm", [1.0, 2.0, math.inf])
 def test_a_box_never_makes_a_radius_smaller(norm: float, method: MethodName) -> None:
@@ -145,6 +148,7 @@ def test_coordinates_that_stay_do_not_count() -> None:
 
 
 @pytest.mark.parametrize("norm", [1.0, 2.0, math.inf])
+@pytest.mark.costly_methods_sampled
 @pytest.mark.parametrize("method", [*LINEAR, *PROGRAMS])
 def test_where_no_valid_input_changes_the_decision_the_radius_is_infinite(method: MethodName, norm: float) -> None:
     network = NETWORKS["three layers"]()

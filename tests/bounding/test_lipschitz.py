@@ -73,6 +73,7 @@ def test_bounds_enclose_sampled_gradients(name: str, norm: float, arithmetic: Ar
 @pytest.mark.parametrize("method", SHELLED)
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.sampled
 def test_margins_hold_at_samples(name: str, norm: float, method: str, shells: int) -> None:
     network = NETWORKS[name]().cast(torch.float64)
     points = centres(network)

@@ -112,6 +112,7 @@ SLOW = [("image residual", "1"), ("image residual", "2")]
 
 @pytest.mark.parametrize("norm", ENDS)
 @pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.sampled
 def test_lies_between_certificates_and_attacks(name: str, norm: str) -> None:
     network = NETWORKS[name]()
     image = asked(network, 1)[0]
@@ -183,6 +184,7 @@ def test_what_cannot_be_reached_is_said_to_be_so(norm: str) -> None:
 
 
 @pytest.mark.parametrize("norm", ENDS)
+@pytest.mark.sampled
 def test_time_limits(norm: str) -> None:
     network = mlp(6, 40, 40, 40, 4, seed=8)
     image = asked(network, 1)[0]

@@ -70,6 +70,7 @@ def test_every_certificate_passes(method: str, region: str, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.costly_methods_sampled
 @pytest.mark.parametrize("method", MOSTLY_SLOW)
 def test_every_network_passes(method: str, name: str, tmp_path: Path) -> None:
     network = NETWORKS[name]()
@@ -81,6 +82,7 @@ def test_every_network_passes(method: str, name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.costly_methods_sampled
 @pytest.mark.parametrize("method", MOSTLY_SLOW)
 def test_every_network_passes_as_it_runs(method: str, name: str, tmp_path: Path) -> None:
     """With the noise of float32, which leaves a radius that is smaller; the same radius proves more in real numbers."""
@@ -110,6 +112,7 @@ def test_layers_that_select_numbers_pass_as_they_run(tmp_path: Path) -> None:
         assert all(check(path, network).radius > 0 for path in paths)
 
 
+@pytest.mark.costly_methods_sampled
 @pytest.mark.parametrize("method", PROVABLE)
 def test_margins_are_those_of_the_method(method: str, tmp_path: Path) -> None:
     """Also that they are bounds: no point of the region has smaller ones."""

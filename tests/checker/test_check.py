@@ -92,6 +92,7 @@ def test_what_the_search_proves_passes(name: str, norm: str, box: tuple[float, f
 
 @pytest.mark.parametrize("norm", ["inf", "2", "1"])
 @pytest.mark.parametrize("name", ["convolutional", "image residual"])
+@pytest.mark.sampled
 def test_what_is_proven_about_images_passes(name: str, norm: str, tmp_path: Path) -> None:
     """To a coarse tolerance, that is with few leaves."""
     network, path = NETWORKS[name](), tmp_path / "proof.json"
@@ -415,6 +416,7 @@ MUTATIONS = [
 
 
 @pytest.mark.parametrize("mutate", MUTATIONS)
+@pytest.mark.sampled
 def test_mutations_are_rejected(mutate: Mutation, proof: dict[str, Any], tmp_path: Path) -> None:
     document = copy.deepcopy(proof)
     mutate(document)
@@ -424,6 +426,7 @@ def test_mutations_are_rejected(mutate: Mutation, proof: dict[str, Any], tmp_pat
 
 
 @pytest.mark.parametrize("mutate", MUTATIONS)
+@pytest.mark.sampled
 def test_mutations_about_images_are_rejected(
     mutate: Mutation, proof_about_images: dict[str, Any], tmp_path: Path
 ) -> None:

@@ -54,6 +54,7 @@ CERTIFIED = ("--defence", "certified", "--epsilon", "0.01")
         ("cifar-resnet", CERTIFIED),
     ],
 )
+@pytest.mark.sampled
 def test_every_defence_trains_convolutional_networks_to_one_file(
     name: str, options: tuple[str, ...], train: Train
 ) -> None:

@@ -18,6 +18,7 @@ from tests.method_tables import PROGRAMS
 
 
 @pytest.mark.parametrize("norm", ["inf", "2", "1"])
+@pytest.mark.costly_methods_sampled
 @pytest.mark.parametrize("method", PROGRAMS)
 def test_the_command_equals_the_library(method: MethodName, norm: str, command: Command, tmp_path: Path) -> None:
     path = tmp_path / "run.json"

@@ -70,6 +70,7 @@ def test_bounds_that_are_no_numbers_say_nothing(name: str, bounds: tuple[float, 
 
 
 @pytest.mark.parametrize("norm", ["inf", "2", "1"])
+@pytest.mark.costly_methods_sampled
 @pytest.mark.parametrize("method", METHODS)
 def test_methods_bound_another_activation_as_itself_or_refuse_it_by_name(method: MethodName, norm: str) -> None:
     network = smooth_network()

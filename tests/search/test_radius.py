@@ -66,6 +66,7 @@ def _tolerances(method: str) -> list[float]:
 )
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("name", [name for name in NETWORKS if name != "rectified input"])
+@pytest.mark.sampled
 def test_the_radius_passes_and_a_slightly_larger_one_fails(
     name: str, norm: float, method: str, tolerance: float
 ) -> None:

@@ -24,6 +24,7 @@ BOX = (-3.0, 3.0)
 
 
 @pytest.mark.parametrize(("norm", "target"), [("inf", "untargeted"), ("2", "runner-up"), ("1", "untargeted")])
+@pytest.mark.sampled
 def test_verdicts_agree_with_exact_answers(norm: str, target: str) -> None:
     images = IMAGES[:2]
     intervals = relucert.exact(NETWORK, images, norm=norm, target=target, box=BOX, tolerance=0.01, time_limit=30)

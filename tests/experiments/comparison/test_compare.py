@@ -38,6 +38,7 @@ FEW: dict[str, Any] = {"box": None, "steps": 5, "batches": 2, "samples": 16}
     ("norm", "target"),
     list(zip(itertools.cycle(["inf", "2", "1"]), [*TARGETS, 1], strict=False)),
 )
+@pytest.mark.sampled
 def test_every_answer_is_the_library_s_own(norm: str, target: str | int) -> None:
     network = mlp(5, 6, 4, 3, seed=1)
     images = centres(network, 3)

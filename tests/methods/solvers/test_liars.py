@@ -221,6 +221,7 @@ def test_exceptions_fall_back(error: Exception, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.costly_methods_sampled
 @pytest.mark.parametrize("method", PROGRAMS)
 def test_a_remark_counts_the_programs_of_its_own_question(
     method: MethodName, threads: int, monkeypatch: pytest.MonkeyPatch

@@ -116,6 +116,7 @@ def test_the_ball_has_both_signs() -> None:
 
 
 @pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.costly_methods_sampled
 @pytest.mark.parametrize("method", PROGRAMS)
 def test_a_batch_equals_its_members(method: str, norm: float) -> None:
     network, points, prop = question("five layers", 3)
