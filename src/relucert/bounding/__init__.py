@@ -1,1 +1,1 @@
-"""Bounds of neurons and margins over a ball: drivers, relaxers and the methods made of them."""
+"""Bound propagation: bounds of neurons and margins over a region, by drivers and linear relaxations."""

@@ -32,7 +32,7 @@ class BoxBounds:
 
 
 def box_bounds(network: Network, region: Region, arithmetic: Arithmetic) -> BoxBounds:
-    """Bounds of every pre-activation: of pairs of box and neuron that lines leave unstable by CROWN's pull-back."""
+    """Bounds of every pre-activation: by lines, for unstable pairs of box and neuron by CROWN's back-substitution."""
     bounds: Bounds = {}
     lines = ForwardLines(network, region, bounds, CROWN, arithmetic)
     path = ReferencePath(network, region, bounds, CROWN, arithmetic)
@@ -45,7 +45,7 @@ def box_bounds(network: Network, region: Region, arithmetic: Arithmetic) -> BoxB
 
 
 def _pulled(path: ReferencePath, value: int, known: Interval) -> Interval:
-    """Known bounds with those of unstable pairs improved."""
+    """Improves known bounds of unstable pairs of box and neuron by back-substitution."""
     network = path.network
     boxes, neurons = known.unstable.nonzero().unbind(1)
     lower, upper = (side.clone() for side in known)

@@ -53,12 +53,12 @@ ActivationRule = Callable[[int, int, Forms], Forms | None]
 
 
 def pull(network: Network, value: int, forms: Forms, through: ActivationRule, arithmetic: Arithmetic) -> Forms | None:
-    """Pulls forms on a value back to the input; None where no way leads there."""
+    """Back-substitutes forms on a value to the input; None where the value does not depend on it."""
     return pull_back(network, value, forms, _IntervalRule(network, through, arithmetic)).get(INPUT)
 
 
 def pull_to_input(network: Network, value: int, forms: Forms, through: ActivationRule, arithmetic: Arithmetic) -> Forms:
-    """The same where no rule ends the way."""
+    """Back-substitutes forms on a value to the input, where no activation rule returns None."""
     reached = pull(network, value, forms, through, arithmetic)
     assert reached is not None
     return reached

@@ -1,4 +1,4 @@
-"""Bounds of the hidden layers, by whichever driver has less to multiply."""
+"""Bounds of the hidden layers (intermediate bounds), by whichever driver takes fewer multiplications."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def bounded_by_relaxation(
     network: Network, region: Region, bounds: Bounds, arithmetic: Arithmetic
 ) -> dict[int, Tensor]:
     """Which neurons the backward driver bounds more tightly than intervals do, (batch, size) for every pre-activation:
-    those whose signs intervals leave open."""
+    those that intervals leave unstable."""
     tight = {}
     for value, interval in bounds.items():
         if network.activation_depths[value]:

@@ -1,4 +1,6 @@
-"""Every value between two linear functions of the input, carried forward: cheap where inputs are few.
+"""Forward linear bound propagation: every value lies between two linear functions of the input.
+
+This is cheap where inputs are few.
 
 A region that is a box is `x = middle + half * e` with every coordinate of `e` in [-1, 1]. Each neuron has a lower and
 an upper linear function of `e`. An affine operation with the matrix W maps their mean by W and half their difference
@@ -47,7 +49,7 @@ class Lines(NamedTuple):
         return parts / torch.where(total > 0, total, 1)
 
     def interval(self, arithmetic: Arithmetic) -> Interval:
-        """The bounds that follow, (batch, size) each."""
+        """Concretises the two functions: the bounds that follow, (batch, size) each."""
         terms = self.lower.shape[1] + 2
         falls, rises = (
             arithmetic.above(side[:, :-1].abs().sum(1) + self.slack, terms) for side in (self.lower, self.upper)
@@ -88,7 +90,7 @@ class ForwardLines:
         assert_never(node.operation)
 
     def _with_noise(self, value: int, sources: list[Lines], lines: Lines) -> Lines:
-        """Missed by the noise of an evaluation in floating point as well."""
+        """Lines whose slack includes the noise of an evaluation in floating point."""
         if not rounds(self.network, value):
             return lines
         sizes = []

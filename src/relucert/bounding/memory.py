@@ -1,4 +1,7 @@
-"""Slopes that were found, to start from at the next radius around the same points. They are proposals, nothing more."""
+"""Warm starts: slopes that were found at one radius, for the ascent at the next radius around the same points.
+
+They are proposals, nothing more.
+"""
 
 from __future__ import annotations
 
@@ -101,7 +104,7 @@ class Recall:
         return table if kept is None else table[:, kept]
 
     def _full(self, value: int, table: Tensor) -> Tensor:
-        """With columns of inactive neurons, too."""
+        """A table with the columns of inactive neurons, too, which are 0."""
         kept = self._kept(value)
         if kept is None:
             return table

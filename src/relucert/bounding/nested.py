@@ -164,7 +164,7 @@ class _Nest:
 
     @cached_property
     def final(self) -> set[int]:
-        """Those pre-activations that no other depends on."""
+        """The pre-activations that no other pre-activation depends on."""
         preactivations = self.network.preactivations
         return {
             value
@@ -219,7 +219,7 @@ class _Nest:
         Rounding moves a coefficient by at most gamma times the absolute values that were summed for it. What those
         amount to, symbols being within [-1, 1] and the input within the region, is in the doubts.
         """
-        centre, slack, reach = neurons.centre[:, None], neurons.doubt[:, None], neurons.centre.new_zeros(1, 1, 1)
+        centre, slack, radius = neurons.centre[:, None], neurons.doubt[:, None], neurons.centre.new_zeros(1, 1, 1)
         forms = {source: block[:, None] for source, block in neurons.blocks.items()}
         while (source := max(forms, default=INPUT)) != INPUT:
             whole, preceding = forms.pop(source), self.network.source(source)
@@ -227,17 +227,17 @@ class _Nest:
                 form, inner = whole[..., chosen], symbols.neurons
                 pulled = form * symbols.slope[:, :, None]
                 centre = centre + _dot(form, symbols.half) + _dot(pulled, inner.centre[:, None])
-                reach = reach + _dot(form.abs(), symbols.half)
+                radius = radius + _dot(form.abs(), symbols.half)
                 if self.arithmetic.rigorous:
                     slack = slack + _dot(pulled.abs(), inner.doubt[:, None])
                 for before, block in inner.blocks.items():
                     part = torch.einsum("brnm,bmk->brnk", pulled, block)
                     forms[before] = _sum(part, forms[before]) if before in forms else part
         shift, moved = self._on_input(forms.get(INPUT), some)
-        return self._interval(centre + shift, moved.map(lambda side: side + reach + slack))
+        return self._interval(centre + shift, moved.map(lambda side: side + radius + slack))
 
     def _on_input(self, form: Tensor | None, some: slice) -> tuple[Tensor, Deviation]:
-        """How far what is left, forms on the input, moves centres, and may deviate from there."""
+        """Concretises forms on the input: how far they move the centres, and how far they may deviate from there."""
         count, regions = len(self.radii), some.stop - some.start
         if form is None:
             still = self.radii.new_zeros(count, regions, 1)
@@ -273,6 +273,6 @@ def _dot(forms: Tensor, values: Tensor) -> Tensor:
 
 
 def _sum(fresh: Tensor, other: Tensor) -> Tensor:
-    """Of two tensors, either of which may be 1 where the other is more; in the memory of the first where it fits."""
+    """The sum of two tensors, either of which may be 1 where the other is more; in place where it fits the first."""
     fits = all(size >= least for size, least in zip(fresh.shape, other.shape, strict=True))
     return fresh.add_(other) if fits else fresh + other

@@ -41,7 +41,7 @@ class InputSize(NamedTuple):
 
     @classmethod
     def within(cls, region: Region, arithmetic: Arithmetic) -> InputSize | Tensor:
-        """That of a region; where it is cut or scaled, every coordinate's own: (batch, size)."""
+        """The size of a region's inputs; where the region is cut or scaled, for every coordinate: (batch, size)."""
         if region.box is None and region.scale is None:
             return cls(region.points.abs(), region.which, region.radius[:, None])
         return region.reference.abs().add_(region.spans(arithmetic).largest)

@@ -1,4 +1,4 @@
-"""What proof files are written of: the slopes and multipliers of every bound that a proof rests on."""
+"""Records for proof files: the slopes and multipliers of every bound that a proof rests on."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class RuleName(NamedTuple):
 
 
 class Leaves(NamedTuple):
-    """Parts of a region in which forms are bounded, some neurons' signs being known.
+    """Leaves of branch and bound: subdomains, given by the signs of split neurons, in which forms are bounded.
 
     Attributes:
         neurons: By pre-activation, in their order, the unstable neurons that the columns are about.
         forms: Which form each leaf is about, (leaves,).
-        signs: 1, -1 or, where it is not known, 0: (leaves, columns), int8.
+        signs: 1, -1 or, where the neuron is not split, 0: (leaves, columns), int8.
         duals: The slopes of neurons that are not split, the multipliers of split ones: (leaves, columns).
     """
 
@@ -54,7 +54,7 @@ class Leaves(NamedTuple):
 
 
 def join_leaves(parts: Sequence[Leaves]) -> Leaves:
-    """Leaves about the same neurons."""
+    """Concatenates leaves about the same neurons."""
     columns = zip(*((part.forms, part.signs, part.duals) for part in parts), strict=True)
     return Leaves(parts[0].neurons, *(torch.cat(column) for column in columns))
 
@@ -69,12 +69,12 @@ class Sides(NamedTuple):
 
 @dataclass(eq=False)
 class Record:
-    """Why the rows of a property are positive in a region.
+    """The record of a proof that the rows of a property are positive in a region.
 
     Attributes:
-        rules: Those that bound all neurons.
-        hidden: By pre-activation, bounds of single neurons that may be better than those.
-        rows: Of the property's rows; None: the only rule has lines for them.
+        rules: The rules that bound all neurons.
+        hidden: By pre-activation, bounds of single neurons that may be better than those of the rules.
+        rows: The leaves of the property's rows; None: the only rule has lines for them.
     """
 
     rules: Sequence[RuleName]
@@ -83,7 +83,7 @@ class Record:
 
 
 def rules_of(network: Network, names: Sequence[str]) -> list[RuleName]:
-    """As `hidden_bounds` follows them: where it goes forward all neurons are bounded by lines."""
+    """The rules as `hidden_bounds` follows them: the forward driver bounds all neurons by lines."""
     return [RuleName(name, not (RELAXERS[name].parallel and network.suits_forward)) for name in names]
 
 
@@ -100,7 +100,10 @@ class Recorder:
         self._network, self._begun = network, (region, records)
 
     def add(self, value: int, neurons: Tensor, sign: int, slopes: Tables, bounds: Bounds) -> None:
-        """Bounds of some neurons, (count,), or with the sign -1 of their negatives; bounds: those before."""
+        """Records the slopes of the bounds of some neurons, (count,), or with the sign -1 of their negatives.
+
+        bounds: the bounds of the pre-activations before.
+        """
         assert self._begun is not None
         for member, record in enumerate(self._begun[1]):
             leaves = self._leaves(member, slopes, bounds, len(neurons))

@@ -1,1 +1,1 @@
-"""Branch and bound over the signs of ReLUs: the exact minimum distortion, and its proof."""
+"""Branch and bound by ReLU splitting and by input splitting: proofs for regions, and the exact minimum distortion."""

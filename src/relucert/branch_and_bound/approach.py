@@ -1,5 +1,8 @@
-"""The loop over radii of an exact answer: straight for the nearest violation known, and by smaller steps where time
-does not suffice. The lower end is proven at any moment."""
+"""The search over radii for the exact minimum distortion.
+
+It tries the distance of the nearest violation known first, and smaller radii where time does not suffice. The lower end
+is proven at any moment.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,7 @@ class Approach:
         nodes: How many nodes were bounded.
         report: Called now and then with how far the search of a region is, the nodes being all so far.
         recorded: Whether a proof is to be written.
-        record: What proves the largest radius, then; None where that is the certified one.
+        record: The record that proves the largest radius, then; None where that is the certified one.
     """
 
     asked: Obligation

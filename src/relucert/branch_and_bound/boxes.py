@@ -34,10 +34,10 @@ TOO_SMALL = "a box that is too small to be cut could not be proven"
 
 @dataclass(frozen=True, eq=False)
 class Boxes:
-    """Some parts of the region.
+    """Subdomains of the region that are boxes.
 
     Attributes:
-        low, high: Their ends, (count, size).
+        low, high: The ends of the boxes, (count, size).
         open: Which rows of the property are not yet proven there, (count, rows).
         names: What the record of the search calls them, (count,).
     """
@@ -54,7 +54,7 @@ class Boxes:
         return Boxes(self.low[chosen], self.high[chosen], self.open[chosen], self.names[chosen])
 
     def cut(self, sides: Tensor, record: CutTree | None) -> Boxes:
-        """Both halves of each box by one coordinate each, (count,): all lower halves, then the upper ones."""
+        """Bisects each box in one coordinate, (count,): all lower halves, then all upper ones."""
         boxes = torch.arange(len(self))
         middle = self.low[boxes, sides] + (self.high[boxes, sides] - self.low[boxes, sides]) / 2
         low, high = self.low.clone(), self.high.clone()

@@ -1,4 +1,4 @@
-"""Parts without unstable neurons: there the network is affine, and the nearest violation solves a program.
+"""Leaves without unstable neurons: there the network is affine, and the nearest violation solves a program.
 
 The program's multipliers are those that prove how near it is: nothing else is taken from the solver. Where there is no
 violation at all, every inequality may be met with some help from one more coordinate: then there is a point, far away,
@@ -34,11 +34,11 @@ class _Inequalities(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A part of the region in which the sign of every neuron is known, and which row of the property is asked about.
+    """A subdomain in which the sign of every neuron is known, and a row of the property.
 
     Attributes:
-        row: Its number.
-        bounds: Those of every pre-activation there, (1, size).
+        row: The number of the row.
+        bounds: The bounds of every pre-activation there, (1, size).
         signs: By pre-activation, 1 and -1 where the part is split by a neuron, else 0: (size,).
     """
 
@@ -79,12 +79,12 @@ class _PartSolver:
             self.sides.append(self._require(value, neurons, forms, torch.zeros(len(forms), dtype=torch.float64)))
 
     def _require(self, value: int, neurons: Tensor, forms: Tensor, offsets: Tensor) -> _Inequalities:
-        """That forms (forms, size) on a value, plus offsets, are not negative."""
+        """The inequalities that forms (forms, size) on a value, plus offsets, are not negative."""
         exact, centre = self.asked.exact, self.asked.centre
         at_centre = affine_values(exact, self.pattern, centre[None])[value][0]
         rows = form_gradients(exact, self.pattern, value, forms[None])[0] * self.scale
         least = -(forms @ at_centre + offsets)
-        always = ~rows.any(1) & (least <= 0)  # an inequality that nothing can change only puts a solver off its stride
+        always = ~rows.any(1) & (least <= 0)  # an inequality that nothing can change only slows a solver down
         return _Inequalities(value, neurons, rows, torch.where(always, least - 1, least))
 
     def solve(self, helped: float, seconds: float) -> Nearest | None:

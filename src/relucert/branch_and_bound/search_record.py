@@ -1,4 +1,4 @@
-"""The record of a search by the signs of neurons, for a proof: the trees of hidden neurons and of the property's rows.
+"""The record of ReLU splitting, for a proof: the trees of hidden neurons and of the property's rows.
 
 A search that starts again from a tighter root keeps the trees of hidden neurons, bounded anew with what is known there.
 """
@@ -34,7 +34,7 @@ _Choice = tuple[tuple[int, int], tuple[float, int, int]]
 
 @dataclass(eq=False)
 class SearchRecord:
-    """What a search has proven so far from its present root."""
+    """The trees that a search has proven so far from its present root."""
 
     network: Network
     _kept: dict[int, Sides] = field(default_factory=dict)
@@ -42,7 +42,7 @@ class SearchRecord:
     _rows: list[Leaves] = field(default_factory=list)
 
     def begin(self) -> None:
-        """A new root: the property's rows are proven from there."""
+        """Begins the trees of the property's rows anew, from a new root."""
         self._rows = []
 
     def repeated(self, stages: Stages, value: int, interval: Interval, ends: float) -> Interval:
@@ -58,7 +58,7 @@ class SearchRecord:
         return improved(interval, sides.neurons, sides.signs, least)
 
     def offer(self, stages: Stages, value: int, neurons: Tensor, signs: Tensor, nodes: Nodes, least: Tensor) -> None:
-        """Trees about neurons times signs, (count,), the leaves' rows, and the least bounds of their leaves."""
+        """Takes the trees of neurons times signs, (count,), as leaves, and the least bound of each tree."""
         sides = Sides(neurons, signs.to(torch.int8), _leaves(stages, nodes, nodes.rows))
         self._offers[value].append(_Offer(sides, least.nan_to_num(-torch.inf)))
 
@@ -92,12 +92,12 @@ class SearchRecord:
         self._kept[value] = Sides(neurons, signs.to(torch.int8), join_leaves(parts))
 
     def close(self, stages: Stages, rows: Tensor, nodes: Nodes) -> None:
-        """Leaves of the property's rows, (count,), that are proven."""
+        """Records proven leaves of the property's rows, (count,)."""
         if len(rows):
             self._rows.append(_leaves(stages, nodes, rows))
 
     def finish(self) -> Record:
-        """All that proves the property, once every leaf of every row is closed."""
+        """The record that proves the property, once every leaf of every row is closed."""
         hidden = {value: [sides] for value, sides in self._kept.items()}
         return Record(rules_of(self.network, CHEAP_RULES), hidden, join_leaves(self._rows))
 
@@ -108,7 +108,7 @@ def _leaves(stages: Stages, nodes: Nodes, forms: Tensor) -> Leaves:
 
 
 def _moved(leaves: Leaves, stages: Stages) -> Nodes:
-    """Leaves from a root in the terms of a tighter one: neurons that are stable there need no split."""
+    """The leaves of an earlier root as nodes of a tighter one, where neurons that are stable need no split."""
     count = len(leaves.forms)
     places = {stage.value: stage for stage in stages.stages}
     slopes = [(stage.upper > -stage.lower).float() for stage in stages.stages]

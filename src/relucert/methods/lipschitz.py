@@ -25,9 +25,9 @@ from relucert.common.checks import shown
 from relucert.errors import InputError
 from relucert.network import Network
 
-SHELLS = 30  # the paper's published numbers use so many
+SHELLS = 30  # as in the paper's published numbers
 COARSE = 6  # shells that are looked at first; with fewer than twice as many, all are
-PLENTY = 0.25  # a margin of so much of what was spent stays: the other shells would take less
+PLENTY = 0.25  # a margin above this share of what was spent stays: the other shells would take less
 FORM_BYTES = 2**24  # what the forms of some shells may take at once
 
 Constant = Callable[[Network, Region, Tensor, Bounds, Arithmetic], Tensor]
@@ -79,8 +79,10 @@ class LipschitzMethod:
     def least_margins(
         self, network: Network, region: Region, prop: Property, hidden: Bounds, arithmetic: Arithmetic
     ) -> tuple[Tensor, Tensor]:
-        """The margins again, (batch, rows), and the constants that they come from, (batch, shells, rows), for a search:
-        a row that a few shells leave much of is not looked at more closely."""
+        """The margins, (batch, rows), and the constants that they come from, (batch, shells, rows), for a search.
+
+        A row whose margin stays large with a few shells is not bounded more closely.
+        """
         if _count(network, hidden) < 2 * COARSE:
             constants = self.constants(network, region, prop.rows, hidden, arithmetic)
             return self._spend(network, region, prop, constants, arithmetic)[0], constants
@@ -111,8 +113,10 @@ class LipschitzMethod:
         self, network: Network, region: Region, rows: Tensor, hidden: Bounds, arithmetic: Arithmetic,
         shells: Tensor | None = None,
     ) -> Tensor:  # fmt: skip
-        """Of the region that each shell, or each of some, ends with, smallest first: (batch, shells, rows); one for all
-        where neurons have one."""
+        """Lipschitz constants in the region that each shell, or each of some, ends with: (batch, shells, rows).
+
+        The smallest region is first; there is a single constant where neurons are bounded in one region only.
+        """
         if shells is None:
             shells = torch.arange(_count(network, hidden))
         step = max(1, FORM_BYTES // (16 * max(network.sizes) * rows.shape[0] * rows.shape[1]))
@@ -124,7 +128,7 @@ class LipschitzMethod:
         return _nonincreasing(torch.cat(parts, 1))
 
     def _radii(self, radius: Tensor) -> Tensor:
-        """Of the regions, smallest first: (batch, shells); the last is the radius itself."""
+        """The radii of the regions, smallest first: (batch, shells); the last is the radius itself."""
         return radius[:, None] * (torch.arange(1, self.shells + 1, dtype=radius.dtype) / self.shells)
 
 
@@ -139,5 +143,5 @@ def _nonincreasing(constants: Tensor) -> Tensor:
 
 
 def _shells(bounds: Interval, size: int, some: Tensor) -> Interval:
-    """Those of some shells, one row each."""
+    """The bounds in the regions of some shells, one row each."""
     return bounds.map(lambda side: side.unflatten(1, (-1, size))[:, some].flatten(0, 1))

@@ -1,4 +1,4 @@
-"""What a method computes once per network."""
+"""A cache of what a method computes once per network."""
 
 from __future__ import annotations
 

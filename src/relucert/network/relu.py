@@ -75,7 +75,7 @@ class Relu(Activation):
 
 
 def _own_slope(lower: Tensor) -> Tensor:
-    """That of a stable neuron: 1 where it is active, 0 where it is inactive."""
+    """The slope of a stable neuron: 1 where it is active, 0 where it is inactive."""
     return (lower >= 0).to(lower.dtype)
 
 

@@ -1,4 +1,4 @@
-"""What a search puts to a method, and what comes of it."""
+"""Questions of a radius search, and results of evaluating a method for them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Questions:
         )
 
     def narrow(self, rows: Tensor) -> Questions:
-        """With some rows of each property, (batch, fewer rows)."""
+        """The questions with some rows of each property, (batch, fewer rows)."""
         return replace(self, properties={dtype: prop.narrow(rows) for dtype, prop in self.properties.items()})
 
     def without_box(self) -> Questions:
@@ -52,7 +52,7 @@ class Evaluation(NamedTuple):
     margins: lower bounds of the margins, (batch, rows), in float64.
     corrections: the least margin less that of the surrogate, (batch,), in float64.
     hidden: the bounds of the hidden neurons.
-    constants: where the method has shells, those of each shell's region: (batch, shells, rows).
+    constants: where the method has shells, the Lipschitz constants in each shell's region: (batch, shells, rows).
     """
 
     margins: Tensor
@@ -62,7 +62,7 @@ class Evaluation(NamedTuple):
 
     @classmethod
     def join(cls, parts: Sequence[Evaluation], order: Tensor, dtype: torch.dtype) -> Evaluation:
-        """That of all questions from those of some, in another order; the bounds in this dtype."""
+        """Joins evaluations of parts of the questions and puts them into the given order; bounds are in this dtype."""
 
         def joined(tensors: Iterable[Tensor]) -> Tensor:
             return torch.cat(list(tensors))[order]

@@ -1,4 +1,4 @@
-"""The largest radius that can be proven in the time given: one step after the other, each from what is proven.
+"""A portfolio of methods: the largest radius that they prove in the time given, each from what is proven before.
 
 A step is a function that takes what is proven and yields what it proves beyond that, at any moment ready to be cut
 off: `Step` in this file says what it is given. Methods are steps as they are (`method_step`).
@@ -36,20 +36,20 @@ MOMENT = 10**9  # multiplications of one evaluation, up to which the first step 
 
 
 Evidence = dict[str, Any]
-"""What a proof file says besides its claim."""
+"""The fields of a proof file besides its claim."""
 
 
 class Evidential(Protocol):
-    """Who keeps what proves radii, for proof files."""
+    """Keeps the evidence of radii, for proof files."""
 
     def proves(self, method: str) -> bool:
         """Whether a method's radii have proof files."""
 
     def recorded(self, method: Method) -> Method:
-        """A method that keeps what proves its radii."""
+        """The method, keeping the evidence of its radii."""
 
     def evidence(self, method: Method, image: Tensor, prop: Property, end: SearchEnd) -> Evidence:
-        """What proves the radius of a search by such a method around an image, (size,)."""
+        """The evidence of the radius of a search by such a method around an image, (size,)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,12 +74,12 @@ class Task:
 
     @property
     def region(self) -> Region:
-        """Around the image, of radius 0."""
+        """The region of radius 0 around the image."""
         return self.shape.around(self.image[None])
 
     @property
     def prop(self) -> Property:
-        """What must stay positive: a batch of one."""
+        """The property that must stay positive, as a batch of one."""
         return self.inquiry.property([self.question])
 
 

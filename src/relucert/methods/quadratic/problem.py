@@ -35,8 +35,8 @@ class HiddenLayer:
         upper: The upper ones.
         centre: The pre-activations at the region's centre as computed, (size,).
         error: How far those may be from the true ones, (size,).
-        slope: Of the sector, (size,).
-        width: Of the sector, (size,).
+        slope: The slope of the sector, (size,).
+        width: The width of the sector, (size,).
         loose: The neurons whose sectors have a width: (count,).
         noise: How far `weight @ outputs before + bias` may be from the true pre-activations, (size,).
         drift: How far the noise of this layer and those before it may move dz, (size,).
@@ -129,5 +129,5 @@ class Problem:
 
     @property
     def rows(self) -> int:
-        """Of the certificate's matrix."""
+        """The number of rows of the certificate's matrix."""
         return sum(self.sizes)

@@ -25,7 +25,7 @@ NOISE = 0.3  # that is added to primal vectors, relatively: what they have forgo
 
 @dataclass(frozen=True)
 class Effort:
-    """How much is spent on a certificate.
+    """The effort for one certificate.
 
     Attributes:
         repeats: How often the weights are chosen anew, at most.
@@ -45,10 +45,10 @@ EFFORT = Effort()
 
 @dataclass(frozen=True, eq=False)
 class Memory:
-    """What a solution leaves for the next one, at another radius: everything in full size, whichever neurons are loose.
+    """A warm start for the solution at another radius: everything in full size, whichever neurons are loose.
 
     Attributes:
-        radius: Where it was found.
+        radius: The radius of the solution.
         point: The dual variables; the tangent in full size.
         costs: The coefficients of every hidden layer's outputs.
         moments: Mean squares of deviations, per squared radius.
@@ -103,7 +103,7 @@ def solve(
 
 @dataclass(eq=False)
 class _State:
-    """Where the alternation stands; no point: at its beginning."""
+    """The state of the alternation; without a point it is at its beginning."""
 
     point: DualPoint | None
     costs: list[Tensor]

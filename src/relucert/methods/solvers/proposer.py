@@ -66,7 +66,7 @@ class SlopeRequest:
 
 @dataclass(eq=False)
 class _Place:
-    """What is kept for one point: its program, and solvers with their warm starts."""
+    """The program of one point, and solvers with their warm starts."""
 
     program: Program | None = None
     solvers: dict[int, Solver] = field(default_factory=dict)

@@ -57,11 +57,11 @@ class Tallies:
                 self._questions.setdefault((points[place], key(rows)), Tally()).add(tally)
 
     def remark(self, point: Tensor, rows: Tensor) -> str | None:
-        """What there is to say about the programs of one question."""
+        """A remark on the programs of one question, if there is one to make."""
         tally = self._questions.get((key(point), key(rows)))
         return None if tally is None else tally.remark
 
 
 def key(numbers: Tensor) -> bytes:
-    """The same for numbers in either precision."""
+    """A key of numbers, the same in float32 and in float64."""
     return numbers.float().numpy().tobytes()
