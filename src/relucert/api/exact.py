@@ -173,7 +173,7 @@ def exact_each(
 
 
 def _claim(network: Network, inquiry: Inquiry, question: Question, shape: RegionShape) -> dict[str, Any]:
-    """What a proof about a question claims, but for the radius."""
+    """The claim of a proof about a question, but for the radius."""
     return claimed(network, question.image, inquiry.images[question.image], shape, inquiry.property([question]))
 
 
@@ -300,7 +300,7 @@ class _Answering:
         return self._answer(None, None, False, reason, 0)
 
     def _certified(self) -> float:
-        """What methods prove in a part of the time, Fast-Lin's radius at the least."""
+        """The radius that a portfolio of methods proves in a part of the time, Fast-Lin's at the least."""
         task = Task(self.network, self.inquiry, self.question, self.options.shape, reporter=self.reporter)
         if self.keeper is not None:
             task = replace(task, arithmetic=RECORDED, keeper=self.keeper)

@@ -257,7 +257,7 @@ class _Answering:
         return self._verdict(UNKNOWN, reason, None, failed=True)
 
     def _decide(self) -> tuple[str | None, str | None]:
-        """What decided it, or why nothing did."""
+        """What decided the question, and why nothing did; None for the one that does not apply."""
         shape, image = self.options.shape, self.inquiry.images[self.question.image]
         self.prop = self.inquiry.property([self.question])
         problem = Problem(self.network, image, shape, self.options.radius, self.prop)

@@ -191,7 +191,7 @@ class _Verification:
         return False
 
     def _untouched(self, waiting: list[_Open]) -> list[_Open]:
-        """What is left without the violations that rational arithmetic excludes, since they are only touched."""
+        """The problems without the violations that rational arithmetic excludes, since they are only touched."""
         now, left = time.monotonic(), []
         ends = now + (self.ends - now) * TOUCHING_SHARE
         for question in waiting:

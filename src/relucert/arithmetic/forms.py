@@ -42,7 +42,7 @@ class LinearForms(ABC):
         return self.coefficients[0, 0].numel()
 
     def mapped(self, function: Callable[[Tensor], Tensor]) -> Self:
-        """With the function of every coefficient, which maps 0 to 0."""
+        """The forms with a function, which maps 0 to 0, applied to every coefficient."""
         return replace(self, coefficients=function(self.coefficients))
 
     @abstractmethod
@@ -51,7 +51,7 @@ class LinearForms(ABC):
 
     @abstractmethod
     def stored(self) -> Tensor:
-        """Those coefficients that may differ from zero, in any order: (batch or 1, forms, terms)."""
+        """The coefficients that may differ from zero, in any order: (batch or 1, forms, terms)."""
 
     @abstractmethod
     def dot(self, vector: Tensor) -> Tensor:
@@ -230,7 +230,7 @@ class Windows(LinearForms):
         return self.spread_out() if height * width >= self.shape[1] * self.shape[2] else self
 
     def mask(self) -> Windows:
-        """With zeros outside the image."""
+        """The windows with zeros outside the image."""
         if self.masked:
             return self
         return self.times(self.coefficients.new_ones(1, self.shape[0] * self.shape[1] * self.shape[2]))
@@ -274,7 +274,7 @@ def _by_sign(numbers: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
 
 
 def _products(forms: Tensor, vectors: Tensor) -> Tensor:
-    """Of forms (batch or 1, forms, size) and vectors (batch or 1, size): (batch, forms)."""
+    """The products of forms (batch or 1, forms, size) and vectors (batch or 1, size): (batch, forms)."""
     if len(forms) == 1:
         return vectors @ forms[0].T
     return (forms @ vectors[..., None]).squeeze(-1)

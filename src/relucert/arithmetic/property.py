@@ -1,4 +1,4 @@
-"""What must hold: linear forms on the outputs that stay positive."""
+"""Properties (specifications): linear forms on the outputs that must stay positive."""
 
 from __future__ import annotations
 
@@ -116,11 +116,11 @@ class Property:
         return len(self.rows)
 
     def cast(self, dtype: torch.dtype) -> Property:
-        """The same in another precision."""
+        """The property in another precision."""
         return Property(self.rows.to(dtype), self.offsets.to(dtype))
 
     def select(self, chosen: Tensor) -> Property:
-        """Those of some batch members."""
+        """The properties of some batch members."""
         return Property(self.rows[chosen], self.offsets[chosen])
 
     def repeat(self, times: int) -> Property:
@@ -133,7 +133,7 @@ class Property:
         return Property(self.rows.gather(1, places), self.offsets.gather(1, chosen))
 
     def values(self, outputs: Tensor) -> Tensor:
-        """What must be positive, as computed, at one output per batch member, (batch, outputs): (batch, rows)."""
+        """The margins, as computed, at one output per batch member, (batch, outputs): (batch, rows)."""
         return (self.rows @ outputs[..., None]).squeeze(-1) + self.offsets
 
     def fails_at(self, outputs: Tensor) -> bool:

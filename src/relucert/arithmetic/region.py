@@ -89,7 +89,7 @@ class Deviation(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class RegionShape:
-    """What a radius means: the norm, the valid inputs, and how far each coordinate may move per unit of radius."""
+    """The meaning of a radius: the norm, the valid inputs, and how far each coordinate may move per unit of radius."""
 
     norm: Norm
     box: Box | None = None
@@ -241,7 +241,7 @@ class Region:
         return replace(self, radius=radius)
 
     def clone(self) -> Region:
-        """With tensors of its own."""
+        """A copy with tensors of its own."""
         box = None if self.box is None else Box(self.box.low.clone(), self.box.high.clone())
         which, scale = (None if part is None else part.clone() for part in (self.which, self.scale))
         return Region(self.points.clone(), self.radius.clone(), self.norm, which, box, scale)
@@ -406,7 +406,7 @@ class Region:
     def _confined_windows(
         self, forms: Windows, rooms: Deviation, arithmetic: Arithmetic, two_sided: bool
     ) -> list[Tensor]:
-        """The same of windows: each form meets the walls of its own window, so it is a batch member of its own."""
+        """`_confined` of windows: each form meets the walls of its own window, so it is a batch member of its own."""
         count = len(self.radius), forms.count
         coefficients = forms.stored().expand(*count, -1).flatten(0, 1)[:, None]
         local = rooms.map(lambda room: forms.local(room).flatten(2).flatten(0, 1))

@@ -154,7 +154,7 @@ class Attacker:
 
 
 class _End(NamedTuple):
-    """What came of attacking one question, and what there is to say of it."""
+    """Result of attacking one question, and what there is to say of it."""
 
     witness: Witness | None
     reason: str | None

@@ -34,7 +34,7 @@ ATTACKS: dict[AttackName, dict[Norm | None, tuple[Attack, ...]]] = {
 
 
 def find_attacks(method: str, norm: Norm) -> tuple[Attack, ...]:
-    """What a method runs, one attack after the other."""
+    """The attacks that a method runs, one after the other."""
     table = ATTACKS[names.ATTACKS.find(method)]
     if norm not in table and ANY not in table:
         known = " or ".join(str(known_norm) for known_norm in table)

@@ -15,7 +15,7 @@ FEASIBLE = 1e-9
 
 
 class _LinearProgram:
-    """What both linear programs share: a HiGHS model whose first columns make up the offset."""
+    """The common part of both linear programs: a HiGHS model whose first columns make up the offset."""
 
     def __init__(self) -> None:
         self.highspy = require("highspy")

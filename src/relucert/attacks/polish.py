@@ -78,7 +78,7 @@ class Polisher:
             tried.add(_key(pattern))
 
     def _pattern(self, share: float) -> Pattern:
-        """That of a point on the way from the image to the witness."""
+        """The activation pattern of a point on the way from the image to the witness."""
         return pattern_at(self.check.exact, torch.lerp(self.centre, self.witness.point.double(), share)[None])
 
     def _look_into(self, pattern: Pattern) -> list[Side]:

@@ -1,4 +1,4 @@
-"""What an attack sees of its question: margins and their gradients. The nearest success is kept for it."""
+"""The objective of an attack: margins and their gradients. The nearest success is kept for it."""
 
 from __future__ import annotations
 

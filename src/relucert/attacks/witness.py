@@ -49,7 +49,7 @@ class AdversarialCheck:
 
     @property
     def by(self) -> str | None:
-        """What shows violations of a network that is evaluated in floating point."""
+        """The runtime that shows violations of a network evaluated in floating point; None in real arithmetic."""
         return self.runtime.by if self.rounds and self.runtime is not None else None
 
     def _inner_box(self) -> Box | None:

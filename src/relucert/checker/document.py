@@ -186,7 +186,7 @@ def _proof(document: dict[str, Any]) -> Proof:
 
 
 def claim_of(document: dict[str, Any]) -> dict[str, Any]:
-    """What is claimed, by the names of a proof's fields."""
+    """The claim of a proof, by the names of its fields."""
     index, image = _image(document["image"])
     rows = [as_numbers(row) for row in as_list(document["rows"])]
     offsets = as_numbers(document["offsets"])

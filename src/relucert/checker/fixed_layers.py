@@ -219,7 +219,7 @@ class _Same(FixedLayer):
 
 @dataclass(frozen=True)
 class _Stored:
-    """What a network stores of one operation, with its shapes."""
+    """The stored data of one operation of a network, with its shapes."""
 
     tensors: dict[str, Tensor]
     settings: dict[str, Any]

@@ -1,4 +1,4 @@
-"""Where the inputs are, in fixed point: what linear forms on them are worth at least.
+"""Concretisation in fixed point: the least values of linear forms over the region of the inputs.
 
 All ends are rounded outwards once; what forms are worth is then computed without an error. In a ball that a box cuts,
 the norm holds one part of every coefficient and the box the rest: any parts give a bound, good ones are chosen in
@@ -82,7 +82,7 @@ class FixedRegion:
         return [number - charge for number in least]
 
     def _at(self, places: Tensor) -> FixedRegion:
-        """Of some of the coordinates alone."""
+        """The region of some of the coordinates alone."""
         return replace(
             self,
             low=self.low.at(places),
@@ -100,7 +100,7 @@ class FixedRegion:
         return [middle - fall for middle, fall in zip(middles, self._falls(forms), strict=True)]
 
     def _falls(self, forms: Fixed) -> list[Fraction]:
-        """How far forms fall below what they are worth at the centre, at most."""
+        """How far forms fall below their values at the centre, at most, by the dual norm."""
         forms = forms.filled()
         sizes = replace(forms, units=forms.units.abs())
         if self.rooms is None:

@@ -25,14 +25,14 @@ class Interval:
     upper: Sequence[int]
 
     def met(self, other: Interval) -> Interval:
-        """What lies in both."""
+        """The intersection of two intervals."""
         return Interval(
             [max(both) for both in zip(self.lower, other.lower, strict=True)],
             [min(both) for both in zip(self.upper, other.upper, strict=True)],
         )
 
     def replaced(self, neurons: Sequence[int], other: Interval) -> Interval:
-        """With the bounds of some neurons met with others."""
+        """The bounds, with those of some neurons intersected with others."""
         lower, upper = list(self.lower), list(self.upper)
         for neuron, low, high in zip(neurons, other.lower, other.upper, strict=True):
             lower[neuron], upper[neuron] = max(lower[neuron], low), min(upper[neuron], high)
@@ -40,12 +40,12 @@ class Interval:
 
     @cached_property
     def inactive(self) -> Tensor:
-        """Which neurons are never positive: bool, (size,)."""
+        """Which neurons are inactive, never positive: bool, (size,)."""
         return torch.tensor([high <= 0 for high in self.upper])
 
     @cached_property
     def active(self) -> Tensor:
-        """Which of the others are never negative."""
+        """Which of the others are active, never negative: bool, (size,)."""
         return torch.tensor([low >= 0 for low in self.lower]) & ~self.inactive
 
     @cached_property
@@ -59,7 +59,7 @@ class Interval:
 
     @cached_property
     def heights(self) -> Fixed:
-        """What is added to the upper lines, rounded up."""
+        """The offsets of the upper lines, rounded up."""
         ends = zip(self.chords.tolist(), self.lower, self.upper, strict=True)
         heights = [max(-slope * low, (ONE - slope) * high) if low < 0 < high else 0 for slope, low, high in ends]
         return of_integers(heights, BOUND_BITS + CHORD_BITS, up=True)
@@ -87,7 +87,7 @@ Bounds = Mapping[int, Interval]
 
 @dataclass(frozen=True, eq=False)
 class Lines:
-    """What lower bounds of forms are free to choose: any choice is sound.
+    """Dual variables of lower bounds of forms, slopes (alpha) and multipliers (beta): any choice is sound.
 
     A table holds one row of numbers for all forms, (size,), or one row per form, (forms, size).
 
@@ -99,7 +99,7 @@ class Lines:
             of the region that a form is about; 0 for the others, whose bounds tell what is known.
         multipliers: By the value of a ReLU, how many times `sign * z` is taken off a form, for neurons z of a known
             sign: float64, of which negative ones are taken as 0, as are those of neurons whose sign is not known.
-        flat: Whether every ReLU is taken as an interval of its own: nothing else is then free.
+        flat: Whether every ReLU is an interval of its own (IBP): no other dual variable is then used.
     """
 
     slopes: Mapping[int, Tensor] = field(default_factory=dict)
@@ -113,7 +113,7 @@ class Lines:
         return not (self.slopes or self.multipliers)
 
     def of_forms(self, chosen: slice) -> Lines:
-        """Those of some of the forms."""
+        """The dual variables of some of the forms."""
         slopes, signs, multipliers = (
             {value: table[chosen] if table.ndim > 1 else table for value, table in tables.items()}
             for tables in (self.slopes, self.signs, self.multipliers)

@@ -138,7 +138,7 @@ def _roundings(node: Node, sizes: Sequence[Sequence[Fraction]] | None, precision
 
 
 def _own_roundings(node: Node, sizes: Sequence[Sequence[Fraction]] | None) -> int:
-    """Those of the operation by itself; terms that are zero add none."""
+    """The roundings of the operation by itself; terms that are zero add none."""
     tensors, name = node.operation.tensors(), node.operation.name
     if name == "linear":
         return 1 + (tensors["weight"].shape[1] if sizes is None else sum(size > 0 for size in sizes[0]))

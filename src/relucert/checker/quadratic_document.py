@@ -16,7 +16,7 @@ ENTRIES = ("ball", "sectors", "weights", "rate", "links", "tangent")
 
 @dataclass(frozen=True)
 class SectorEntry:
-    """Of the ReLUs of one hidden layer: `|relu(z) - relu(zc) - slope (z - zc)| <= width |z - zc|`, one number each."""
+    """Sectors of the ReLUs of a hidden layer: `|relu(z) - relu(zc) - slope (z - zc)| <= width |z - zc|`, one each."""
 
     slope: list[float]
     width: list[float]

@@ -1,4 +1,4 @@
-"""What a quadratic certificate is about, in exact numbers: the region, and bounds and sectors of every hidden layer."""
+"""The problem of a quadratic certificate in exact numbers: the region, and bounds and sectors of every hidden layer."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class HiddenScene:
 
     @property
     def max_deviation(self) -> Numbers:
-        """How far pre-activations may be from those at the centre."""
+        """How far pre-activations may lie from those at the centre, at most."""
         ends = zip(self.lower, self.upper, self.centre, strict=True)
         return [max(high - middle, middle - low) for low, high, middle in ends]
 

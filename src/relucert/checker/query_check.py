@@ -30,7 +30,7 @@ NEVER_MISSED = Inequality((), (), Fraction(0))
 
 @dataclass(frozen=True)
 class QueryClaim:
-    """What was proven: a property of a network, by the SHA-256 of its text."""
+    """Result of the check of a proof: a property of a network, by the SHA-256 of its text."""
 
     network: str
     sha256: str
@@ -70,7 +70,7 @@ def _nodes(part: Part) -> int:
 
 
 def _check_part(part: Part, network: Network, progress: Callable[[int, int], None] | None) -> int:
-    """How many leaves there are; all of them hold."""
+    """The number of leaves; raises unless all of them hold."""
     extended = _Extended(network, [case or (NEVER_MISSED,) for case in part.cases])
     count = len(part.cases)
     box = part.low, part.high

@@ -48,7 +48,7 @@ class Relaxation:
         return cls(network, fixed_layers(network), region)
 
     def over(self, region: FixedRegion) -> Relaxation:
-        """The same network over another region."""
+        """The relaxation of the same network over another region."""
         return replace(self, region=region)
 
     def least(self, value: int, forms: Tensor, bounds: Bounds, lines: Lines | None = None) -> list[int]:
@@ -57,7 +57,7 @@ class Relaxation:
         Args:
             forms: float64, (forms, size).
             bounds: Those of every pre-activation before the value.
-            lines: What is free to choose; Fast-Lin's lines where it is left out.
+            lines: The dual variables of the bound; Fast-Lin's lines where it is left out.
         """
         lines = lines or Lines()
         rows = of_floats(forms)
@@ -289,7 +289,7 @@ def _with_room(forms: Fixed, largest: float) -> Fixed:
 
 
 def _shares(shares: Tensor, bits: int, interval: Interval, known: Tensor | None) -> Tensor:
-    """How many times z is taken off, in units of 2**-bits: rounded towards zero, and never of the wrong sign."""
+    """Multipliers of known signs, in units of 2**-bits: rounded towards zero, and never of the wrong sign."""
     signs = interval.active.to(torch.int64) - interval.inactive.to(torch.int64)
     if known is not None:
         signs = torch.where(known != 0, known.to(torch.int64), signs)

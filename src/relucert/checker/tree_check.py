@@ -25,7 +25,7 @@ NUMBERS = 2**22  # of the tables of leaves that are bounded at once
 
 @dataclass(eq=False)
 class TreeCheck:
-    """What a relaxation that a proof describes comes to over a region.
+    """Checks the trees of a proof over a region, by the relaxation that the proof describes.
 
     Attributes:
         relaxation: The network over the region.
@@ -50,7 +50,7 @@ class TreeCheck:
         cls, network: Network, claim: Certified, described: Described, inference: str = "real",
         progress: Callable[[int, int], None] | None = None,
     ) -> TreeCheck:  # fmt: skip
-        """That of a claim about an image."""
+        """The check of a claim about an image."""
         region = FixedRegion.ball(claim.image, claim.norm, claim.radius, claim.box, claim.scale)
         rows = torch.tensor(claim.rows, dtype=torch.float64)
         offsets = [Fraction(offset) for offset in claim.offsets]

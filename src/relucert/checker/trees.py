@@ -1,4 +1,4 @@
-"""What a proof file says about the bounds that prove its claim: rules, and trees of splits by the signs of neurons."""
+"""The bounds that prove a proof file's claim, as it describes them: rules, and trees of ReLU splits."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Trees:
-    """One tree per form. Its leaves are the parts of the region in which some neurons have known signs.
+    """One tree per form. Its leaves are subdomains, in which some neurons have known signs.
 
     Places of neurons are those among all neurons that have slopes.
 
@@ -100,7 +100,7 @@ class NeuronTrees:
 
 @dataclass(frozen=True, eq=False)
 class Relaxation:
-    """How everything is bounded.
+    """The rules and trees by which a proof bounds neurons and rows.
 
     Attributes:
         rules: A bound of a neuron is the best of those that they give, and its trees.
@@ -121,7 +121,7 @@ class Relaxation:
 
     @property
     def nodes(self) -> int:
-        """How many the trees of the rows have."""
+        """The number of nodes of the rows' trees."""
         return 0 if self.rows is None else len(self.rows.nodes)
 
 

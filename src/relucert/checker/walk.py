@@ -41,7 +41,7 @@ class Walk:
     _bounds: dict[object, tuple[Relaxation, dict[int, Interval]]] = field(default_factory=dict)
 
     def run(self) -> int:
-        """How many leaves there are; all of them hold, and nothing is left over."""
+        """The number of leaves; raises unless all of them hold and nothing is left over."""
         count = self.relaxation.network.classes
         if len(self.nodes) < count:
             raise Rejected("a row without a tree")

@@ -11,7 +11,7 @@ from relucert.errors import BudgetError
 from relucert.network import Activation, Affine, Network
 
 INTERVAL = "interval"  # the method that holds few values at once
-MAPS = 64  # of every value: bounds, middles, costs, and what gathering them for a chunk takes
+MAPS = 64  # of every value: bounds, references, costs, and what gathering them for a chunk takes
 PASSING = 32  # of the largest value, where intervals go from value to value
 COSY = 2**24  # bytes of coefficients beyond which a larger batch no longer speeds up the products
 COMPANY = 32  # images to attack at once: more would gain little, and lose more to an interruption
@@ -29,13 +29,13 @@ def batch_size(network: Network, rows: int, budget: int, method: str) -> int:
 
 
 def question_bytes(network: Network, rows: int, method: str) -> int:
-    """What the bounds of one question of `rows` margins take."""
+    """The bytes that the bounds of one question of `rows` margins take."""
     widest = network.classes if method == INTERVAL else max(network.sizes)  # of what the margins are forms on
     return _block_bytes(network, method) + 32 * rows * widest
 
 
 def _block_bytes(network: Network, method: str) -> int:
-    """What all but the margins take. Intervals are dropped on the way; the search has every value at the centre."""
+    """The bytes of all but the margins. Intervals are dropped on the way; the search has every value at the centre."""
     if method == INTERVAL:
         return 8 * (2 * sum(network.sizes) + PASSING * max(network.sizes))
     return coefficient_bytes(network) if network.suits_forward else MAPS * 8 * sum(network.sizes)
@@ -47,7 +47,7 @@ def attack_size(network: Network, starts: int, budget: int) -> int:
 
 
 def attack_bytes(network: Network, starts: int) -> int:
-    """What the attack of one question takes."""
+    """The bytes that the attack of one question takes."""
     return 8 * starts * (16 * network.sizes[0] + 2 * sum(network.sizes))
 
 
@@ -86,7 +86,7 @@ def coefficient_bytes(network: Network) -> int:
 
 
 def fitting_workers(need: int) -> int:
-    """How many processes the machine has the memory for whose work takes so many bytes each; at least one."""
+    """How many processes fit into the machine's memory, at least one, given the bytes that each takes."""
     try:
         machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):  # not on every system

@@ -239,7 +239,7 @@ class Network:
         return [computed(value).flatten(1) for value in values]
 
     def passing(self, images: Tensor) -> Iterator[Tensor]:
-        """The same values one after the other, as far as the output needs them; none is kept for longer than needed."""
+        """Yields the values in order, as far as the output needs them; none is kept for longer than needed."""
         values: dict[int, Computed] = {}
         for value, dropped in self._output_schedule:
             check_time()

@@ -9,7 +9,7 @@ from relucert.network.activation import Activation
 from relucert.network.operation import Affine
 
 Layer: TypeAlias = Affine | Activation
-"""What a node computes."""
+"""The operation of a node."""
 
 _REGISTRY: dict[str, type[Layer]] = {}
 _Registered = TypeVar("_Registered", bound=type[Layer])

@@ -147,7 +147,7 @@ def check_provable(method: str, network: Network) -> None:
 
 
 def relaxation_evidence(record: Record, radius: float, inference: str = "real") -> Evidence:
-    """What a file says besides its claim, where linear relaxations prove it."""
+    """The fields of a proof file besides its claim, where linear relaxations prove it."""
     return {"format": FORMAT, "inference": inference, "radius": radius, "relaxation": relaxation_entry(record)}
 
 

@@ -18,7 +18,7 @@ Columns = dict[int, NDArray[np.int64]]  # by pre-activation the neurons that hav
 
 
 def relaxation_entry(record: Record) -> dict[str, Any]:
-    """What a file says about how everything is bounded."""
+    """The fields of a proof file that say how neurons and rows are bounded."""
     every = [sides.leaves for parts in record.hidden.values() for sides in parts]
     columns = _columns(every if record.rows is None else [*every, record.rows])
     hidden = {}

@@ -1,1 +1,1 @@
-"""What is asked: images, labels, rivals, and the property that must hold."""
+"""Questions: images, labels, rivals, and the property that must hold."""

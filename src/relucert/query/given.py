@@ -1,4 +1,4 @@
-"""What users hand in, as types."""
+"""Types of the arguments that users give."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What proves an answer by quadratic certificates, for a proof file: multipliers and sectors, in full size."""
+"""The evidence of an answer by quadratic certificates, for a proof file: multipliers and sectors, in full size."""
 
 from __future__ import annotations
 
