@@ -81,8 +81,8 @@ class _IntervalRule:
         centres = operation.transpose(form.centre.unflatten(-1, shape))
         radii = operation.absolute.transpose(radius.unflatten(-1, shape))
         return [
-            Forms(centre.flatten(2), self.arithmetic.above(reach.flatten(2), operation.terms + 4))
-            for centre, reach in zip(centres, radii, strict=True)
+            Forms(centre.flatten(2), self.arithmetic.above(radius.flatten(2), operation.terms + 4))
+            for centre, radius in zip(centres, radii, strict=True)
         ]
 
     def activation(self, value: int, source: int, form: Forms) -> Forms | None:
@@ -117,7 +117,7 @@ def _widen(form: Forms, derivatives: tuple[Tensor, Tensor], arithmetic: Arithmet
     if not bool(whole.all()):  # products with 0 and 1 are exact
         below = torch.where(whole, below, arithmetic.down(below, 1))
         above = torch.where(whole, above, arithmetic.up(above, 1))
-    middle = (below + above) / 2
-    reach = arithmetic.above(torch.maximum(above - middle, middle - below), 1)
+    centre = (below + above) / 2
+    radius = arithmetic.above(torch.maximum(above - centre, centre - below), 1)
     single = whole & (least == largest)
-    return Forms(torch.where(single, form.centre * least, middle), torch.where(single, form.radius * least, reach))
+    return Forms(torch.where(single, form.centre * least, centre), torch.where(single, form.radius * least, radius))

@@ -72,17 +72,17 @@ def select(bounds: Bounds, chosen: Tensor | slice) -> Bounds:
 
 
 class Centred(NamedTuple):
-    """Intervals by their middles and half-widths, (batch, size) each: what an affine operation maps in two products."""
+    """Intervals by their centres and radii, (batch, size) each: what an affine operation maps in two products."""
 
-    middle: Tensor
-    half: Tensor
+    centre: Tensor
+    radius: Tensor
 
     @classmethod
     def of(cls, interval: Interval, arithmetic: Arithmetic) -> Centred:
         """The intervals, none narrower."""
         lower, upper = interval
-        middle = lower + (upper - lower) / 2
-        return cls(middle, arithmetic.above(torch.maximum(upper - middle, middle - lower), 1))
+        centre = lower + (upper - lower) / 2
+        return cls(centre, arithmetic.above(torch.maximum(upper - centre, centre - lower), 1))
 
     @classmethod
     def activated(cls, activation: Activation, interval: Interval, arithmetic: Arithmetic) -> Centred:
@@ -90,7 +90,7 @@ class Centred(NamedTuple):
         return cls.of(Interval(*activation.image(*interval, arithmetic)), arithmetic)
 
     def interval(self, arithmetic: Arithmetic) -> Interval:
-        return Interval(arithmetic.floor(self.middle - self.half), arithmetic.ceil(self.middle + self.half))
+        return Interval(arithmetic.floor(self.centre - self.radius), arithmetic.ceil(self.centre + self.radius))
 
 
 def propagate(network: Network, region: Region, bounds: Bounds, value: int, arithmetic: Arithmetic) -> Interval:
@@ -116,10 +116,10 @@ def propagate(network: Network, region: Region, bounds: Bounds, value: int, arit
 
 
 def affine_image(network: Network, value: int, operands: Sequence[Centred], arithmetic: Arithmetic) -> Centred:
-    """The value of an affine operation, from intervals of its operands: `W m + b`, and `|W| h` to either side.
+    """The value of an affine operation, from intervals of its operands: `W m + b`, and `|W| r` to either side.
 
-    The middle rounds by at most gamma (|W| |m| + |b|); that much, but for |b|, goes through the second product as part
-    of the half-widths.
+    The centre rounds by at most gamma (|W| |m| + |b|); that much, but for |b|, goes through the second product as part
+    of the radii.
     """
     node, operation = network.node(value), network.affine(value)
     check_time()
@@ -127,18 +127,18 @@ def affine_image(network: Network, value: int, operands: Sequence[Centred], arit
     gamma = arithmetic.gamma(operation.terms + 2)
 
     def widened(operand: Centred) -> Tensor:
-        return operand.half + gamma * operand.middle.abs() if arithmetic.rigorous else operand.half
+        return operand.radius + gamma * operand.centre.abs() if arithmetic.rigorous else operand.radius
 
-    middle = operation.apply(*_shaped([operand.middle for operand in operands], shapes)).flatten(1)
-    half = operation.absolute.linear(*_shaped(map(widened, operands), shapes)).flatten(1)
+    centre = operation.apply(*_shaped([operand.centre for operand in operands], shapes)).flatten(1)
+    radius = operation.absolute.linear(*_shaped(map(widened, operands), shapes)).flatten(1)
     if rounds(network, value):
-        half = half + noise(network, value, [one.abs() + other for one, other in operands], arithmetic)
+        radius = radius + noise(network, value, [one.abs() + other for one, other in operands], arithmetic)
     if not arithmetic.rigorous:
-        return Centred(middle, half)
+        return Centred(centre, radius)
     if operation.constant is not None:
-        half = half + gamma * operation.constant.abs().expand(operation.shape(*shapes)).flatten()
-    half = arithmetic.above(half, operation.terms + 9)
-    return Centred(middle, torch.where(middle.isfinite(), half, torch.inf))
+        radius = radius + gamma * operation.constant.abs().expand(operation.shape(*shapes)).flatten()
+    radius = arithmetic.above(radius, operation.terms + 9)
+    return Centred(centre, torch.where(centre.isfinite(), radius, torch.inf))
 
 
 def _shaped(flat: Iterable[Tensor], shapes: Sequence[Shape]) -> list[Tensor]:

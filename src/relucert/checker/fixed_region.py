@@ -49,10 +49,10 @@ class FixedRegion:
         scale: Sequence[float] | None = None,
     ) -> FixedRegion:  # fmt: skip
         """A ball, cut by a box where there is one, whose infinite ends cut nothing."""
-        middle, reach = [Fraction(number) for number in centre], Fraction(radius)
-        steps = [reach] * len(middle) if scale is None else [reach * Fraction(number) for number in scale]
-        low = [one - step for one, step in zip(middle, steps, strict=True)]
-        high = [one + step for one, step in zip(middle, steps, strict=True)]
+        point, exact_radius = [Fraction(number) for number in centre], Fraction(radius)
+        steps = [exact_radius] * len(point) if scale is None else [exact_radius * Fraction(number) for number in scale]
+        low = [one - step for one, step in zip(point, steps, strict=True)]
+        high = [one + step for one, step in zip(point, steps, strict=True)]
         if box is not None:
             low = [max(one, Fraction(wall)) if wall > -math.inf else one for one, wall in zip(low, box[0], strict=True)]
             high = [
@@ -63,10 +63,10 @@ class FixedRegion:
         sizes = [max(abs(one), abs(two)) for one, two in zip(low, high, strict=True)]
         rooms = None
         if box is not None:
-            falls, rises = ([abs(one - two) for one, two in zip(middle, side, strict=True)] for side in (low, high))
+            falls, rises = ([abs(one - two) for one, two in zip(point, side, strict=True)] for side in (low, high))
             rooms = of_fractions(falls, up=True), of_fractions(rises, up=True)
         units = None if scale is None else of_fractions([Fraction(number) for number in scale], up=True)
-        return cls(of_fractions(middle), of_fractions(middle, up=True), norm, reach, units, rooms, sizes)
+        return cls(of_fractions(point), of_fractions(point, up=True), norm, exact_radius, units, rooms, sizes)
 
     @classmethod
     def between(cls, low: Sequence[Fraction], high: Sequence[Fraction]) -> FixedRegion:
@@ -94,10 +94,10 @@ class FixedRegion:
     def _least(self, forms: Fixed) -> list[Fraction]:
         if not forms.units.shape[1]:
             return [Fraction(0)] * len(forms.units)
-        middles = _worth(forms, self.low, self.high)
+        values = _worth(forms, self.low, self.high)
         if self.norm == math.inf:
-            return middles
-        return [middle - fall for middle, fall in zip(middles, self._falls(forms), strict=True)]
+            return values
+        return [worth - fall for worth, fall in zip(values, self._falls(forms), strict=True)]
 
     def _falls(self, forms: Fixed) -> list[Fraction]:
         """How far forms fall below their values at the centre, at most, by the dual norm."""

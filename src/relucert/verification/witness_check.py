@@ -90,8 +90,8 @@ class WitnessCheck:
         if stated.representable:
             scores, errors = scores_at(self.exact, point.double()[None], RIGOROUS)
             if bool((scores.isfinite() & errors.isfinite()).all()):
-                middles, halves = ([Fraction(number) for number in side[0].tolist()] for side in (scores, errors))
-                if stated.violated(exact_point, middles, halves):
+                centres, radii = ([Fraction(number) for number in side[0].tolist()] for side in (scores, errors))
+                if stated.violated(exact_point, centres, radii):
                     return "rigorous"
         if self._rational >= MOST_EXACT:
             return None
