@@ -115,7 +115,7 @@ def test_a_deep_network_holds_few_values_at_once(monkeypatch: pytest.MonkeyPatch
     def counted(*asked: Any) -> Centred:
         nonlocal most
         image = original(*asked)
-        made.append(weakref.ref(image.middle))
+        made.append(weakref.ref(image.centre))
         most = max(most, sum(one() is not None for one in made))
         return image
 
