@@ -145,6 +145,16 @@ def test_its_proofs_check(tmp_path: Path) -> None:
         assert "2 linear forms on the outputs stay positive" in str(claim)
 
 
+def test_one_image_and_several_offsets_have_a_proof_each(tmp_path: Path) -> None:
+    states, sizes = STATES[:1].double().repeat(2, 1), torch.tensor([[1.5], [3.0]])
+    stated = Property.outputs_within(COMMANDS[:1] - sizes, COMMANDS[:1] + sizes)
+    methods: tuple[Any, ...] = ("alpha", "lp", "sdp")
+    for method in methods:
+        found = relucert.certify(CONTROLLER, states, property=stated, norm="2", method=method, proofs=tmp_path)
+        for answer in found:
+            assert check(tmp_path / f"image-{answer.image}.json.gz", CONTROLLER).radius == answer.radius, method
+
+
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 @pytest.mark.parametrize(
     ("options", "named"),

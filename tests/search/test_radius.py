@@ -130,7 +130,7 @@ class Liar:
     takes_inference: ClassVar[bool] = False
     needs_rectifiers = False
 
-    def remark(self, point: Tensor, rows: Tensor) -> None:
+    def remark(self, point: Tensor, prop: Property) -> None:
         return None
 
     def bounds_stable_neurons(self, network: Network) -> bool:
@@ -188,7 +188,7 @@ class Constant:
     takes_inference: ClassVar[bool] = False
     needs_rectifiers = False
 
-    def remark(self, point: Tensor, rows: Tensor) -> None:
+    def remark(self, point: Tensor, prop: Property) -> None:
         return None
 
     def bounds_stable_neurons(self, network: Network) -> bool:

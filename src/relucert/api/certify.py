@@ -408,7 +408,7 @@ class Certifier:
                 end, reason = ends.get(next(numbers)), failure
                 if end is not None:
                     point, prop = inquiry.images[question.image], inquiry.property([question])
-                    reason = self.searcher.method.remark(point, prop.rows[0])
+                    reason = self.searcher.method.remark(point, prop)
                     if (unwritten := self._unwritten(inquiry, question, end)) is not None:
                         end, reason = None, unwritten
                 answers.append(_certificate(self.options, question, end, reason, seconds, failed=end is None))

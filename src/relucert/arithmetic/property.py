@@ -13,6 +13,9 @@ from relucert.common.checks import check_positive, check_whole, shown
 from relucert.common.words import counted
 from relucert.errors import InputError
 
+QuestionKey = tuple[bytes, bytes]
+"""A point, and what a property asks about it, bit by bit."""
+
 
 @dataclass(frozen=True, eq=False)
 class Property:
@@ -149,3 +152,18 @@ class Property:
         for (row, output), coefficient in zip(places.tolist(), coefficients[tuple(places.T)].tolist(), strict=True):
             values[row] += Fraction(coefficient) * numbers[output]
         return any(value <= 0 for value in values)
+
+
+def question_key(point: Tensor, prop: Property, member: int = 0) -> QuestionKey:
+    """Tells questions apart: a point, (size,), with the rows and the offsets of one batch member."""
+    return _bytes(point), _bytes(prop.rows[member]) + _bytes(prop.offsets[member])
+
+
+def question_keys(point: Tensor, prop: Property) -> tuple[QuestionKey, QuestionKey]:
+    """The keys of a question, of a batch of one, that was asked in float64, or in float32."""
+    return question_key(point, prop), question_key(point.float(), prop.cast(torch.float32))
+
+
+def _bytes(numbers: Tensor) -> bytes:
+    """Numbers of either precision, in float64."""
+    return numbers.double().contiguous().numpy().tobytes()

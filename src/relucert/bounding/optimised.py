@@ -14,6 +14,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from relucert.arithmetic.property import Property
 from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import DOUBLE, FLOAT, RIGOROUS, Arithmetic
 from relucert.bounding.ascent import BestBounds, Effort, ascend
@@ -80,7 +81,7 @@ def optimised_margins(
             )  # fmt: skip
             found.append((pulled.lower, lines))
         if not any(bool(interval.unstable.any()) for interval in hidden.values()):
-            return _best(found, region, rows, hidden, recorder)
+            return _best(found, region, Property(rows, offsets), hidden, recorder)
         ascent = _ascent_problem(network, region)
         proof = Thinned(network, region, CROWN, arithmetic, upper=True)
         for value, interval in hidden.items():
@@ -103,11 +104,11 @@ def optimised_margins(
         recall.put(best.slopes)
         lower, forms = _proven(bounded(proof), best, arithmetic)
         found.append((lower, {} if recorder is None else dense(proof, forms, best.slopes)))
-        return _best(found, region, rows, hidden, recorder)
+        return _best(found, region, Property(rows, offsets), hidden, recorder)
 
 
 def _best(
-    found: list[tuple[Tensor, Tables]], region: Region, rows: Tensor, hidden: Bounds, recorder: Recorder | None
+    found: list[tuple[Tensor, Tables]], region: Region, prop: Property, hidden: Bounds, recorder: Recorder | None
 ) -> Tensor:
     """The highest of several lower bounds of the same rows, (batch, rows); their slopes are recorded."""
     best = torch.full_like(found[0][0], -torch.inf)
@@ -115,7 +116,7 @@ def _best(
         best = torch.fmax(best, lower)
     if recorder is not None:
         lines = better_lines([lower for lower, _ in found], [tables for _, tables in found])
-        recorder.finish(region, rows, lines, hidden, best)
+        recorder.finish(region, prop, lines, hidden, best)
     return best
 
 

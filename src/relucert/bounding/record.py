@@ -9,6 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from relucert.arithmetic.property import Property, QuestionKey, question_key
 from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import RECORDED, Arithmetic
 from relucert.bounding.interval import Bounds
@@ -91,7 +92,7 @@ class Recorder:
     """Keeps the slopes by which margins are proven in a batch of regions, the largest region of each question."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[bytes, bytes], tuple[float, Record]] = {}
+        self._found: dict[QuestionKey, tuple[float, Record]] = {}
         self._begun: tuple[Region, list[Record]] | None = None
 
     def begin(self, network: Network, region: Region, names: Sequence[str]) -> None:
@@ -110,22 +111,22 @@ class Recorder:
             signs = torch.full((len(neurons),), sign, dtype=torch.int8)
             record.hidden.setdefault(value, []).append(Sides(neurons, signs, leaves))
 
-    def finish(self, region: Region, rows: Tensor, slopes: Tables, bounds: Bounds, margins: Tensor) -> None:
-        """Rows on the outputs, (batch, rows, classes), with bounds (batch, rows) above 0 where they are proven."""
+    def finish(self, region: Region, prop: Property, slopes: Tables, bounds: Bounds, margins: Tensor) -> None:
+        """A property's rows, with bounds (batch, rows) above 0 where they are proven."""
         assert self._begun is not None
         (begun, records), self._begun = self._begun, None
         assert torch.equal(begun.radius, region.radius)
         places = range(len(records)) if region.which is None else region.which.tolist()
         for member, (place, record) in enumerate(zip(places, records, strict=True)):
-            asked = _key(region.points[place], rows[member])
+            asked = question_key(region.points[place], prop, member)
             radius = float(region.radius[member])
             if bool((margins[member] > 0).all()) and radius > self._found.get(asked, (0.0, record))[0]:
-                record.rows = self._leaves(member, slopes, bounds, rows.shape[1])
+                record.rows = self._leaves(member, slopes, bounds, prop.rows.shape[1])
                 self._found[asked] = radius, record
 
-    def take(self, point: Tensor, rows: Tensor, radius: float) -> Record | None:
-        """Of the region of this radius around a point, (size,), in which rows (rows, classes) are proven."""
-        found = self._found.get(_key(point, rows))
+    def take(self, point: Tensor, prop: Property, radius: float) -> Record | None:
+        """Of the region of this radius around a point, (size,), in which a property, of a batch of one, is proven."""
+        found = self._found.get(question_key(point, prop))
         return found[1] if found is not None and found[0] == radius else None
 
     def clear(self) -> None:
@@ -213,7 +214,3 @@ def _first_relus(network: Network) -> dict[int, int]:
     for relu, source in _sources(network):
         relus.setdefault(source, relu)
     return relus
-
-
-def _key(point: Tensor, rows: Tensor) -> tuple[bytes, bytes]:
-    return point.double().contiguous().numpy().tobytes(), rows.double().contiguous().numpy().tobytes()

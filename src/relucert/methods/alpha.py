@@ -38,7 +38,7 @@ class AlphaMethod:
     takes_inference: ClassVar[bool] = True
     needs_rectifiers: ClassVar[bool] = True
 
-    def remark(self, point: Tensor, rows: Tensor) -> None:
+    def remark(self, point: Tensor, prop: Property) -> None:
         return None
 
     def bounds_stable_neurons(self, network: Network) -> bool:

@@ -27,7 +27,7 @@ class IntervalMethod:
     takes_inference: ClassVar[bool] = True
     needs_rectifiers: ClassVar[bool] = False
 
-    def remark(self, point: Tensor, rows: Tensor) -> None:
+    def remark(self, point: Tensor, prop: Property) -> None:
         return None
 
     def bounds_stable_neurons(self, network: Network) -> bool:

@@ -59,7 +59,7 @@ class LipschitzMethod:
         if type(self.shells) is not int or self.shells < 1:
             raise InputError(f"a ball is split into a whole number of shells >= 1, not {shown(self.shells)}")
 
-    def remark(self, point: Tensor, rows: Tensor) -> None:
+    def remark(self, point: Tensor, prop: Property) -> None:
         return None
 
     def bounds_stable_neurons(self, network: Network) -> bool:

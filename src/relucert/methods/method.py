@@ -37,9 +37,9 @@ class Method(Protocol):
     def needs_rectifiers(self) -> bool:
         """Whether it is about ReLU alone, rather than about any activation."""
 
-    def remark(self, point: Tensor, rows: Tensor) -> str | None:
-        """What there is to say about the answer to a question, if anything: a point, (size,), and the rows of the
-        property that was asked about there, (rows, classes)."""
+    def remark(self, point: Tensor, prop: Property) -> str | None:
+        """What there is to say about the answer to a question, if anything: a point, (size,), and the property, of a
+        batch of one, that was asked about there."""
 
     def bounds_stable_neurons(self, network: Network) -> bool:
         """Whether `hidden` bounds stable neurons as tightly as the others."""

@@ -77,8 +77,8 @@ class ProgramMethod:
             raise InputError(f"{self.name} needs the norm 1, 2 or inf, not {norm}; fast-lin takes any norm")
         require("clarabel" if norm.body == "sphere" else "highspy")
 
-    def remark(self, point: Tensor, rows: Tensor) -> str | None:
-        return self._tallies.remark(point, rows)
+    def remark(self, point: Tensor, prop: Property) -> str | None:
+        return self._tallies.remark(point, prop)
 
     def limited(self, time_limit: float) -> ProgramMethod:
         """The same method, and what it starts from, with another time limit for each program."""
@@ -163,7 +163,7 @@ class ProgramMethod:
             least[chosen] = torch.minimum(least[chosen], better)
         self._tallies.settle(region, prop, tallies)
         if recorder is not None:
-            recorder.finish(region, prop.rows, lines, hidden, margins)
+            recorder.finish(region, prop, lines, hidden, margins)
         return margins
 
     def _margins_by_ascent(

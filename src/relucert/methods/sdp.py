@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from relucert.arithmetic.property import Property
+from relucert.arithmetic.property import Property, QuestionKey, question_key, question_keys
 from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import Arithmetic
 from relucert.bounding.interval import Bounds, Interval, select
@@ -37,7 +37,6 @@ INFLATIONS = (1.0, 1.001, 1.01)  # of the multipliers, where the matrix is not p
 ROOM = 2.0**-16  # by which the bounds of neurons are widened, relatively: whoever checks a proof has bounds of his own
 REMEMBERED = 2**30  # bytes of multipliers that are kept, about
 BYTES_EACH = 100  # of them per input and neuron
-Key = tuple[bytes, bytes]
 
 
 @dataclass(frozen=True)
@@ -61,13 +60,12 @@ class QuadraticMethod:
     def surrogate(self) -> Method:
         return CentreMargins()
 
-    def remark(self, point: Tensor, rows: Tensor) -> str | None:
-        notes = self._notes.get(_key(point, rows))
-        if notes is None or notes.proven or notes.evidence is not None:
+    def remark(self, point: Tensor, prop: Property) -> str | None:
+        notes = [self._notes[asked] for asked in question_keys(point, prop) if asked in self._notes]
+        if not notes or notes[0].proven or notes[0].evidence is not None:
             return None
-        return (
-            f"the radius is that of {self.weaker.name}: {notes.reason or 'quadratic certificates proved no larger one'}"
-        )
+        reason = notes[0].reason or "quadratic certificates proved no larger one"
+        return f"the radius is that of {self.weaker.name}: {reason}"
 
     def bounds_stable_neurons(self, network: Network) -> bool:
         return self.weaker.bounds_stable_neurons(network)
@@ -82,7 +80,8 @@ class QuadraticMethod:
         margins = self.weaker.margins(network, region, prop, hidden, arithmetic).clone()
         scores, wide = prop.values(network(region.centre)), region.cast(torch.float64)
         for member in range(len(margins)):
-            chosen, notes = torch.tensor([member]), self._note(network, _key(region.centre[member], prop.rows[member]))
+            chosen = torch.tensor([member])
+            notes = self._note(network, question_key(region.centre[member], prop, member))
             try:
                 chain = self._chain(network)
                 problem = _problem(chain, wide.select(chosen), select(hidden, chosen))
@@ -96,12 +95,12 @@ class QuadraticMethod:
             margins[member] = question.bound(margins[member], scores[member])
         return margins
 
-    def evidence(self, point: Tensor, rows: Tensor) -> Evidence | None:
+    def evidence(self, point: Tensor, prop: Property) -> Evidence | None:
         """What proves the largest radius that certificates proved of a question; None: they proved none."""
-        notes = self._notes.get(_key(point, rows))
+        notes = self._notes.get(question_key(point, prop))
         return None if notes is None else notes.evidence
 
-    def _note(self, network: Network, key: Key) -> _Notes:
+    def _note(self, network: Network, key: QuestionKey) -> _Notes:
         notes = self._notes.pop(key, None) or _Notes({})
         self._notes[key] = notes  # the latest last
         most = max(1, REMEMBERED // (BYTES_EACH * sum(network.sizes)))
@@ -119,7 +118,7 @@ class QuadraticMethod:
         return WeakKeyDictionary()
 
     @cached_property
-    def _notes(self) -> dict[Key, _Notes]:
+    def _notes(self) -> dict[QuestionKey, _Notes]:
         return {}
 
 
@@ -231,7 +230,7 @@ class CentreMargins:
     takes_inference: ClassVar[bool] = False
     needs_rectifiers: ClassVar[bool] = True
 
-    def remark(self, point: Tensor, rows: Tensor) -> None:
+    def remark(self, point: Tensor, prop: Property) -> None:
         return None
 
     def bounds_stable_neurons(self, network: Network) -> bool:
@@ -244,8 +243,3 @@ class CentreMargins:
         self, network: Network, region: Region, prop: Property, hidden: Bounds, arithmetic: Arithmetic
     ) -> Tensor:
         return prop.values(network(region.centre))
-
-
-def _key(point: Tensor, rows: Tensor) -> Key:
-    """A key of the question, the same for numbers in float32 and in float64."""
-    return point.float().numpy().tobytes(), rows.float().numpy().tobytes()

@@ -69,11 +69,11 @@ class EvidenceKeeper:
         while method.name != end.method and method.weaker is not None:
             method = method.weaker
         if isinstance(method, QuadraticMethod):
-            return self._quadratic(method, image, prop.rows[0], radius)
+            return self._quadratic(method, image, prop, radius)
         if not isinstance(method, (AlphaMethod, ProgramMethod)):
             ruled = Record([RuleName(method.name, by_intervals=not method.bounds_stable_neurons(self.network))])
             return relaxation_evidence(ruled, radius, self.network.inference.name)
-        record = None if method.recorder is None else method.recorder.take(image, prop.rows[0], radius)
+        record = None if method.recorder is None else method.recorder.take(image, prop, radius)
         if record is None:
             raise ArithmeticError(LOST.format(radius))
         return relaxation_evidence(record, radius, self.network.inference.name)
@@ -85,8 +85,8 @@ class EvidenceKeeper:
                 method.recorder.clear()
             method = method.weaker
 
-    def _quadratic(self, method: QuadraticMethod, image: Tensor, rows: Tensor, radius: float) -> Evidence:
-        found = method.evidence(image, rows)
+    def _quadratic(self, method: QuadraticMethod, image: Tensor, prop: Property, radius: float) -> Evidence:
+        found = method.evidence(image, prop)
         if found is None or found.radius < radius:
             raise ArithmeticError(LOST.format(radius))
         by_intervals = not method.bounds_stable_neurons(self.network)

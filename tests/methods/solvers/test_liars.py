@@ -126,7 +126,8 @@ def test_no_lie_makes_a_radius_too_large(lie: str, norm: float, full: bool) -> N
         if lie in FAILING and not full:  # LP-Full starts from bounds with optimised slopes
             assert end.radius <= least * (1 + 2e-4)
     _, points, prop = question()
-    remarks = [method.remark(*asked) for asked in zip(points, prop.rows, strict=True)]
+    questions = [prop.select(torch.tensor([place])) for place in range(len(points))]
+    remarks = [method.remark(*asked) for asked in zip(points, questions, strict=True)]
     assert all(("fell back" in str(remark)) == (lie in FAILING) for remark in remarks)
 
 

@@ -34,7 +34,8 @@ def solve(method: str, network: Network, region: Region, prop: Property) -> tupl
     chosen = find_method(method)
     hidden = chosen.hidden(network, region, RIGOROUS)
     margins = chosen.margins(network, region, prop, hidden, RIGOROUS)
-    assert all(chosen.remark(*asked) is None for asked in zip(region.points, prop.rows, strict=True))
+    questions = ((point, prop.select(torch.tensor([place]))) for place, point in enumerate(region.points))
+    assert all(chosen.remark(*asked) is None for asked in questions)
     return hidden, margins
 
 

@@ -23,7 +23,7 @@ from relucert.methods.solvers.ascent import ascend
 from relucert.methods.solvers.dual import lower_slopes
 from relucert.methods.solvers.program import Array, Program, build
 from relucert.methods.solvers.solver import Solver, Unsolved
-from relucert.methods.solvers.tally import Tally, key
+from relucert.methods.solvers.tally import Tally
 from relucert.network import Network, Relu
 
 SOLVABLE = 400_000  # coefficients of a program beyond which ascent takes over
@@ -101,7 +101,7 @@ class Proposer:
                 slopes[value] = fast_lin[:, None].repeat(1, request.forms.shape[1], 1)
         region = request.region
         self._forget_other_regions(region)
-        keys = [key(point) for point in region.points]
+        keys = [_key(point) for point in region.points]
         self._places = {point: self._places.get(point) or _Place() for point in keys}
         members = keys if region.which is None else [keys[place] for place in region.which.tolist()]
         proposal = Proposal(slopes, [Tally() for _ in members])
@@ -115,7 +115,7 @@ class Proposer:
     def _forget_other_regions(self, region: Region) -> None:
         """Programs are about one box and one scale."""
         parts = (*(region.box or ()), *(() if region.scale is None else (region.scale,)))
-        shape = region.norm, region.box is None, tuple(key(part) for part in parts)
+        shape = region.norm, region.box is None, tuple(_key(part) for part in parts)
         if shape != self._shape:
             self._shape, self._places = shape, {}
 
@@ -249,3 +249,8 @@ def _side_by_side(work: list[_Work], threads: int, tell: Callable[[], None]) -> 
         for item in work:
             item.stopped.set()
         pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _key(numbers: Tensor) -> bytes:
+    """The same for numbers in float32 and in float64."""
+    return numbers.float().numpy().tobytes()

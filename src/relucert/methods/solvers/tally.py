@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import torch
 from torch import Tensor
 
-from relucert.arithmetic.property import Property
+from relucert.arithmetic.property import Property, QuestionKey, question_key
 from relucert.arithmetic.region import Region
 from relucert.common.words import counted
 
@@ -33,10 +34,11 @@ class Tally:
 
 
 class Tallies:
-    """The programs of every question around the points of the latest regions: a point and the rows asked about it."""
+    """The programs of every question around the points of the latest regions: a point and the property asked about
+    it, as float32 has them, whatever the precision of an evaluation."""
 
     def __init__(self) -> None:
-        self._questions: dict[tuple[bytes, bytes], Tally] = {}
+        self._questions: dict[QuestionKey, Tally] = {}
         self._hidden: tuple[Region, Sequence[Tally]] | None = None
 
     def hold(self, region: Region, tallies: Sequence[Tally]) -> None:
@@ -45,23 +47,23 @@ class Tallies:
 
     def settle(self, region: Region, prop: Property, tallies: Sequence[Tally]) -> None:
         """Takes those of a region's rows, and with them those of its hidden layers, one per batch member."""
-        points = [key(point) for point in region.points]
+        places = range(len(region.points)) if region.which is None else region.which.tolist()
+        questions = [_key(region.points[place], prop, member) for member, place in enumerate(places)]
+        points = {_key(point, prop)[0] for point in region.points}  # also of questions that ended
         self._questions = {asked: tally for asked, tally in self._questions.items() if asked[0] in points}
         parts = [tallies]
         if self._hidden is not None and self._hidden[0] is region:
             parts.append(self._hidden[1])
         self._hidden = None
-        places = range(len(points)) if region.which is None else region.which.tolist()
         for part in parts:
-            for place, rows, tally in zip(places, prop.rows, part, strict=True):
-                self._questions.setdefault((points[place], key(rows)), Tally()).add(tally)
+            for asked, tally in zip(questions, part, strict=True):
+                self._questions.setdefault(asked, Tally()).add(tally)
 
-    def remark(self, point: Tensor, rows: Tensor) -> str | None:
+    def remark(self, point: Tensor, prop: Property) -> str | None:
         """A remark on the programs of one question, if there is one to make."""
-        tally = self._questions.get((key(point), key(rows)))
+        tally = self._questions.get(_key(point, prop))
         return None if tally is None else tally.remark
 
 
-def key(numbers: Tensor) -> bytes:
-    """A key of numbers, the same in float32 and in float64."""
-    return numbers.float().numpy().tobytes()
+def _key(point: Tensor, prop: Property, member: int = 0) -> QuestionKey:
+    return question_key(point.float(), prop.cast(torch.float32), member)
