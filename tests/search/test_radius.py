@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import pytest
 import torch
@@ -13,10 +13,12 @@ from relucert.arithmetic.property import Property
 from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import DOUBLE, RIGOROUS, Arithmetic
 from relucert.bounding.interval import Bounds
+from relucert.common.deadline import TimeUp
 from relucert.methods.method import Method
 from relucert.methods.table import find_method
 from relucert.network import Network
 from relucert.query.targets import rivals
+from relucert.search.evaluation import Evaluation, Questions
 from relucert.search.prediction import Correction
 from relucert.search.radius import SearchEnd, Searcher
 from tests.method_tables import LINEAR, LIPSCHITZ
@@ -214,6 +216,32 @@ def test_a_margin_that_never_falls_ends_the_search_unclosed() -> None:
     for end in search(network, ask(network), method=Constant(1.0)):
         assert end.radius is not None
         assert not end.closed
+
+
+@pytest.mark.parametrize("predictions", [1, 2, 3, 5, 8])
+def test_time_that_is_up_between_evaluations_loses_no_radius(predictions: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever was proven when predictions ran out of time is an answer."""
+    network, left = NETWORKS["three layers"](), [predictions]
+    predict, evaluate = Searcher.predict, Searcher.evaluate
+    proven: list[float] = []
+
+    def limited(*asked: Any, **options: Any) -> Tensor:
+        left[0] -= 1
+        if left[0] < 0:
+            raise TimeUp
+        return predict(*asked, **options)
+
+    def watched(searcher: Searcher, asked: Questions, radii: Tensor, arithmetic: Arithmetic) -> Evaluation:
+        evaluation = evaluate(searcher, asked, radii, arithmetic)
+        proven.extend(radii[(evaluation.margins > 0).all(1)].tolist() if arithmetic.rigorous else [])
+        return evaluation
+
+    monkeypatch.setattr(Searcher, "predict", limited)
+    monkeypatch.setattr(Searcher, "evaluate", watched)
+    questions = ask(network)
+    ends = search(network, questions)
+    assert len(ends) == len(questions.centres)
+    assert max(end.radius or 0 for end in ends) == max(proven, default=0)
 
 
 def test_tiny_radii_of_intervals_take_no_more_evaluations() -> None:

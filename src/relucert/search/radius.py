@@ -273,19 +273,19 @@ class _State:
 
     def run(self, ends: float = math.inf) -> Iterator[SearchEnd]:
         """Yields each question's end as it is reached."""
-        for _ in range(MAX_ROUNDS):
-            began = time.monotonic()
-            self._tell()
-            try:
+        try:
+            for _ in range(MAX_ROUNDS):
+                began = time.monotonic()
+                self._tell()
                 self.evaluate()
-            except TimeUp:
-                break
-            yield from self.close()
-            if not len(self.index):
-                return
-            if 2 * time.monotonic() - began > ends:
-                break
-            self.aim()
+                yield from self.close()
+                if not len(self.index):
+                    return
+                if 2 * time.monotonic() - began > ends:
+                    break
+                self.aim()
+        except TimeUp:  # what is proven until then counts
+            pass
         yield from self.give_up()
 
     def _tell(self) -> None:
