@@ -351,3 +351,11 @@ def test_proofs_are_not_written_on_clusters(ask: Any, tmp_path: Path) -> None:
     radius = {"radius": 0.01} if ask is relucert.robust_at else {}
     with pytest.raises(InputError, match="written on this machine"):
         ask(network, centres(network)[:1], ray="auto", **options, **radius)
+
+
+def test_a_neuron_bounded_by_an_ascent_and_by_a_program_passes(tmp_path: Path) -> None:
+    network = mlp(4, 8, 8, 3, seed=3)
+    answers = relucert.certify(network, centres(network, 2, seed=1), method="lp-full", proofs=tmp_path)
+    assert all(answer.radius for answer in answers)
+    for proof in sorted(tmp_path.iterdir()):
+        check(proof, network)

@@ -50,7 +50,7 @@ def repeat_sides(document: Document) -> None:
 REPEATED: dict[str, tuple[Callable[[Document], None], str]] = {
     "rules": (repeat_rules, "a rule stands twice"),
     "rows": (repeat_rows, "a row stands twice"),
-    "sides": (repeat_sides, "two trees"),
+    "sides": (repeat_sides, "more than 2 trees"),
 }
 
 
