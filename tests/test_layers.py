@@ -10,6 +10,8 @@ from dataclasses import is_dataclass
 from graphlib import TopologicalSorter
 from pathlib import Path
 
+import relucert
+from relucert import data
 from relucert.answers import certificates, verdicts
 from tools.architecture import PICTURE, drawn
 from tools.layers import LAYERS, imports, level_of, room_imports, room_of
@@ -42,9 +44,17 @@ def test_rooms_are_acyclic() -> None:
     TopologicalSorter(room_imports()).prepare()  # raises CycleError
 
 
-def test_the_check_of_proofs_loads_no_prover() -> None:
-    code = "import json, sys, relucert.checker.check; print(json.dumps(sorted(sys.modules)))"
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+def test_the_check_of_proofs_loads_no_prover(tmp_path: Path) -> None:
+    """The command, on a folder of proofs."""
+    relucert.certify("mnist-2x20", data.bundled().first(2), proofs=tmp_path)
+    code = (
+        "import json, sys\n"
+        "from relucert.cli.main import main\n"
+        "assert main(sys.argv[1:]) == 0\n"
+        "print(json.dumps(sorted(sys.modules)))\n"
+    )
+    command = [sys.executable, "-c", code, "check", str(tmp_path)]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[-1]
     loaded = [module for module in json.loads(shown) if module.startswith("relucert.")]
     assert loaded
     assert not [module for module in loaded if room_of(module) in PROVERS]

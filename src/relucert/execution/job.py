@@ -10,7 +10,6 @@ from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 from relucert.answers.certificates import Answer, Reply
 from relucert.common.progress import Report, silent
 from relucert.inputs.storage.store import About, Store, mark
-from relucert.proofs.files import ProofWriter
 from relucert.query.questions import Inquiry, Question
 
 ResultType = TypeVar("ResultType", covariant=True)
@@ -89,6 +88,13 @@ class Job(Work[ReplyType], Protocol[ReplyType]):
         """The answer to a question that needs no work, given those that came; asked before the work on it begins."""
 
 
+class Proofs(Protocol):
+    """Who writes proof files."""
+
+    def has(self, inquiry: Inquiry, question: Question, radius: float) -> bool:
+        """Whether there is a proof of this radius."""
+
+
 @dataclass(frozen=True, eq=False)
 class ImageJob(Generic[AnswerType]):
     """Questions about images, put to one method.
@@ -105,7 +111,7 @@ class ImageJob(Generic[AnswerType]):
     items: Sequence[Item]
     asked: dict[str, Any]
     most_workers: int | None = None
-    proofs: ProofWriter | None = None
+    proofs: Proofs | None = None
 
     def answer(self, numbers: Sequence[int], report: Report = silent) -> Iterator[Sequence[AnswerType]]:
         """The answers to some questions, in order."""
