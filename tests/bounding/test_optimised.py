@@ -86,6 +86,7 @@ def test_the_ascent_gains_in_hidden_layers_and_in_margins() -> None:
 
 @pytest.mark.parametrize("norm", [1.0, 2.0, float("inf")])
 @pytest.mark.parametrize("name", ["linear", "three layers", "residual", "image residual"])
+@pytest.mark.sampled
 def test_it_climbs_to_the_program_over_the_same_bounds(name: str, norm: float) -> None:
     asked = ask(name, norm)
     program = find_method("lp")
@@ -179,6 +180,7 @@ def test_single_precision_predicts_what_is_then_proven() -> None:
 
 @pytest.mark.parametrize("norm", ["inf", "2", "1"])
 @pytest.mark.parametrize("name", ["five layers", "image residual"])
+@pytest.mark.sampled
 def test_radii_are_in_order_and_say_what_they_are_due_to(name: str, norm: str) -> None:
     network = NETWORKS[name]()
     points = centres(network, 2, seed=5)

@@ -58,6 +58,7 @@ def test_every_answer_is_the_library_s_own(norm: str, target: str | int) -> None
 
 
 @pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.sampled
 def test_the_order_holds_on_every_shape(name: str) -> None:
     network = NETWORKS[name]()
     compared = relucert.compare(network, centres(network, 1), methods=QUICK, norm="2", **FEW)
