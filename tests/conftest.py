@@ -13,7 +13,7 @@ from relucert.methods.quadratic import solve
 from relucert.methods.sdp import QuadraticMethod
 
 COSTLY_METHODS = {"alpha", "lp-full", "sdp"}
-SHARE = 5  # of a sampled table, one case in so many is among the quick tests; the others are slow ones
+SHARE = 8  # of a sampled table, one case in so many is among the quick tests; the others are slow ones
 
 hypothesis.settings.register_profile("relucert", deadline=None, derandomize=True, database=None, print_blob=False)
 
