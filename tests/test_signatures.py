@@ -91,10 +91,13 @@ def test_every_parameter_has_a_type_and_every_function_a_docstring(name: str) ->
     assert function.__doc__
 
 
-@pytest.mark.parametrize("name", ["certify", "attack", "exact", "estimate"])
+@pytest.mark.parametrize("name", ["certify", "attack", "exact", "estimate", "robust_at"])
 def test_answers_one_by_one_take_the_same_options(name: str) -> None:
     call, each = (inspect.signature(getattr(relucert, called)) for called in (name, f"{name}_each"))
     assert list(call.parameters.values()) == list(each.parameters.values())
+    needed = [parameter.name for parameter in each.parameters.values() if parameter.default is parameter.empty]
+    with pytest.raises(TypeError, match="epsilno"):
+        getattr(relucert, f"{name}_each")(**dict.fromkeys(needed), epsilno=0.1)
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from relucert.answers.certificates import UpperBound
+from relucert.api.arguments import Arguments, one_by_one
 from relucert.arithmetic.norm import Norm, NormLike
 from relucert.arithmetic.property import Property
-from relucert.arithmetic.region import RegionShape, check_inside
+from relucert.arithmetic.region import RegionShape
 from relucert.attacks.attacker import Attacker, AttackOptions
 from relucert.attacks.minimum_norm import STARTS
 from relucert.attacks.witness import check_staying
@@ -18,15 +19,10 @@ from relucert.common.checks import parse_memory
 from relucert.common.names import AttackName, InferenceName
 from relucert.common.progress import ProgressLike
 from relucert.execution.execution import Execution
-from relucert.execution.identity import identity
-from relucert.execution.job import ImageJob, in_steps
-from relucert.execution.run import start
-from relucert.inputs.loading.runtime import Origin
+from relucert.execution.job import in_steps
 from relucert.inputs.storage.store import StoreLike
-from relucert.network import Network, find_inference
 from relucert.network.batching import attack_bytes, attack_size
 from relucert.query.given import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
-from relucert.query.questions import check_stated, pose, prepare
 from relucert.report.answer_list import Answers
 
 
@@ -84,66 +80,23 @@ def attack(
         store: A file that keeps the answers, as for `certify`.
         progress: As for `certify`.
     """
-    return Answers(
-        attack_each(
-            network, images, labels, norm=norm, method=method, target=target, property=property, box=box, scale=scale,
-            polish=polish, steps=steps, time_limit=time_limit, memory=memory, inference=inference, seed=seed,
-            input_shape=input_shape, workers=workers, ray=ray, store=store, progress=progress,
-        )
-    )  # fmt: skip
+    return Answers(attack_each(**locals()))
 
 
-def attack_each(
-    network: NetworkLike,
-    images: ImagesLike,
-    labels: LabelsLike | None = None,
-    *,
-    norm: NormLike = "inf",
-    method: AttackName = "best",
-    target: TargetLike = "untargeted",
-    property: Property | None = None,
-    box: BoxLike | None = None,
-    scale: ScaleLike | None = None,
-    polish: bool = True,
-    steps: int = 200,
-    time_limit: float | None = None,
-    memory: int | str = 2**30,
-    inference: InferenceName = "real",
-    seed: int = 0,
-    input_shape: tuple[int, ...] | None = None,
-    workers: int | Execution | None = None,
-    ray: str | None = None,
-    store: StoreLike | None = None,
-    progress: ProgressLike = None,
-) -> Iterator[UpperBound]:
+@one_by_one(attack)
+def attack_each(arguments: Arguments, method: str, memory: int | str, **effort: Any) -> Iterator[UpperBound]:
     """The adversarial examples of `attack`, one by one as they are found.
 
     Everything is checked at the call; the work is done as answers are asked for.
-    Its parameters are those of `attack`: network, images, labels, norm, method, target, property, box, scale, polish,
-    steps, time_limit, memory, inference, seed, input_shape, workers, ray, store and progress.
     """
-    evaluation = find_inference(inference)
     options = AttackOptions(
-        RegionShape(Norm.parse(norm)), names.ATTACKS.find(method), polish, steps, time_limit, parse_memory(memory), seed
-    )
-    check_stated(property, labels, target)
-    prepared = prepare(network, images, labels, input_shape)
-    known = prepared.network.evaluated_in(evaluation)
-    shape = RegionShape.parse(norm, box, scale, known.input_shape)
-    options = replace(options, shape=shape)
-    inquiry = pose(known, prepared.images, prepared.labels, target, seed, property)
-    check_inside(inquiry.images, shape.box)
-    check_staying(inquiry.images, known, shape)
-    step = attack_size(known, STARTS, options.memory)
-    origin = Origin.of(prepared.source, known)
-    attacker = Attacker(known, options, origin, len(inquiry.questions))
-    most_workers = origin.most_workers(workers, ray) or max(1, options.memory // (step * attack_bytes(known, STARTS)))
-    asked = target if property is None else property
-    job = ImageJob(attacker, inquiry, in_steps(inquiry, step), _asked(options, known, asked), most_workers)
-    return start(job, workers, ray, store, progress)
-
-
-def _asked(options: AttackOptions, network: Network, target: TargetLike | Property) -> dict[str, Any]:
-    """What identifies a run."""
-    effort = {name: getattr(options, name) for name in ("method", "polish", "steps", "time_limit", "seed")}
-    return identity("attack", network, options.shape, target, effort)
+        RegionShape(Norm.parse(arguments.norm)), names.ATTACKS.find(method), memory=parse_memory(memory),
+        seed=arguments.seed, **effort,
+    )  # fmt: skip
+    posed = arguments.pose()
+    options = replace(options, shape=posed.shape)
+    check_staying(posed.inquiry.images, posed.network, posed.shape)
+    step = attack_size(posed.network, STARTS, options.memory)
+    attacker = Attacker(posed.network, options, posed.origin, len(posed.inquiry.questions))
+    most_workers = posed.most_workers(max(1, options.memory // (step * attack_bytes(posed.network, STARTS))))
+    return posed.start("attack", attacker, in_steps(posed.inquiry, step), options, most_workers)

@@ -14,10 +14,11 @@ import torch
 from torch import Tensor
 
 from relucert.answers.certificates import Certificate, Rounding, parse_rounding
+from relucert.api.arguments import Arguments, Posed, one_by_one
 from relucert.api.best import BEST, BUDGET, Portfolio
 from relucert.arithmetic.norm import Norm, NormLike
 from relucert.arithmetic.property import Property
-from relucert.arithmetic.region import Region, RegionShape, check_inside, check_region
+from relucert.arithmetic.region import Region, RegionShape, check_region
 from relucert.arithmetic.rigor import DOUBLE, RECORDED, RIGOROUS, check_subnormals
 from relucert.bounding.backward import backward
 from relucert.bounding.forward import forward
@@ -31,9 +32,7 @@ from relucert.common.numbers import NumberLike
 from relucert.common.progress import ProgressLike, Report, Reporter, about_image, silent
 from relucert.errors import FAULTS, InputError, RelucertError, RoundingError, in_one_line
 from relucert.execution.execution import Execution, check_proof_place
-from relucert.execution.identity import identity
-from relucert.execution.job import ImageJob, by_images, in_steps
-from relucert.execution.run import start
+from relucert.execution.job import by_images, in_steps
 from relucert.inputs.loading import load
 from relucert.inputs.storage.store import StoreLike
 from relucert.methods.method import Method
@@ -44,7 +43,7 @@ from relucert.network.batching import INTERVAL, batch_size, question_bytes
 from relucert.proofs.files import EvidenceKeeper, ProofWriter, check_provable
 from relucert.query.given import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
 from relucert.query.plausible import warn_of_range
-from relucert.query.questions import Inquiry, Question, check_stated, pose, prepare
+from relucert.query.questions import Inquiry, Question, prepare
 from relucert.report.answer_list import Answers
 from relucert.search.radius import SearchEnd, Searcher
 
@@ -118,69 +117,27 @@ def certify(
         progress: A function that is called with how far it is, a `Progress`; True: a bar, in notebooks, in terminals
             and as lines in logs; False: none. By default notebooks show a bar.
     """
-    return Answers(
-        certify_each(
-            network, images, labels, norm=norm, method=method, target=target, property=property, box=box, scale=scale,
-            arithmetic=arithmetic, inference=inference, tolerance=tolerance, memory=memory, seed=seed, shells=shells,
-            time_limit=time_limit, budget=budget, proofs=proofs, input_shape=input_shape, workers=workers, ray=ray,
-            store=store, progress=progress,
-        )
-    )  # fmt: skip
+    return Answers(certify_each(**locals()))
 
 
-def certify_each(
-    network: NetworkLike,
-    images: ImagesLike,
-    labels: LabelsLike | None = None,
-    *,
-    norm: NormLike = "inf",
-    method: MethodName = "fast-lin",
-    target: TargetLike = "untargeted",
-    property: Property | None = None,
-    box: BoxLike | None = None,
-    scale: ScaleLike | None = None,
-    arithmetic: ArithmeticName = "rigorous",
-    inference: InferenceName = "real",
-    tolerance: float = 1e-4,
-    memory: int | str = 2**30,
-    seed: int = 0,
-    shells: int | None = None,
-    time_limit: float | None = None,
-    budget: float | None = None,
-    proofs: str | os.PathLike[str] | None = None,
-    input_shape: tuple[int, ...] | None = None,
-    workers: int | Execution | None = None,
-    ray: str | None = None,
-    store: StoreLike | None = None,
-    progress: ProgressLike = None,
-) -> Iterator[Certificate]:
+@one_by_one(certify)
+def certify_each(arguments: Arguments, proofs: str | os.PathLike[str] | None, **effort: Any) -> Iterator[Certificate]:
     """The certificates of `certify`, one by one as they are found.
 
     Everything is checked at the call; the work is done as answers are asked for.
-    Its parameters are those of `certify`: network, images, labels, norm, method, target, property, box, scale,
-    arithmetic, inference, tolerance, memory, seed, shells, time_limit, budget, proofs, input_shape, workers, ray,
-    store and progress.
     """
-    options = Options.parse(
-        norm, method, arithmetic, inference, tolerance, memory, seed, shells, time_limit, budget
-    )  # fmt: skip
-    check_stated(property, labels, target)
-    prepared = prepare(network, images, labels, input_shape)
-    options = options.about(RegionShape.parse(norm, box, scale, prepared.network.input_shape))
-    known = prepared.network.evaluated_in(options.inference)
-    inquiry = pose(known, prepared.images, prepared.labels, target, seed, property)
-    check_inside(inquiry.images, options.shape.box)
+    options = Options.parse(arguments.norm, inference=arguments.inference, seed=arguments.seed, **effort)
+    posed = arguments.pose()
+    options = replace(options, shape=posed.shape)
     folder = None if proofs is None else checked_path(proofs, "a folder of proofs")
     if folder is not None:
-        check_proof_place(workers, ray)
-    asked = target if property is None else property
-    return start(_job(known, options, inquiry, asked, folder), workers, ray, store, progress)
+        check_proof_place(arguments.workers, arguments.ray)
+    return _started(posed, options, folder)
 
 
-def _job(
-    network: Network, options: Options, inquiry: Inquiry, target: TargetLike | Property, proofs: Path | None = None
-) -> ImageJob[Certificate]:
-    """The questions in batches that fit the memory."""
+def _started(posed: Posed, options: Options, proofs: Path | None) -> Iterator[Certificate]:
+    """Puts the questions to the method, in batches that fit the memory."""
+    network, inquiry = posed.network, posed.inquiry
     rows = max(len(question.rivals) for question in inquiry.questions)
     step = batch_size(network, rows, options.memory, options.method)
     if options.method == BEST:
@@ -192,14 +149,12 @@ def _job(
     else:
         items = by_images(inquiry, step, first=1)
     most_workers = max(1, options.memory // (step * question_bytes(network, rows, options.method)))
-    answerer = (
-        BestCertifier(network, options, proofs)
-        if options.method == BEST
-        else Certifier(network, options, step, proofs=proofs)
-    )
-    asked = options.asked(network, target) | {"proofs": None if proofs is None else str(proofs.resolve())}
-    always = None if options.method == BEST else answerer.writer  # answers of best may have none
-    return ImageJob(answerer, inquiry, items, asked, most_workers, always)
+    further = {"proofs": None if proofs is None else str(proofs.resolve())}
+    if options.method == BEST:  # whose answers need not have proofs
+        best = BestCertifier(network, options, proofs)
+        return posed.start("certify", best, items, options, most_workers, further=further)
+    certifier = Certifier(network, options, step, proofs=proofs)
+    return posed.start("certify", certifier, items, options, most_workers, certifier.writer, further=further)
 
 
 def bounds(
@@ -276,19 +231,13 @@ class Options:
 
     @classmethod
     def parse(
-        cls, norm: NormLike, method: str, arithmetic: str = "rigorous", inference: str = "real",
-        tolerance: float = 1e-4, memory: int | str = 2**30, seed: int = 0, shells: int | None = None,
-        time_limit: float | None = None, budget: float | None = None,
-    ) -> Options:  # fmt: skip
-        """As users give them, about inputs that are all valid: what can be told without the network."""
+        cls, norm: NormLike, method: str, arithmetic: str, inference: str, memory: int | str, **others: Any
+    ) -> Options:
+        """The options as users give them, about inputs that are all valid: what can be told without the network."""
         return cls(
-            RegionShape(Norm.parse(norm)), names.METHODS.find(method), parse_rounding(arithmetic), tolerance,
-            parse_memory(memory), seed, shells, time_limit, budget, find_inference(inference),
+            RegionShape(Norm.parse(norm)), names.METHODS.find(method), parse_rounding(arithmetic),
+            memory=parse_memory(memory), inference=find_inference(inference), **others,
         )  # fmt: skip
-
-    def about(self, shape: RegionShape) -> Options:
-        """The same effort for another meaning of the radius."""
-        return replace(self, shape=shape)
 
     def __post_init__(self) -> None:
         if self.method == BEST:
@@ -311,12 +260,6 @@ class Options:
 
     def find_method(self, report: Report = silent) -> Method:
         return find_method(self.method, self.shells, self.time_limit, report)
-
-    def asked(self, network: Network, target: TargetLike | Property) -> dict[str, Any]:
-        """What identifies a run."""
-        names = ("method", "tolerance", "seed", "shells", "time_limit", "budget")
-        effort = {name: getattr(self, name) for name in names} | {"arithmetic": self.arithmetic.value}
-        return identity("certify", network, self.shape, target, effort)
 
 
 class BestCertifier:

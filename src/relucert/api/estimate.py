@@ -17,9 +17,10 @@ import torch
 from torch import Tensor
 
 from relucert.answers.certificates import Estimate
+from relucert.api.arguments import Arguments, one_by_one
 from relucert.arithmetic.norm import Norm, NormLike
 from relucert.arithmetic.property import Property
-from relucert.arithmetic.region import RegionShape, check_inside
+from relucert.arithmetic.region import RegionShape
 from relucert.common.checks import check_positive, check_whole
 from relucert.common.numbers import NumberLike, number_above
 from relucert.common.progress import Progress, ProgressLike, Report
@@ -27,13 +28,11 @@ from relucert.errors import FAULTS, in_one_line
 from relucert.estimates.gradients import largest_gradients
 from relucert.estimates.weibull import FitError, WeibullFit, fit
 from relucert.execution.execution import Execution
-from relucert.execution.identity import identity
-from relucert.execution.job import ImageJob, by_images
-from relucert.execution.run import start
+from relucert.execution.job import by_images
 from relucert.inputs.storage.store import StoreLike
 from relucert.network import Network
 from relucert.query.given import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
-from relucert.query.questions import Inquiry, Question, pose, prepare
+from relucert.query.questions import Inquiry, Question
 from relucert.report.answer_list import Answers
 
 METHOD = "clever"
@@ -83,49 +82,19 @@ def estimate(
         store: A file that keeps the answers, as for `certify`.
         progress: As for `certify`.
     """
-    return Answers(
-        estimate_each(
-            network, images, labels, norm=norm, target=target, radius=radius, batches=batches,
-            samples=samples, box=box, scale=scale, seed=seed, input_shape=input_shape,
-            workers=workers, ray=ray, store=store, progress=progress,
-        )
-    )  # fmt: skip
+    return Answers(estimate_each(**locals()))
 
 
-def estimate_each(
-    network: NetworkLike,
-    images: ImagesLike,
-    labels: LabelsLike | None = None,
-    *,
-    norm: NormLike = "inf",
-    target: TargetLike = "untargeted",
-    radius: NumberLike | None = None,
-    batches: int = 500,
-    samples: int = 1024,
-    box: BoxLike | None = None,
-    scale: ScaleLike | None = None,
-    seed: int = 0,
-    input_shape: tuple[int, ...] | None = None,
-    workers: int | Execution | None = None,
-    ray: str | None = None,
-    store: StoreLike | None = None,
-    progress: ProgressLike = None,
-) -> Iterator[Estimate]:
+@one_by_one(estimate)
+def estimate_each(arguments: Arguments, radius: NumberLike | None, batches: int, samples: int) -> Iterator[Estimate]:
     """The estimates of `estimate`, one by one as they are found.
 
     Everything is checked at the call; the work is done as answers are asked for.
-    Its parameters are those of `estimate`: network, images, labels, norm, target, radius, batches, samples, box,
-    scale, seed, input_shape, workers, ray, store and progress.
     """
-    prepared = prepare(network, images, labels, input_shape)
-    known = prepared.network
-    shape = RegionShape.parse(norm, box, scale, known.input_shape)
-    options = _Options(shape, _sampled(shape.norm, radius), batches, samples, seed)
-    inquiry = pose(known, prepared.images, prepared.labels, target, seed)
-    check_inside(inquiry.images, shape.box)
-    estimator = _Estimator(known.cast(torch.float32), options)
-    job = ImageJob(estimator, inquiry, by_images(inquiry, 1), options.asked(known, target))
-    return start(job, workers, ray, store, progress)
+    posed = arguments.pose()
+    options = _Options(posed.shape, _sampled(posed.shape.norm, radius), batches, samples, arguments.seed)
+    estimator = _Estimator(posed.network.cast(torch.float32), options)
+    return posed.start("estimate", estimator, by_images(posed.inquiry, 1), options)
 
 
 def _sampled(norm: Norm, radius: NumberLike | None) -> float:
@@ -147,11 +116,6 @@ class _Options:
         check_whole("seed", self.seed, 0, 2**63 - 1)
         for name, count in (("batches", self.batches), ("samples", self.samples)):
             check_whole(f"number of {name}", count, 1, 10**9)
-
-    def asked(self, network: Network, target: TargetLike) -> dict[str, Any]:
-        """What identifies a run."""
-        effort = {name: getattr(self, name) for name in ("radius", "batches", "samples", "seed")}
-        return identity("estimate", network, self.shape, target, effort)
 
 
 @dataclass(frozen=True)

@@ -17,33 +17,28 @@ from typing import Any
 
 from relucert.answers.certificates import Exact
 from relucert.answers.verdicts import LATE
+from relucert.api.arguments import Arguments, claim_of, one_by_one
 from relucert.arithmetic.norm import Norm, NormLike
 from relucert.arithmetic.property import Property
-from relucert.arithmetic.region import RegionShape, check_inside
+from relucert.arithmetic.region import RegionShape
 from relucert.arithmetic.rigor import RECORDED, check_subnormals
 from relucert.attacks.attacker import Attacker, AttackOptions, at_image
 from relucert.attacks.witness import AdversarialCheck, Witness, check_staying
 from relucert.branch_and_bound.approach import Approach
 from relucert.branch_and_bound.obligation import Obligation
-from relucert.branch_and_bound.stages import search_bytes
 from relucert.common.checks import check_number, check_whole, checked_path
 from relucert.common.deadline import TimeUp, until
 from relucert.common.names import InferenceName
 from relucert.common.progress import Progress, ProgressLike, Report, Reporter, about_image
 from relucert.errors import FAULTS, InputError, in_one_line
-from relucert.execution.execution import Execution, check_proof_place
-from relucert.execution.identity import identity
-from relucert.execution.job import ImageJob, in_steps
-from relucert.execution.run import start
+from relucert.execution.execution import Execution
+from relucert.execution.job import in_steps
 from relucert.inputs.loading.runtime import Origin, Runtime
-from relucert.inputs.storage import files
 from relucert.inputs.storage.store import StoreLike
-from relucert.methods.table import check_rectifiers
-from relucert.network import Network, find_inference
-from relucert.network.batching import fitting_workers
-from relucert.proofs.files import EvidenceKeeper, claimed, is_about, relaxation_evidence, write_proof
+from relucert.network import Network
+from relucert.proofs.files import EvidenceKeeper, relaxation_evidence, write_proof
 from relucert.query.given import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
-from relucert.query.questions import Inquiry, Question, check_stated, pose, prepare
+from relucert.query.questions import Inquiry, Question
 from relucert.report.answer_list import Answers
 from relucert.search.portfolio import CHEAP_STEPS, Evidence, Evidential, PortfolioRun, Proven, Step, Task, is_wide_chain
 
@@ -106,75 +101,27 @@ def exact(
         store: A file that keeps the answers, as for `certify`.
         progress: As for `certify`.
     """
-    return Answers(
-        exact_each(
-            network, images, labels, norm=norm, target=target, property=property, box=box, scale=scale,
-            tolerance=tolerance, time_limit=time_limit, inference=inference, seed=seed, proof=proof,
-            overwrite=overwrite, input_shape=input_shape, workers=workers, ray=ray, store=store, progress=progress,
-        )
-    )  # fmt: skip
+    return Answers(exact_each(**locals()))
 
 
+@one_by_one(exact)
 def exact_each(
-    network: NetworkLike,
-    images: ImagesLike,
-    labels: LabelsLike | None = None,
-    *,
-    norm: NormLike = "inf",
-    target: TargetLike = "untargeted",
-    property: Property | None = None,
-    box: BoxLike | None = None,
-    scale: ScaleLike | None = None,
-    tolerance: float = 1e-3,
-    time_limit: float | None = 60.0,
-    inference: InferenceName = "real",
-    seed: int = 0,
-    proof: str | os.PathLike[str] | None = None,
-    overwrite: bool = False,
-    input_shape: tuple[int, ...] | None = None,
-    workers: int | Execution | None = None,
-    ray: str | None = None,
-    store: StoreLike | None = None,
-    progress: ProgressLike = None,
+    arguments: Arguments, proof: str | os.PathLike[str] | None, overwrite: bool, **effort: Any
 ) -> Iterator[Exact]:
     """The intervals of `exact`, one by one as they are found.
 
     Everything is checked at the call; the work is done as answers are asked for.
-    Its parameters are those of `exact`: network, images, labels, norm, target, property, box, scale, tolerance,
-    time_limit, inference, seed, proof, overwrite, input_shape, workers, ray, store and progress.
     """
-    evaluation = find_inference(inference)
     path = None if proof is None else checked_path(proof, "a proof")
-    options = ExactOptions(RegionShape(Norm.parse(norm)), tolerance, time_limit, seed, path)
-    check_stated(property, labels, target)
-    prepared = prepare(network, images, labels, input_shape)
-    known = prepared.network.evaluated_in(evaluation)
-    shape = RegionShape.parse(norm, box, scale, known.input_shape)
-    options = replace(options, shape=shape)
-    check_rectifiers(known, "an exact answer")
-    inquiry = pose(known, prepared.images, prepared.labels, target, seed, property)
-    check_inside(inquiry.images, shape.box)
-    check_staying(inquiry.images, known, shape)
-    if options.proof is not None:
-        check_proof_place(workers, ray)
-        if len(inquiry.questions) != 1:
-            raise InputError(f"a proof is about one question, and these are {len(inquiry.questions)}")
-        files.check_writable(options.proof)
-        claim = _claim(known, inquiry, inquiry.questions[0], shape)
-        files.check_replaceable(options.proof, lambda there: is_about(there, claim, evaluation.name), overwrite)
+    options = ExactOptions(RegionShape(Norm.parse(arguments.norm)), seed=arguments.seed, proof=path, **effort)
+    posed = arguments.pose(needs_rectifiers="an exact answer")
+    options = replace(options, shape=posed.shape)
+    check_staying(posed.inquiry.images, posed.network, posed.shape)
+    posed.check_proof(path, overwrite)
     check_subnormals()
-    origin = Origin.of(prepared.source, known)
-    asked = target if property is None else property
-    job = ImageJob(
-        _Searching(known, options, origin), inquiry, in_steps(inquiry, 1), options.asked(known, asked),
-        origin.most_workers(workers, ray) or fitting_workers(search_bytes(known)),
-    )  # fmt: skip
-    return start(job, workers, ray, store, progress, again=options.proof is not None)
-
-
-def _claim(network: Network, inquiry: Inquiry, question: Question, shape: RegionShape) -> dict[str, Any]:
-    """The claim of a proof about a question, but for the radius."""
-    return claimed(network, question.image, inquiry.images[question.image], shape, inquiry.property([question]))
+    searching = _Searching(posed.network, options, posed.origin)
+    items, again = in_steps(posed.inquiry, 1), path is not None
+    return posed.start("exact", searching, items, options, posed.most_searches(), again=again)
 
 
 @dataclass(frozen=True)
@@ -197,11 +144,6 @@ class ExactOptions:
         if self.time_limit is not None:
             check_number("time limit", self.time_limit, 0, 1e9)
         check_whole("seed", self.seed, 0, 2**63 - 1)
-
-    def asked(self, network: Network, target: TargetLike | Property) -> dict[str, Any]:
-        """What identifies a run."""
-        effort = {name: getattr(self, name) for name in ("tolerance", "time_limit", "seed")}
-        return identity("exact", network, self.shape, target, effort)
 
 
 @dataclass(frozen=True, eq=False)
@@ -286,7 +228,7 @@ class _Answering:
         if growth.lower > lower and growth.record is not None:
             self.evidence = relaxation_evidence(growth.record, growth.lower, self.network.inference.name)
         if self.options.proof is not None and self.evidence is not None:
-            claim = _claim(self.network, self.inquiry, self.question, self.options.shape)
+            claim = claim_of(self.network, self.inquiry, self.question, self.options.shape)
             write_proof(self.options.proof, claim, self.evidence)
         lower, witness = max(lower, growth.lower), growth.witness
         if witness is None and lower >= growth.whole:

@@ -15,34 +15,29 @@ import torch
 from torch import Tensor
 
 from relucert.answers.verdicts import HOLDS, LATE, UNKNOWN, VIOLATED, RobustnessVerdict
+from relucert.api.arguments import Arguments, claim_of, one_by_one
 from relucert.api.verify import ATTACK, DIFFERING, PROVER
 from relucert.arithmetic.norm import NormLike
 from relucert.arithmetic.property import Property
-from relucert.arithmetic.region import RegionShape, check_inside
+from relucert.arithmetic.region import RegionShape
 from relucert.arithmetic.rigor import check_subnormals
 from relucert.attacks.attacker import Attacker, AttackOptions, at_image
 from relucert.attacks.witness import AdversarialCheck, Witness, check_staying
 from relucert.branch_and_bound.prove import prove
-from relucert.branch_and_bound.stages import search_bytes
 from relucert.common.checks import check_number, check_whole, checked_path
 from relucert.common.deadline import TimeUp, until
 from relucert.common.names import InferenceName
 from relucert.common.numbers import NumberLike, number_above
 from relucert.common.progress import Progress, ProgressLike, Report, Reporter, about_image
-from relucert.errors import FAULTS, InputError, in_one_line
-from relucert.execution.execution import Execution, check_proof_place
-from relucert.execution.identity import identity
-from relucert.execution.job import ImageJob, in_steps
-from relucert.execution.run import start
+from relucert.errors import FAULTS, in_one_line
+from relucert.execution.execution import Execution
+from relucert.execution.job import in_steps
 from relucert.inputs.loading.runtime import Origin, Runtime
-from relucert.inputs.storage import files
 from relucert.inputs.storage.store import StoreLike
-from relucert.methods.table import check_rectifiers
-from relucert.network import Network, find_inference
-from relucert.network.batching import fitting_workers
-from relucert.proofs.files import claimed, is_about, relaxation_evidence, write_proof
+from relucert.network import Network
+from relucert.proofs.files import relaxation_evidence, write_proof
 from relucert.query.given import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
-from relucert.query.questions import Inquiry, Question, check_stated, pose, prepare
+from relucert.query.questions import Inquiry, Question
 from relucert.report.verdict_list import Verdicts
 from relucert.verification.problem import Problem
 from relucert.verification.search import ATTACK_SHARE, bounded
@@ -100,86 +95,44 @@ def robust_at(
         store: A file that keeps the answers, as for `certify`.
         progress: As for `certify`.
     """
-    return Verdicts(
-        robust_at_each(
-            network, images, labels, radius=radius, norm=norm, target=target, property=property, box=box, scale=scale,
-            time_limit=time_limit, inference=inference, seed=seed, proof=proof, overwrite=overwrite,
-            input_shape=input_shape, workers=workers, ray=ray, store=store, progress=progress,
-        )
-    )  # fmt: skip
+    return Verdicts(robust_at_each(**locals()))
 
 
+@one_by_one(robust_at)
 def robust_at_each(
-    network: NetworkLike,
-    images: ImagesLike,
-    labels: LabelsLike | None = None,
-    *,
-    radius: NumberLike,
-    norm: NormLike = "inf",
-    target: TargetLike = "untargeted",
-    property: Property | None = None,
-    box: BoxLike | None = None,
-    scale: ScaleLike | None = None,
-    time_limit: float | None = 60.0,
-    inference: InferenceName = "real",
-    seed: int = 0,
-    proof: str | os.PathLike[str] | None = None,
-    overwrite: bool = False,
-    input_shape: tuple[int, ...] | None = None,
-    workers: int | Execution | None = None,
-    ray: str | None = None,
-    store: StoreLike | None = None,
-    progress: ProgressLike = None,
-) -> Iterator[RobustnessVerdict]:
+    arguments: Arguments, radius: NumberLike, time_limit: float | None, proof: str | os.PathLike[str] | None,
+    overwrite: bool,
+) -> Iterator[RobustnessVerdict]:  # fmt: skip
     """The verdicts of `robust_at`, one by one as they are found.
 
     Everything is checked at the call; the work is done as verdicts are asked for.
-    Its parameters are those of `robust_at`: network, images, labels, radius, norm, target, property, box, scale,
-    time_limit, inference, seed, proof, overwrite, input_shape, workers, ray, store and progress.
     """
-    evaluation = find_inference(inference)
-    check_stated(property, labels, target)
-    prepared = prepare(network, images, labels, input_shape)
-    known = prepared.network.evaluated_in(evaluation)
-    shape = RegionShape.parse(norm, box, scale, known.input_shape)
-    distance = number_above(radius, "the radius")
-    check_number("radius", distance, 0, 1e300)
-    if time_limit is not None:
-        check_number("time limit", time_limit, 0, 1e9)
-    check_whole("seed", seed, 0, 2**63 - 1)
-    check_rectifiers(known, "a verdict")
-    inquiry = pose(known, prepared.images, prepared.labels, target, seed, property)
-    check_inside(inquiry.images, shape.box)
-    check_staying(inquiry.images, known, shape)
-    check_subnormals()
+    posed = arguments.pose(needs_rectifiers="a verdict")
     path = None if proof is None else checked_path(proof, "a proof")
-    if path is not None:
-        check_proof_place(workers, ray)
-        if len(inquiry.questions) != 1:
-            raise InputError(f"a proof is about one question, and these are {len(inquiry.questions)}")
-        files.check_writable(path)
-        claim = claimed(known, 0, inquiry.images[0], shape, inquiry.property(inquiry.questions))
-        files.check_replaceable(path, lambda there: is_about(there, claim, evaluation.name), overwrite)
-    options = _Options(shape, distance, time_limit, seed, path)
-    decider = _Deciding(known, options, Origin.of(prepared.source, known))
-    most_workers = decider.origin.most_workers(workers, ray) or fitting_workers(search_bytes(known))
-    asked = target if property is None else property
-    job = ImageJob(decider, inquiry, in_steps(inquiry, 1), options.asked(known, asked), most_workers)
-    return start(job, workers, ray, store, progress, again=path is not None)
+    options = _Options(posed.shape, number_above(radius, "the radius"), time_limit, arguments.seed, path)
+    check_staying(posed.inquiry.images, posed.network, posed.shape)
+    check_subnormals()
+    posed.check_proof(path, overwrite)
+    decider = _Deciding(posed.network, options, posed.origin)
+    items, again = in_steps(posed.inquiry, 1), path is not None
+    return posed.start("verify", decider, items, options, posed.most_searches(), again=again)
 
 
 @dataclass(frozen=True)
 class _Options:
+    """What is asked, checked when built; the meanings stand at `robust_at`."""
+
     shape: RegionShape
     radius: float
     time_limit: float | None
     seed: int
     proof: Path | None
 
-    def asked(self, network: Network, target: TargetLike | Property) -> dict[str, Any]:
-        """What identifies a run."""
-        effort = {name: getattr(self, name) for name in ("radius", "time_limit", "seed")}
-        return identity("verify", network, self.shape, target, effort)
+    def __post_init__(self) -> None:
+        check_number("radius", self.radius, 0, 1e300)
+        if self.time_limit is not None:
+            check_number("time limit", self.time_limit, 0, 1e9)
+        check_whole("seed", self.seed, 0, 2**63 - 1)
 
 
 class _Deciding:
@@ -281,7 +234,7 @@ class _Answering:
         )  # fmt: skip
         self.nodes, self.stage = outcome.nodes, outcome.stage
         if outcome.proven and self.options.proof is not None and outcome.record is not None:
-            claim = claimed(self.network, self.question.image, image, shape, self.prop)
+            claim = claim_of(self.network, self.inquiry, self.question, shape)
             inference = self.network.inference.name
             write_proof(self.options.proof, claim, relaxation_evidence(outcome.record, self.options.radius, inference))
         return PROVER, None if outcome.proven or self.witness is not None else outcome.failure or "no answer"

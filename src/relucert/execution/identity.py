@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from dataclasses import fields
+from enum import Enum
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,22 @@ from relucert.network.fingerprint import fingerprint
 from relucert.query.given import TargetLike
 from relucert.query.targets import parse_target
 
+UNTOLD = {
+    "shape", "norm", "target", "box", "scale", "inference", "memory", "proof", "workers", "store", "progress",
+}  # fmt: skip
+# options that `identity` tells by themselves, or that change no answer
+
 
 def identity(
-    command: str, network: Network, shape: RegionShape, target: TargetLike | Property, effort: Mapping[str, Any]
+    command: str, network: Network, shape: RegionShape, target: TargetLike | Property, options: Any
 ) -> dict[str, Any]:
     """The question and the effort in plain values; targets of their own that images have are told by the answers, and a
-    property by its checksum."""
+    property by its checksum.
+
+    Args:
+        options: A dataclass, of which every field counts but those of `UNTOLD`.
+    """
+    effort = {field.name: getattr(options, field.name) for field in fields(options) if field.name not in UNTOLD}
     if isinstance(target, Property):
         numbers = (part.double().contiguous().numpy().tobytes() for part in (target.rows, target.offsets))
         digest = hashlib.sha256(str(tuple(target.rows.shape)).encode() + b"".join(numbers)).hexdigest()
@@ -35,7 +46,7 @@ def identity(
         "box": shape.given_box,
         "scale": shape.scale,
         "target": "per image" if isinstance(parsed, tuple) else parsed,
-        **effort,
+        **{name: value.value if isinstance(value, Enum) else value for name, value in effort.items()},
     }
 
 

@@ -227,9 +227,7 @@ class ComparisonRun:
 
     def asked(self) -> dict[str, Any]:
         """What identifies a run, whatever methods take part."""
-        names = ("steps", "batches", "samples", "budget", "seed")
-        effort = {name: getattr(self.setting, name) for name in names}
-        return identity("compare", self.network, self.shape, self.target, effort)
+        return identity("compare", self.network, self.shape, self.target, self.setting)
 
     def tell(self, news: Progress) -> None:
         """Tells how far the comparison is, given how far its present method is."""

@@ -1,0 +1,164 @@
+"""The arguments that all calls about images share, checked in one place, and the calls that answer one by one."""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import wraps
+from pathlib import Path
+from typing import Any, TypeVar
+
+from typing_extensions import ParamSpec
+
+from relucert.arithmetic.norm import NormLike
+from relucert.arithmetic.property import Property
+from relucert.arithmetic.region import RegionShape, check_inside
+from relucert.branch_and_bound.stages import search_bytes
+from relucert.common.names import InferenceName
+from relucert.common.progress import ProgressLike
+from relucert.common.words import listed
+from relucert.errors import InputError
+from relucert.execution.execution import Execution, check_proof_place
+from relucert.execution.identity import identity
+from relucert.execution.job import Answerer, AnswerType, ImageJob, Item, Proofs
+from relucert.execution.run import start
+from relucert.inputs.loading.runtime import Origin, Source
+from relucert.inputs.storage import files
+from relucert.inputs.storage.store import StoreLike
+from relucert.methods.table import check_rectifiers
+from relucert.network import Network, find_inference
+from relucert.network.batching import fitting_workers
+from relucert.proofs.files import claimed, is_about
+from relucert.query.given import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
+from relucert.query.questions import Inquiry, Question, check_stated, pose, prepare
+
+P = ParamSpec("P")
+Each = TypeVar("Each")
+
+
+@dataclass(frozen=True, eq=False)
+class Arguments:
+    """The arguments of every call about images; the meanings stand at `certify`."""
+
+    network: NetworkLike
+    images: ImagesLike
+    labels: LabelsLike | None
+    norm: NormLike
+    target: TargetLike
+    box: BoxLike | None
+    scale: ScaleLike | None
+    seed: int
+    input_shape: tuple[int, ...] | None
+    workers: int | Execution | None
+    ray: str | None
+    store: StoreLike | None
+    progress: ProgressLike
+    property: Property | None = None
+    inference: InferenceName = "real"
+
+    def pose(self, needs_rectifiers: str | None = None) -> Posed:
+        """Loads the network, reads the images and plans the answers; raises InputError where anything is wrong.
+
+        Args:
+            needs_rectifiers: What the call gives, where only networks of affine operations and ReLUs can have it.
+        """
+        evaluation = find_inference(self.inference)
+        check_stated(self.property, self.labels, self.target)
+        prepared = prepare(self.network, self.images, self.labels, self.input_shape)
+        network = prepared.network.evaluated_in(evaluation)
+        shape = RegionShape.parse(self.norm, self.box, self.scale, network.input_shape)
+        if needs_rectifiers is not None:
+            check_rectifiers(network, needs_rectifiers)
+        inquiry = pose(network, prepared.images, prepared.labels, self.target, self.seed, self.property)
+        check_inside(inquiry.images, shape.box)
+        return Posed(self, network, prepared.source, shape, inquiry)
+
+
+@dataclass(frozen=True, eq=False)
+class Posed:
+    """Checked questions about the images: the network as it is evaluated, what it was loaded from, and the region."""
+
+    arguments: Arguments
+    network: Network
+    source: Source
+    shape: RegionShape
+    inquiry: Inquiry
+
+    @property
+    def origin(self) -> Origin:
+        """What the network's own runtime, which re-checks witnesses, is made from."""
+        return Origin.of(self.source, self.network)
+
+    def check_proof(self, path: Path | None, overwrite: bool) -> None:
+        """Raises InputError where a proof can't be written: there are several questions, or the file holds another."""
+        if path is None:
+            return
+        check_proof_place(self.arguments.workers, self.arguments.ray)
+        if len(self.inquiry.questions) != 1:
+            raise InputError(f"a proof is about one question, and these are {len(self.inquiry.questions)}")
+        files.check_writable(path)
+        claim = claim_of(self.network, self.inquiry, self.inquiry.questions[0], self.shape)
+        inference = self.network.inference.name
+        files.check_replaceable(path, lambda there: is_about(there, claim, inference), overwrite)
+
+    def most_workers(self, fitting: int) -> int:
+        """How many processes may work: one where a module re-checks witnesses, else as many as fit the memory."""
+        return self.origin.most_workers(self.arguments.workers, self.arguments.ray) or fitting
+
+    def most_searches(self) -> int:
+        """How many processes may search by branch and bound at once."""
+        return self.most_workers(fitting_workers(search_bytes(self.network)))
+
+    def start(
+        self, command: str, answerer: Answerer[AnswerType], items: Sequence[Item], options: object,
+        most_workers: int | None = None, proofs: Proofs | None = None, again: bool = False,
+        further: Mapping[str, Any] | None = None,
+    ) -> Iterator[AnswerType]:  # fmt: skip
+        """Answers the questions, item by item, in their order.
+
+        Args:
+            command: What the run is identified by, together with `options` and `further` (see `identity`).
+            most_workers, proofs: As of an `ImageJob`.
+            again: Whether also what the store has is answered once more.
+        """
+        arguments = self.arguments
+        asked = arguments.target if arguments.property is None else arguments.property
+        mark = identity(command, self.network, self.shape, asked, options) | dict(further or {})
+        job = ImageJob(answerer, self.inquiry, items, mark, most_workers, proofs)
+        return start(job, arguments.workers, arguments.ray, arguments.store, arguments.progress, again)
+
+
+def claim_of(network: Network, inquiry: Inquiry, question: Question, shape: RegionShape) -> dict[str, Any]:
+    """The claim of a proof about a question, but for the radius."""
+    return claimed(network, question.image, inquiry.images[question.image], shape, inquiry.property([question]))
+
+
+def one_by_one(
+    call: Callable[P, list[Each]],
+) -> Callable[[Callable[..., Iterator[Each]]], Callable[P, Iterator[Each]]]:
+    """Gives a function the parameters of a call that returns all answers at once.
+
+    The function gets those that all calls share as `Arguments`, and the others by their names.
+    """
+    signature = inspect.signature(call)
+    common = {field.name for field in fields(Arguments)}
+
+    def decorate(answer: Callable[..., Iterator[Each]]) -> Callable[P, Iterator[Each]]:
+        @wraps(answer)
+        def each(*args: P.args, **kwargs: P.kwargs) -> Iterator[Each]:
+            given = signature.bind(*args, **kwargs)
+            given.apply_defaults()
+            shared = {name: value for name, value in given.arguments.items() if name in common}
+            others = {name: value for name, value in given.arguments.items() if name not in common}
+            return answer(Arguments(**shared), **others)
+
+        returned = answer.__annotations__["return"]
+        each.__annotations__ = {**call.__annotations__, "return": returned}
+        each.__signature__ = signature.replace(return_annotation=returned)  # type: ignore[attr-defined]
+        words = f"Its parameters are those of `{call.__name__}`: {listed(list(signature.parameters))}."
+        each.__doc__ = f"{inspect.getdoc(answer)}\n\n{textwrap.fill(words, 110)}"
+        return each
+
+    return decorate
