@@ -102,11 +102,11 @@ def test_several_files_are_one_page(command: Command, tmp_path: Path, monkeypatc
     assert text.count("measured with p = ") == 1  # the four runs are one group
     for words in ("fast-lin", "attack (best)", "clever (estimate)", "exact", "Adversarial examples", "Contradiction"):
         assert (words in text) == (words != "Contradiction"), words
-    assert "The paper&#x27;s table \N{LEFT DOUBLE QUOTATION MARK}toy" in text
+    assert "The paper's table \N{LEFT DOUBLE QUOTATION MARK}toy" in text
     assert "(0.0309)" in text
     alone = command("report", str(files["paper"]), "-o", str(written))
     assert alone.code == 0
-    assert "<h1>The paper&#x27;s table, computed anew</h1>" in written.read_text()
+    assert "<h1>The paper&#39;s table, computed anew</h1>" in written.read_text()
     single_line(command("report", str(files["attack"]), str(files["attack"]), "-o", str(written)), ["given twice"])
 
 

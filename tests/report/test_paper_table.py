@@ -48,7 +48,7 @@ def test_our_numbers_stand_beside_the_published(tmp_path: Path) -> None:
     text = page(table)
     Outline(text)
     for words in (
-        "<h1>The paper&#x27;s table, computed anew</h1>",
+        "<h1>The paper&#39;s table, computed anew</h1>",
         "0.12345<small> [0.1]</small>",  # rounded down
         "0.12346<small> [0.1]</small>",  # a distance, rounded up
         "[0.9\N{DAGGER}]",
@@ -95,7 +95,7 @@ def test_runs_and_tables_share_a_page(tmp_path: Path) -> None:
     run = read_any(runs.write(tmp_path / "run.json", runs.invented(2)))
     text = page(run, read_any(_write(tmp_path / "t.json")))
     assert "How robust is mnist-2x20?" in text
-    assert "<h2>The paper&#x27;s table \N{LEFT DOUBLE QUOTATION MARK}toy" in text
+    assert "<h2>The paper's table \N{LEFT DOUBLE QUOTATION MARK}toy" in text
     assert "<h3>run.json</h3>" in text
 
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from relucert.report.markup import Markup, join, tag
-from relucert.report.reading import PARTS, Kind
+from markupsafe import Markup
+
+from relucert.report.markup import render
+from relucert.report.reading import NEURON_STATUSES, Kind
 from relucert.report.series import PROVEN, Sandwich, Series
 from relucert.report.summary import ROUND_STEPS
 
@@ -23,10 +26,10 @@ COLOURS = 16  # in the style; more methods use them again
 
 @dataclass(frozen=True)
 class Point:
-    """A method in the chart of time against tightness."""
+    """A method in the chart of time against tightness; colour: the style of its dot."""
 
     name: str
-    place: int
+    colour: str
     seconds: float
     tightness: float
 
@@ -34,113 +37,125 @@ class Point:
 def accuracy(curves: Sequence[Series], top: float, norm: str) -> Markup:
     """The share of images that keep their class, from radius 0 to `top`, and a line where they are read."""
     paths = []
-    for place, curve in enumerate(curves):
+    for number, curve in enumerate(curves):
         radii, shares = curve.steps()
         path = [f"M{_x(0, top):.1f} {_y(shares[0]):.1f}"]
         path += [f"H{_x(radius, top):.1f}V{_y(share):.1f}" for radius, share in zip(radii[1:], shares[1:], strict=True)]
         if len(curve.finite) < len(curve.radii):
             path.append(f"H{_x(top, top):.1f}")
-        paths.append(tag("path", d="".join(path), class_=f"curve {style(place, curve.kind)}"))
-    guide = tag("line", x1=LEFT, x2=LEFT, y1=TOP, y2=HEIGHT - BOTTOM, class_="guide")
+        paths.append(("".join(path), style(number, curve.kind)))
     ticks = [(_x(radius, top), f"{radius:g}") for radius in _round_numbers(top)]
     described = f"Share of images against radius, a step curve for each of {', '.join(curve.name for curve in curves)}."
     across = "distance" if all(curve.kind is Kind.UPPER for curve in curves) else "radius"
-    return _frame(described, ticks, f"{across} (p = {norm})", "share of images", *paths, guide)
+    return _chart(described, ticks, f"{across} (p = {norm})", "share of images", curves=paths, guide=True)
 
 
 def timing(points: Sequence[Point]) -> Markup:
     """One dot per method: seconds per answer, on a logarithmic axis, against tightness."""
-    low = math.floor(math.log10(min(point.seconds for point in points)))
-    high = max(low + 1, math.ceil(math.log10(max(point.seconds for point in points))))
-    places = [(_x(math.log10(point.seconds) - low, high - low), _y(min(point.tightness, 1.0))) for point in points]
-    taken = [(x - DOT, x + DOT, y) for x, y in places]
-    drawn = []
-    for point, (x, y) in zip(points, places, strict=True):
-        left = x > WIDTH / 2
-        far = LETTER * len(point.name)
-        start = x - 2 * DOT - far if left else x + 2 * DOT
-        level = _free(taken, start, start + far, y)
-        taken.append((start, start + far, level))
-        words, side = f"{point.name}: {point.tightness:.1%}, {point.seconds:.3g} s", "end" if left else "start"
-        away = -2 * DOT if left else 2 * DOT
-        drawn += [
-            tag("circle", tag("title", words), cx=x, cy=y, r=DOT, class_=f"dot {colour(point.place)}"),
-            tag("text", point.name, x=x + away, y=level + 4, text_anchor=side, class_=f"label {colour(point.place)}"),
-        ]
-    ticks = [(_x(power - low, high - low), f"{10.0**power:g}") for power in range(low, high + 1)]
+    axis = _Logarithmic.around(point.seconds for point in points)
+    taken = [(axis.x(point.seconds) - DOT, axis.x(point.seconds) + DOT, _height(point)) for point in points]
+    dots = []
+    for point in points:
+        x, y, length = axis.x(point.seconds), _height(point), LETTER * len(point.name)
+        leftwards = x > WIDTH / 2
+        start = x - 2 * DOT - length if leftwards else x + 2 * DOT
+        level = _free(taken, start, start + length, y)
+        taken.append((start, start + length, level))
+        dots.append(
+            {
+                "x": x, "y": y, "radius": DOT, "style": point.colour, "name": point.name,
+                "words": f"{point.name}: {point.tightness:.1%}, {point.seconds:.3g} s",
+                "label_x": x - 2 * DOT if leftwards else x + 2 * DOT, "label_y": level + 4,
+                "anchor": "end" if leftwards else "start",
+            }
+        )  # fmt: skip
     described = "Tightness against time: " + "; ".join(
         f"{point.name} {point.tightness:.1%} in {point.seconds:.3g} s" for point in points
     )
-    return _frame(described, ticks, "seconds per answer", "tightness", *drawn)
+    return _chart(described, axis.ticks(), "seconds per answer", "tightness", dots=dots)
 
 
 def decided(times: Mapping[str, Sequence[float]], count: int) -> Markup:
-    """A curve for each kind of verdict: the share of `count` questions that had it after so many seconds each, on a
-    logarithmic axis."""
-    exponents = {kind: sorted(math.log10(max(one, SOON)) for one in seconds) for kind, seconds in times.items()}
-    low = math.floor(min(one for kind in exponents.values() for one in kind))
-    high = max(low + 1, math.ceil(max(one for kind in exponents.values() for one in kind)))
+    """One curve per kind of verdict: the share of `count` questions that had it within the seconds on a logarithmic
+    axis."""
+    axis = _Logarithmic.around(max(seconds, SOON) for kind in times.values() for seconds in kind)
     paths = []
-    for place, kind in enumerate(exponents.values()):
-        if not kind:
-            continue
-        steps = "".join(
-            f"H{_x(one - low, high - low):.1f}V{_y(number / count):.1f}" for number, one in enumerate(kind, start=1)
-        )
-        path = f"M{LEFT:.1f} {_y(0):.1f}{steps}H{_x(1, 1):.1f}"
-        paths.append(tag("path", d=path, class_=f"curve {colour(place)}"))
-    ticks = [(_x(power - low, high - low), f"{10.0**power:g}") for power in range(low, high + 1)]
+    for number, kind in enumerate(times.values()):
+        steps = [
+            f"H{axis.x(max(seconds, SOON)):.1f}V{_y(rank / count):.1f}"
+            for rank, seconds in enumerate(sorted(kind), start=1)
+        ]
+        if steps:
+            paths.append((f"M{LEFT:.1f} {_y(0):.1f}{''.join(steps)}H{_x(1, 1):.1f}", colour(number)))
     described = "Decided questions against time: " + ", ".join(
         f"{len(seconds)} of {count} {kind}" for kind, seconds in times.items()
     )
-    return _frame(described, ticks, "seconds", "share of questions", *paths)
+    return _chart(described, axis.ticks(), "seconds", "share of questions", curves=paths)
 
 
 def bar(question: Sandwich, top: float) -> Markup:
     """From 0: what is proven, then what is not known, up to the nearest adversarial example; one line per method."""
 
-    def place(value: float) -> float:
+    def x(value: float) -> float:
         return BAR * min(1.0, value / top)
 
     lower = question.lower.lower if question.lower is not None else None
     upper = question.upper.upper if question.upper is not None else None
-    parts = [tag("rect", width=BAR, height=14, class_="track")]
-    if upper:
-        parts.append(tag("rect", width=place(upper), height=14, class_="open"))
-    if lower:
-        parts.append(tag("rect", width=place(lower), height=14, class_="proven"))
-    for result in question.results:
-        if result.lower:
-            x = place(result.lower)
-            parts.append(tag("line", x1=x, x2=x, y1=0, y2=14, class_=f"mark {result.kind.value}"))
-    return _strip("bar", parts)
+    rectangles = [(0, BAR, "track", "")]
+    rectangles += [(0, x(upper), "open", "")] if upper else []
+    rectangles += [(0, x(lower), "proven", "")] if lower else []
+    marks = [(x(result.lower), result.kind.value) for result in question.results if result.lower]
+    return render("bar.svg", width=BAR, style="bar", rectangles=rectangles, marks=marks)
 
 
 def stack(counts: Sequence[float]) -> Markup:
-    """One layer's neurons: dead, undecided, active, as shares of a bar."""
-    whole, x, parts = max(1.0, sum(counts)), 0.0, []
-    for name, count in zip(PARTS, counts, strict=True):
-        width = BAR * count / whole
-        parts.append(
-            tag("rect", tag("title", f"{name}: {count / whole:.1%}"), x=x, width=width, height=14, class_=name)
-        )
-        x += width
-    return _strip("bar wide", parts)
+    """One layer's neurons as shares of a bar: dead, undecided, active."""
+    whole, x, rectangles = max(1.0, sum(counts)), 0.0, []
+    for name, count in zip(NEURON_STATUSES, counts, strict=True):
+        share = count / whole
+        rectangles.append((x, BAR * share, name, f"{name}: {share:.1%}"))
+        x += BAR * share
+    return render("bar.svg", width=BAR, style="bar wide", rectangles=rectangles, marks=())
 
 
-def style(place: int, answer_kind: Kind) -> str:
-    """The style of a method: its colour, and a dash for whatever is not proven."""
-    return f"{colour(place)} {'' if answer_kind in PROVEN else answer_kind.value}".strip()
+def style(number: int, answer_kind: Kind) -> str:
+    """The style of a method by its number: its colour, and a dash for whatever is not proven."""
+    return f"{colour(number)} {'' if answer_kind in PROVEN else answer_kind.value}".strip()
 
 
-def colour(place: int) -> str:
-    return f"series-{place % COLOURS}"
+def colour(number: int) -> str:
+    return f"series-{number % COLOURS}"
 
 
 def farthest(values: Iterable[float | None]) -> float:
     """Where an axis of radii ends."""
-    known = [value for value in values if value is not None and math.isfinite(value)]
-    return max(1.02 * max(known), LEAST) if any(known) else 1.0
+    finite = [value for value in values if value is not None and math.isfinite(value)]
+    return max(1.02 * max(finite), LEAST) if any(finite) else 1.0
+
+
+@dataclass(frozen=True)
+class _Logarithmic:
+    """A horizontal axis from one power of ten to another, given by their exponents."""
+
+    low: int
+    high: int
+
+    @classmethod
+    def around(cls, values: Iterable[float]) -> _Logarithmic:
+        """The shortest such axis that has all of some positive values."""
+        exponents = [math.log10(value) for value in values]
+        low = math.floor(min(exponents))
+        return cls(low, max(low + 1, math.ceil(max(exponents))))
+
+    def x(self, value: float) -> float:
+        return _x(math.log10(value) - self.low, self.high - self.low)
+
+    def ticks(self) -> list[tuple[float, str]]:
+        return [(self.x(10.0**power), f"{10.0**power:g}") for power in range(self.low, self.high + 1)]
+
+
+def _height(point: Point) -> float:
+    return _y(min(point.tightness, 1.0))
 
 
 def _free(taken: Sequence[tuple[float, float, float]], start: float, end: float, level: float) -> float:
@@ -153,43 +168,14 @@ def _free(taken: Sequence[tuple[float, float, float]], start: float, end: float,
     return level
 
 
-def _strip(style_class: str, parts: Sequence[Markup]) -> Markup:
-    """A bar in a cell; the numbers are in the cells beside it."""
-    return tag(
-        "svg", *parts, viewBox=f"0 0 {BAR:g} 14", class_=style_class, preserveAspectRatio="none", aria_hidden="true"
-    )
-
-
-def _frame(described: str, ticks: Sequence[tuple[float, str]], across: str, up: str, *drawn: Markup) -> Markup:
-    """Axes and grid around what is drawn; the vertical one is always a share."""
-    grid = [
-        join(
-            tag("line", x1=LEFT, x2=WIDTH - RIGHT, y1=_y(share), y2=_y(share), class_="grid"),
-            tag("text", f"{share:.0%}", x=LEFT - 8, y=_y(share) + 4, text_anchor="end", class_="tick"),
-        )
-        for share in (0.0, 0.25, 0.5, 0.75, 1.0)
-    ]
-    base = HEIGHT - BOTTOM
-    grid += [
-        join(
-            tag("line", x1=x, x2=x, y1=base, y2=base + 5, class_="axis"),
-            tag("text", text, x=x, y=base + 22, text_anchor="middle", class_="tick"),
-        )
-        for x, text in ticks
-    ]
-    names = [
-        tag("text", across, x=(LEFT + WIDTH - RIGHT) / 2, y=HEIGHT - 6, text_anchor="middle", class_="name"),
-        tag(
-            "text",
-            up,
-            transform=f"translate(12 {(TOP + base) / 2:g}) rotate(-90)",
-            text_anchor="middle",
-            class_="name up",
-        ),
-    ]
-    return tag(
-        "svg", *grid, *names, *drawn, viewBox=f"0 0 {WIDTH:g} {HEIGHT:g}", class_="chart", role="img",
-        aria_label=described, data_left=LEFT, data_right=WIDTH - RIGHT,
+def _chart(described: str, ticks: Sequence[tuple[float, str]], across: str, up: str, **drawn: Any) -> Markup:
+    """Axes and grid around what is drawn (curves, dots, a guide); the vertical axis is always a share."""
+    return render(
+        "chart.svg",
+        described=described, ticks=ticks, across=across, up=up,
+        levels=[(_y(share), f"{share:.0%}") for share in (0.0, 0.25, 0.5, 0.75, 1.0)],
+        width=WIDTH, height=HEIGHT, left=LEFT, right=WIDTH - RIGHT, top=TOP, base=HEIGHT - BOTTOM,
+        **{"curves": (), "dots": (), "guide": False, **drawn},
     )  # fmt: skip
 
 

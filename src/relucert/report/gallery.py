@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
+
+from markupsafe import Markup
 
 from relucert.common.words import counted
 from relucert.report import png
-from relucert.report.markup import Markup, tag
+from relucert.report.markup import render
 from relucert.report.reading import Picture, Result
 from relucert.report.series import Sandwich
 from relucert.report.summary import rounded_down, rounded_up
@@ -15,24 +18,24 @@ PICTURES = 60  # adversarial examples on a page at most
 PICTURE_BYTES = 4_000_000  # of markup, beyond which no more are added
 
 
-def gallery(questions: Sequence[Sandwich]) -> list[Markup]:
-    """The nearest adversarial examples, and a sentence on how many there are; nothing where there are no pictures."""
-    known = [
+def gallery(questions: Sequence[Sandwich]) -> dict[str, Any] | None:
+    """The nearest adversarial examples, and a sentence on how many there are; None where there are no pictures."""
+    pictured = [
         (result, result.picture, question)
         for question in questions
         for result in question.results
         if result.picture is not None and result.upper
     ]
-    known.sort(key=lambda item: item[0].upper or 0.0)
-    drawn: list[Markup] = []
-    for result, picture, question in known[:PICTURES]:
-        if sum(map(len, drawn)) < PICTURE_BYTES:
-            drawn.append(_triple(result, picture, question.lower))
-    if not drawn:
-        return []
-    part = "" if len(drawn) == len(known) else f"The {len(drawn)} nearest of "
-    words = f"{part}{counted(len(known), 'adversarial example')}, nearest first."
-    return [tag("p", words), tag("div", *drawn, class_="gallery")]
+    pictured.sort(key=lambda item: item[0].upper or 0.0)
+    triples: list[Markup] = []
+    for result, picture, question in pictured[:PICTURES]:
+        if sum(map(len, triples)) < PICTURE_BYTES:
+            triples.append(_triple(result, picture, question.lower))
+    if not triples:
+        return None
+    nearest = "" if len(triples) == len(pictured) else f"The {len(triples)} nearest of "
+    words = f"{nearest}{counted(len(pictured), 'adversarial example')}, nearest first."
+    return {"words": words, "triples": triples}
 
 
 def _triple(attack: Result, picture: Picture, lower: Result | None) -> Markup:
@@ -47,12 +50,12 @@ def _triple(attack: Result, picture: Picture, lower: Result | None) -> Markup:
         (shown, f"its perturbation, magnified {factor} times", f"\N{MULTIPLICATION SIGN}{factor}"),
         (picture.adversarial, f"adversarial example for image {attack.image}: {taken}", taken),
     )
-    pictures = [
-        tag("figure", tag("img", src=png.address(picture.shape, pixels), alt=alt), tag("figcaption", words))
-        for pixels, alt, words in panels
-    ]
-    distance, proven = f"image {attack.image}: distance {rounded_up(attack.upper or 0.0, 4)}", ""
+    proven = ""
     if lower is not None and lower.lower and lower.covers(attack):
         proven = f", none within {rounded_down(lower.lower, 4)} ({lower.name})"
-    words = tag("small", attack.name, proven)
-    return tag("article", tag("h4", distance), tag("div", *pictures), words, class_="triple")
+    return render(
+        "triple.html",
+        distance=f"image {attack.image}: distance {rounded_up(attack.upper or 0.0, 4)}",
+        panels=[(png.address(picture.shape, pixels), alt, words) for pixels, alt, words in panels],
+        words=f"{attack.name}{proven}",
+    )

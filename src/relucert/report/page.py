@@ -9,10 +9,12 @@ from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any
 
+from markupsafe import Markup
+
 from relucert.common.words import counted
 from relucert.report.domain import in_words
 from relucert.report.grouping import Group, grouped
-from relucert.report.markup import Markup, raw, tag
+from relucert.report.markup import render
 from relucert.report.paper_table import Table
 from relucert.report.published import table_section
 from relucert.report.reading import REAL, Run
@@ -25,30 +27,29 @@ MOST_REASONS = 3  # for failures, that a warning names
 
 
 def page(*recorded: Record) -> str:
-    """The whole page about one record or several, as text."""
+    """The whole page about one record or several."""
     folder = resources.files("relucert.report")
     style, script = (folder.joinpath(name).read_text("utf-8") for name in ("page.css", "page.js"))
     groups = grouped([run for run in recorded if isinstance(run, Run)])
     paper = [table for table in recorded if isinstance(table, Table)]
     verdicts = [run for run in recorded if isinstance(run, VerdictRun)]
-    title = _title(groups, verdicts, paper)
-    head = tag(
-        "head",
-        tag("meta", charset="utf-8"),
-        tag("meta", http_equiv="Content-Security-Policy", content=_policy(style, script)),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", name="color-scheme", content="light dark"),
-        tag("title", f"{title} \N{MIDDLE DOT} relucert"),
-        raw("style", style),
-    )
     alone = len(groups) == 1 and not verdicts and not paper
-    parts = [part for group, name in zip(groups, _names(groups), strict=True) for part in _group(group, name, alone)]
-    parts += [verdict_section(run) for run in verdicts]
-    parts += [table_section(table) for table in paper]
-    header = tag("header", tag("h1", title), *(_facts(groups[0]) if alone else ()))
-    main = tag("main", *parts, _records(recorded))
-    body = tag("body", header, main, raw("script", script))
-    return "<!DOCTYPE html>\n" + tag("html", head, body, lang="en")
+    sections = [
+        section for group, name in zip(groups, _names(groups), strict=True) for section in _group(group, name, alone)
+    ]
+    sections += [verdict_section(run) for run in verdicts]
+    sections += [table_section(table) for table in paper]
+    whole = render(
+        "page.html",
+        policy=_policy(style, script),
+        title=_title(groups, verdicts, paper),
+        style=style,
+        script=script,
+        alone=_facts(groups[0]) if alone else None,
+        sections=sections,
+        records=[(one.source, _entries(one.head)) for one in recorded],
+    )
+    return str(whole)
 
 
 def _policy(style: str, script: str) -> str:
@@ -84,15 +85,15 @@ def _evaluated(group: Group) -> str:
 
 
 def _group(group: Group, name: str, alone: bool) -> list[Markup]:
-    """A section for every norm; where there are other groups, the first one says what the group has in common."""
+    """One section per norm; where the page has other groups, the first section says what this group has in common."""
     norms = list(dict.fromkeys(answer.norm for answer in group.results))
     if alone:
-        return [norm_section(group, norm, "", []) for norm in norms]
-    return [norm_section(group, norm, name, [] if place else _facts(group)) for place, norm in enumerate(norms)]
+        return [norm_section(group, norm, "", None) for norm in norms]
+    return [norm_section(group, norm, name, None if number else _facts(group)) for number, norm in enumerate(norms)]
 
 
-def _facts(group: Group) -> list[Markup | None]:
-    """What a group has in common, what was left out, what failed, and whether it is finished."""
+def _facts(group: Group) -> dict[str, Any]:
+    """What the runs of a group have in common, what was left out, what failed, and whether all are finished."""
     versions = dict.fromkeys(run.head["relucert"] for run in group.runs)
     facts = [
         counted(len({answer.image for answer in group.results}), "image"),
@@ -103,49 +104,34 @@ def _facts(group: Group) -> list[Markup | None]:
         _evaluated(group).strip() or None,
         f"relucert {', '.join(map(str, versions))}",
     ]
-    unfinished = tag("p", "This run was not finished: the page tells of the answers so far.", class_="warning")
-    return [
-        tag("p", " \N{MIDDLE DOT} ".join(fact for fact in facts if fact)),
-        tag("p", f"Left out or stopped: {'; '.join(group.left_out)}") if group.left_out else None,
-        _failures(group),
-        None if group.complete else unfinished,
-    ]
+    return {
+        "facts": [fact for fact in facts if fact],
+        "left_out": group.left_out,
+        "failures": _failures(group),
+        "complete": group.complete,
+    }
 
 
-def _failures(group: Group) -> Markup | None:
-    """A warning where errors inside methods spoilt answers."""
+def _failures(group: Group) -> str | None:
+    """How many answers errors inside methods spoilt, and what the most frequent errors say; None without any."""
     reasons = Counter(f"{answer.name}: {answer.reason}" for answer in group.results if answer.failed)
     if not reasons:
         return None
     named = "; ".join(reason for reason, _ in reasons.most_common(MOST_REASONS))
-    return tag("p", f"{counted(reasons.total(), 'answer')} failed inside their method: {named}", class_="warning")
+    return f"{counted(reasons.total(), 'answer')} failed inside their method: {named}"
 
 
-def _records(recorded: Sequence[Record]) -> Markup:
-    """What is needed to run everything again."""
-    parts = []
-    for one in recorded:
-        parts += [tag("h3", one.source)] if len(recorded) > 1 else []
-        parts.append(_record(one.head))
-    return tag("section", tag("h2", "For reproduction"), *parts)
-
-
-def _record(head: Mapping[str, Any]) -> Markup:
-    """Everything that the head of a file says."""
-    rows = [
-        tag("div", tag("dt", name), tag("dd", value))
-        for key, content in head.items()
-        for name, value in _entries(key, content)
-    ]
-    return tag("dl", *rows, class_="record")
-
-
-def _entries(name: str, content: Any) -> list[tuple[str, str]]:
-    """Names and values of whatever is nested in the content."""
-    if isinstance(content, dict):
-        return [pair for key, value in content.items() for pair in _entries(f"{name} \N{MIDDLE DOT} {key}", value)]
-    if isinstance(content, bool):
-        return [(name, "yes" if content else "no")]
-    if isinstance(content, list):
-        return [(name, ", ".join(map(str, content)))]
-    return [] if content is None else [(name, str(content))]
+def _entries(head: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    """Names and values of everything that the head of a file says, nested objects included."""
+    entries: list[tuple[str, str]] = []
+    for key, content in head.items():
+        name = f"{prefix}{key}"
+        if isinstance(content, dict):
+            entries += _entries(content, f"{name} \N{MIDDLE DOT} ")
+        elif isinstance(content, bool):
+            entries.append((name, "yes" if content else "no"))
+        elif isinstance(content, list):
+            entries.append((name, ", ".join(map(str, content))))
+        elif content is not None:
+            entries.append((name, str(content)))
+    return entries

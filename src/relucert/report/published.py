@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from markupsafe import Markup
+
 from relucert.report import tables
-from relucert.report.markup import Markup, tag
+from relucert.report.markup import render
 from relucert.report.paper_table import Table, TableCell
 from relucert.report.reading import REAL, Kind
 from relucert.report.sections import NORMS
 from relucert.report.tables import NONE, Cell
-
-LEGEND = (
-    "Each cell: ours, then the published number, in square brackets for the same network, the authors' own; in round "
-    "ones, as context, for another network of the same size. A dagger: published, but no bound. Exact: the mean of the "
-    "proven lower ends. CLEVER, an estimate, is no bound; where no distribution could be fitted, the largest sampled "
-    "gradient counts."
-)
 
 
 def table_section(table: Table) -> Markup:
@@ -24,34 +19,25 @@ def table_section(table: Table) -> Markup:
     networks: dict[str, list[TableCell]] = {}
     for cell in table.cells:
         networks.setdefault(cell.network, []).append(cell)
-    valid = list(dict.fromkeys(f"{cell.name}: {cell.valid_inputs}" for cell in table.cells if cell.valid_inputs))
     skipped = table.head.get("skipped")
-    left_out = [f"{name}: {reason}" for name, reason in skipped.items()] if isinstance(skipped, dict) else []
-    unfinished = tag("p", "This run was not finished: the page tells of the answers so far.", class_="warning")
-    return tag(
-        "section",
-        tag("h2", f"The paper's table \N{LEFT DOUBLE QUOTATION MARK}{table.name}\N{RIGHT DOUBLE QUOTATION MARK}"),
-        None if table.complete else unfinished,
-        tag("p", LEGEND),
-        *(
-            tag("p", f"Ours are about every evaluation in {inference}, the published numbers about real arithmetic.")
-            for inference in dict.fromkeys(cell.inference for cell in table.cells if cell.inference != REAL)
-        ),
-        tag("p", f"Valid inputs. {'; '.join(valid)}.") if valid else None,
-        tag("p", f"Left out: {'; '.join(left_out)}") if left_out else None,
-        *(part for network, cells in networks.items() for part in _network(network, cells)),
+    return render(
+        "paper.html",
+        table=table,
+        inferences=dict.fromkeys(cell.inference for cell in table.cells if cell.inference != REAL),
+        valid=dict.fromkeys(f"{cell.name}: {cell.valid_inputs}" for cell in table.cells if cell.valid_inputs),
+        left_out=[f"{name}: {reason}" for name, reason in skipped.items()] if isinstance(skipped, dict) else [],
+        networks=[(network, *_network(network, cells)) for network, cells in networks.items()],
     )
 
 
-def _network(network: str, cells: Sequence[TableCell]) -> list[Markup]:
-    """A network's means and times."""
+def _network(network: str, cells: Sequence[TableCell]) -> tuple[Markup, Markup]:
+    """A network's tables of means and of times."""
     own = cells[0].same_network
     whose = "the authors' own network" if own else "published numbers are about another network of the same size"
-    return [
-        tag("h3", network),
+    return (
         _table(f"{network}: mean radius or distance over the images; {whose}", cells, _mean),
         _table(f"{network}: mean seconds per image; {whose}", cells, _seconds),
-    ]
+    )
 
 
 def _table(caption: str, cells: Sequence[TableCell], shown: Callable[[TableCell], Cell]) -> Markup:

@@ -20,7 +20,7 @@ from relucert.report.domain import Domain, assumed, check_options, read_domain
 from relucert.report.fields import norm, number, text, whole
 from relucert.report.older import upgraded
 
-PARTS = ("dead", "undecided", "active")
+NEURON_STATUSES = ("dead", "undecided", "active")
 REAL = "real"
 PRECISIONS = (REAL, "float32", "float16", "bfloat16")  # of evaluations
 COLOURS = 3
@@ -239,7 +239,7 @@ def _neurons(row: Mapping[str, Any]) -> tuple[tuple[float, float, float], ...]:
     layers = row.get("neurons") or []
     if not isinstance(layers, list) or not all(isinstance(layer, dict) for layer in layers):
         raise ValueError("neurons is no list of counts")
-    counts = [[float(whole(layer, part)) for part in PARTS] for layer in layers]
+    counts = [[float(whole(layer, part)) for part in NEURON_STATUSES] for layer in layers]
     return tuple((dead, undecided, active) for dead, undecided, active in counts)
 
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean
+from typing import Any
+
+from markupsafe import Markup
 
 from relucert.common.words import counted
 from relucert.report import charts, tables
 from relucert.report.domain import NOT_RECORDED, in_words
 from relucert.report.gallery import gallery
 from relucert.report.grouping import Group
-from relucert.report.markup import Markup, data, raw, tag
-from relucert.report.reading import PARTS, Kind, Result
+from relucert.report.markup import render
+from relucert.report.reading import NEURON_STATUSES, Kind, Result
 from relucert.report.series import PROVEN, Sandwich, Series, best_proven, sandwiches, series, tightness
 from relucert.report.summary import against, rounded_down, rounded_up
 
@@ -27,60 +30,42 @@ MEANS = {
     Kind.UNPROVEN: "mean radius, rounding ignored (not certified)",
 }
 
+Tiles = list[tuple[str, str]]
+"""Numbers as they are shown, each with what it is."""
 
-def norm_section(group: Group, norm: str, title: str, facts: Sequence[Markup | None]) -> Markup:
+
+def norm_section(group: Group, norm: str, title: str, facts: Mapping[str, Any] | None) -> Markup:
     """Everything about one norm.
 
-    title: of the group, where there are several, else empty; facts: what is to be said first.
+    Args:
+        title: The group's name where the page has several groups, else empty.
+        facts: What to say first of the group; None where that is said elsewhere.
     """
     results = [answer for answer in group.results if answer.norm == norm]
     curves, questions = series(results, group.rivals), sandwiches(results, group.every_rival)
     top = charts.farthest(value for answer in results for value in (answer.lower, answer.upper))
     comparable = all(question.comparable for question in questions)
     measured = f"erturbations measured with p = {NORMS.get(norm, norm)}"
-    pictures, rival_by_rival = gallery(questions), ", rival by rival" if group.every_rival else ""
-    return tag(
-        "section",
-        tag("h2", f"{title}: p{measured}" if title else f"P{measured}"),
-        *facts,
-        _alarm(questions),
-        None if comparable else _unlike(results),
-        _tiles(curves, questions, best_proven(questions, group.rivals), against(group.target)),
-        _accuracy(curves, norm, comparable, against(group.target)),
-        _block(
-            "Methods" if len(curves) > 1 else "Method",
-            tables.methods(curves, questions, group.every_rival),
-            _timing(curves, questions),
-        ),
-        _block(
-            f"Image by image{rival_by_rival}",
-            _bar_key(questions),
-            tables.sandwich(questions, top, group.every_rival),
-        ),
-        _block("Adversarial examples", *pictures) if pictures else None,
-        _neurons(results),
+    rivals = against(group.target)
+    return render(
+        "norm.html",
+        heading=f"{title}: p{measured}" if title else f"P{measured}",
+        group=facts,
+        contradicted=[question.results[0].image for question in questions if question.violated],
+        unlike=None if comparable else _unlike(results),
+        tiles=_tiles(curves, questions, best_proven(questions, group.rivals), rivals),
+        accuracy=_accuracy(curves, norm, comparable, rivals),
+        methods=_methods(curves, questions, group.every_rival),
+        every_rival=group.every_rival,
+        bar_keys=_bar_keys(questions),
+        images=tables.sandwich(questions, top, group.every_rival),
+        gallery=gallery(questions),
+        neuron_keys=[(status, status) for status in NEURON_STATUSES],
+        neurons=_neurons(results),
     )
 
 
-def _block(title: str, *children: object) -> Markup:
-    return tag("section", tag("h3", title), *children)
-
-
-def _alarm(questions: Sequence[Sandwich]) -> Markup | None:
-    """A warning where an adversarial example contradicts a proof."""
-    wrong = [question.results[0].image for question in questions if question.violated]
-    if not wrong:
-        return None
-    return tag(
-        "p",
-        f"Contradiction: an adversarial example lies within a proven radius at image {', '.join(map(str, wrong))}. "
-        "One of the two is wrong; nothing on this page should be relied on.",
-        class_="warning",
-        role="alert",
-    )
-
-
-def _unlike(results: Sequence[Result]) -> Markup:
+def _unlike(results: Sequence[Result]) -> str:
     """A warning that methods were asked about different valid inputs."""
     names: dict[str, list[str]] = {}
     for name in dict.fromkeys(result.name for result in results):
@@ -88,15 +73,13 @@ def _unlike(results: Sequence[Result]) -> Markup:
         names.setdefault(words, []).append(name)
     groups = "; ".join(f"{words} ({', '.join(methods)})" for words, methods in names.items())
     older = " Older versions did not record them, and their certificates are about every input."
-    return tag(
-        "p",
+    return (
         f"This file sets unlike questions side by side: {groups}.{older if NOT_RECORDED in names else ''} "
-        "Ratios between them, such as tightness and gap, are left out.",
-        class_="warning",
+        "Ratios between them, such as tightness and gap, are left out."
     )
 
 
-def _tiles(curves: Sequence[Series], questions: Sequence[Sandwich], best: Series | None, rivals: str) -> Markup:
+def _tiles(curves: Sequence[Series], questions: Sequence[Sandwich], best: Series | None, rivals: str) -> Tiles:
     """The few numbers to take away; rivals: how a sentence on images that keep their class goes on."""
     tiles = []
     if best is not None and best.mean is not None:
@@ -120,11 +103,11 @@ def _tiles(curves: Sequence[Series], questions: Sequence[Sandwich], best: Series
     gaps = [question.gap for question in questions if question.gap is not None]
     if gaps:
         tiles.append((f"{fmean(gaps):.3g}\N{MULTIPLICATION SIGN}", "mean gap: nearest example over proven radius"))
-    return tag("dl", *(tag("div", tag("dt", text), tag("dd", number)) for number, text in tiles), class_="tiles")
+    return tiles
 
 
-def _accuracy(curves: Sequence[Series], norm: str, comparable: bool, rivals: str) -> Markup:
-    """The curves, a slider for the radius, and what each curve says there; rivals: how its title goes on."""
+def _accuracy(curves: Sequence[Series], norm: str, comparable: bool, rivals: str) -> dict[str, Any]:
+    """The curves, where their slider starts, and what the page's script reads from them; rivals: how the title ends."""
     top = charts.farthest(radius for curve in curves for radius in curve.radii)
     content = [
         {
@@ -136,28 +119,18 @@ def _accuracy(curves: Sequence[Series], norm: str, comparable: bool, rivals: str
         }
         for curve in curves
     ]
-    keys = [
-        tag(
-            "li",
-            tag("span", curve.name, class_=f"key {charts.style(place, curve.kind)}"),
-            " ",
-            tag("output", counted(curve.asked, "image"), aria_live="off"),
-        )
-        for place, curve in enumerate(curves)
-    ]
     middle = curves[0].median or 0.0
-    start = round(1000 * middle / top) if middle < top else 0
-    slider = tag("input", type="range", min=0, max=1000, value=start, aria_label="radius to read the curves at")
-    figure = tag(
-        "figure",
-        charts.accuracy(curves, top, NORMS.get(norm, norm)),
-        tag("div", tag("label", "at radius ", tag("output", "0", class_="radius"), slider), class_="reader"),
-        tag("ul", *keys, class_="keys"),
-        raw("script", data({"top": top, "curves": content}), type="application/json"),
-        tag("figcaption", _accuracy_words(curves, comparable)),
-        class_="accuracy",
-    )
-    return _block(f"{_accuracy_title({curve.kind for curve in curves})}{rivals}", figure)
+    return {
+        "title": f"{_accuracy_title({curve.kind for curve in curves})}{rivals}",
+        "chart": charts.accuracy(curves, top, NORMS.get(norm, norm)),
+        "start": round(1000 * middle / top) if middle < top else 0,
+        "legend": [
+            (charts.style(number, curve.kind), curve.name, counted(curve.asked, "image"))
+            for number, curve in enumerate(curves)
+        ],
+        "data": {"top": top, "curves": content},
+        "words": _accuracy_words(curves, comparable),
+    }
 
 
 def _accuracy_title(kinds: set[Kind]) -> str:
@@ -183,44 +156,41 @@ def _accuracy_words(curves: Sequence[Series], comparable: bool) -> str:
     return " ".join(words)
 
 
-def _timing(curves: Sequence[Series], questions: Sequence[Sandwich]) -> Markup | None:
-    """The chart of time against tightness; None where fewer than two methods have both."""
+def _methods(curves: Sequence[Series], questions: Sequence[Sandwich], every_rival: bool) -> dict[str, Any]:
+    """The table of methods, and the chart of time against tightness where two methods at least have both."""
     points = [
-        charts.Point(curve.name, place, curve.seconds, share)
-        for place, curve in enumerate(curves)
+        charts.Point(curve.name, charts.colour(number), curve.seconds, share)
+        for number, curve in enumerate(curves)
         if curve.kind is not Kind.UPPER and curve.seconds and (share := tightness(curve.name, questions)) is not None
     ]
-    if len(points) < 2:
-        return None
-    words = "Time against tightness: the higher, the more of the way is bounded; the farther left, the faster."
-    above = " An estimate beyond 100% is drawn there." if any(point.tightness > 1 for point in points) else ""
-    return tag("figure", charts.timing(points), tag("figcaption", words, above))
+    return {
+        "title": "Methods" if len(curves) > 1 else "Method",
+        "table": tables.methods(curves, questions, every_rival),
+        "timing": charts.timing(points) if len(points) > 1 else None,
+        "beyond": any(point.tightness > 1 for point in points),
+    }
 
 
-def _bar_key(questions: Sequence[Sandwich]) -> Markup:
+def _bar_keys(questions: Sequence[Sandwich]) -> list[tuple[str, str]]:
     """What the bars' colours mean."""
     answers = [answer for question in questions for answer in question.results]
-    given = {answer.kind for answer in answers}
-    keys = [("proven", "proven")] if given & set(PROVEN) else []
-    keys += [("open", "unknown, up to the nearest example")] if given & {Kind.UPPER, Kind.EXACT} else []
+    kinds = {answer.kind for answer in answers}
+    keys = [("proven", "proven")] if kinds & set(PROVEN) else []
+    keys += [("open", "unknown, up to the nearest example")] if kinds & {Kind.UPPER, Kind.EXACT} else []
     marked = list(dict.fromkeys(answer.name for answer in answers if answer.kind is not Kind.UPPER))
     if marked:
         keys.append(("mark-key", f"a line at {marked[0]}" if len(marked) == 1 else "a line for each method"))
-    return tag("ul", *(tag("li", tag("span", text, class_=f"swatch {name}")) for name, text in keys), class_="keys")
+    return keys
 
 
-def _neurons(results: Sequence[Result]) -> Markup | None:
-    """Mean counts over the answers, for each method that has any."""
-    names = list(dict.fromkeys(result.name for result in results if result.neurons))
+def _neurons(results: Sequence[Result]) -> list[Markup]:
+    """One table per method that counts neurons: mean counts over its answers."""
     blocks = []
-    for name in names:
+    for name in dict.fromkeys(result.name for result in results if result.neurons):
         rows = [result.neurons for result in results if result.name == name and result.neurons]
         layers = [
-            [fmean(row[layer][part] for row in rows if layer < len(row)) for part in range(len(PARTS))]
+            [fmean(row[layer][status] for row in rows if layer < len(row)) for status in range(len(NEURON_STATUSES))]
             for layer in range(max(map(len, rows)))
         ]
         blocks.append(tables.neurons(name, layers, len(rows)))
-    if not blocks:
-        return None
-    keys = tag("ul", *(tag("li", tag("span", part, class_=f"swatch {part}")) for part in PARTS), class_="keys")
-    return _block("Where neurons are undecided", keys, *blocks)
+    return blocks

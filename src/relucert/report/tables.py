@@ -6,10 +6,12 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from markupsafe import Markup
+
 from relucert.common.words import counted
 from relucert.report import charts
-from relucert.report.markup import Markup, tag
-from relucert.report.reading import PARTS, Kind, Result
+from relucert.report.markup import render
+from relucert.report.reading import NEURON_STATUSES, Kind, Result
 from relucert.report.series import PROVEN, Sandwich, Series, tightness
 from relucert.report.summary import rounded_down, rounded_up
 
@@ -19,37 +21,31 @@ MANY = 15  # rows, beyond which a table scrolls in its window
 
 @dataclass(frozen=True)
 class Cell:
-    """What is shown, and the number that rows are sorted by; rows without one come last."""
+    """A cell of a table.
+
+    Attributes:
+        value: The number that rows are sorted by; rows without one come last.
+        note: What stands after it in small letters.
+        style: The cell's style; by default that of numbers where it has one.
+        key: The style of what is shown where that is the key of a curve.
+    """
 
     shown: object
     value: float | None = None
     note: str | None = None
     style: str | None = None
+    key: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.style is None and self.value is not None:
+            object.__setattr__(self, "style", "number")
 
 
 def table(caption: str, headers: Sequence[str], rows: Sequence[Sequence[Cell]], *, sortable: bool = False) -> Markup:
     """A table whose rows have their header first; a button in its header sorts a column of numbers."""
-    numeric = {place for row in rows for place, cell in enumerate(row) if cell.value is not None}
-    heads = [
-        tag("th", tag("button", name, type="button"), scope="col", aria_sort="none")
-        if sortable and place in numeric
-        else tag("th", name, scope="col")
-        for place, name in enumerate(headers)
-    ]
-    written = tag(
-        "table",
-        tag("caption", caption),
-        tag("thead", tag("tr", *heads)),
-        tag("tbody", *(tag("tr", *(_cell(place, cell) for place, cell in enumerate(row))) for row in rows)),
-        class_="sortable" if sortable else None,
-    )
-    return tag(
-        "div",
-        written,
-        class_="scroll tall" if len(rows) > MANY else "scroll",
-        tabindex="0",
-        role="region",
-        aria_label=caption,
+    numeric = {column for row in rows for column, cell in enumerate(row) if cell.value is not None}
+    return render(
+        "table.html", caption=caption, headers=headers, rows=rows, sortable=sortable, numeric=numeric, many=MANY
     )
 
 
@@ -58,11 +54,11 @@ def methods(curves: Sequence[Series], questions: Sequence[Sandwich], every_rival
     shares = [None if curve.kind is Kind.UPPER else tightness(curve.name, questions) for curve in curves]
     beside = len(curves) > 1 and any(share is not None for share in shares)
     rows = []
-    for place, (curve, share) in enumerate(zip(curves, shares, strict=True)):
+    for number, (curve, share) in enumerate(zip(curves, shares, strict=True)):
         compared = Cell(NONE) if share is None else Cell(f"{share:.1%}", share)
         rows.append(
             [
-                Cell(tag("span", curve.name, class_=f"key {charts.style(place, curve.kind)}")),
+                Cell(curve.name, key=charts.style(number, curve.kind)),
                 Cell(MEANING[curve.kind], note=curve.remark),
                 Cell(f"{len(curve.finite)} of {curve.asked}", len(curve.finite)),
                 bound(curve.kind, curve.mean),
@@ -109,13 +105,13 @@ def sandwich(questions: Sequence[Sandwich], top: float, every_rival: bool) -> Ma
 
 
 def neurons(name: str, layers: Sequence[Sequence[float]], answers: int) -> Markup:
-    """One row per layer of ReLUs: its neurons' mean counts over the answers; layers: (layers, parts)."""
+    """One row per layer of ReLUs: its neurons' mean counts over the answers; layers: (layers, statuses)."""
     rows = [
         [Cell(number), Cell(charts.stack(counts)), *(Cell(f"{count:.1f}", count) for count in counts)]
         for number, counts in enumerate(layers, start=1)
     ]
     caption = f"{name}: neurons at the certified radius, mean over {counted(answers, 'answer')}"
-    return table(caption, ("layer", "shares", *PARTS), rows)
+    return table(caption, ("layer", "shares", *NEURON_STATUSES), rows)
 
 
 def bound(answer_kind: Kind, value: float | None, note: str | None = None) -> Cell:
@@ -167,18 +163,6 @@ def _guess(question: Sandwich, answer_kind: Kind) -> Cell:
     """The first number of a kind that is not certified."""
     values = [result.lower for result in question.results if result.kind is answer_kind and result.lower is not None]
     return Cell(f"{values[0]:.4g}", values[0], "not certified") if values else Cell(NONE)
-
-
-def _cell(place: int, cell: Cell) -> Markup:
-    note = None if cell.note is None else tag("small", " ", cell.note)
-    if place == 0:
-        return tag("th", cell.shown, note, scope="row", data_value=_exactly(cell.value))
-    style = cell.style or (None if cell.value is None else "number")
-    return tag("td", cell.shown, note, data_value=_exactly(cell.value), class_=style)
-
-
-def _exactly(value: float | None) -> str | None:
-    return None if value is None else repr(float(value))
 
 
 MEANING = {
