@@ -26,10 +26,10 @@ from relucert.arithmetic.region import RegionShape
 from relucert.arithmetic.rigor import RIGOROUS
 from relucert.branch_and_bound.confirm import Rows, proven_bounds
 from relucert.branch_and_bound.dual_ascent import DualAscent, Nodes
-from relucert.branch_and_bound.obligation import Obligation
 from relucert.branch_and_bound.root import cheap_bounds, rooted
 from relucert.branch_and_bound.stages import CROWD
 from relucert.branch_and_bound.tree import STEPS
+from relucert.query.problem import Problem
 
 BOX = (-0.5, 0.5)
 WORDS = {"holds": "unsat", "violated": "sat"}
@@ -103,19 +103,18 @@ def rate(name: str, radius: float = 0.05, splits: int = 8) -> None:
     rivals = [other for other in range(network.classes) if other != label]
     prop = Property.margins(torch.tensor([label]), torch.tensor([rivals]), network.classes)
     shape = RegionShape.parse("inf", BOX, None, network.input_shape)
-    asked = Obligation.of(network, torch.as_tensor(images.images[0]).double().flatten(), shape, prop)
-    prop = asked.prop
+    region = shape.around(torch.as_tensor(images.images[:1]).double().flatten(1), radius)
+    problem = Problem(network, region, prop)
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
-        region = asked.region(radius)
-        stages = rooted(asked.exact, region, cheap_bounds(asked.exact, region, RIGOROUS), math.inf)
-        dual_ascent = DualAscent(stages, stages.pulled(asked.exact.output, prop.rows[0], prop.offsets[0]))
+        stages = rooted(problem.exact, region, cheap_bounds(problem.exact, region, RIGOROUS), math.inf)
+        dual_ascent = DualAscent(stages, stages.pulled(problem.exact.output, prop.rows[0], prop.offsets[0]))
         roots = dual_ascent.roots().pick(torch.zeros(CROWD, dtype=torch.long))
         signs = roots.signs.clone()
         for row in signs:
             row[torch.randperm(dual_ascent.unstable_count, generator=generator)[:splits]] = 1
         nodes = Nodes(roots.rows, signs, torch.where(signs == 0, roots.duals, 0))
-        rows = Rows(asked.exact.output, prop.rows[0], prop.offsets[0])
+        rows = Rows(problem.exact.output, prop.rows[0], prop.offsets[0])
         dual_ascent.run(nodes, 2, math.inf)  # what the first call alone pays for
         started = time.process_time()
         result = dual_ascent.run(nodes, STEPS, math.inf)

@@ -18,7 +18,7 @@ from relucert.common.names import InferenceName
 from relucert.errors import InputError
 from relucert.inputs.loading.runtime import Evaluation, Loaded, runtime_of
 from relucert.network import Linear, Network, Relu, find_inference
-from relucert.verification.problem import problems
+from relucert.verification.problem import boxes_of
 from tests.float_evaluation import EVALUATIONS
 from tests.nets import NETWORKS, centres, chain, mlp
 from tests.verification.networks import as_onnx
@@ -130,7 +130,7 @@ def test_the_question_is_mathematics_and_the_network_is_not() -> None:
     """What a query adds rounds nothing, also with coefficients that float32 does not represent."""
     network = mlp(2, 4, 2).evaluated_in(FLOAT32)
     query = Query.within([0, 0], [1, 1], [([[0.1, -0.3], [1e-12, 1]], [0, 1])])
-    (problem,) = problems(network, query)
+    ((_, problem),) = boxes_of(network, query)
     count = len(network.nodes)
     assert problem.network.inference is FLOAT32
     assert len(problem.network.nodes) > count

@@ -7,13 +7,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from relucert.arithmetic.norm import Norm
 from relucert.arithmetic.property import Property
-from relucert.arithmetic.region import Box, RegionShape
+from relucert.arithmetic.region import Box, Region
 from relucert.branch_and_bound import boxes as cuts
 from relucert.branch_and_bound.boxes import BoxProver
 from relucert.branch_and_bound.prove import suits_cuts
 from relucert.network import Network
+from relucert.query.problem import Problem
 from tests.milp import nearest
 from tests.nets import centres, mlp, residual
 
@@ -28,9 +28,10 @@ def attempt(network: Network, prop: Property, centre: Tensor, radius: float) -> 
         points.append(point)
         return True
 
-    prover = BoxProver(network.cast(torch.float64), prop, violates, time.monotonic() + 20)
+    problem = Problem(network, Region.around(centre[None], radius, "inf"), prop)
+    prover = BoxProver(problem, violates, time.monotonic() + 20)
     with torch.no_grad():
-        proven, failure = prover.run(Box(centre - radius, centre + radius))
+        proven, failure = prover.run()
     return proven, failure, points
 
 
@@ -92,20 +93,21 @@ def test_a_violation_that_nobody_believes_is_never_proven_away() -> None:
     centre = centres(network, 1)[0].double()
     order = network.cast(torch.float64)(centre[None])[0].argsort(descending=True).tolist()
     prop = Property.margins(torch.tensor(order[1:]), torch.tensor([order[:1]]), network.classes)
-    prover = BoxProver(network.cast(torch.float64), prop, lambda point: False, time.monotonic() + 1)
+    problem = Problem(network, Region.around(centre[None], 1e-3, "inf"), prop)
+    prover = BoxProver(problem, lambda point: False, time.monotonic() + 1)
     with torch.no_grad():
-        proven, failure = prover.run(Box(centre - 1e-3, centre + 1e-3))
+        proven, failure = prover.run()
     assert not proven
     assert failure is not None
 
 
 def test_few_inputs_of_a_box_are_cut_and_others_are_not() -> None:
-    box = RegionShape(Norm(math.inf))
-    assert suits_cuts(mlp(5, 50, 50, 5), box)
-    assert not suits_cuts(mlp(5, 6, 5), box)
-    assert not suits_cuts(mlp(5, 50, 50, 5), RegionShape(Norm(2.0)))
-    wide = mlp(784, 1000, 10)
-    assert not suits_cuts(wide, box)
+    few = torch.zeros(1, 5)
+    assert suits_cuts(mlp(5, 50, 50, 5), Region.around(few, 1.0, "inf"))
+    assert not suits_cuts(mlp(5, 6, 5), Region.around(few, 1.0, "inf"))
+    assert not suits_cuts(mlp(5, 50, 50, 5), Region.around(few, 1.0, "2"))
+    wide, many = mlp(784, 1000, 10), torch.zeros(1, 784)
+    assert not suits_cuts(wide, Region.around(many, 1.0, "inf"))
     fixed = torch.zeros(784, dtype=torch.float64)
     fixed[3] = 1
-    assert suits_cuts(wide, RegionShape(Norm(math.inf), Box(torch.zeros_like(fixed), fixed)))
+    assert suits_cuts(wide, Region.around(many, 1.0, "inf", Box(torch.zeros_like(fixed), fixed)))

@@ -16,12 +16,12 @@ from relucert.bounding.interval import Bounds
 from relucert.branch_and_bound import root
 from relucert.branch_and_bound.confirm import Rows, proven_bounds
 from relucert.branch_and_bound.dual_ascent import AscentResult, DualAscent, Nodes
-from relucert.branch_and_bound.obligation import Obligation
 from relucert.branch_and_bound.refine import Refining
 from relucert.branch_and_bound.root import cheap_bounds, rooted
 from relucert.branch_and_bound.stages import Stages
 from relucert.branch_and_bound.tree import NeuronProver
 from relucert.network import Network
+from relucert.query.problem import Problem
 from tests.milp import nearest
 from tests.nets import NETWORKS, centres, mlp, residual
 
@@ -47,18 +47,18 @@ class Attempt:
         box: tuple[float, float] | None = None,
     ) -> None:  # fmt: skip
         shape = RegionShape.parse(norm, box, None, network.input_shape)
-        asked = Obligation.of(network, centre, shape, prop)
         self.violations: list[Tensor] = []
 
         check = AdversarialCheck(network, shape)
 
         def violates(point: Tensor) -> bool:
-            witness = check.beyond(centre, point, asked.prop)
+            witness = check.beyond(centre, point, prop)
             if witness is not None and witness.distance <= radius:
                 self.violations.append(witness.point)
             return bool(self.violations)
 
-        prover = NeuronProver(asked, radius, violates, time.monotonic() + 30)
+        problem = Problem(network, shape.around(centre[None], radius), prop)
+        prover = NeuronProver(problem, violates, time.monotonic() + 30)
         with torch.no_grad():
             self.proven, self.failure = prover.run()
 

@@ -16,7 +16,6 @@ from relucert.arithmetic.rigor import RECORDED
 from relucert.bounding.record import Leaves, Record, multiplier_units
 from relucert.branch_and_bound import tree
 from relucert.branch_and_bound.dual_ascent import AscentResult, DualAscent, Nodes
-from relucert.branch_and_bound.obligation import Obligation
 from relucert.branch_and_bound.prove import prove
 from relucert.branch_and_bound.refine import Refining
 from relucert.branch_and_bound.root import cheap_bounds, rooted
@@ -26,39 +25,36 @@ from relucert.checker.document import Rejected
 from relucert.network import Network
 from relucert.proofs.files import claimed, relaxation_evidence, write_proof
 from relucert.proofs.record import relaxation_entry
+from relucert.query.problem import Problem
 from tests.checker.forests import Leaf, Split, grown
 from tests.nets import NETWORKS, centres, mlp
 
 NETWORK = mlp(6, 10, 10, 4, seed=0)
 
 
-def asked(network: Network, norm: str = "inf", box: tuple[float, float] | None = None) -> Obligation:
+def asked(network: Network, norm: str = "inf", box: tuple[float, float] | None = None) -> Problem:
     """Whether the image keeps its class."""
     centre = centres(network, 1)[0].double().clamp(-1.5, 1.5)
     label = int(network.cast(torch.float64)(centre[None]).argmax())
     rivals = [other for other in range(network.classes) if other != label]
     prop = Property.margins(torch.tensor([label]), torch.tensor([rivals]), network.classes)
-    return Obligation.of(network, centre, RegionShape.parse(norm, box, None, network.input_shape), prop)
+    return Problem(network, RegionShape.parse(norm, box, None, network.input_shape).around(centre[None]), prop)
 
 
-def distortion(question: Obligation) -> float:
-    norm, box = question.shape.norm.p, question.shape.given_box
+def distortion(question: Problem) -> float:
+    norm, box = question.region.norm.p, question.region.box
     (answer,) = relucert.exact(question.network, question.centre[None].float().double(), norm=norm, box=box)
     assert answer.upper is not None
     return answer.upper
 
 
-def checked(question: Obligation, record: Record, radius: float, path: Path) -> None:
-    claim = claimed(question.network, 0, question.centre, question.shape, question.prop)
-    write_proof(path, claim, relaxation_evidence(record, radius))
+def checked(question: Problem, record: Record, radius: float, path: Path) -> None:
+    write_proof(path, claimed(question, 0), relaxation_evidence(record, radius))
     assert check(path, question.network).radius == radius
 
 
-def search(question: Obligation, radius: float, seconds: float = 60.0) -> Record | None:
-    outcome = prove(
-        question.network, question.centre, question.shape, radius, question.prop, time.monotonic() + seconds,
-        lambda point: False, record=True,
-    )  # fmt: skip
+def search(question: Problem, radius: float, seconds: float = 60.0) -> Record | None:
+    outcome = prove(question.at(radius), time.monotonic() + seconds, lambda point: False, record=True)
     assert outcome.proven == (outcome.record is not None)
     return outcome.record
 
@@ -81,7 +77,7 @@ def test_roots_that_are_refined_pass(name: str, norm: str, tmp_path: Path, monke
 
 def test_a_tighter_root_keeps_what_was_proven() -> None:
     question = asked(mlp(6, 12, 12, 12, 4, seed=3))
-    region = question.region(0.3)
+    region = question.at(0.3).region
     record = SearchRecord(question.exact)
     with torch.no_grad():
         known = cheap_bounds(question.exact, region, RECORDED)
@@ -187,10 +183,7 @@ def test_a_search_without_a_proof_file_keeps_no_trees(monkeypatch: pytest.Monkey
         raise AssertionError("a record")
 
     monkeypatch.setattr("relucert.branch_and_bound.prove.SearchRecord", refuse)
-    question = asked(NETWORK)
-    outcome = prove(
-        NETWORK, question.centre, question.shape, 0.02, question.prop, time.monotonic() + 30, lambda point: False
-    )
+    outcome = prove(asked(NETWORK).at(0.02), time.monotonic() + 30, lambda point: False)
     assert outcome.proven
     assert outcome.record is None
 

@@ -17,8 +17,9 @@ from relucert.common.deadline import TimeUp
 from relucert.methods.method import Method
 from relucert.methods.table import find_method
 from relucert.network import Network
+from relucert.query.problem import Problem
 from relucert.query.targets import rivals
-from relucert.search.evaluation import Evaluation, Questions
+from relucert.search.evaluation import Evaluation
 from relucert.search.prediction import Correction
 from relucert.search.radius import SearchEnd, Searcher
 from tests.method_tables import LINEAR, LIPSCHITZ
@@ -231,7 +232,7 @@ def test_time_that_is_up_between_evaluations_loses_no_radius(predictions: int, m
             raise TimeUp
         return predict(*asked, **options)
 
-    def watched(searcher: Searcher, asked: Questions, radii: Tensor, arithmetic: Arithmetic) -> Evaluation:
+    def watched(searcher: Searcher, asked: Problem, radii: Tensor, arithmetic: Arithmetic) -> Evaluation:
         evaluation = evaluate(searcher, asked, radii, arithmetic)
         proven.extend(radii[(evaluation.margins > 0).all(1)].tolist() if arithmetic.rigorous else [])
         return evaluation

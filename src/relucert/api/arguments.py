@@ -32,7 +32,7 @@ from relucert.network import Network, find_inference
 from relucert.network.batching import fitting_workers
 from relucert.proofs.files import claimed, is_about
 from relucert.query.given import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
-from relucert.query.questions import Inquiry, Question, check_stated, pose, prepare
+from relucert.query.questions import Inquiry, check_stated, pose, prepare
 
 P = ParamSpec("P")
 Each = TypeVar("Each")
@@ -99,7 +99,8 @@ class Posed:
         if len(self.inquiry.questions) != 1:
             raise InputError(f"a proof is about one question, and these are {len(self.inquiry.questions)}")
         files.check_writable(path)
-        claim = claim_of(self.network, self.inquiry, self.inquiry.questions[0], self.shape)
+        questions = self.inquiry.questions
+        claim = claimed(self.inquiry.problem(self.network, self.shape, questions), questions[0].image)
         inference = self.network.inference.name
         files.check_replaceable(path, lambda there: is_about(there, claim, inference), overwrite)
 
@@ -128,11 +129,6 @@ class Posed:
         mark = identity(command, self.network, self.shape, asked, options) | dict(further or {})
         job = ImageJob(answerer, self.inquiry, items, mark, most_workers, proofs)
         return start(job, arguments.workers, arguments.ray, arguments.store, arguments.progress, again)
-
-
-def claim_of(network: Network, inquiry: Inquiry, question: Question, shape: RegionShape) -> dict[str, Any]:
-    """The claim of a proof about a question, but for the radius."""
-    return claimed(network, question.image, inquiry.images[question.image], shape, inquiry.property([question]))
 
 
 def one_by_one(

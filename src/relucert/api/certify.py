@@ -43,6 +43,7 @@ from relucert.network.batching import INTERVAL, batch_size, question_bytes
 from relucert.proofs.files import EvidenceKeeper, ProofWriter, check_provable
 from relucert.query.given import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
 from relucert.query.plausible import warn_of_range
+from relucert.query.problem import Problem
 from relucert.query.questions import Inquiry, Question, prepare
 from relucert.report.answer_list import Answers
 from relucert.search.radius import SearchEnd, Searcher
@@ -270,7 +271,7 @@ class BestCertifier:
         arithmetic, keeper, self.writer = ARITHMETICS[options.arithmetic], None, None
         if proofs is not None:
             _check_rigorous(options)
-            arithmetic, keeper = RECORDED, EvidenceKeeper(network, options.shape)
+            arithmetic, keeper = RECORDED, EvidenceKeeper(network)
             self.writer = ProofWriter(proofs, network, options.shape)
         self.portfolio = Portfolio(
             network, options.shape, arithmetic, options.tolerance, options.budget_seconds, keeper
@@ -310,7 +311,7 @@ class Certifier:
         self.reporter = Reporter()
         method = options.find_method(self.reporter)
         arithmetic, self.writer = ARITHMETICS[options.arithmetic], None
-        self.keeper = EvidenceKeeper(network, options.shape)
+        self.keeper = EvidenceKeeper(network)
         if proofs is not None:
             _check_rigorous(options)
             check_provable(options.method, network)
@@ -350,8 +351,8 @@ class Certifier:
             else:
                 end, reason = ends.get(next(numbers)), failure
                 if end is not None:
-                    point, prop = inquiry.images[question.image], inquiry.property([question])
-                    reason = self.searcher.method.remark(point, prop)
+                    problem = inquiry.problem(self.network, self.options.shape, [question])
+                    reason = self.searcher.method.remark(problem.centre, problem.prop)
                     if (unwritten := self._unwritten(inquiry, question, end)) is not None:
                         end, reason = None, unwritten
                 answers.append(_certificate(self.options, question, end, reason, seconds, failed=end is None))
@@ -362,9 +363,9 @@ class Certifier:
         """Writes the proof of a radius where that is asked for; why there is none."""
         if self.writer is None or end.radius is None:
             return None
-        point, prop = inquiry.images[question.image], inquiry.property([question])
         try:
-            evidence = self.keeper.evidence(self.searcher.method, point, prop, end)
+            problem = inquiry.problem(self.network, self.options.shape, [question])
+            evidence = self.keeper.evidence(self.searcher.method, problem, end)
             self.writer.write(inquiry, question, evidence)
         except FAULTS as error:
             return f"not certified: its proof could not be written: {in_one_line(error)}"
@@ -374,13 +375,11 @@ class Certifier:
         """How each search ended, by its position; where the arithmetic broke down, the reason."""
         if not asked:
             return {}, None
-        first, last = asked[0].image, asked[-1].image
         ends: dict[int, SearchEnd] = {}
         try:
             with torch.inference_mode():
-                images = inquiry.images[first : last + 1]
-                places = [question.image - first for question in asked]
-                for end in self._ends(images, places, inquiry.property(asked), step):
+                images = [question.image for question in asked]
+                for end in self._ends(inquiry.problem(self.network, self.options.shape, asked), images, step):
                     ends[end.question] = end
         except RoundingError as error:  # of this process, which may be one of many
             return ends, f"not certified: {error}"
@@ -390,18 +389,17 @@ class Certifier:
             return ends, f"not certified: {in_one_line(error)}"
         return ends, None
 
-    def _ends(self, images: Tensor, places: list[int], prop: Property, step: int) -> Iterator[SearchEnd]:
-        """Questions side by side, or, where a batch has no room for all rivals of an image, one rival after the other:
-        they share what is learnt of the hidden layers."""
-        images_asked = sorted(set(places))
-        rivals = len(places) // len(images_asked)
-        even = all(places.count(image) == rivals for image in images_asked)
+    def _ends(self, problem: Problem, images: list[int], step: int) -> Iterator[SearchEnd]:
+        """Searches for all radii at once, or, where a batch has no room for all rivals of an image, for those of one
+        rival after the other, which share what is learnt of the hidden layers. images: The image of each question."""
+        region, prop = problem.region, problem.prop
+        rivals = len(images) // len(set(images))
+        even = all(images.count(image) == rivals for image in set(images))
         in_turn = self.searcher.method.weaker is None and step < rivals and even
         if not in_turn:
-            return self.searcher.run(self.options.shape.around(images, which=torch.tensor(places)), prop)
-        region = self.options.shape.around(images, which=torch.tensor(images_asked))
-        rows = prop.rows.unflatten(0, (-1, rivals)).squeeze(2)
-        return self.searcher.run_each(region, Property(rows, prop.offsets.unflatten(0, (-1, rivals)).squeeze(2)))
+            return self.searcher.run(region, prop)
+        rows, offsets = (table.unflatten(0, (-1, rivals)).squeeze(2) for table in (prop.rows, prop.offsets))
+        return self.searcher.run_each(region.select(torch.arange(0, len(prop), rivals)), Property(rows, offsets))
 
 
 def _check_rigorous(options: Options) -> None:

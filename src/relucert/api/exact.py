@@ -17,7 +17,7 @@ from typing import Any
 
 from relucert.answers.certificates import Exact
 from relucert.answers.verdicts import LATE
-from relucert.api.arguments import Arguments, claim_of, one_by_one
+from relucert.api.arguments import Arguments, one_by_one
 from relucert.arithmetic.norm import Norm, NormLike
 from relucert.arithmetic.property import Property
 from relucert.arithmetic.region import RegionShape
@@ -25,7 +25,6 @@ from relucert.arithmetic.rigor import RECORDED, check_subnormals
 from relucert.attacks.attacker import Attacker, AttackOptions, at_image
 from relucert.attacks.witness import AdversarialCheck, Witness, check_staying
 from relucert.branch_and_bound.approach import Approach
-from relucert.branch_and_bound.obligation import Obligation
 from relucert.common.checks import check_number, check_whole, checked_path
 from relucert.common.deadline import TimeUp, until
 from relucert.common.names import InferenceName
@@ -36,8 +35,9 @@ from relucert.execution.job import in_steps
 from relucert.inputs.loading.runtime import Origin, Runtime
 from relucert.inputs.storage.store import StoreLike
 from relucert.network import Network
-from relucert.proofs.files import EvidenceKeeper, relaxation_evidence, write_proof
+from relucert.proofs.files import EvidenceKeeper, claimed, relaxation_evidence, write_proof
 from relucert.query.given import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
+from relucert.query.problem import Problem
 from relucert.query.questions import Inquiry, Question
 from relucert.report.answer_list import Answers
 from relucert.search.portfolio import CHEAP_STEPS, Evidence, Evidential, PortfolioRun, Proven, Step, Task, is_wide_chain
@@ -188,14 +188,18 @@ class _Answering:
         `Task`."""
         self.network, self.options, self.reporter = network, options, reporter
         self.inquiry, self.question, self.certified = inquiry, question, certified
-        self.image = inquiry.images[question.image]
         self.fault: str | None = None  # what went wrong
         self.interrupted = False
         self.keeper = keeper
         self.evidence: Evidence | None = None  # of the lower end
         if options.proof is not None:
-            self.keeper = EvidenceKeeper(network, options.shape)
+            self.keeper = EvidenceKeeper(network)
         self.check, self.runtime = AdversarialCheck(network, options.shape, runtime), runtime
+
+    @cached_property
+    def problem(self) -> Problem:
+        """The question as a batch of one, whose radius is sought."""
+        return self.inquiry.problem(self.network, self.options.shape, [self.question])
 
     def run(self) -> Exact:
         self.started = time.monotonic()
@@ -228,8 +232,7 @@ class _Answering:
         if growth.lower > lower and growth.record is not None:
             self.evidence = relaxation_evidence(growth.record, growth.lower, self.network.inference.name)
         if self.options.proof is not None and self.evidence is not None:
-            claim = claim_of(self.network, self.inquiry, self.question, self.options.shape)
-            write_proof(self.options.proof, claim, self.evidence)
+            write_proof(self.options.proof, claimed(self.problem, self.question.image), self.evidence)
         lower, witness = max(lower, growth.lower), growth.witness
         if witness is None and lower >= growth.whole:
             return self._answer(None, None, True, UNREACHABLE, growth.nodes)
@@ -269,11 +272,9 @@ class _Answering:
         return Witness(nearest.witness.flatten(), nearest.distance)
 
     def _growth(self, lower: float, witness: Witness | None) -> Approach:
-        prop = self.inquiry.property([self.question])
-        asked = Obligation.of(self.network, self.image, self.options.shape, prop)
         self.reporter.enter(Progress(lower=lower, upper=None if witness is None else witness.distance))
         return Approach(
-            asked, self.check, self.ends, self.options.tolerance, lower, witness, self.reporter,
+            self.problem, self.check, self.ends, self.options.tolerance, lower, witness, self.reporter,
             recorded=self.keeper is not None,
         )  # fmt: skip
 
@@ -285,7 +286,7 @@ class _Answering:
         if witness is not None:
             example, upper = witness.point.reshape(self.network.input_shape).clone(), witness.distance
             if question.refusal is None:
-                weakest = self.check.weakest(witness.point, self.inquiry.property([question]))
+                weakest = self.check.weakest(witness.point, self.problem.prop)
         target, row = question.named(weakest)
         return Exact(
             question.image, question.label, target, shape.norm.p, METHOD, lower, upper, closed, example,

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from relucert.answers.verdicts import HOLDS, LATE, UNKNOWN, VIOLATED, RobustnessVerdict
-from relucert.api.arguments import Arguments, claim_of, one_by_one
+from relucert.api.arguments import Arguments, one_by_one
 from relucert.api.verify import ATTACK, DIFFERING, PROVER
 from relucert.arithmetic.norm import NormLike
 from relucert.arithmetic.property import Property
@@ -35,11 +35,10 @@ from relucert.execution.job import in_steps
 from relucert.inputs.loading.runtime import Origin, Runtime
 from relucert.inputs.storage.store import StoreLike
 from relucert.network import Network
-from relucert.proofs.files import relaxation_evidence, write_proof
+from relucert.proofs.files import claimed, relaxation_evidence, write_proof
 from relucert.query.given import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
 from relucert.query.questions import Inquiry, Question
 from relucert.report.verdict_list import Verdicts
-from relucert.verification.problem import Problem
 from relucert.verification.search import ATTACK_SHARE, bounded
 
 STEPS = 40  # of the attack
@@ -211,9 +210,8 @@ class _Answering:
 
     def _decide(self) -> tuple[str | None, str | None]:
         """What decided the question, and why nothing did; None for the one that does not apply."""
-        shape, image = self.options.shape, self.inquiry.images[self.question.image]
-        self.prop = self.inquiry.property([self.question])
-        problem = Problem(self.network, image, shape, self.options.radius, self.prop)
+        problem = self.inquiry.problem(self.network, self.options.shape, [self.question]).at(self.options.radius)
+        self.prop = problem.prop
         rows = list(range(self.prop.rows.shape[1]))
         if self.options.proof is None:
             ends = self.started + (1 - ATTACK_SHARE) * (self.ends - self.started)
@@ -222,21 +220,19 @@ class _Answering:
                 return method, None
         if self._attack():
             return ATTACK, None
-        if shape.norm.body is None:
+        if problem.region.norm.body is None:
             return None, OTHER_NORMS
-        narrowed = problem.only(rows)
         self.reporter.enter(Progress(stage=PROVER))
         outcome = prove(
-            self.network, image, shape, self.options.radius, narrowed.prop, self.ends,
-            lambda point: self._violates(self.check.beyond(image, point, self.prop)),
+            problem.narrow(torch.tensor([rows])), self.ends,
+            lambda point: self._violates(self.check.beyond(problem.centre, point, self.prop)),
             record=self.options.proof is not None,
             report=self.reporter,
         )  # fmt: skip
         self.nodes, self.stage = outcome.nodes, outcome.stage
         if outcome.proven and self.options.proof is not None and outcome.record is not None:
-            claim = claim_of(self.network, self.inquiry, self.question, shape)
-            inference = self.network.inference.name
-            write_proof(self.options.proof, claim, relaxation_evidence(outcome.record, self.options.radius, inference))
+            evidence = relaxation_evidence(outcome.record, self.options.radius, self.network.inference.name)
+            write_proof(self.options.proof, claimed(problem, self.question.image), evidence)
         return PROVER, None if outcome.proven or self.witness is not None else outcome.failure or "no answer"
 
     def _attack(self) -> bool:

@@ -28,7 +28,7 @@ from relucert.network import Network, find_inference
 from relucert.proofs import query_proof as proofs
 from relucert.proofs.files import is_about
 from relucert.verification.attack import BoxAttack
-from relucert.verification.problem import Problem, problems
+from relucert.verification.problem import BoxViolations, boxes_of
 from relucert.verification.search import ATTACK_SHARE, bounded
 from relucert.verification.sources import Sources, is_joint, open_sources
 from relucert.verification.specification.query import CONTRADICTORY, EMPTY, Query
@@ -106,9 +106,9 @@ def _query(given: Query | str | os.PathLike[str]) -> Query:
 
 
 class _Open(NamedTuple):
-    """A problem that cheap bounds left open, and the box that its witnesses are checked against."""
+    """Violations that cheap bounds left possible, and the box that their witnesses are checked against."""
 
-    problem: Problem
+    part: BoxViolations
     stated: StatedBox
 
 
@@ -126,7 +126,7 @@ class _Verification:
     record: bool
 
     def __post_init__(self) -> None:
-        self.proven: list[tuple[Problem, Outcome]] = []  # where a record is kept
+        self.proven: list[tuple[BoxViolations, Outcome]] = []  # where a record is kept
         self.witness_check = WitnessCheck(self.network, self.replay)
         self.plain = self.network.cast(own_precision(self.network))
         self.witness: Witness | None = None
@@ -165,16 +165,18 @@ class _Verification:
     def _bound(self) -> list[_Open]:
         waiting, now = [], time.monotonic()
         ends = now + (1 - ATTACK_SHARE) * (self.ends - now)
-        for problem in problems(self.network, self.query):
+        for part in boxes_of(self.network, self.query):
             check_time()
-            rows = list(range(len(problem.violations)))
+            rows = list(range(len(part.violations)))
             if not self.record:
-                rows, method = bounded(problem, ends, partial(self._report, 0))
+                rows, method = bounded(part.problem, ends, partial(self._report, 0))
                 self.method = method if method is not None else self.method
             if rows:
-                narrowed = problem.only(rows)
-                waiting.append(_Open(narrowed, StatedBox(narrowed.violations, self.replay.precision)))
+                waiting.append(self._open(part.only(rows)))
         return waiting
+
+    def _open(self, part: BoxViolations) -> _Open:
+        return _Open(part, StatedBox(part.violations, self.replay.precision))
 
     def _attack(self, waiting: list[_Open]) -> bool:
         now = time.monotonic()
@@ -191,17 +193,16 @@ class _Verification:
         return False
 
     def _untouched(self, waiting: list[_Open]) -> list[_Open]:
-        """The problems without the violations that rational arithmetic excludes, since they are only touched."""
+        """What is open without the violations that rational arithmetic excludes, since they are only touched."""
         now, left = time.monotonic(), []
         ends = now + (self.ends - now) * TOUCHING_SHARE
         for question in waiting:
-            violations = question.problem.violations
+            violations = question.part.violations
             rows = [row for row, one in enumerate(violations) if not impossible(self.network, one, ends)]
             if len(rows) == len(violations):
                 left.append(question)
             elif rows:
-                narrowed = question.problem.only(rows)
-                left.append(_Open(narrowed, StatedBox(narrowed.violations, self.replay.precision)))
+                left.append(self._open(question.part.only(rows)))
         self.method = self.method if left else RATIONAL
         return left
 
@@ -215,19 +216,18 @@ class _Verification:
         for number, question in enumerate(waiting):
             now = time.monotonic()
             share = now + (self.ends - now) / (len(waiting) - number)
-            problem = question.problem
             attack = BoxAttack(self.plain, question.stated, share, self.seed)
 
             def violates(point: Tensor, attack: BoxAttack = attack, question: _Open = question) -> bool:
                 return any(self._try(points, question) for points in attack.near(point))
 
             outcome = prove(
-                problem.network, problem.centre, problem.shape, problem.radius, problem.prop, share, violates,
-                record=self.record, record_cuts=True, report=partial(self._report, self.nodes),
+                question.part.problem, share, violates, record=self.record, record_cuts=True,
+                report=partial(self._report, self.nodes),
             )  # fmt: skip
             self.nodes, self.stage = self.nodes + outcome.nodes, outcome.stage
             if self.record:
-                self.proven.append((problem, outcome))
+                self.proven.append((question.part, outcome))
             if self.witness is not None:
                 return None
             reason = reason if outcome.proven else outcome.failure or reason or "the search ended without an answer"

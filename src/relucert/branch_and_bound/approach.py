@@ -18,9 +18,9 @@ from relucert.answers.verdicts import LATE
 from relucert.attacks.polish import Polisher
 from relucert.attacks.witness import AdversarialCheck, Witness
 from relucert.bounding.record import Record
-from relucert.branch_and_bound.obligation import Obligation
 from relucert.branch_and_bound.prove import prove
 from relucert.common.progress import Progress, Report, silent
+from relucert.query.problem import Problem
 
 GROWTH = 1.5  # of the radius, where no violation is known
 FIRST = 64  # share of the goal to start with where nothing is certified
@@ -34,9 +34,10 @@ NEAR = 1.03  # how near a radius that was too large has to be for all time to go
 
 @dataclass(eq=False)
 class Approach:
-    """Proves regions of one shape around an image for one question.
+    """Proves ever larger regions around an image, up to the nearest violation.
 
     Attributes:
+        problem: The question, whose radius is sought.
         certified: A radius that is proven without a search.
         witness: The nearest violation known.
         lower: The largest radius proven.
@@ -47,7 +48,7 @@ class Approach:
         record: The record that proves the largest radius, then; None where that is the certified one.
     """
 
-    asked: Obligation
+    problem: Problem
     check: AdversarialCheck
     ends: float
     tolerance: float
@@ -61,10 +62,10 @@ class Approach:
     record: Record | None = None
 
     def __post_init__(self) -> None:
-        self.whole = float(self.asked.region(0.0).whole)
-        self.limit = ENDLESS * (1 + float(self.asked.centre.abs().max()))
-        if self.asked.shape.scale is not None:
-            self.limit /= float(self.asked.shape.scale.max())
+        self.whole = float(self.problem.region.whole)
+        self.limit = ENDLESS * (1 + float(self.problem.centre.abs().max()))
+        if self.problem.region.scale is not None:
+            self.limit /= float(self.problem.region.scale.max())
         self.lower = self.certified
         self._polished = self.witness
         self._seconds = FIRST_SECONDS
@@ -110,16 +111,13 @@ class Approach:
         before = self.nodes
 
         def violates(point: Tensor) -> bool:
-            candidate = self.check.beyond(self.asked.centre, point, self.asked.prop)
+            candidate = self.check.beyond(self.problem.centre, point, self.problem.prop)
             if candidate is not None and (self.witness is None or candidate.distance < self.witness.distance):
                 self.witness = candidate
             return self.witness is not None and self.witness.distance <= radius
 
-        asked = self.asked
-        outcome = prove(
-            asked.network, asked.centre, asked.shape, radius, asked.prop, until, violates,
-            record=self.recorded, report=partial(self._tell, before),
-        )  # fmt: skip
+        report = partial(self._tell, before)
+        outcome = prove(self.problem.at(radius), until, violates, record=self.recorded, report=report)
         self.nodes += outcome.nodes
         self._polish()
         if outcome.proven:
@@ -135,5 +133,5 @@ class Approach:
         if self.witness is not None and self.witness is not self._polished:
             ends = min(self.ends, time.monotonic() + POLISH_SECONDS)
             with torch.inference_mode():
-                polisher = Polisher(self.check, self.asked.centre, self.asked.prop, self.witness, ends)
+                polisher = Polisher(self.check, self.problem.centre, self.problem.prop, self.witness, ends)
                 self._polished = self.witness = polisher.run()

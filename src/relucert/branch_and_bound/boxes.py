@@ -20,6 +20,7 @@ from relucert.bounding.relaxers import CROWN
 from relucert.branch_and_bound.cut_record import CutTree
 from relucert.common.progress import Progress, Report, silent
 from relucert.network import Network, Relu
+from relucert.query.problem import Problem
 
 CROWD = 512  # boxes at once
 FEW = 16  # boxes that are cut more than once at a time
@@ -71,10 +72,10 @@ def join(parts: list[Boxes]) -> Boxes:
 
 @dataclass(eq=False)
 class BoxProver:
-    """Proves that the rows of a property, a batch of one, stay positive in a box.
+    """Proves that the rows of a property stay positive in a region that is a box.
 
     Attributes:
-        network: In float64.
+        problem: A batch of one.
         violates: Checks a point (size,) that the search came upon; True ends the search.
         ends: When time is over, on the monotonic clock.
         report: Called now and then with how far the search is.
@@ -82,16 +83,19 @@ class BoxProver:
         nodes: How many boxes were bounded.
     """
 
-    network: Network
-    prop: Property
+    problem: Problem
     violates: Callable[[Tensor], bool]
     ends: float
     report: Report = silent
     record: CutTree | None = None
     nodes: int = 0
 
-    def run(self, box: Box) -> tuple[bool, str | None]:
+    def __post_init__(self) -> None:
+        self.network, self.prop = self.problem.exact, self.problem.prop
+
+    def run(self) -> tuple[bool, str | None]:
         """Whether it is proven, and why the search ended where it is not and no violation ended it."""
+        box = _surrounding(self.problem.region)
         self.widths = box.high - box.low
         rows = torch.ones(1, self.prop.rows.shape[1], dtype=torch.bool)
         waiting = Boxes(box.low[None], box.high[None], rows, torch.zeros(1, dtype=torch.long))
@@ -166,6 +170,15 @@ class BoxProver:
         widths = region.spans(RIGOROUS).largest[left] / torch.where(self.widths > 0, self.widths, 1)
         scores = _normalised(gaps) + WIDTH_WEIGHT * _normalised(widths)
         return torch.where(widths > 0, scores, -1)
+
+
+def _surrounding(region: Region) -> Box:
+    """The box that a region, a batch of one, is, rounded outwards; inputs that the valid ones fix have no width."""
+    below, above = region.spans(RIGOROUS)
+    low, high = RIGOROUS.floor(region.reference - below)[0], RIGOROUS.ceil(region.reference + above)[0]
+    if region.box is None:
+        return Box(low, high)
+    return Box(torch.maximum(low, region.box.low), torch.minimum(high, region.box.high))
 
 
 def _normalised(parts: Tensor) -> Tensor:

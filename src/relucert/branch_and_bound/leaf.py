@@ -17,8 +17,8 @@ from torch import Tensor
 
 from relucert.attacks.nearest import Array, Nearest, nearest_program
 from relucert.bounding.interval import Bounds
-from relucert.branch_and_bound.obligation import Obligation
 from relucert.network.linear_regions import Pattern, affine_values, form_gradients
+from relucert.query.problem import Problem
 
 HELPS = (0.0, 1e-2)  # of the further coordinate, in units of an inequality's own length
 LEAST = 1e-6  # share of the largest multiplier that the property's own has at least
@@ -47,31 +47,31 @@ class Part(NamedTuple):
     signs: dict[int, Tensor]
 
 
-def nearest(asked: Obligation, part: Part, seconds: float) -> Iterator[tuple[Tensor, dict[int, Tensor]]]:
+def nearest(problem: Problem, part: Part, seconds: float) -> Iterator[tuple[Tensor, dict[int, Tensor]]]:
     """The nearest point, (size,), of a part at which its row is violated, and by pre-activation the multipliers of the
     signs, (size,), that belong to it; then the same with help, for where there is none. Nothing where no solver ends
     well.
     """
-    solver = _PartSolver(asked, part)
+    solver = _PartSolver(problem, part)
     for helped in HELPS:
         solution = solver.solve(helped, seconds)
         if solution is not None:
             offset = solver.scale * torch.from_numpy(solution.offset[:-1])
-            yield asked.centre + offset, solver.multipliers(solution)
+            yield problem.centre + offset, solver.multipliers(solution)
 
 
 @dataclass(eq=False)
 class _PartSolver:
-    asked: Obligation
+    problem: Problem
     part: Part
 
     def __post_init__(self) -> None:
-        asked, part = self.asked, self.part
-        scale = asked.shape.scale
-        self.scale = torch.ones_like(asked.centre) if scale is None else scale
+        problem, part = self.problem, self.part
+        scale = problem.region.scale
+        self.scale = torch.ones_like(problem.centre) if scale is None else scale
         self.pattern: Pattern = {value: interval.lower >= 0 for value, interval in part.bounds.items()}
-        row, offset = asked.prop.rows[0, part.row][None], asked.prop.offsets[0, part.row][None]
-        self.violation = self._require(asked.exact.output, torch.zeros(1), -row, -offset)
+        row, offset = problem.prop.rows[0, part.row][None], problem.prop.offsets[0, part.row][None]
+        self.violation = self._require(problem.exact.output, torch.zeros(1), -row, -offset)
         self.sides = []
         for value, signs in part.signs.items():
             neurons = signs.nonzero().flatten()
@@ -80,7 +80,7 @@ class _PartSolver:
 
     def _require(self, value: int, neurons: Tensor, forms: Tensor, offsets: Tensor) -> _Inequalities:
         """The inequalities that forms (forms, size) on a value, plus offsets, are not negative."""
-        exact, centre = self.asked.exact, self.asked.centre
+        exact, centre = self.problem.exact, self.problem.centre
         at_centre = affine_values(exact, self.pattern, centre[None])[value][0]
         rows = form_gradients(exact, self.pattern, value, forms[None])[0] * self.scale
         least = -(forms @ at_centre + offsets)
@@ -89,7 +89,8 @@ class _PartSolver:
 
     def solve(self, helped: float, seconds: float) -> Nearest | None:
         down, up = self._walls()
-        program = nearest_program(self.asked.shape.norm, np.append(down, 0.0), np.append(up, np.inf if helped else 0.0))
+        norm = self.problem.region.norm
+        program = nearest_program(norm, np.append(down, 0.0), np.append(up, np.inf if helped else 0.0))
         for part in (self.violation, *self.sides):
             if len(part.rows):
                 helping = helped * part.rows.norm(dim=1, keepdim=True)
@@ -99,7 +100,7 @@ class _PartSolver:
 
     def _walls(self) -> tuple[Array, Array]:
         """How far offsets in units of the scale may go down and up."""
-        box, centre = self.asked.shape.box, self.asked.centre
+        box, centre = self.problem.region.box, self.problem.centre
         moving, units = self.scale > 0, torch.where(self.scale > 0, self.scale, 1)
         low, high = (torch.full_like(centre, -torch.inf), torch.full_like(centre, torch.inf)) if box is None else box
         ends = ((low - centre).clamp(max=0) / units, (high - centre).clamp(min=0) / units)

@@ -13,19 +13,17 @@ import torch
 from torch import Tensor
 
 from relucert.answers.verdicts import LATE
-from relucert.arithmetic.property import Property
-from relucert.arithmetic.region import Box, Region, RegionShape
-from relucert.arithmetic.rigor import RIGOROUS
+from relucert.arithmetic.region import Region
 from relucert.bounding.record import Record
 from relucert.branch_and_bound.boxes import STAGE, TOO_SMALL, BoxProver
 from relucert.branch_and_bound.cut_record import CutTree
-from relucert.branch_and_bound.obligation import Obligation
 from relucert.branch_and_bound.search_record import SearchRecord
 from relucert.branch_and_bound.stages import TooLarge
 from relucert.branch_and_bound.tree import NeuronProver
 from relucert.common.deadline import TimeUp, until
 from relucert.common.progress import Report, silent
 from relucert.network import INPUT, Network
+from relucert.query.problem import Problem
 
 MOST_CUT_INPUTS = 12  # that may move
 NEURONS_PER_INPUT = 4  # at least, for cuts to be worth it
@@ -53,11 +51,7 @@ class Outcome:
 
 
 def prove(
-    network: Network,
-    centre: Tensor,
-    shape: RegionShape,
-    radius: float,
-    prop: Property,
+    problem: Problem,
     ends: float,
     violates: Callable[[Tensor], bool],
     *,
@@ -68,30 +62,25 @@ def prove(
     """Tries to prove that the rows stay positive, until it is proven, a violation ends the search, or time does.
 
     Args:
-        network: The network whose outputs the rows are about.
-        centre: The centre of the region, (size,), in float64.
-        shape: The norm, the valid inputs and the scale.
-        radius: The radius of the region.
-        prop: The property, a batch of one.
+        problem: A batch of one.
         ends: When time is over, on the monotonic clock.
         violates: Checks a point (size,) that the search came upon; True ends the search.
         record: Whether to keep a record of the search, for a proof.
         record_cuts: Whether the proof may have cuts.
         report: Called now and then with how far the search is.
     """
-    asked = Obligation.of(network, centre, shape, prop)
-    if (record_cuts or not record) and suits_cuts(network, shape):
-        cuts = CutTree(asked.exact, asked.prop) if record else None
-        box_prover = BoxProver(asked.exact, asked.prop, violates, ends, report, cuts)
+    if (record_cuts or not record) and suits_cuts(problem.network, problem.region):
+        cuts = CutTree(problem.exact, problem.prop) if record else None
+        box_prover = BoxProver(problem, violates, ends, report, cuts)
         try:
             with until(ends), torch.inference_mode(False), torch.no_grad():
-                proven, failure = box_prover.run(_surrounding(asked.region(radius)))
+                proven, failure = box_prover.run()
         except TimeUp:
             proven, failure = False, LATE
         if failure != TOO_SMALL:
             return Outcome(proven, failure, box_prover.nodes, STAGE, cuts=cuts)
-    kept = SearchRecord(asked.exact) if record else None
-    prover = NeuronProver(asked, radius, violates, ends, report, kept)
+    kept = SearchRecord(problem.exact) if record else None
+    prover = NeuronProver(problem, violates, ends, report, kept)
     try:
         with until(ends), torch.inference_mode(False), torch.no_grad():
             proven, failure = prover.run()
@@ -102,24 +91,15 @@ def prove(
     return Outcome(proven, failure, prover.nodes, prover.stage, kept.finish() if kept is not None and proven else None)
 
 
-def suits_cuts(network: Network, shape: RegionShape) -> bool:
-    """Whether the inputs are so few, and the region a box, that cutting them is cheaper than splitting by neurons.
+def suits_cuts(network: Network, region: Region) -> bool:
+    """Whether a region is a box of so few inputs that cutting them is cheaper than splitting by neurons.
 
     All relaxations of a box get narrower with every cut, but as many cuts as there are inputs make one level.
     """
     moving = network.sizes[INPUT]
-    if shape.box is not None:
-        moving = int((shape.box.high > shape.box.low).sum())
-    if shape.scale is not None:
-        moving = min(moving, int((shape.scale > 0).sum()))
+    if region.box is not None:
+        moving = int((region.box.high > region.box.low).sum())
+    if region.scale is not None:
+        moving = min(moving, int((region.scale > 0).sum()))
     neurons = sum(network.sizes[value] for value in network.preactivations)
-    return shape.norm.body == "box" and moving <= MOST_CUT_INPUTS and moving * NEURONS_PER_INPUT <= neurons
-
-
-def _surrounding(region: Region) -> Box:
-    """The box that a region is, rounded outwards; coordinates that the valid inputs fix have no width."""
-    below, above = region.spans(RIGOROUS)
-    low, high = RIGOROUS.floor(region.reference - below)[0], RIGOROUS.ceil(region.reference + above)[0]
-    if region.box is None:
-        return Box(low, high)
-    return Box(torch.maximum(low, region.box.low), torch.minimum(high, region.box.high))
+    return region.norm.body == "box" and moving <= MOST_CUT_INPUTS and moving * NEURONS_PER_INPUT <= neurons

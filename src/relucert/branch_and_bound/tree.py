@@ -21,13 +21,13 @@ from relucert.bounding.interval import Bounds, Interval
 from relucert.branch_and_bound import leaf
 from relucert.branch_and_bound.confirm import Rows, proven_bounds
 from relucert.branch_and_bound.dual_ascent import AscentResult, DualAscent, Nodes, join
-from relucert.branch_and_bound.obligation import Obligation
 from relucert.branch_and_bound.refine import Refining
 from relucert.branch_and_bound.root import cheap_bounds, rooted
 from relucert.branch_and_bound.search_record import SearchRecord
 from relucert.branch_and_bound.stages import Stages
 from relucert.common.progress import Progress, Report, silent
 from relucert.methods.quadratic.rows import proven_rows, suits_certificates
+from relucert.query.problem import Problem
 
 STEPS = 15  # of the ascent of a node
 ROOT_STEPS = 40
@@ -54,8 +54,7 @@ class NeuronProver:
     """Proves that the rows of a property stay positive in a region.
 
     Attributes:
-        asked: The property to prove, and the regions that it is about.
-        radius: The radius of the region.
+        problem: A batch of one.
         violates: Checks a point (size,) that the search came upon; True ends the search.
         ends: When time is over, on the monotonic clock.
         report: Called now and then with how far the search is.
@@ -64,8 +63,7 @@ class NeuronProver:
         stage: What the search is doing or was doing last, in a word.
     """
 
-    asked: Obligation
-    radius: float
+    problem: Problem
     violates: Callable[[Tensor], bool]
     ends: float
     report: Report = silent
@@ -74,7 +72,7 @@ class NeuronProver:
     stage: str = "root"
 
     def __post_init__(self) -> None:
-        self.network, self.prop, self.region = self.asked.exact, self.asked.prop, self.asked.region(self.radius)
+        self.network, self.prop, self.region = self.problem.exact, self.problem.prop, self.problem.region
         self.bound: float | None = None
 
     def run(self) -> tuple[bool, str | None]:
@@ -214,7 +212,7 @@ class NeuronProver:
 
     def _inside(self, point: Tensor) -> Tensor:
         """A point (size,) of the region's border, set back by more than its own rounding."""
-        centre, box = self.region.points[0], self.region.box
+        centre, box = self.problem.centre, self.region.box
         moved = centre + SET_BACK * (point - centre)
         return moved if box is None else torch.clamp(moved, *box)
 
@@ -237,7 +235,7 @@ class NeuronProver:
     def _solve(self, stages: Stages, node: Nodes) -> None:
         """Closes one node without unstable neurons by a program, or ends the search."""
         seconds = max(0.01, min(LEAF_SECONDS, self.ends - time.monotonic()))
-        for point, multipliers in leaf.nearest(self.asked, self._part(stages, node), seconds):
+        for point, multipliers in leaf.nearest(self.problem, self._part(stages, node), seconds):
             if self.violates(point):
                 raise _Ended(None)
             tables = [multipliers[stage.value][stage.neurons[: stage.unstable_count]] for stage in stages.stages]

@@ -11,7 +11,6 @@ from typing import Any
 
 from torch import Tensor
 
-from relucert.arithmetic.property import Property
 from relucert.arithmetic.region import RegionShape
 from relucert.bounding.record import Record, Recorder, RuleName
 from relucert.checker.content import UNREADABLE, document_of
@@ -28,6 +27,7 @@ from relucert.methods.table import check_rectifiers
 from relucert.network import Network
 from relucert.network.fingerprint import fingerprint
 from relucert.proofs.record import relaxation_entry
+from relucert.query.problem import Problem
 from relucert.query.questions import Inquiry, Question
 from relucert.search.portfolio import Evidence
 from relucert.search.radius import SearchEnd
@@ -41,7 +41,6 @@ class EvidenceKeeper:
     """Keeps what proves radii about one network, and puts it into the words of proof files."""
 
     network: Network
-    shape: RegionShape
 
     def proves(self, method: str) -> bool:
         """Whether a method's radii have proof files; `exact` has them too."""
@@ -59,21 +58,20 @@ class EvidenceKeeper:
             return replace(method, recorder=Recorder())
         return method
 
-    def evidence(self, method: Method, image: Tensor, prop: Property, end: SearchEnd) -> Evidence:
-        """What proves the radius of a search by such a method around an image, (size,), of a property with a batch of
-        one."""
+    def evidence(self, method: Method, problem: Problem, end: SearchEnd) -> Evidence:
+        """What proves the radius of a search by such a method for a problem, a batch of one."""
         assert end.radius is not None
         radius = end.radius
         if math.isinf(radius):
-            radius = float(self.shape.around(image[None]).whole)
+            radius = float(problem.region.whole)
         while method.name != end.method and method.weaker is not None:
             method = method.weaker
         if isinstance(method, QuadraticMethod):
-            return self._quadratic(method, image, prop, radius)
+            return self._quadratic(method, problem, radius)
         if not isinstance(method, (AlphaMethod, ProgramMethod)):
             ruled = Record([RuleName(method.name, by_intervals=not method.bounds_stable_neurons(self.network))])
             return relaxation_evidence(ruled, radius, self.network.inference.name)
-        record = None if method.recorder is None else method.recorder.take(image, prop, radius)
+        record = None if method.recorder is None else method.recorder.take(problem.centre, problem.prop, radius)
         if record is None:
             raise ArithmeticError(LOST.format(radius))
         return relaxation_evidence(record, radius, self.network.inference.name)
@@ -85,8 +83,8 @@ class EvidenceKeeper:
                 method.recorder.clear()
             method = method.weaker
 
-    def _quadratic(self, method: QuadraticMethod, image: Tensor, prop: Property, radius: float) -> Evidence:
-        found = method.evidence(image, prop)
+    def _quadratic(self, method: QuadraticMethod, problem: Problem, radius: float) -> Evidence:
+        found = method.evidence(problem.centre, problem.prop)
         if found is None or found.radius < radius:
             raise ArithmeticError(LOST.format(radius))
         by_intervals = not method.bounds_stable_neurons(self.network)
@@ -109,11 +107,9 @@ class ProofWriter:
 
     def write(self, inquiry: Inquiry, question: Question, evidence: Evidence) -> Path:
         """Writes the proof of one answer; it replaces the file of an earlier run."""
-        image, prop = inquiry.images[question.image], inquiry.property([question])
-        claim = claimed(self.network, question.image, image, self.shape, prop)
-        path = self._path(question)
+        path, problem = self._path(question), inquiry.problem(self.network, self.shape, [question])
         self.folder.mkdir(parents=True, exist_ok=True)
-        write_proof(path, claim, evidence)
+        write_proof(path, claimed(problem, question.image), evidence)
         return path
 
     def has(self, inquiry: Inquiry, question: Question, radius: float) -> bool:
@@ -122,11 +118,11 @@ class ProofWriter:
             content = self._path(question).read_bytes()
         except OSError:
             return False
-        image, prop = inquiry.images[question.image], inquiry.property([question])
-        claim = claimed(self.network, question.image, image, self.shape, prop)
+        problem = inquiry.problem(self.network, self.shape, [question])
         if math.isinf(radius):
-            radius = float(self.shape.around(image[None]).whole)
-        return is_about(content, {**claim, "radius": radius}, self.network.inference.name)
+            radius = float(problem.region.whole)
+        claim = {**claimed(problem, question.image), "radius": radius}
+        return is_about(content, claim, self.network.inference.name)
 
     def _path(self, question: Question) -> Path:
         """Where the proof of the answer to a question is written."""
@@ -151,17 +147,18 @@ def relaxation_evidence(record: Record, radius: float, inference: str = "real") 
     return {"format": FORMAT, "inference": inference, "radius": radius, "relaxation": relaxation_entry(record)}
 
 
-def claimed(network: Network, index: int, image: Tensor, shape: RegionShape, prop: Property) -> dict[str, Any]:
-    """What a proof is about, but for the radius: image number `index`, (size,), and a property with a batch of one."""
-    values = image.double().tolist()
+def claimed(problem: Problem, index: int) -> dict[str, Any]:
+    """What the proof of a problem, a batch of one, about image number `index` claims, but for the radius."""
+    network, region, prop = problem.network, problem.region, problem.prop
+    values = problem.centre.tolist()
     return {
         "network": {"name": network.name, "sha256": fingerprint(network, network.inference.rounds)},
         "image": {"index": index, "sha256": image_digest(values), "values": values},
         "rows": prop.rows[0].tolist(),
         "offsets": prop.offsets[0].tolist(),
-        "norm": "inf" if math.isinf(shape.norm.p) else shape.norm.p,
-        "box": None if shape.box is None else [_ends(end) for end in shape.box],
-        "scale": None if shape.scale is None else shape.scale.tolist(),
+        "norm": "inf" if math.isinf(region.norm.p) else region.norm.p,
+        "box": None if region.box is None else [_ends(end) for end in region.box],
+        "scale": None if region.scale is None else region.scale.tolist(),
     }
 
 

@@ -15,7 +15,7 @@ from relucert.inputs.storage import files
 from relucert.network import Network
 from relucert.network.fingerprint import fingerprint
 from relucert.proofs.record import relaxation_entry
-from relucert.verification.problem import Problem
+from relucert.verification.problem import BoxViolations
 from relucert.verification.specification.query import Query, Violation
 
 
@@ -29,15 +29,15 @@ def claimed(network: Network, query: Query) -> dict[str, Any]:
     }
 
 
-def write(path: Path, claim: dict[str, Any], proven: Sequence[tuple[Problem, Outcome]]) -> None:
-    """Writes the proof that every row of some problems stays positive; compressed where the name ends in .gz."""
-    document = {**claim, "parts": [_part(problem, outcome) for problem, outcome in proven]}
+def write(path: Path, claim: dict[str, Any], proven: Sequence[tuple[BoxViolations, Outcome]]) -> None:
+    """Writes the proof that no violation is possible; compressed where the name ends in .gz."""
+    document = {**claim, "parts": [_part(part.violations, outcome) for part, outcome in proven]}
     content = json.dumps(document, allow_nan=False).encode()
     files.write(path, gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
 
 
-def _part(problem: Problem, outcome: Outcome) -> dict[str, Any]:
-    first = problem.violations[0]
+def _part(violations: Sequence[Violation], outcome: Outcome) -> dict[str, Any]:
+    first = violations[0]
     if outcome.record is not None:
         how: dict[str, Any] = {"relaxation": relaxation_entry(outcome.record)}
     else:
@@ -46,7 +46,7 @@ def _part(problem: Problem, outcome: Outcome) -> dict[str, Any]:
     return {
         "low": [str(number) for number in first.low],
         "high": [str(number) for number in first.high],
-        "cases": [_case(violation) for violation in problem.violations],
+        "cases": [_case(violation) for violation in violations],
         **how,
     }
 

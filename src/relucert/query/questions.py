@@ -11,6 +11,7 @@ from torch import Tensor
 
 from relucert.answers.certificates import OWN_LABEL
 from relucert.arithmetic.property import Property
+from relucert.arithmetic.region import RegionShape
 from relucert.common.checks import shown
 from relucert.errors import InputError
 from relucert.inputs.loading.runtime import Loaded, Source
@@ -19,6 +20,7 @@ from relucert.query.fitting import load_fitting
 from relucert.query.given import ImagesLike, LabelsLike, NetworkLike, TargetLike
 from relucert.query.inputs import check_any, check_images, check_labels
 from relucert.query.plausible import warn_of_accuracy, warn_of_range
+from relucert.query.problem import Problem
 from relucert.query.samples import read_samples
 from relucert.query.targets import Target, parse_target, rivals
 
@@ -78,6 +80,13 @@ class Inquiry:
         labels = torch.tensor([question.label for question in questions])
         rivals = torch.tensor([question.rivals for question in questions])
         return Property.margins(labels, rivals, self.scores.shape[1])
+
+    def problem(self, network: Network, shape: RegionShape, questions: Sequence[Question]) -> Problem:
+        """These questions, all with as many rows, about regions of a shape: one batch member for each."""
+        first, last = questions[0].image, questions[-1].image
+        which = None if len(questions) == 1 else torch.tensor([question.image - first for question in questions])
+        region = shape.around(self.images[first : last + 1], which=which)
+        return Problem(network, region, self.property(questions))
 
 
 @dataclass(frozen=True, eq=False)

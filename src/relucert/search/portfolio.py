@@ -10,13 +10,12 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Protocol
 
 import torch
-from torch import Tensor
 
-from relucert.arithmetic.property import Property
-from relucert.arithmetic.region import Region, RegionShape
+from relucert.arithmetic.region import RegionShape
 from relucert.arithmetic.rigor import RIGOROUS, Arithmetic
 from relucert.common.deadline import TimeUp, until
 from relucert.common.progress import Reporter
@@ -28,6 +27,7 @@ from relucert.methods.sdp import QuadraticMethod
 from relucert.methods.table import find_method
 from relucert.network import Network
 from relucert.network.work import backward_work, forward_work
+from relucert.query.problem import Problem
 from relucert.query.questions import Inquiry, Question
 from relucert.search.radius import SearchEnd, Searcher
 
@@ -48,15 +48,18 @@ class Evidential(Protocol):
     def recorded(self, method: Method) -> Method:
         """The method, keeping the evidence of its radii."""
 
-    def evidence(self, method: Method, image: Tensor, prop: Property, end: SearchEnd) -> Evidence:
-        """The evidence of the radius of a search by such a method around an image, (size,)."""
+    def evidence(self, method: Method, problem: Problem, end: SearchEnd) -> Evidence:
+        """The evidence of the radius of a search by such a method for a problem, a batch of one."""
 
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """One question of an inquiry, what a radius means, and how to prove it.
+    """One question of an inquiry, and how its radius is to be proven.
 
-    keeper: Where proofs are to be written, who keeps what they need. reporter: Told how far the work is.
+    Attributes:
+        shape: The meaning of a radius.
+        keeper: Keeps the evidence, where proofs are to be written.
+        reporter: Told how far the work is.
     """
 
     network: Network
@@ -68,19 +71,10 @@ class Task:
     keeper: Evidential | None = None
     reporter: Reporter = field(default_factory=Reporter)
 
-    @property
-    def image(self) -> Tensor:
-        return self.inquiry.images[self.question.image]
-
-    @property
-    def region(self) -> Region:
-        """The region of radius 0 around the image."""
-        return self.shape.around(self.image[None])
-
-    @property
-    def prop(self) -> Property:
-        """The property that must stay positive, as a batch of one."""
-        return self.inquiry.property([self.question])
+    @cached_property
+    def problem(self) -> Problem:
+        """The question as a batch of one, whose radius is sought."""
+        return self.inquiry.problem(self.network, self.shape, [self.question])
 
 
 @dataclass(frozen=True)
@@ -182,9 +176,9 @@ def method_step(
         searcher = Searcher(task.network, method, task.arithmetic, task.tolerance, task.reporter)
         start = [] if best is None else [SearchEnd(0, best.radius, best.weakest, 0, True, best.step)]
         with torch.inference_mode():  # whose end no step may wait for
-            (end,) = searcher.run(task.region, task.prop, start, ends)
+            (end,) = searcher.run(task.problem.region, task.problem.prop, start, ends)
         if end.radius is not None and (best is None or end.radius > best.radius):
-            evidence = None if task.keeper is None else task.keeper.evidence(method, task.image, task.prop, end)
+            evidence = None if task.keeper is None else task.keeper.evidence(method, task.problem, end)
             yield Proven(end.radius, end.weakest, end.method, end.evaluations, evidence)
 
     def suited(task: Task) -> bool:
@@ -204,6 +198,6 @@ def is_wide_chain(task: Task) -> bool:
 
 CHEAP_STEPS = (
     method_step("fast-lin"), method_step("crown"), 
-    method_step("sdp", is_wide_chain, lambda task: least_seconds(task.network) * task.prop.rows.shape[1]),
+    method_step("sdp", is_wide_chain, lambda task: least_seconds(task.network) * task.problem.prop.rows.shape[1]),
     method_step("alpha"),
 )  # fmt: skip

@@ -32,7 +32,8 @@ from relucert.methods.lipschitz import LipschitzMethod
 from relucert.methods.method import ExpensiveMethod, Method
 from relucert.methods.table import check_activations
 from relucert.network import Network
-from relucert.search.evaluation import Evaluation, Questions
+from relucert.query.problem import Problem
+from relucert.search.evaluation import Evaluation
 from relucert.search.prediction import Correction, Curve, EvaluatedRadii
 from relucert.search.profile import Profile
 
@@ -124,9 +125,13 @@ class Searcher:
     def network(self, arithmetic: Arithmetic) -> Network:
         return self._networks[arithmetic.dtype]
 
-    def evaluate(self, questions: Questions, radii: Tensor, arithmetic: Arithmetic) -> Evaluation:
-        network, region = self.network(arithmetic), questions.region(radii, arithmetic.dtype)
-        prop = questions.properties[arithmetic.dtype]
+    def parts(self, problem: Problem, radii: Tensor, arithmetic: Arithmetic) -> tuple[Network, Region, Property]:
+        """What a method is asked about at radii, one for each question, in the arithmetic's precision."""
+        dtype = arithmetic.dtype
+        return self._networks[dtype], problem.at(radii).region.cast(dtype), problem.prop.cast(dtype)
+
+    def evaluate(self, problem: Problem, radii: Tensor, arithmetic: Arithmetic) -> Evaluation:
+        network, region, prop = self.parts(problem, radii, arithmetic)
         hidden = self.method.hidden(network, region, arithmetic)
         if self.shelled is not None:
             margins, constants = self.shelled.least_margins(network, region, prop, hidden, arithmetic)
@@ -137,18 +142,18 @@ class Searcher:
         guess = self.surrogate.margins(network, region, prop, hidden, arithmetic)
         return Evaluation(margins.double(), hidden, (margins.amin(1) - guess.amin(1)).double())
 
-    def tight(self, questions: Questions, radii: Tensor, hidden: Bounds) -> dict[int, Tensor] | None:
+    def tight(self, problem: Problem, radii: Tensor, hidden: Bounds) -> dict[int, Tensor] | None:
         """Which hidden bounds, in the quick arithmetic's precision, are tight.
 
         None: all of them, or with shells all that differ from those in the next larger region.
         """
         if self.all_tight or self.shelled is not None:
             return None
-        region = questions.region(radii, self.quick.dtype)
-        return bounded_by_relaxation(self.network(self.quick), region, hidden, self.quick)
+        network, region, _ = self.parts(problem, radii, self.quick)
+        return bounded_by_relaxation(network, region, hidden, self.quick)
 
     def predict(
-        self, questions: Questions, radii: Tensor, evaluated: EvaluatedRadii,
+        self, problem: Problem, radii: Tensor, evaluated: EvaluatedRadii,
         surrogate: Method | None = None, signs_kept: bool = False,
     ) -> Tensor:  # fmt: skip
         """Predicted margins at candidate radii, (batch, candidates, rows), from interpolated hidden bounds.
@@ -156,13 +161,13 @@ class Searcher:
         signs_kept: as for `EvaluatedRadii.interpolate`; margins that jump where a sign is lost are then not guessed to.
         """
         count, candidates = radii.shape
-        repeated = questions.select(torch.arange(count).repeat_interleave(candidates))
-        region, prop = repeated.region(radii.flatten(), self.quick.dtype), repeated.properties[self.quick.dtype]
-        asked = self.network(self.quick), region, prop, evaluated.interpolate(radii, signs_kept), self.quick
+        repeated = problem.select(torch.arange(count).repeat_interleave(candidates))
+        network, region, prop = self.parts(repeated, radii.flatten(), self.quick)
+        hidden = evaluated.interpolate(radii, signs_kept)
         if self.shelled is not None:
-            margins, _ = self.shelled.least_margins(*asked)
+            margins, _ = self.shelled.least_margins(network, region, prop, hidden, self.quick)
         else:
-            margins = (surrogate or self.surrogate).margins(*asked)
+            margins = (surrogate or self.surrogate).margins(network, region, prop, hidden, self.quick)
         return margins.double().view(count, candidates, -1) + evaluated.correction.at(radii)[..., None]
 
     def run(
@@ -179,7 +184,7 @@ class Searcher:
         """
         if self.proof.rigorous:
             check_subnormals()
-        state = _State.start(self, Questions.of(region, prop, self._networks))
+        state = _State.start(self, self._problem(region, prop))
         if start is not None:
             state.resume(start)
         elif self.method.weaker is not None:
@@ -197,15 +202,18 @@ class Searcher:
         """
         if self.proof.rigorous:
             check_subnormals()
-        questions, rows = Questions.of(region, prop, self._networks), prop.offsets.shape[1]
-        order, evaluated = _State.start(self, questions).nearest_first(), None
+        problem, rows = self._problem(region, prop), prop.offsets.shape[1]
+        order, evaluated = _State.start(self, problem).nearest_first(), None
         for row in order.T:
-            state = _State.start(self, questions.narrow(row[:, None]))
+            state = _State.start(self, problem.narrow(row[:, None]))
             if evaluated is not None:
                 state.begin_with(evaluated)
             for end in state.run():
                 yield replace(end, question=end.question * rows + int(row[end.question]))
             evaluated = state.all_evaluated()
+
+    def _problem(self, region: Region, prop: Property) -> Problem:
+        return Problem(self.network(self.proof), region.cast(torch.float64), prop.cast(torch.float64))
 
 
 @dataclass(eq=False)
@@ -213,7 +221,7 @@ class _State:
     """The state of a batch of searches; every tensor has one row per question still open."""
 
     searcher: Searcher
-    questions: Questions
+    problem: Problem
     evaluated: EvaluatedRadii
     index: Tensor
     radii: Tensor  # to evaluate next, or evaluated last
@@ -240,11 +248,10 @@ class _State:
     ended_index: list[Tensor] = field(default_factory=list)
 
     @classmethod
-    def start(cls, searcher: Searcher, questions: Questions) -> _State:
-        network = searcher.network(searcher.quick)
-        region, prop = questions.regions[searcher.quick.dtype], questions.properties[searcher.quick.dtype]
+    def start(cls, searcher: Searcher, problem: Problem) -> _State:
+        network, region, prop = searcher.parts(problem, problem.region.radius, searcher.quick)
         values = network.values(region.points)
-        count = len(questions)
+        count = len(problem)
         which = torch.arange(count) if region.which is None else region.which
         centre = {value: values[value][which] for value in network.preactivations}
         evaluated = EvaluatedRadii(
@@ -253,19 +260,20 @@ class _State:
         zeros, none = torch.zeros(count, dtype=torch.float64), torch.zeros(count, dtype=torch.long)
         margins = prop.values(values[-1][which]).double()
         radii = zeros + 1
-        for asked in [questions.without_box(), *([] if region.box is None else [questions])]:
+        without_box = replace(problem, region=replace(problem.region, box=None))
+        for asked in [without_box, *([] if region.box is None else [problem])]:
             ahead = searcher.predict(asked, radii[:, None], evaluated, searcher.initial_method)[:, 0]
             slopes = (ahead - margins) / radii[:, None]
             slopes = slopes.clamp(max=-1e-30)
             reached = margins / -slopes  # by every row alone, to first order
             radii, weakest = reached.clamp(1 / LIMIT, LIMIT).min(1)
-        whole = questions.regions[torch.float64].whole if region.box is not None else zeros + torch.inf
+        whole = problem.region.whole if region.box is not None else zeros + torch.inf
         first = torch.minimum(radii, whole)
         # Without a box, bounds before the first ReLUs are linear in the radius.
         linear = searcher.depth <= 1 and searcher.surrogate is searcher.method and region.box is None
         drift = zeros if linear else zeros + torch.inf
         return cls(
-            searcher, questions, evaluated, torch.arange(count), first * searcher.first_share, zeros > 0,
+            searcher, problem, evaluated, torch.arange(count), first * searcher.first_share, zeros > 0,
             first, slopes.gather(1, weakest[:, None]).squeeze(1), drift, zeros, zeros + torch.inf, none, none,
             margins.amin(1), margins, slopes, _least(reached), zeros + 1, first, whole, linear,
             None if linear or searcher.shelled is None else Profile.start(searcher.shelled.shells, margins, slopes),
@@ -306,7 +314,7 @@ class _State:
             return
         self.evaluated, self.profile = evaluated, None  # of this row no constants are known
         last = evaluated.logs[:, -1].exp()
-        self.radii, self.margin = last, self.searcher.predict(self.questions, last[:, None], evaluated).amin(2)[:, 0]
+        self.radii, self.margin = last, self.searcher.predict(self.problem, last[:, None], evaluated).amin(2)[:, 0]
         self._fit_parabola(torch.zeros_like(self.index)[:, None])
         self._predict_root()
         self.drift = DISTANCE_TRUST * (self.root.log()[:, None] - evaluated.logs).abs().amin(1)
@@ -331,7 +339,7 @@ class _State:
         """One evaluation of every open question, each in the arithmetic its step calls for."""
         exploring, proving = (~self.proving).nonzero().squeeze(1), self.proving.nonzero().squeeze(1)
         parts = [
-            self.searcher.evaluate(self.questions.select(chosen), self.radii[chosen], arithmetic)
+            self.searcher.evaluate(self.problem.select(chosen), self.radii[chosen], arithmetic)
             for chosen, arithmetic in ((exploring, self.searcher.first_look), (proving, self.searcher.proof))
             if len(chosen)
         ]
@@ -339,7 +347,7 @@ class _State:
         joined = Evaluation.join(parts, order, self.searcher.quick.dtype)
         self.margin, weakest = joined.margins.min(1)
         self.focus = _least(joined.margins / -self.steepness)
-        tight = self.searcher.tight(self.questions, self.radii, joined.hidden)
+        tight = self.searcher.tight(self.problem, self.radii, joined.hidden)
         self.evaluated = self.evaluated.add(self.radii, joined.hidden, joined.corrections, tight)
         if self.profile is not None and joined.constants is not None:
             self.profile = self.profile.add(self.radii, joined.constants)
@@ -366,9 +374,9 @@ class _State:
         self.slope = (self.margin / (self.radii - root)).nan_to_num(-1.0).clamp(max=-1e-30)
 
     @property
-    def focused(self) -> Questions:
+    def focused(self) -> Problem:
         """The open questions with their few rows of interest."""
-        return self.questions.narrow(self.focus)
+        return self.problem.narrow(self.focus)
 
     def close(self) -> Iterator[SearchEnd]:
         """Yields and drops the questions whose proven radius is within the tolerance of what can be reached."""
@@ -458,7 +466,7 @@ class _State:
         self.root = self.profile.root()
         return bool(((self.root - self.radii).abs() > FAR * self.radii).all())
 
-    def _section(self, asked: Questions, grid: Tensor, before: Curve, *after: Curve) -> Curve:
+    def _section(self, asked: Problem, grid: Tensor, before: Curve, *after: Curve) -> Curve:
         """The predicted margins on a grid, between known ones."""
         middle = Curve(grid, self.searcher.predict(asked, grid, self.evaluated).amin(2))
         parts = [before, middle, *after]
@@ -476,7 +484,7 @@ class _State:
         ended, chosen = (~mask).nonzero().squeeze(1), mask.nonzero().squeeze(1)
         self.ended_evaluated.append(self.evaluated.select(ended))
         self.ended_index.append(self.index[ended])
-        self.questions, self.evaluated = self.questions.select(chosen), self.evaluated.select(chosen)
+        self.problem, self.evaluated = self.problem.select(chosen), self.evaluated.select(chosen)
         self.profile = None if self.profile is None else self.profile.select(chosen)
         for name, value in vars(self).items():
             if isinstance(value, Tensor):

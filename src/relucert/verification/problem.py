@@ -1,4 +1,4 @@
-"""A query as problems that every method takes: a network whose outputs must stay positive in a region.
+"""A query as problems that every method takes: the outputs of a network must stay positive in a region.
 
 Each violation becomes one margin, appended to the network: all of `a_j y <= b_j` are met where
 `max_j (a_j y - b_j) <= 0`, and `max(p, q) = p + relu(q - p)`. Boxes are rounded outwards and bounds upwards: where the
@@ -8,10 +8,11 @@ margins are positive, no violation is possible. Strict constraints are met in fe
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from itertools import groupby
 from math import inf, isfinite, prod
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -24,61 +25,49 @@ from relucert.bounding.interval_propagation import interval_bounds
 from relucert.common.numbers import float_above, float_below
 from relucert.errors import InputError
 from relucert.network import INPUT, Add, Affine, IndexMap, Layer, Linear, Network, Node, Relu, Reshape
+from relucert.query.problem import Problem
 from relucert.verification.specification.query import Constraint, Query, Violation
 
 MOST_CONSTRAINTS = 512  # of one problem
 LEAST_RADIUS = 2.0**-1000  # where the box is one point
 
 
-@dataclass(frozen=True, eq=False)
-class Problem:
-    """Rows on the outputs of a network that must stay positive around a centre.
+class BoxViolations(NamedTuple):
+    """Violations that share a box, and the problem whose rows, one per violation, exclude them by staying positive.
 
-    Attributes:
-        network: The one that was asked about, with what the property adds to it.
-        centre: (size,), in float64.
-        shape: The norm, the valid inputs and the scale.
-        radius: How far the region reaches.
-        prop: A batch of one.
-        violations: The one of each row, where a query asks; they share their box.
+    The problem is a batch of one, about the network with the margins of the violations as outputs.
     """
 
-    network: Network
-    centre: Tensor
-    shape: RegionShape
-    radius: float
-    prop: Property
-    violations: tuple[Violation, ...] = ()
+    violations: tuple[Violation, ...]
+    problem: Problem
 
-    def only(self, rows: Sequence[int]) -> Problem:
-        """The problem of some rows."""
-        chosen = torch.tensor(list(rows))
-        prop = Property(self.prop.rows[:, chosen], self.prop.offsets[:, chosen])
-        violations = tuple(self.violations[row] for row in rows) if self.violations else ()
-        return Problem(self.network, self.centre, self.shape, self.radius, prop, violations)
+    def only(self, rows: Sequence[int]) -> BoxViolations:
+        """Some of the violations."""
+        return BoxViolations(tuple(self.violations[row] for row in rows), self.problem.narrow(torch.tensor([rows])))
 
 
-def problems(network: Network, query: Query) -> Iterator[Problem]:
-    """The problems that a query comes to: it holds where all of their rows stay positive."""
+def boxes_of(network: Network, query: Query) -> Iterator[BoxViolations]:
+    """The violations of a query box by box: it holds where the rows of all problems stay positive."""
     for _, group in groupby(query.possible, lambda violation: (id(violation.low), id(violation.high))):
         same_box: list[Violation] = []
         for violation in group:
             if sum(max(1, len(other.constraints)) for other in (*same_box, violation)) > MOST_CONSTRAINTS and same_box:
-                yield _problem(network, same_box)
+                yield _excluding(network, same_box)
                 same_box = []
             same_box.append(violation)
-        yield _problem(network, same_box)
+        yield _excluding(network, same_box)
 
 
-def _problem(network: Network, violations: Sequence[Violation]) -> Problem:
+def _excluding(network: Network, violations: Sequence[Violation]) -> BoxViolations:
     box = outer_box(violations[0])
     centre = box.low + (box.high - box.low) / 2
     radius = float(RIGOROUS.ceil(torch.maximum(box.high - centre, centre - box.low)).max())
     shape = RegionShape(Norm(inf), box)
-    margins = _with_margins(network, violations, shape, centre, radius)
+    margins = _with_margins(network, violations, shape.around(centre[None], radius))
     count = len(violations)
     prop = Property(torch.eye(count, dtype=torch.float64)[None], torch.zeros(1, count, dtype=torch.float64))
-    return Problem(margins, centre, shape, max(radius, LEAST_RADIUS), prop, tuple(violations))
+    region = shape.around(centre[None], max(radius, LEAST_RADIUS))
+    return BoxViolations(tuple(violations), Problem(margins, region, prop))
 
 
 def outer_box(violation: Violation) -> Box:
@@ -114,15 +103,13 @@ class _Extension:
         return replace(network, inference=self.network.inference)
 
 
-def _with_margins(
-    network: Network, violations: Sequence[Violation], shape: RegionShape, centre: Tensor, radius: float
-) -> Network:
+def _with_margins(network: Network, violations: Sequence[Violation], region: Region) -> Network:
     """The network that gives one margin per violation."""
     met_everywhere = Constraint((), (), Fraction(0))
     groups = [violation.constraints or (met_everywhere,) for violation in violations]
     constraints = [constraint for group in groups for constraint in group]
     extension = _Extension(network)
-    rows, input_rows, bias = _rows(network, constraints, shape, centre, radius)
+    rows, input_rows, bias = _rows(network, constraints, region)
     value = extension.linear(network.output, rows, bias)
     if bool(input_rows.any()):
         value = extension.append(Add(), value, extension.linear(extension.flat_input(), input_rows))
@@ -153,9 +140,7 @@ def _halve(extension: _Extension, value: int, counts: Sequence[int]) -> int:
     return extension.append(Add(), base, extension.pick(rises, raised, len(pairs)))
 
 
-def _rows(
-    network: Network, constraints: Sequence[Constraint], shape: RegionShape, centre: Tensor, radius: float
-) -> tuple[Tensor, Tensor, Tensor]:
+def _rows(network: Network, constraints: Sequence[Constraint], region: Region) -> tuple[Tensor, Tensor, Tensor]:
     """Coefficients on outputs and inputs, (constraints, size) each, and constants, never above the exact margins."""
     rows = torch.zeros(len(constraints), network.classes, dtype=torch.float64)
     input_rows = torch.zeros(len(constraints), network.sizes[INPUT], dtype=torch.float64)
@@ -167,7 +152,7 @@ def _rows(
                 rounded = float(scale * number)
                 table[place, index] = rounded
                 if (lost := abs(scale * number - Fraction(rounded))) > 0:
-                    slack += lost * _largest(network, shape.around(centre[None], radius), value, index)
+                    slack += lost * _largest(network, region, value, index)
         bias[place] = float_below(-scale * constraint.bound - slack)
     if not bool(bias.isfinite().all()):
         raise InputError("a constraint of the property has a bound beyond the numbers of float64")

@@ -11,7 +11,7 @@ from relucert.arithmetic.rigor import RIGOROUS
 from relucert.common.deadline import TimeUp, until
 from relucert.common.progress import Progress, Report, silent
 from relucert.methods.table import find_method
-from relucert.verification.problem import Problem
+from relucert.query.problem import Problem
 
 CHEAP = ("interval", "fast-lin", "crown")
 ATTACK_SHARE = 0.3  # of the time limit; cheap bounds may take the rest
@@ -39,8 +39,7 @@ def bounded(problem: Problem, ends: float, report: Report = silent) -> Bounded:
 
 def _closed(problem: Problem, report: Report) -> Iterator[tuple[int, str]]:
     """Rows that are proven, and the method that proves each."""
-    network, prop = problem.network.cast(torch.float64), problem.prop.cast(torch.float64)
-    region = problem.shape.around(problem.centre[None], problem.radius)
+    network, region, prop = problem.exact, problem.region, problem.prop
     left = list(range(prop.rows.shape[1]))
     for name in CHEAP:
         if not left:

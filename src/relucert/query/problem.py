@@ -1,0 +1,54 @@
+"""The question that searches and provers answer: do the outputs of a network keep a property in a region?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from relucert.arithmetic.property import Property
+from relucert.arithmetic.region import Region
+from relucert.network import Network
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """A batch of questions: whether every row of a property stays positive in a region.
+
+    Attributes:
+        network: The network whose outputs the property is about, in the precision that it is stored in.
+        region: One region per question, in float64. A search for radii ignores those that the regions have.
+        prop: One batch member per question, in float64.
+    """
+
+    network: Network
+    region: Region
+    prop: Property
+
+    def __len__(self) -> int:
+        return len(self.prop)
+
+    @cached_property
+    def exact(self) -> Network:
+        """The network in float64."""
+        return self.network.cast(torch.float64)
+
+    @property
+    def centre(self) -> Tensor:
+        """The centre of the first region, (size,)."""
+        return self.region.centre[0]
+
+    def at(self, radius: float | Tensor) -> Problem:
+        """The questions about regions of another radius, one for all or one for each, (batch,)."""
+        radii = torch.as_tensor(radius, dtype=self.region.points.dtype).expand(len(self))
+        return replace(self, region=self.region.resized(radii))
+
+    def select(self, chosen: Tensor) -> Problem:
+        """Some of the questions, (count,)."""
+        return replace(self, region=self.region.select(chosen), prop=self.prop.select(chosen))
+
+    def narrow(self, rows: Tensor) -> Problem:
+        """The questions about some rows of each property, (batch, fewer rows)."""
+        return replace(self, prop=self.prop.narrow(rows))
