@@ -20,6 +20,8 @@ from relucert.arithmetic.property import Property
 from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import RIGOROUS
 from relucert.bounding.backward import DualVariables, bound_forms
+from relucert.bounding.reference import ReferencePath
+from relucert.bounding.relaxers import FAST_LIN
 from relucert.common.names import FormName, MethodName, RelaxerName
 from relucert.errors import RelucertError
 from relucert.methods.table import METHODS, find_method
@@ -170,7 +172,8 @@ def test_no_corner_has_less_than_the_proven_margin(name: str, method: str, norm:
                     {value: numbers(draw, 1, 1, network.sizes[value]) for value, _ in network.steps()}
                 )
                 duals.signs.update(signs := _signs(draw, network))
-            margin = bound_forms(network, region, prop.rows, network.output, hidden, RIGOROUS, duals=duals).lower
+            path = ReferencePath(network, region, hidden, FAST_LIN, RIGOROUS, upper=True)
+            margin = bound_forms(path, network.output, prop.rows, duals=duals).lower
         else:
             margin = chosen.margins(network, region, prop, hidden, RIGOROUS)
         for point in corners(centre, radius, norm):

@@ -8,7 +8,6 @@ from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import RIGOROUS
 from relucert.bounding.backward import bound_forms
 from relucert.bounding.boxes import box_bounds
-from relucert.bounding.interval import Interval
 from relucert.bounding.lines import ForwardLines
 from relucert.bounding.reference import PickedPath, ReferencePath
 from relucert.bounding.relaxers import CROWN, FAST_LIN, Relaxer
@@ -39,7 +38,7 @@ def inside(low: Tensor, high: Tensor, count: int = 200) -> Tensor:
 def test_pre_activations_are_within_their_bounds(name: str) -> None:
     network = WIDE[name].cast(torch.float64)
     low, high = ends(network)
-    bounds = box_bounds(network, Region.boxes(low, high), RIGOROUS).bounds
+    bounds = box_bounds(network, Region.boxes(low, high), RIGOROUS).path.bounds
     for box, points in enumerate(inside(low, high)):
         values = network.values(points)
         for value, interval in bounds.items():
@@ -53,10 +52,10 @@ def test_values_are_between_their_lines(name: str, relaxer: Relaxer) -> None:
     network = WIDE[name].cast(torch.float64)
     low, high = ends(network)
     region = Region.boxes(low, high)
-    bounds: dict[int, Interval] = {}
-    lines = ForwardLines(network, region, bounds, relaxer, RIGOROUS)
+    path = ReferencePath(network, region, {}, relaxer, RIGOROUS)
+    lines = ForwardLines(path)
     for value in network.preactivations:
-        bounds[value] = lines.of(value).interval(RIGOROUS)
+        path.bounds[value] = lines.of(value).interval(RIGOROUS)
     last, points = lines.of(network.output), inside(low, high)
     half = region.spans(RIGOROUS).largest
     for box in range(len(low)):
@@ -73,9 +72,9 @@ def test_values_are_between_their_lines(name: str, relaxer: Relaxer) -> None:
 def test_a_box_of_its_own_is_what_one_region_alone_gives(name: str) -> None:
     network = WIDE[name].cast(torch.float64)
     low, high = ends(network)
-    together = box_bounds(network, Region.boxes(low, high), RIGOROUS).bounds
+    together = box_bounds(network, Region.boxes(low, high), RIGOROUS).path.bounds
     for box in range(len(low)):
-        alone = box_bounds(network, Region.boxes(low[[box]], high[[box]]), RIGOROUS).bounds
+        alone = box_bounds(network, Region.boxes(low[[box]], high[[box]]), RIGOROUS).path.bounds
         for value, interval in alone.items():
             for side, other in zip(interval, together[value], strict=True):
                 torch.testing.assert_close(side[0], other[box], rtol=1e-9, atol=1e-11)
@@ -87,14 +86,11 @@ def test_picked_members_of_a_path_are_bounded_as_they_are(name: str, relaxer: Re
     network = WIDE[name].cast(torch.float64)
     low, high = ends(network)
     region = Region.boxes(low, high)
-    bounds = box_bounds(network, region, RIGOROUS).bounds
+    bounds = box_bounds(network, region, RIGOROUS).path.bounds
     forms = torch.eye(network.classes, dtype=torch.float64)[None]
     path = ReferencePath(network, region, bounds, relaxer, RIGOROUS)
-    whole = bound_forms(network, region, forms, network.output, bounds, RIGOROUS, relaxer=relaxer, path=path)
-    picked = PickedPath(path, torch.tensor([2, 0, 2]))
-    some = bound_forms(
-        network, picked.region, forms, network.output, picked.bounds, RIGOROUS, relaxer=relaxer, path=picked
-    )
+    whole = bound_forms(path, network.output, forms)
+    some = bound_forms(PickedPath(path, torch.tensor([2, 0, 2])), network.output, forms)
     torch.testing.assert_close(some.lower, whole.lower[[2, 0, 2]], rtol=1e-9, atol=1e-11)
     points = inside(low, high)
     for place, box in enumerate([2, 0, 2]):

@@ -11,6 +11,8 @@ from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import RIGOROUS
 from relucert.bounding.backward import DualVariables, bound_forms, enclose
 from relucert.bounding.interval import Bounds, Interval
+from relucert.bounding.reference import ReferencePath
+from relucert.bounding.relaxers import FAST_LIN
 from relucert.network import Network, Relu, Rows
 from tests.nets import NETWORKS, NORMS, centres
 
@@ -39,8 +41,9 @@ def test_bounds_hold_where_the_signs_do(name: str, norm: float, box: tuple[float
         alike &= (values[value] * signs >= 0).all(1)
     region = Region.around(centre[None], RADIUS, norm, box)
     bounds: Bounds = {}
+    path = ReferencePath(network, region, bounds, FAST_LIN, RIGOROUS)
     for value in network.preactivations:
-        bounds[value] = enclose(network, region, value, bounds, RIGOROUS).meet(known[value])
+        bounds[value] = enclose(path, value).meet(known[value])
     for value, (lower, upper) in bounds.items():
         assert ((values[value][alike] >= lower) & (values[value][alike] <= upper)).all()
     generator = torch.Generator().manual_seed(2)
@@ -53,17 +56,20 @@ def test_bounds_hold_where_the_signs_do(name: str, norm: float, box: tuple[float
     )
     forms = torch.randn(1, 3, network.classes, generator=generator, dtype=torch.float64)
     duals = DualVariables(slopes, multipliers)
-    least = bound_forms(network, region, forms, network.output, bounds, RIGOROUS, duals=duals).lower
+    path = ReferencePath(network, region, bounds, FAST_LIN, RIGOROUS, upper=True)
+    least = bound_forms(path, network.output, forms, duals=duals).lower
     assert ((values[-1][alike] @ forms[0].T).amin(0) >= least[0]).all()
     whole: Bounds = {}  # the same with bounds of the whole region, and the signs as what the forms rely on
+    path = ReferencePath(network, region, whole, FAST_LIN, RIGOROUS)
     for value in network.preactivations:
-        whole[value] = enclose(network, region, value, whole, RIGOROUS)
+        whole[value] = enclose(path, value)
     relied = {}
     for value in shapes:
         low, high = known[network.source(value)]
         relied[value] = ((low == 0).double() - (high == 0).double()).expand(1, 3, -1)
     duals = DualVariables(slopes, multipliers, relied)
-    looser = bound_forms(network, region, forms, network.output, whole, RIGOROUS, duals=duals).lower
+    path = ReferencePath(network, region, whole, FAST_LIN, RIGOROUS, upper=True)
+    looser = bound_forms(path, network.output, forms, duals=duals).lower
     assert ((values[-1][alike] @ forms[0].T).amin(0) >= looser[0]).all()
 
 

@@ -13,6 +13,7 @@ from relucert.arithmetic.region import RegionShape
 from relucert.arithmetic.rigor import DOUBLE
 from relucert.bounding.backward import bound_forms
 from relucert.bounding.interval import Bounds, propagate
+from relucert.bounding.reference import ReferencePath
 from relucert.bounding.relaxers import FLAT
 from relucert.common.names import LossBounds
 from relucert.errors import InputError
@@ -62,7 +63,7 @@ def test_interval_margins_are_those_of_flat_lines(network: str, box: tuple[float
     hidden: Bounds = {}
     for value in graph.preactivations:
         hidden[value] = propagate(graph, region, hidden, value, DOUBLE)
-    relaxed = bound_forms(graph, region, rows.rows, graph.output, hidden, DOUBLE, relaxer=FLAT)
+    relaxed = bound_forms(ReferencePath(graph, region, hidden, FLAT, DOUBLE), graph.output, rows.rows)
     torch.testing.assert_close(margins, relaxed.lower, rtol=1e-10, atol=1e-10)
     for _ in range(30):
         moved = images + radius * (2 * torch.rand(images.shape, generator=generator, dtype=torch.float64) - 1)

@@ -17,7 +17,7 @@ from relucert.arithmetic.region import Deviation, Region
 from relucert.arithmetic.rigor import Arithmetic
 from relucert.bounding.interval import Bounds, Interval, propagate
 from relucert.bounding.reference import ReferencePath
-from relucert.bounding.relaxers import FAST_LIN, Relaxation, Relaxer
+from relucert.bounding.relaxers import Relaxation, Relaxer
 from relucert.bounding.thinned import Thinned
 from relucert.common.slicing import SLICE_BYTES
 from relucert.network import INPUT, Affine, Linear, LinearForms, Network, Rows, pull_back, transposed, unit_forms
@@ -70,40 +70,27 @@ class PulledBack:
 
 
 def bound_forms(
-    network: Network, region: Region, forms: Tensor, value: int, bounds: Bounds, arithmetic: Arithmetic,
-    *, relaxer: Relaxer = FAST_LIN, duals: DualVariables | None = None, offsets: Tensor | None = None,
-    path: ReferencePath | None = None,
-) -> PulledBack:  # fmt: skip
-    """Bounds of linear forms on a value over the region.
+    path: ReferencePath, value: int, forms: Tensor, *, duals: DualVariables | None = None, offsets: Tensor | None = None
+) -> PulledBack:
+    """Bounds of linear forms on a value over the path's region.
 
     Args:
-        forms: (batch or 1, forms, size). Network, region and forms are in the arithmetic's dtype.
-        bounds: Those of every pre-activation before the value.
+        path: With bounds of every pre-activation before the value; with duals its references lie on the upper lines.
+        forms: (batch or 1, forms, size), in the dtype of the path's arithmetic.
         duals: Dual variables of each form's own; without them the relaxer's lines hold.
         offsets: Constants to add to the forms, (batch, forms).
-        path: The reference path of all these, where it is known; with duals its references lie on the upper lines.
     """
     duals = duals or DualVariables()
-    path = path or reference_path(network, region, bounds, arithmetic, relaxer, duals)
     assert path.upper or not (duals.slopes or duals.multipliers)
     reference = path.reference(value)
-    rows = Rows(forms, network.shapes[value])
+    rows = Rows(forms, path.network.shapes[value])
     constant = rows.dot(reference)
     pull = _Pull(path, duals, constant, torch.zeros_like(constant))
-    if arithmetic.rigorous:
+    if path.arithmetic.rigorous:
         pull.lose(rows, reference.abs(), forms.shape[-1] + 2)
     if offsets is not None:
         pull.gather(offsets)
     return pull.run(rows, value)
-
-
-def reference_path(
-    network: Network, region: Region, bounds: Bounds, arithmetic: Arithmetic,
-    relaxer: Relaxer = FAST_LIN, duals: DualVariables | None = None,
-) -> ReferencePath:  # fmt: skip
-    """The reference path for pull-backs with such dual variables, whatever their numbers."""
-    upper = duals is not None and bool(duals.slopes or duals.multipliers)
-    return ReferencePath(network, region, bounds, relaxer, arithmetic, upper=upper)
 
 
 def backward(
@@ -123,27 +110,21 @@ def backward(
     for value in values:
         before = None if known is None else known[value]
         if before is None and unstable_only and value not in wanted and network.activation_depths[value]:
-            before = propagate(part.network, region, part.bounds, value, arithmetic)
-        bounds[value] = enclose(
-            part.network, region, value, part.bounds, arithmetic, relaxer=relaxer, known=before, path=part.path
-        )
+            before = propagate(part.path.network, region, part.path.bounds, value, arithmetic)
+        bounds[value] = enclose(part.path, value, before)
         part.add(value, bounds[value], cut=value not in wanted)
     return bounds
 
 
-def enclose(
-    network: Network, region: Region, value: int, bounds: Bounds, arithmetic: Arithmetic,
-    *, relaxer: Relaxer = FAST_LIN, known: Interval | None = None, path: ReferencePath | None = None,
-) -> Interval:  # fmt: skip
-    """Bounds of all neurons of one value, from those of every pre-activation before it; they hold where those do.
+def enclose(path: ReferencePath, value: int, known: Interval | None = None) -> Interval:
+    """Bounds of all neurons of one value, from the path's bounds of every pre-activation before it.
 
-    known: bounds that hold already; only the neurons that they leave unstable in some batch member are bounded anew.
-    path: the reference path of all these, where it is known.
+    known: Bounds that hold already; only the neurons that they leave unstable in some batch member are bounded anew.
     """
+    network, region, arithmetic = path.network, path.region, path.arithmetic
     if value == INPUT:
         below, above = region.spans(arithmetic)
         return Interval(arithmetic.floor(region.reference - below), arithmetic.ceil(region.reference + above))
-    path = path or ReferencePath(network, region, bounds, relaxer, arithmetic)
     neurons = torch.arange(network.sizes[value])
     if known is not None:
         unstable = (~network.stable(value, *known)).any(0).nonzero().flatten()

@@ -12,7 +12,7 @@ import torch
 from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import Arithmetic
 from relucert.bounding.backward import bound_forms
-from relucert.bounding.interval import Bounds, Interval
+from relucert.bounding.interval import Interval
 from relucert.bounding.lines import ForwardLines
 from relucert.bounding.reference import PickedPath, ReferencePath
 from relucert.bounding.relaxers import CROWN
@@ -24,24 +24,22 @@ PAIR_BYTES = 2**22  # of the forms that are pulled back at once
 
 @dataclass(frozen=True, eq=False)
 class BoxBounds:
-    """Over regions that are boxes: bounds of every pre-activation, lines of every value, and the reference path."""
+    """Over regions that are boxes: lines of every value, and the reference path with bounds of all pre-activations."""
 
-    bounds: Bounds
     lines: ForwardLines
     path: ReferencePath
 
 
 def box_bounds(network: Network, region: Region, arithmetic: Arithmetic) -> BoxBounds:
     """Bounds of every pre-activation: by lines, for unstable pairs of box and neuron by CROWN's back-substitution."""
-    bounds: Bounds = {}
-    lines = ForwardLines(network, region, bounds, CROWN, arithmetic)
-    path = ReferencePath(network, region, bounds, CROWN, arithmetic)
+    path = ReferencePath(network, region, {}, CROWN, arithmetic)
+    lines = ForwardLines(path)
     for value in network.preactivations:
         interval = lines.of(value).interval(arithmetic)
         if network.activation_depths[value] >= PULLED_FROM:
             interval = _pulled(path, value, interval)
-        bounds[value] = interval
-    return BoxBounds(bounds, lines, path)
+        path.bounds[value] = interval
+    return BoxBounds(lines, path)
 
 
 def _pulled(path: ReferencePath, value: int, known: Interval) -> Interval:
@@ -55,11 +53,7 @@ def _pulled(path: ReferencePath, value: int, known: Interval) -> Interval:
             continue
         units = torch.nn.functional.one_hot(places, network.sizes[value]).to(lower.dtype)
         picked = PickedPath(path, some)
-        pulled = bound_forms(
-            network, picked.region, torch.stack([units, -units], 1), value, picked.bounds, path.arithmetic,
-            relaxer=CROWN, path=picked,
-        )  # fmt: skip
-        below, above = pulled.lower.unbind(1)
+        below, above = bound_forms(picked, value, torch.stack([units, -units], 1)).lower.unbind(1)
         lower[some, places] = torch.fmax(lower[some, places], below)
         upper[some, places] = torch.fmin(upper[some, places], -above)
     return Interval(lower, upper)

@@ -16,9 +16,10 @@ from typing_extensions import assert_never
 from relucert.arithmetic.property import Property
 from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import Arithmetic
-from relucert.bounding.backward import bound_forms, enclose, reference_path
+from relucert.bounding.backward import bound_forms, enclose
 from relucert.bounding.interval import Bounds, Centred, affine_image
-from relucert.bounding.relaxers import FLAT
+from relucert.bounding.reference import ReferencePath
+from relucert.bounding.relaxers import FAST_LIN, FLAT
 from relucert.network import INPUT, Activation, Affine, Network
 
 ROW_BYTES = 2**24  # of the rows that are pulled back at once
@@ -33,9 +34,10 @@ def interval_bounds(network: Network, region: Region, arithmetic: Arithmetic, wa
     known = [INPUT] if region.norm.body == "box" else [value for value, depth in enumerate(depths) if not depth]
     bounds: Bounds = {}
     intervals: dict[int, Centred] = {}
+    start = ReferencePath(network, region, {}, FAST_LIN, arithmetic)
     for value, dropped in network.schedule(wanted, known):
         if value in known:
-            interval = enclose(network, region, value, {}, arithmetic)
+            interval = enclose(start, value)
             intervals[value] = Centred.of(interval, arithmetic)
         else:
             node = network.node(value)
@@ -62,13 +64,11 @@ def interval_margins(
 
     Rows are pulled back to the last activations, whose outputs are intervals, and where none come before to the input.
     """
-    path = reference_path(network, region, bounds, arithmetic, FLAT)
+    path = ReferencePath(network, region, bounds, FLAT, arithmetic)
     largest = max(network.sizes[value] for value in network.ancestors((network.output,), network.activations))
     step = max(1, ROW_BYTES // (len(prop) * largest * prop.rows.element_size()))
     parts = [
-        bound_forms(
-            network, region, rows, network.output, bounds, arithmetic, relaxer=FLAT, offsets=offsets, path=path
-        ).lower
+        bound_forms(path, network.output, rows, offsets=offsets).lower
         for rows, offsets in zip(prop.rows.split(step, 1), prop.offsets.split(step, 1), strict=True)
     ]
     return torch.cat(parts, 1)

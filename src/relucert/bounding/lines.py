@@ -15,12 +15,12 @@ import torch
 from torch import Tensor
 from typing_extensions import assert_never
 
-from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import Arithmetic
-from relucert.bounding.interval import Bounds, Interval
+from relucert.bounding.interval import Interval
 from relucert.bounding.noise import noise, rounds, size_within
-from relucert.bounding.relaxers import Relaxer
-from relucert.network import INPUT, Activation, Affine, Network
+from relucert.bounding.reference import ReferencePath
+from relucert.bounding.relaxers import Relaxation
+from relucert.network import INPUT, Activation, Affine
 
 
 class Lines(NamedTuple):
@@ -60,14 +60,11 @@ class Lines(NamedTuple):
 class ForwardLines:
     """The lines of a network's values over regions that are boxes, computed when they are needed.
 
-    `bounds` has to have those of every pre-activation before a value when its lines are asked for.
+    The path must have bounds of every pre-activation before a value when its lines are asked for.
     """
 
-    def __init__(
-        self, network: Network, region: Region, bounds: Bounds, relaxer: Relaxer, arithmetic: Arithmetic
-    ) -> None:
-        self.network, self.region, self.bounds = network, region, bounds
-        self.relaxer, self.arithmetic = relaxer, arithmetic
+    def __init__(self, path: ReferencePath) -> None:
+        self.path, self.network, self.arithmetic = path, path.network, path.arithmetic
         self._lines: dict[int, Lines] = {}
 
     def of(self, value: int) -> Lines:
@@ -77,16 +74,16 @@ class ForwardLines:
 
     def _compute(self, value: int) -> Lines:
         if value == INPUT:
-            half = torch.diag_embed(self.region.spans(self.arithmetic).largest)
-            middle = torch.cat([half, self.region.reference[:, None]], 1)
-            return Lines(middle, middle, torch.zeros_like(self.region.reference))
+            half, reference = torch.diag_embed(self.path.max_deviation(INPUT)), self.path.reference(INPUT)
+            middle = torch.cat([half, reference[:, None]], 1)
+            return Lines(middle, middle, torch.zeros_like(reference))
         node = self.network.node(value)
         sources = [self.of(source) for source in node.inputs]
         if isinstance(node.operation, Affine):
             lines = self._affine(node.operation, sources, [self.network.shapes[source] for source in node.inputs])
             return self._with_noise(value, sources, lines)
         if isinstance(node.operation, Activation):
-            return self._activation(node.operation, sources[0], self.bounds[node.inputs[0]])
+            return self._activation(self.path.lines(value), sources[0])
         assert_never(node.operation)
 
     def _with_noise(self, value: int, sources: list[Lines], lines: Lines) -> Lines:
@@ -95,7 +92,7 @@ class ForwardLines:
             return lines
         sizes = []
         for source, one in zip(self.network.node(value).inputs, sources, strict=True):
-            size = size_within(self.network, self.bounds, source, self.arithmetic)
+            size = size_within(self.network, self.path.bounds, source, self.arithmetic)
             sizes.append(self.arithmetic.above(one.magnitude + one.slack, self.inputs + 4) if size is None else size)
         added = noise(self.network, value, sizes, self.arithmetic)
         return lines._replace(slack=self.arithmetic.above(lines.slack + added, 1))
@@ -131,8 +128,7 @@ class ForwardLines:
         usable = (lower.isfinite() & upper.isfinite()).all(1)
         return Lines(lower, upper, torch.where(usable, slack, torch.inf))
 
-    def _activation(self, activation: Activation, source: Lines, bounds: Interval) -> Lines:
-        relaxation = self.relaxer(activation, bounds, self.arithmetic)
+    def _activation(self, relaxation: Relaxation, source: Lines) -> Lines:
         lower = _line(relaxation.slope_below, source.lower, source.upper)
         upper = _line(relaxation.slope_above, source.upper, source.lower)
         if relaxation.low is not None:

@@ -97,7 +97,7 @@ class Recall:
 
     def _kept(self, value: int) -> Tensor | None:
         """Which neurons of a ReLU the network still has; None: all."""
-        return self.part.kept.get(self.part.network.source(value))
+        return self.part.kept.get(self.part.path.network.source(value))
 
     def _narrow(self, value: int, table: Tensor) -> Tensor:
         kept = self._kept(value)

@@ -23,6 +23,7 @@ from relucert.bounding.hidden import hidden_bounds
 from relucert.bounding.interval import Bounds, Interval
 from relucert.bounding.memory import Recall, SlopeMemory
 from relucert.bounding.record import Recorder, Tables, better_lines, dense, lines_of
+from relucert.bounding.reference import ReferencePath
 from relucert.bounding.relaxers import CROWN, FAST_LIN
 from relucert.bounding.thinned import Thinned
 from relucert.common.progress import Report, silent
@@ -75,29 +76,20 @@ def optimised_margins(
         found: list[tuple[Tensor, Tables]] = []
         for relaxer in (FAST_LIN, CROWN):
             lines = {} if recorder is None else lines_of(network, hidden, relaxer, count, arithmetic)
-            pulled = bound_forms(
-                network, region, rows, network.output, hidden, arithmetic,
-                relaxer=relaxer, duals=DualVariables(lines), offsets=offsets,
-            )  # fmt: skip
+            path = ReferencePath(network, region, hidden, relaxer, arithmetic, upper=bool(lines))
+            pulled = bound_forms(path, network.output, rows, duals=DualVariables(lines), offsets=offsets)
             found.append((pulled.lower, lines))
         if not any(bool(interval.unstable.any()) for interval in hidden.values()):
             return _best(found, region, Property(rows, offsets), hidden, recorder)
         ascent = _ascent_problem(network, region)
         proof = Thinned(network, region, CROWN, arithmetic, upper=True)
         for value, interval in hidden.items():
-            ascent.add(value, interval.cast(ascent.arithmetic.dtype))
+            ascent.add(value, interval.cast(ascent.path.arithmetic.dtype))
             proof.add(value, interval)
 
         def bounded(part: Thinned) -> Duals:
-            dtype = part.arithmetic.dtype
-
-            def bound(duals: DualVariables) -> PulledBack:
-                return bound_forms(
-                    part.network, part.region, rows.to(dtype), network.output, part.bounds, part.arithmetic,
-                    duals=duals, offsets=offsets.to(dtype), path=part.path,
-                )  # fmt: skip
-
-            return bound
+            cast, added = (table.to(part.path.arithmetic.dtype) for table in (rows, offsets))
+            return lambda duals: bound_forms(part.path, network.output, cast, duals=duals, offsets=added)
 
         recall = memory.recall(region, rows.float().numpy().tobytes(), torch.arange(count), count, ascent)
         best = _optimise(bounded(ascent), recall, effort, ends, _part(report, "margins"))
@@ -140,7 +132,7 @@ class _Layers:
                 bool(interval.unstable.any()) for interval in bounds.values()
             )
             bounds[value] = self._optimised(value, known[value]) if relaxed else known[value]
-            self.ascent.add(value, bounds[value].cast(self.ascent.arithmetic.dtype))
+            self.ascent.add(value, bounds[value].cast(self.ascent.path.arithmetic.dtype))
             self.proof.add(value, bounds[value])
         return bounds
 
@@ -148,7 +140,7 @@ class _Layers:
         """A value's bounds with those of its unstable neurons optimised: the lower ones, then, of neurons that are
         unstable still, the upper ones."""
         sides = [side.clone() for side in interval]
-        widest = max(self.ascent.network.sizes[: value + 1]) * len(self.region.radius)
+        widest = max(self.ascent.path.network.sizes[: value + 1]) * len(self.region.radius)
         step = max(1, ROW_BYTES // (4 * widest))
         for side, sign in ((0, 1), (1, -1)):
             unstable = Interval(*sides).unstable

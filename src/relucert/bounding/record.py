@@ -176,7 +176,7 @@ def dense(part: Thinned, forms: dict[int, LinearForms], slopes: Tables) -> Table
     tables = {}
     for relu, table in slopes.items():
         rows = table if table.ndim == 3 else replace(forms[relu], coefficients=table).rows()
-        kept = part.kept.get(part.network.source(relu))
+        kept = part.kept.get(part.path.network.source(relu))
         if kept is not None:
             whole = rows.new_zeros(*rows.shape[:2], part.whole.sizes[relu])
             rows = whole.index_copy_(2, kept, rows)

@@ -13,10 +13,11 @@ from relucert.answers.verdicts import LATE
 from relucert.arithmetic.property import Property
 from relucert.arithmetic.region import Box, Region
 from relucert.arithmetic.rigor import DOUBLE, RIGOROUS
-from relucert.bounding.backward import DualVariables, PulledBack, bound_forms, reference_path
+from relucert.bounding.backward import DualVariables, PulledBack, bound_forms
 from relucert.bounding.boxes import BoxBounds, box_bounds
 from relucert.bounding.interval import Bounds, Interval, select
-from relucert.bounding.relaxers import CROWN
+from relucert.bounding.reference import ReferencePath
+from relucert.bounding.relaxers import CROWN, FAST_LIN
 from relucert.branch_and_bound.cut_record import CutTree
 from relucert.common.progress import Progress, Report, silent
 from relucert.network import Network, Relu
@@ -118,10 +119,8 @@ class BoxProver:
         """Bounds boxes; returns those that are still open, cut in two, or None where a violation ends the search."""
         region = Region.boxes(boxes.low, boxes.high)
         hidden = box_bounds(self.network, region, RIGOROUS)
-        lower = bound_forms(
-            self.network, region, self.prop.rows, self.network.output, hidden.bounds, RIGOROUS,
-            relaxer=CROWN, offsets=self.prop.offsets.expand(len(boxes), -1), path=hidden.path,
-        ).lower  # fmt: skip
+        offsets = self.prop.offsets.expand(len(boxes), -1)
+        lower = bound_forms(hidden.path, self.network.output, self.prop.rows, offsets=offsets).lower
         closed = boxes.open & (lower > 0)
         pairs = closed.nonzero()
         if self.record is not None and len(pairs):
@@ -131,7 +130,7 @@ class BoxProver:
         left = boxes.open.any(1).nonzero().flatten()
         if not len(left):
             return boxes.pick(left)
-        open_pairs = _Pairs.of(boxes.open, region, hidden.bounds)
+        open_pairs = _Pairs.of(boxes.open, region, hidden.path.bounds)
         ascent = SlopeAscent(self.network, self.prop, open_pairs)
         ascent.run()
         proven = ascent.proven()
@@ -248,11 +247,9 @@ class SlopeAscent:
         }
         self.slopes = {value: table.detach().clone() for value, table in slopes.items()}
         self.highest = torch.full((len(pairs.rows),), -torch.inf, dtype=torch.float64)
-        duals, path = DualVariables(slopes), None
+        duals, path = DualVariables(slopes), ReferencePath(self.network, region, bounds, FAST_LIN, DOUBLE, upper=True)
         for step in range(STEPS + 1):
-            pulled = bound_forms(
-                self.network, region, rows, self.network.output, bounds, DOUBLE, duals=duals, offsets=offsets, path=path
-            )
+            pulled = bound_forms(path, self.network.output, rows, duals=duals, offsets=offsets)
             lower = pulled.lower.squeeze(1)
             self._keep(lower.detach(), slopes)
             if step == STEPS or not slopes:
@@ -266,7 +263,7 @@ class SlopeAscent:
                     table.add_(gradient.sign(), alpha=FIRST_STEP * SHRINKING**step).clamp_(0, 1)
             if step == 0:
                 region = replace(region, points=centre.detach(), scale=half.detach())
-                path = reference_path(self.network, region, bounds, DOUBLE, duals=duals)
+                path = ReferencePath(self.network, region, bounds, FAST_LIN, DOUBLE, upper=True)
 
     def _keep(self, lower: Tensor, slopes: dict[int, Tensor]) -> None:
         better = lower > self.highest
@@ -286,17 +283,11 @@ class SlopeAscent:
         promising = (self.highest > 0).nonzero().flatten()
         if not len(promising):
             return promising
-        pairs = self.pairs
-        bounds, duals = (
-            select(pairs.bounds, promising),
-            DualVariables({value: table[promising] for value, table in self.slopes.items()}),
-        )
-        region = pairs.region.select(promising)
-        path = reference_path(self.network, region, bounds, RIGOROUS, CROWN, duals)
-        lower = bound_forms(
-            self.network, region, self.rows[promising], self.network.output, bounds, RIGOROUS,
-            relaxer=CROWN, duals=duals, offsets=self.offsets[promising], path=path,
-        ).lower.squeeze(1)  # fmt: skip
+        region, bounds = self.pairs.region.select(promising), select(self.pairs.bounds, promising)
+        duals = DualVariables({value: table[promising] for value, table in self.slopes.items()})
+        path = ReferencePath(self.network, region, bounds, CROWN, RIGOROUS, upper=True)
+        rows, offsets = self.rows[promising], self.offsets[promising]
+        lower = bound_forms(path, self.network.output, rows, duals=duals, offsets=offsets).lower.squeeze(1)
         return promising[lower > 0]
 
     def gap_weights(self, chosen: Tensor) -> dict[int, Tensor]:

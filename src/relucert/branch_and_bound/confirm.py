@@ -77,7 +77,5 @@ def _proven(stages: Stages, rows: Rows, nodes: Nodes) -> Tensor:
                 if place == 0:
                     duals.multipliers[relu] = multipliers
     chosen = rows.pick(nodes.rows)
-    return bound_forms(
-        stages.cut, stages.region, chosen.forms[None], rows.value, stages.cut_bounds, stages.arithmetic,
-        duals=duals, offsets=chosen.offsets[None], path=stages.path(),
-    ).lower[0]  # fmt: skip
+    forms, offsets = chosen.forms[None], chosen.offsets[None]
+    return bound_forms(stages.path(), rows.value, forms, duals=duals, offsets=offsets).lower[0]

@@ -12,6 +12,7 @@ from relucert.arithmetic.property import Property
 from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import RECORDED
 from relucert.bounding.backward import DualVariables, backward, bound_forms
+from relucert.bounding.reference import ReferencePath
 from relucert.bounding.relaxers import CROWN
 from relucert.network import Network, Relu
 
@@ -56,10 +57,10 @@ class CutTree:
             if isinstance(node.operation, Relu) and node.inputs[0] in bounds:
                 adaptive = CROWN(node.operation, bounds[node.inputs[0]], RECORDED).slope_below[:, None]
                 tables[value] = adaptive if slopes is None else slopes.get(value, adaptive)
-        lower = bound_forms(
-            network, region, self.prop.rows[0, rows][:, None], network.output, bounds, RECORDED,
-            relaxer=CROWN, duals=DualVariables(tables), offsets=self.prop.offsets[0, rows][:, None],
-        ).lower.squeeze(1)  # fmt: skip
+        path = ReferencePath(network, region, bounds, CROWN, RECORDED, upper=bool(tables))
+        forms, offsets = self.prop.rows[0, rows][:, None], self.prop.offsets[0, rows][:, None]
+        pulled = bound_forms(path, network.output, forms, duals=DualVariables(tables), offsets=offsets)
+        lower = pulled.lower.squeeze(1)
         closed = lower > 0
         for pair in closed.nonzero().flatten().tolist():
             numbers = {

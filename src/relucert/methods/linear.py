@@ -13,6 +13,7 @@ from relucert.arithmetic.rigor import Arithmetic
 from relucert.bounding.backward import bound_forms
 from relucert.bounding.hidden import hidden_bounds
 from relucert.bounding.interval import Bounds
+from relucert.bounding.reference import ReferencePath
 from relucert.bounding.relaxers import Relaxer
 from relucert.network import Network
 
@@ -42,6 +43,5 @@ class LinearMethod:
     def margins(
         self, network: Network, region: Region, prop: Property, hidden: Bounds, arithmetic: Arithmetic
     ) -> Tensor:
-        return bound_forms(
-            network, region, prop.rows, network.output, hidden, arithmetic, relaxer=self.relaxer, offsets=prop.offsets
-        ).lower
+        path = ReferencePath(network, region, hidden, self.relaxer, arithmetic)
+        return bound_forms(path, network.output, prop.rows, offsets=prop.offsets).lower

@@ -27,6 +27,7 @@ from relucert.bounding.interval import Bounds, Interval, select
 from relucert.bounding.memory import SlopeMemory
 from relucert.bounding.optimised import optimised_bounds, optimised_margins
 from relucert.bounding.record import Recorder, Tables, lines_of, recording
+from relucert.bounding.reference import ReferencePath
 from relucert.bounding.relaxers import FAST_LIN
 from relucert.common.checks import check_number
 from relucert.common.progress import Progress, Report, silent
@@ -137,10 +138,9 @@ class ProgramMethod:
             return self._margins_by_ascent(network, region, prop, hidden, arithmetic)
         recorder = recording(self.recorder, arithmetic)
         lines = {} if recorder is None else lines_of(network, hidden, FAST_LIN, prop.rows.shape[1], arithmetic)
-        margins = bound_forms(
-            network, region, prop.rows, network.output, hidden, arithmetic,
-            duals=DualVariables(lines), offsets=prop.offsets,
-        ).lower.clone()  # fmt: skip
+        path = ReferencePath(network, region, hidden, FAST_LIN, arithmetic, upper=bool(lines))
+        duals = DualVariables(lines)
+        margins = bound_forms(path, network.output, prop.rows, duals=duals, offsets=prop.offsets).lower.clone()
         tallies = [Tally() for _ in region.radius]
         relaxed = any(bool(interval.unstable.any()) for interval in hidden.values())
         waiting, least = margins.clone(), margins.new_full((len(margins),), torch.inf)
@@ -193,11 +193,11 @@ class ProgramMethod:
         proposal = self._proposer.propose(request, report)
         for tally, programs in zip(tallies, proposal.tallies, strict=True):
             tally.add(programs)
-        pulled = bound_forms(
-            request.network, request.region, request.forms, request.value, request.bounds, arithmetic,
-            duals=DualVariables(proposal.slopes), offsets=offsets,
-        )  # fmt: skip
-        return pulled.lower, proposal.slopes
+        duals = DualVariables(proposal.slopes)
+        path = ReferencePath(
+            request.network, request.region, request.bounds, FAST_LIN, arithmetic, upper=bool(duals.slopes)
+        )
+        return bound_forms(path, request.value, request.forms, duals=duals, offsets=offsets).lower, proposal.slopes
 
     def _tightened(
         self, network: Network, region: Region, value: int, bounds: Bounds, arithmetic: Arithmetic,

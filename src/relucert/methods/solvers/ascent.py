@@ -15,8 +15,10 @@ from torch import Tensor
 from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import DOUBLE, FLOAT
 from relucert.bounding.adam import Adam
-from relucert.bounding.backward import DualVariables, PulledBack, allowed, bound_forms, reference_path
+from relucert.bounding.backward import DualVariables, PulledBack, allowed, bound_forms
 from relucert.bounding.interval import Bounds, Interval
+from relucert.bounding.reference import ReferencePath
+from relucert.bounding.relaxers import FAST_LIN
 from relucert.methods.solvers.solver import Unsolved
 from relucert.network import Network
 
@@ -66,7 +68,9 @@ class ProgramAscent:
             self.forms = self.forms.clone()
             self.offsets = None if self.offsets is None else self.offsets.clone()
             self.duals = DualVariables(_copied(self.duals.slopes), _copied(self.duals.multipliers))
-            self.path = reference_path(self.network, self.region, self.bounds, self.arithmetic, duals=self.duals)
+            self.path = ReferencePath(
+                self.network, self.region, self.bounds, FAST_LIN, self.arithmetic, upper=bool(self.duals.slopes)
+            )
             self.highest = self._bound(self.duals).lower
 
     def run(self, steps: int, rate: float, ends: float, enough: float = torch.inf) -> None:
@@ -107,10 +111,7 @@ class ProgramAscent:
         return self._bound(self.duals).coefficients
 
     def _bound(self, duals: DualVariables) -> PulledBack:
-        return bound_forms(
-            self.network, self.region, self.forms, self.value, self.bounds, self.arithmetic,
-            duals=duals, offsets=self.offsets, path=self.path,
-        )  # fmt: skip
+        return bound_forms(self.path, self.value, self.forms, duals=duals, offsets=self.offsets)
 
     def _keep(self, bound: Tensor, tried: DualVariables) -> None:
         better = bound > self.highest
