@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 import subprocess
 import sys
 import typing
@@ -98,6 +99,33 @@ def test_answers_one_by_one_take_the_same_options(name: str) -> None:
     needed = [parameter.name for parameter in each.parameters.values() if parameter.default is parameter.empty]
     with pytest.raises(TypeError, match="epsilno"):
         getattr(relucert, f"{name}_each")(**dict.fromkeys(needed), epsilno=0.1)
+
+
+def _meanings(name: str) -> dict[str, str]:
+    """What the docstring of a call says of each parameter."""
+    arguments = str(inspect.getdoc(getattr(relucert, name))).split("Args:\n")[1].split("\n\n")[0]
+    entries = re.findall(r"^    (\w+): ((?:.|\n        )*)", arguments, re.MULTILINE)
+    return {parameter: " ".join(words.split()) for parameter, words in entries}
+
+
+OWN_MEANINGS = {
+    "attack": {"method", "time_limit"},
+    "exact": {"norm", "tolerance", "time_limit"},
+    "estimate": {"radius", "batches", "samples"},
+    "compare": {"samples", "batches", "budget"},
+    "robust_at": {"radius", "time_limit"},
+}  # parameters that mean something else there, or that another call has under the same name
+
+
+@pytest.mark.parametrize("name", OWN_MEANINGS)
+def test_parameters_that_calls_share_are_described_alike(name: str) -> None:
+    """In the words of `certify`, more words after them, or with a reference to it."""
+    certified, here = _meanings("certify"), _meanings(name)
+    assert set(here) == set(inspect.signature(getattr(relucert, name)).parameters)
+    for parameter in (here.keys() & certified.keys()) - OWN_MEANINGS[name] - {"seed", "memory"}:
+        words = here[parameter]
+        refers = re.search(r"\b[Aa]s for `(certify|verify)`", words)
+        assert refers or words.startswith(certified[parameter].rstrip(".")), parameter
 
 
 @pytest.mark.parametrize("name", COMMANDS)

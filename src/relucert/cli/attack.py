@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from relucert.cli import examples, options, record, runs
+from relucert.cli.table import PLACE, QUESTION, Option, add_options, flag
 from relucert.common import names
 from relucert.common.words import counted
 
@@ -28,46 +29,24 @@ LIBRARY_OPTIONS = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    runs.add_network(parser)
-    question = parser.add_argument_group("the question")
-    runs.add_question(question)
-    runs.add_inference(question)
-    _add_effort(parser.add_argument_group("the effort"))
+    add_options(parser, "network")
+    add_options(parser.add_argument_group("the question"), *QUESTION, "--inference")
+    effort = parser.add_argument_group("the effort")
+    methods = "best, fmn, pgd, cw, ead or ddn; not all for every norm"
+    add_options(
+        effort,
+        method=Option(methods, options.spelled(names.ATTACKS), "best"),
+        steps=Option("of each attack", options.count, 200, "N"),
+        no_polish=flag("leave out the search over linear regions", dest="polish", action="store_false"),
+        time_limit=Option("seconds for all images, shared evenly (default: none)", options.seconds, metavar="S"),
+        memory="what the attack may take, of all workers together, as in 512M",
+        seed="for random starts and targets",
+    )
+    add_options(effort, *PLACE)
     answers = parser.add_argument_group("the answers")
-    runs.add_json(answers)
-    runs.add_csv(answers)
-    answers.add_argument(
-        "--save",
-        type=Path,
-        metavar="DIR",
-        help="draw every pair into this folder: the image, the perturbation magnified, the adversarial example",
-    )
-    examples.add_arguments(answers)
-    runs.add_overwrite(answers)
-    runs.add_all(answers)
-    runs.add_quiet(answers)
-
-
-def _add_effort(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--method",
-        type=options.spelled(names.ATTACKS),
-        default="best",
-        help="best, fmn, pgd, cw, ead or ddn; not all for every norm (default: %(default)s)",
-    )
-    group.add_argument(
-        "--steps", type=options.count, default=200, metavar="N", help="of each attack (default: %(default)s)"
-    )
-    group.add_argument(
-        "--no-polish", dest="polish", action="store_false", help="leave out the search over linear regions"
-    )
-    group.add_argument(
-        "--time-limit", type=options.seconds, metavar="S", help="seconds for all images, shared evenly (default: none)"
-    )
-    runs.add_memory(group, "the attack")
-    runs.add_seed(group, "for random starts and targets")
-    runs.add_threads(group)
-    runs.add_workers(group)
+    drawn = "draw every pair into this folder: the image, the perturbation magnified, the adversarial example"
+    add_options(answers, "--json", "--csv", save=Option(drawn, Path, metavar="DIR"))
+    add_options(answers, "--save-arrays", "--overwrite", "--all", "--quiet")
 
 
 def run(arguments: argparse.Namespace) -> int:

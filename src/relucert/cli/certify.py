@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from relucert.cli import options, record, runs
+from relucert.cli.table import PLACE, QUESTION, Option, add_options
 from relucert.common import names
 
 if TYPE_CHECKING:
@@ -27,9 +28,36 @@ PREDICTED_AT_ONCE = 1000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    runs.add_network(parser)
-    _add_question(parser.add_argument_group("the question"))
-    _add_effort(parser.add_argument_group("the effort"))
+    add_options(parser, "network")
+    question = parser.add_argument_group("the question")
+    add_options(
+        question,
+        *QUESTION,
+        method=Option(
+            "fast-lin, crown, alpha, interval, fast-lip, lipschitz-norm, op-norm, lp, lp-full, sdp or best",
+            options.spelled(names.METHODS), "fast-lin",
+        ),
+        shells=Option(
+            "for fast-lip and lipschitz-norm: how many shells the ball is split into (default: 30)",
+            options.count, metavar="N",
+        ),
+        arithmetic=Option(
+            "rigorous (proven, rounding included) or float (rounding ignored)",
+            options.spelled(names.ARITHMETICS), "rigorous", "KIND",
+        ),
+    )  # fmt: skip
+    add_options(question, "--inference", "--seed")
+    effort = parser.add_argument_group("the effort")
+    below = "how far, relatively, a radius may stay below the largest provable one"
+    program = "for lp and lp-full: how many seconds each program may take (default: 60)"
+    add_options(
+        effort,
+        tolerance=Option(below, options.number, 1e-4, "T"),
+        memory="what the bounds may take, of all workers together, as in 512M",
+        time_limit=Option(program, options.number, metavar="S"),
+        budget=Option("for best: how many seconds each answer may take (default: 10)", options.number, metavar="S"),
+    )
+    add_options(effort, *PLACE)
     _add_outputs(parser.add_argument_group("the answers"))
 
 
@@ -55,80 +83,29 @@ def run(arguments: argparse.Namespace) -> int:
     )
 
 
-def _add_question(group: argparse._ArgumentGroup) -> None:
-    runs.add_question(group)
-    group.add_argument(
-        "--method",
-        type=options.spelled(names.METHODS),
-        default="fast-lin",
-        help="fast-lin, crown, alpha, interval, fast-lip, lipschitz-norm, op-norm, lp, lp-full, sdp or best "
-        "(default: %(default)s)",
-    )
-    group.add_argument(
-        "--shells",
-        type=options.count,
-        metavar="N",
-        help="for fast-lip and lipschitz-norm: how many parts the ball is split into (default: 30)",
-    )
-    group.add_argument(
-        "--arithmetic",
-        type=options.spelled(names.ARITHMETICS),
-        default="rigorous",
-        metavar="KIND",
-        help="rigorous (proven, rounding included) or float (rounding ignored) (default: %(default)s)",
-    )
-    runs.add_inference(group)
-    runs.add_seed(group, "for random targets")
-
-
-def _add_effort(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--tolerance",
-        type=options.number,
-        default=1e-4,
-        metavar="T",
-        help="how far, relatively, a radius may stay below the largest provable one (default: %(default)s)",
-    )
-    runs.add_memory(group, "the bounds")
-    group.add_argument(
-        "--time-limit",
-        type=options.number,
-        metavar="S",
-        help="for lp and lp-full: how many seconds each program may take (default: 60)",
-    )
-    group.add_argument(
-        "--budget",
-        type=options.number,
-        metavar="S",
-        help="for best: how many seconds each answer may take (default: 10)",
-    )
-    runs.add_threads(group)
-    runs.add_workers(group)
-
-
 def _add_outputs(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--at",
-        type=options.radius,
-        action="append",
-        metavar="R",
-        help="a radius to report the certified accuracy at; may be repeated (default: a few round ones)",
-    )
-    runs.add_json(group)
-    runs.add_csv(group)
-    group.add_argument(
-        "--plot", type=Path, action="append", default=[], metavar="FILE",
-        help="accuracy against radius, as .png, .svg or .pdf; may be repeated",
+    add_options(
+        group,
+        at=Option(
+            "a radius to report the certified accuracy at; may be repeated (default: a few round ones)",
+            options.radius, metavar="R", further={"action": "append"},
+        ),
     )  # fmt: skip
-    group.add_argument(
-        "--proofs",
-        metavar="FOLDER",
-        help="write one proof per certified answer there, which `relucert check` verifies: for interval, fast-lin, "
-        "crown, alpha, lp, lp-full and best, and for sdp on chains of layers",
-    )
-    runs.add_overwrite(group)
-    runs.add_all(group)
-    runs.add_quiet(group)
+    add_options(
+        group,
+        "--json",
+        "--csv",
+        plot=Option(
+            "accuracy against radius, as .png, .svg or .pdf; may be repeated",
+            Path, [], "FILE", {"action": "append"},
+        ),
+        proofs=Option(
+            "write one proof per certified answer there, which `relucert check` verifies: for interval, fast-lin, "
+            "crown, alpha, lp, lp-full and best, and for sdp on chains of layers",
+            metavar="FOLDER",
+        ),
+    )  # fmt: skip
+    add_options(group, "--overwrite", "--all", "--quiet")
 
 
 def _outputs(arguments: argparse.Namespace) -> dict[str, Path]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from relucert.cli import images as image_options
 from relucert.cli import options
+from relucert.cli.table import Option, add_options
 from relucert.errors import InputError
 
 if TYPE_CHECKING:
@@ -36,42 +37,31 @@ BY_NUMBER = "numbered as the proof says; --data DATA checks that it is of that n
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("proof", type=Path, metavar="FILE|FOLDER", help="the proof, or a folder of proofs")
     parser.add_argument(
-        "network",
-        nargs="?",
-        metavar="NETWORK",
+        "network", nargs="?", metavar="NETWORK",
         help="what it has to be about: a network's name, an .onnx or a .safetensors file "
         "(default: the bundled or built network of the name it gives)",
+    )  # fmt: skip
+    add_options(
+        parser,
+        network=Option("the same, as an option", metavar="NETWORK", further={"dest": "option_network"}),
+        data=(
+            "the images that were asked about: a proof about another one than that of its number is refused; "
+            "a .npz or .npy file, mnist, cifar10 or bundled"
+        ),
+        data_dir="the folder that has mnist or cifar10",
+        layout="how the pictures of your file lie",
     )
-    parser.add_argument("--network", dest="option_network", metavar="NETWORK", help="the same, as an option")
-    parser.add_argument(
-        "--data",
-        metavar="DATA",
-        help="the images that were asked about: a proof about another one than that of its number is refused; "
-        "a .npz or .npy file, mnist, cifar10 or bundled",
+    add_options(parser, "--pixels")
+    processes = "of a folder: check with N processes (default: one, and one per core for what would take long)"
+    add_options(
+        parser,
+        property=Option(
+            "the .vnnlib file that was asked about: a proof about another property is refused", Path, metavar="FILE"
+        ),
+        largest=Option("refuse a proof that has more once it is unpacked, as in 1G", options.memory, "128M", "SIZE"),
+        workers=Option(processes, int, metavar="N"),
+        quiet="no progress bar",
     )
-    parser.add_argument("--data-dir", type=Path, metavar="DIR", help="the folder that has mnist or cifar10")
-    parser.add_argument("--layout", choices=("nchw", "nhwc"), help="how the pictures of your file lie")
-    image_options.add_pixels(parser)
-    parser.add_argument(
-        "--property",
-        type=Path,
-        metavar="FILE",
-        help="the .vnnlib file that was asked about: a proof about another property is refused",
-    )
-    parser.add_argument(
-        "--largest",
-        type=options.memory,
-        default="128M",
-        metavar="SIZE",
-        help="refuse a proof that has more once it is unpacked, as in 1G (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--workers",
-        type=int,
-        metavar="N",
-        help="of a folder: check with N processes (default: one, and one per core for what would take long)",
-    )
-    parser.add_argument("--quiet", action="store_true", help="no progress bar")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from relucert.cli import options, record, runs
+from relucert.cli.table import PLACE, QUESTION, Option, add_options, effort
 from relucert.common import names
 from relucert.common.words import counted
 from relucert.errors import RelucertError
@@ -23,32 +24,24 @@ DESCRIPTION = (
     "attacks. The order that is provable is checked on every image; a violation ends with exit code 3. Without "
     "arguments: the bundled network on the bundled images."
 )
-EFFORT = {"steps": 100, "batches": 50, "samples": 256, "budget": 60.0}
+EFFORT: dict[str, Any] = {"steps": 100, "batches": 50, "samples": 256, "budget": 60.0}
 SETTING_OPTIONS = ("target", "box", "scale", "memory", "inference", "seed", *EFFORT)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    runs.add_network(parser)
-    question = parser.add_argument_group("the question")
-    runs.add_question(question)
-    runs.add_inference(question)
-    question.add_argument(
-        "--methods",
-        type=options.each(options.spelled(names.CONTENDERS)),
-        metavar="NAMES",
-        help="which methods, with commas between them: any of certify's, exact, clever, attack (default: all but best)",
+    add_options(parser, "network")
+    which = "which methods, with commas between them: any of certify's, exact, clever, attack (default: all but best)"
+    add_options(
+        parser.add_argument_group("the question"),
+        *QUESTION,
+        "--inference",
+        methods=Option(which, options.each(options.spelled(names.CONTENDERS)), metavar="NAMES"),
+        seed="for random starts, samples and targets",
     )
-    runs.add_seed(question, "for random starts, samples and targets")
-    effort = parser.add_argument_group("the effort")
-    runs.add_effort(effort, EFFORT)
-    runs.add_memory(effort, "the work")
-    runs.add_threads(effort)
-    runs.add_workers(effort)
-    answers = parser.add_argument_group("the answers")
-    runs.add_json(answers)
-    runs.add_csv(answers)
-    runs.add_overwrite(answers)
-    runs.add_quiet(answers)
+    group = parser.add_argument_group("the effort")
+    add_options(group, **effort(**EFFORT))
+    add_options(group, "--memory", *PLACE)
+    add_options(parser.add_argument_group("the answers"), "--json", "--csv", "--overwrite", "--quiet")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -6,6 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from relucert.cli import options, runs
+from relucert.cli.table import PLACE, QUESTION, Option, add_options
 from relucert.common.words import counted
 
 if TYPE_CHECKING:
@@ -22,32 +23,22 @@ LIBRARY_OPTIONS = ("norm", "target", "radius", "batches", "samples", "box", "sca
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    runs.add_network(parser)
-    _add_question(parser.add_argument_group("the question"))
-    effort = parser.add_argument_group("the effort")
-    for name, default in (("batches", 500), ("samples", 1024)):
-        effort.add_argument(
-            f"--{name}", type=options.count, default=default, metavar="N",
-            help="how many batches of samples" if name == "batches" else "how many samples a batch has",
-        )  # fmt: skip
-    runs.add_threads(effort)
-    runs.add_workers(effort)
-    answers = parser.add_argument_group("the answers")
-    runs.add_json(answers)
-    runs.add_overwrite(answers)
-    runs.add_all(answers)
-    runs.add_quiet(answers)
-
-
-def _add_question(group: argparse._ArgumentGroup) -> None:
-    runs.add_question(group)
-    group.add_argument(
-        "--radius",
-        type=options.rounded_up,
-        metavar="R",
-        help="of the region that is sampled (default: 30 for p = 1, 3 for p = 2, 0.1 for p = inf)",
+    add_options(parser, "network")
+    sampled = "of the region that is sampled (default: 30 for p = 1, 3 for p = 2, 0.1 for p = inf)"
+    add_options(
+        parser.add_argument_group("the question"),
+        *QUESTION,
+        radius=Option(sampled, options.rounded_up, metavar="R"),
+        seed="of the samples",
     )
-    runs.add_seed(group, "of the samples")
+    effort = parser.add_argument_group("the effort")
+    add_options(
+        effort,
+        batches=Option("how many batches of samples", options.count, 500, "N"),
+        samples=Option("how many samples a batch has", options.count, 1024, "N"),
+    )
+    add_options(effort, *PLACE)
+    add_options(parser.add_argument_group("the answers"), "--json", "--overwrite", "--all", "--quiet")
 
 
 def run(arguments: argparse.Namespace) -> int:

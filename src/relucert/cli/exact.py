@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from relucert.cli import examples, options, runs
+from relucert.cli.table import PLACE, QUESTION, Option, add_options
 from relucert.common.words import counted
 
 if TYPE_CHECKING:
@@ -25,38 +26,20 @@ LIBRARY_OPTIONS = ("norm", "target", "box", "scale", "tolerance", "time_limit", 
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    runs.add_network(parser)
-    question = parser.add_argument_group("the question")
-    runs.add_question(question)
-    runs.add_inference(question)
+    add_options(parser, "network")
+    add_options(parser.add_argument_group("the question"), *QUESTION, "--inference")
     effort = parser.add_argument_group("the effort")
-    effort.add_argument(
-        "--tolerance",
-        type=options.number,
-        default=1e-3,
-        metavar="T",
-        help="how wide, relatively, an interval may stay (default: %(default)s)",
+    limit = "seconds per answer; then the interval so far is given"
+    add_options(
+        effort,
+        tolerance=Option("how wide, relatively, an interval may stay", options.number, 1e-3, "T"),
+        time_limit=Option(limit, options.seconds, 60.0, "S"),
+        seed="for random targets and the attack's random starts",
     )
-    effort.add_argument(
-        "--time-limit",
-        type=options.seconds,
-        default=60.0,
-        metavar="S",
-        help="seconds per answer; then the interval so far is given (default: %(default)s)",
-    )
-    runs.add_seed(effort, "for random targets and the attack's random starts")
-    runs.add_threads(effort)
-    runs.add_workers(effort)
+    add_options(effort, *PLACE)
     answers = parser.add_argument_group("the answers")
-    runs.add_json(answers)
-    runs.add_csv(answers)
-    answers.add_argument(
-        "--proof", type=Path, metavar="FILE", help="write the proof of one answer, for `relucert check`; .gz compresses"
-    )
-    examples.add_arguments(answers)
-    runs.add_overwrite(answers)
-    runs.add_all(answers)
-    runs.add_quiet(answers)
+    add_options(answers, "--json", "--csv", proof="write the proof of one answer, for `relucert check`; .gz compresses")
+    add_options(answers, "--save-arrays", "--overwrite", "--all", "--quiet")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from relucert.cli import record
@@ -14,15 +13,6 @@ if TYPE_CHECKING:
     from relucert import Exact, UpperBound
     from relucert.cli import runs
     from relucert.report.arrays import ExampleFile
-
-
-def add_arguments(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--save-arrays",
-        type=Path,
-        metavar="FILE",
-        help="the adversarial examples as arrays, with their originals, labels and distances, in a .npz file",
-    )
 
 
 def example_file(arguments: argparse.Namespace, setup: runs.Setup) -> ExampleFile | None:

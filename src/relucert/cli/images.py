@@ -15,38 +15,6 @@ if TYPE_CHECKING:
     from relucert.data import Dataset
 
 
-def add_arguments(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--data",
-        metavar="DATA",
-        help="your images, a .npz or .npy file, or the test images of mnist or cifar10 (default: the bundled)",
-    )
-    group.add_argument(
-        "--data-dir",
-        type=Path,
-        metavar="DIR",
-        help="the folder that has mnist or cifar10 (default: RELUCERT_DATA, else a cache that is filled by download)",
-    )
-    group.add_argument(
-        "--layout",
-        choices=("nchw", "nhwc"),
-        help="how the pictures of your file lie: colours first (nchw) or last (nhwc) (default: as the network's input)",
-    )
-    add_pixels(group)
-    group.add_argument("--images", type=options.count, metavar="N", help="only the first N images")
-
-
-def add_pixels(group: argparse._ActionsContainer) -> None:
-    group.add_argument(
-        "--pixels",
-        type=options.number,
-        nargs=2,
-        metavar=("LOW", "HIGH"),
-        help="what black and white become, of mnist, cifar10 and the bundled images "
-        "(default: the network's range where it is known, else -0.5 0.5)",
-    )
-
-
 def load_network(arguments: argparse.Namespace, screen: Screen) -> Network:
     """The network; the images tell the shape of its input where it leaves that open."""
     import relucert

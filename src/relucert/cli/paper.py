@@ -6,11 +6,14 @@ import argparse
 import hashlib
 import json
 import time
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import relucert
 from relucert.cli import options, record, runs
+from relucert.cli.table import OPTIONS, Option, add_options, effort
 from relucert.common.names import CONTENDERS
 from relucert.common.valid import valid_inputs
 from relucert.common.words import counted
@@ -33,7 +36,7 @@ DESCRIPTION = (
     "interrupted one stopped."
 )
 PROTOCOL = ()  # the box of each method as in the paper
-EFFORT = {"steps": 40, "batches": 20, "samples": 256, "budget": 60.0}
+EFFORT: dict[str, Any] = {"steps": 40, "batches": 20, "samples": 256, "budget": 60.0}
 STORED = ("steps", "batches", "samples", "seed")  # what any answer may depend on
 SAVED = 10.0  # seconds between savings of the exports
 OUTPUTS = ("json", "csv", "markdown", "latex")
@@ -41,44 +44,41 @@ OUTPUTS = ("json", "csv", "markdown", "latex")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("table", choices=("toy", "large", "defences"), metavar="TABLE", help="toy, large or defences")
-    part = parser.add_argument_group("which part of the table")
-    part.add_argument("--images", type=options.count, default=100, metavar="N", help="the first N (default: 100)")
-    for name, parse in (
-        ("methods", options.spelled(CONTENDERS)),
-        ("norms", options.norm),
-        ("targets", options.target),
-        ("networks", str),
-    ):
-        part.add_argument(
-            f"--{name}", type=options.each(parse), metavar="NAMES", help=f"only these {name}, with commas"
-        )
-    part.add_argument(
-        "--network-file",
-        type=Path,
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="a network to take for that of its size: .onnx, .safetensors, or .npz with W1, b1, W2, b2 and so on",
-    )
-    part.add_argument("--data-dir", type=Path, metavar="DIR", help="the folder that has mnist or cifar10")
-    runs.add_box(
-        part, PROTOCOL, "the paper's protocol: every input for certificates, pixels from -0.5 to 0.5 for the rest"
-    )
-    runs.add_inference(part)
-    runs.add_seed(part, "for random targets, starts and samples")
-    effort = parser.add_argument_group("the effort")
-    runs.add_effort(effort, EFFORT)
-    runs.add_memory(effort, "the work")
-    effort.add_argument(
-        "--threads", type=options.threads, metavar="N",
-        help="one process, and how many threads it computes with; the paper has 1 (default: 1)",
+    rows = parser.add_argument_group("which part of the table")
+    listed: dict[str, Callable[[str], str]] = {
+        "methods": options.spelled(CONTENDERS),
+        "norms": options.norm,
+        "targets": options.target,
+        "networks": str,
+    }
+    box = "the paper's protocol: every input for certificates, pixels from -0.5 to 0.5 for the rest"
+    add_options(
+        rows,
+        images=Option("the first N", options.count, 100, "N"),
+        **{
+            name: Option(f"only these {name}, with commas", options.each(parse), metavar="NAMES")
+            for name, parse in listed.items()
+        },
+        network_file=Option(
+            "a network to take for that of its size: .onnx, .safetensors, or .npz with W1, b1, W2, b2 and so on",
+            Path, [], "FILE", {"action": "append"},
+        ),
+        data_dir="the folder that has mnist or cifar10",
     )  # fmt: skip
-    runs.add_workers(effort)
+    boxes = rows.add_mutually_exclusive_group()
+    valid = f"the lowest and the highest valid value of an input (default: {box})"
+    add_options(boxes, box=replace(OPTIONS["--box"], help=valid, default=PROTOCOL))
+    add_options(boxes, "--no-box")
+    add_options(rows, "--inference", seed="for random targets, starts and samples")
+    group = parser.add_argument_group("the effort")
+    threads = "one process, and how many threads it computes with; the paper has 1 (default: 1)"
+    add_options(group, **effort(**EFFORT))
+    add_options(group, "--memory", threads=threads)
+    add_options(group, ("--workers", "--ray"))
     answers = parser.add_argument_group("the answers")
-    for name, what in (("json", "all numbers"), ("csv", "all numbers"), ("markdown", "tables"), ("latex", "tables")):
-        answers.add_argument(f"--{name}", type=Path, metavar="FILE", help=f"{what}, as {name}")
-    runs.add_overwrite(answers)
-    runs.add_quiet(answers)
+    exports = {"json": "all numbers", "csv": "all numbers", "markdown": "tables", "latex": "tables"}
+    add_options(answers, **{name: Option(f"{what}, as {name}", Path, metavar="FILE") for name, what in exports.items()})
+    add_options(answers, "--overwrite", "--quiet")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -96,11 +96,11 @@ def run(arguments: argparse.Namespace) -> int:
     screen = Screen(quiet=arguments.quiet)
     contenders = _contenders(arguments)
     asked = lines(arguments.table, arguments.networks, arguments.norms, arguments.targets)
-    effort = {name: getattr(arguments, name) for name in (*EFFORT, "seed")}
+    tried = {name: getattr(arguments, name) for name in (*EFFORT, "seed")}
     protocol = arguments.box == PROTOCOL
     box = None if protocol or arguments.box is None else tuple(arguments.box)
     setting = Setting(
-        Norm.parse("inf"), box=box, **effort, memory=arguments.memory, inference=arguments.inference
+        Norm.parse("inf"), box=box, **tried, memory=arguments.memory, inference=arguments.inference
     )  # fmt: skip
     subjects, missing = _subjects(arguments.network_file, asked)
     images = _images(arguments, subjects, missing, screen)
@@ -109,7 +109,7 @@ def run(arguments: argparse.Namespace) -> int:
     present = [line for line in asked if line.network in images]
     if not present:
         raise InputError(f"there is no network of the table {arguments.table!r}: {'; '.join(missing.values())}")
-    stored = {"table": arguments.table, **{name: effort[name] for name in STORED}, "threads": arguments.threads or 1}
+    stored = {"table": arguments.table, **{name: tried[name] for name in STORED}, "threads": arguments.threads or 1}
     stored["box"] = "paper" if protocol else box
     if arguments.inference != "real":
         stored["inference"] = arguments.inference

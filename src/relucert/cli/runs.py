@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from relucert.answers.certificates import Reply
 from relucert.cli import images as image_options
-from relucert.cli import options, record
-from relucert.common.names import INFERENCES
+from relucert.cli import record
 from relucert.common.valid import valid_inputs
 from relucert.common.words import counted
 from relucert.errors import ContradictionError, InputError, RelucertError
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from relucert.inputs.storage.store import Anew
     from relucert.report.runfile import RunFile
 
-NETWORK = "mnist-2x20"
 FAILED, INTERRUPTED = 4, 130
 MOST_REASONS = 3  # that a summary names
 
@@ -38,143 +36,9 @@ MOST_REASONS = 3  # that a summary names
 AnswerType = TypeVar("AnswerType", bound=Reply)
 
 
-def add_network(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "network",
-        nargs="?",
-        default=NETWORK,
-        metavar="NETWORK",
-        help="a network's name (see relucert zoo), an .onnx or a .safetensors file (default: %(default)s)",
-    )
-
-
-def add_question(group: argparse._ArgumentGroup) -> None:
-    """Which images, which inputs are valid, which norm, which target."""
-    image_options.add_arguments(group)
-    add_box(group)
-    group.add_argument(
-        "--scale",
-        type=Path,
-        metavar="FILE",
-        help="a .npy array of the input's shape: how far each coordinate may move per unit of radius (default: 1)",
-    )
-    group.add_argument(
-        "--norm",
-        type=options.norm,
-        default="inf",
-        metavar="P",
-        help="inf, 2, 1 or any number >= 1 (default: %(default)s)",
-    )
-    target = group.add_mutually_exclusive_group()
-    target.add_argument(
-        "--target",
-        type=options.target,
-        default="untargeted",
-        help="the rival class: runner-up, least-likely, random, all, untargeted or a class index "
-        "(default: %(default)s)",
-    )
-    target.add_argument(
-        "--target-file",
-        type=Path,
-        metavar="FILE",
-        help="the rival class of every image: a .npy array, or a text with one class per line",
-    )
-
-
-def add_box(group: argparse._ArgumentGroup, default: object = None, otherwise: str = "every input is valid") -> None:
-    """Which inputs are valid."""
-    box = group.add_mutually_exclusive_group()
-    box.add_argument(
-        "--box",
-        action=options.Box,
-        nargs=2,
-        default=default,
-        metavar=("LOW", "HIGH"),
-        help=f"the lowest and the highest valid value of an input (default: {otherwise})",
-    )
-    box.add_argument("--no-box", dest="box", action="store_const", const=None, help="every input is valid")
-
-
-def add_effort(group: argparse._ArgumentGroup, defaults: Mapping[str, int | float]) -> None:
-    """How hard methods that could go on for ever try."""
-    for name, parse, what in (
-        ("steps", options.count, "of each attack"),
-        ("batches", options.count, "of CLEVER's samples"),
-        ("samples", options.count, "of a batch of CLEVER's"),
-        ("budget", options.seconds, "seconds a method may take per image; one too slow is left out, and said to be"),
-    ):
-        group.add_argument(
-            f"--{name}", type=parse, default=defaults[name], metavar="S" if name == "budget" else "N",
-            help=f"{what} (default: %(default)s)",
-        )  # fmt: skip
-
-
-def add_seed(group: argparse._ArgumentGroup, of: str) -> None:
-    group.add_argument("--seed", type=options.seed, default=0, metavar="N", help=f"{of} (default: %(default)s)")
-
-
-def add_inference(group: argparse._ArgumentGroup | argparse.ArgumentParser) -> None:
-    group.add_argument(
-        "--inference",
-        type=options.spelled(INFERENCES),
-        default="real",
-        metavar="PRECISION",
-        help="what the network is evaluated in: real, or float32, float16 or bfloat16, which round every operation; "
-        "what is proven then holds for every such evaluation (default: %(default)s)",
-    )
-
-
 def inference_text(arguments: argparse.Namespace) -> str:
     """How a question goes on where it is about evaluations in floating point."""
     return "" if arguments.inference == "real" else f", evaluated in {arguments.inference}"
-
-
-def add_memory(group: argparse._ArgumentGroup, what: str) -> None:
-    group.add_argument(
-        "--memory",
-        type=options.memory,
-        default="1G",
-        metavar="SIZE",
-        help=f"what {what} may take, of all workers together, as in 512M (default: %(default)s)",
-    )
-
-
-def add_threads(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--threads", type=options.threads, metavar="N", help="how many threads to compute with")
-
-
-def add_workers(group: argparse._ArgumentGroup) -> None:
-    """How many processes, and where."""
-    place = group.add_mutually_exclusive_group()
-    place.add_argument(
-        "--workers",
-        type=options.count,
-        metavar="N",
-        help="how many processes of one thread each (default: one, and one per core for what would take long)",
-    )
-    place.add_argument(
-        "--ray", metavar="ADDRESS", help="work on a Ray cluster: its address, or auto; needs relucert[ray]"
-    )
-
-
-def add_json(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--json", type=Path, metavar="FILE", help="record the run; the same command goes on with it")
-
-
-def add_csv(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--csv", type=Path, metavar="FILE", help="the same answers as a table")
-
-
-def add_overwrite(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--overwrite", action="store_true", help="start anew, also where files hold something else")
-
-
-def add_quiet(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--quiet", action="store_true", help="no progress bar and no table, only the summary")
-
-
-def add_all(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--all", action="store_true", help="show every answer on the terminal, however many there are")
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from relucert.cli import options, record, runs
+from relucert.cli.table import PLACE, QUESTION, Option, add_options
 from relucert.common.words import counted
 from relucert.errors import InputError
 
@@ -32,49 +33,38 @@ RESERVE = 0.3  # seconds of a command's time that are left for writing
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    runs.add_network(parser)
+    add_options(parser, "network")
     parser.add_argument("property", nargs="?", type=Path, metavar="PROPERTY", help="a .vnnlib or .vnnlib.gz file")
-    parser.add_argument(
-        "--network",
-        dest="further_networks",
-        action="append",
-        type=_named_file,
-        metavar="NAME=FILE",
-        help="a further network that a property of VNN-LIB 2.0 declares, or any by its name; may be repeated",
-    )
-    parser.add_argument(
-        "--instances",
-        type=Path,
-        metavar="FILE",
-        help="many at once: a CSV file with network,property,seconds in every line, files counted from its own folder",
-    )
-    runs.add_inference(parser)
+    add_options(
+        parser,
+        "--inference",
+        network=Option(
+            "a further network that a property of VNN-LIB 2.0 declares, or any by its name; may be repeated",
+            _named_file, metavar="NAME=FILE", further={"dest": "further_networks", "action": "append"},
+        ),
+        instances=Option(
+            "many at once: a CSV file with network,property,seconds in every line, files counted from its own folder",
+            Path, metavar="FILE",
+        ),
+    )  # fmt: skip
     robust = parser.add_argument_group("robustness of images, in the place of a file")
-    robust.add_argument("--radius", type=options.radius, metavar="R", help="how far an input may be from the image")
-    runs.add_question(robust)
+    add_options(robust, radius=Option("how far an input may be from the image", options.radius, metavar="R"))
+    add_options(robust, *QUESTION)
     effort = parser.add_argument_group("the effort")
-    effort.add_argument(
-        "--time-limit",
-        type=options.seconds,
-        metavar="S",
-        help=f"seconds for a property, start-up included, or per image; of instances, at most so many each "
-        f"(default: {TIME_LIMIT:g}, or the instance's own)",
+    limit = (
+        "seconds for a property, start-up included, or per image; of instances, at most so many each "
+        f"(default: {TIME_LIMIT:g}, or the instance's own)"
     )
-    runs.add_seed(effort, "for random targets and the attack's random starts")
-    runs.add_threads(effort)
-    runs.add_workers(effort)
+    add_options(
+        effort,
+        time_limit=Option(limit, options.seconds, metavar="S"),
+        seed="for random targets and the attack's random starts",
+    )
+    add_options(effort, *PLACE)
     answers = parser.add_argument_group("the answers")
-    answers.add_argument(
-        "--results", type=Path, metavar="FILE", help="write a property's verdict as VNN-COMP has it: sat, unsat, ..."
-    )
-    answers.add_argument(
-        "--proof", type=Path, metavar="FILE", help="write a proof of one verdict, for `relucert check`"
-    )
-    runs.add_json(answers)
-    runs.add_csv(answers)
-    runs.add_overwrite(answers)
-    runs.add_all(answers)
-    runs.add_quiet(answers)
+    results = "write a property's verdict as VNN-COMP has it: sat, unsat, ..."
+    add_options(answers, results=Option(results, Path, metavar="FILE"))
+    add_options(answers, "--proof", "--json", "--csv", "--overwrite", "--all", "--quiet")
 
 
 def _named_file(text: str) -> tuple[str, str]:
