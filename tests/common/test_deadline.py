@@ -8,12 +8,19 @@ from __future__ import annotations
 import math
 import threading
 import time
+from collections.abc import Callable
 
 import pytest
 import torch
+from torch import Tensor
+from torch.nn import functional
 
 import relucert
+from relucert.arithmetic.rigor import Arithmetic
+from relucert.bounding import point
 from relucert.common.deadline import TimeUp, check_time, until
+from relucert.common.names import MethodName
+from relucert.network import Convolution, Linear, Units
 from relucert.search import portfolio
 from relucert.verification.specification.query import Query
 from relucert.verification.witness_check import WitnessCheck
@@ -161,3 +168,110 @@ def test_no_mode_of_pytorch_is_left_behind_when_time_ends(monkeypatch: pytest.Mo
     assert len(examined) == 2
     assert torch.is_grad_enabled()
     assert not torch.is_inference_mode_enabled()
+
+
+@pytest.mark.parametrize("batch", [(100,), (4, 25)])
+@pytest.mark.parametrize("kind", ["linear", "convolution", "transposed convolution"])
+def test_products_of_many_rows_end_on_time(kind: str, batch: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """One layer may take longer than a whole time limit: a hundred seconds here."""
+    monkeypatch.setattr("relucert.network.linear.PART_WORK", 2**10)
+    monkeypatch.setattr("relucert.network.convolution.PART_BYTES", 2**10)
+    generator = torch.Generator().manual_seed(0)
+    kernels = torch.randn(3, 2, 2, 2, generator=generator)
+    convolution = Convolution(kernels, torch.zeros(3), (4, 4), (1, 1), (0, 0, 0, 0), (1, 1), 1)
+    matrix = Linear(torch.randn(5, 32, generator=generator), torch.zeros(5))
+    layers: dict[str, tuple[Callable[[Tensor], Tensor], tuple[int, ...], Callable[[Tensor], Tensor]]] = {
+        "linear": (matrix.linear, (32,), lambda rows: rows @ matrix.weight.T),
+        "convolution": (convolution.linear, (2, 4, 4), _by_library(functional.conv2d, kernels)),
+        "transposed convolution": (
+            lambda rows: convolution.transpose(rows)[0], (3, 3, 3), _by_library(functional.conv_transpose2d, kernels),
+        ),
+    }  # fmt: skip
+    apply, size, whole = layers[kind]
+    rows = torch.randn(*batch, *size, generator=generator)
+    torch.testing.assert_close(apply(rows), whole(rows))
+    with work_clock(monkeypatch, 1e6) as measured:
+        apply(rows)
+        work = measured()
+    with work_clock(monkeypatch, 1e6 * work / 100) as clock, pytest.raises(TimeUp), until(10):
+        apply(rows)
+    assert clock() < 15
+
+
+@pytest.mark.parametrize("indices", [None, torch.tensor([1, 3, 4, 9, 17, 30])])
+def test_unit_forms_are_spread_on_time(indices: Tensor | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As rows, the unit forms of a large layer take longer than a whole time limit, and may be larger than memory."""
+    generator = torch.Generator().manual_seed(0)
+    kernels = torch.randn(3, 2, 2, 2, generator=generator)
+    convolution = Convolution(kernels, torch.zeros(3), (4, 4), (1, 1), (0, 0, 0, 0), (1, 1), 1)
+    count = 32 if indices is None else len(indices)
+    units = Units(indices, torch.rand(2, count, generator=generator))
+    whole = convolution.spread(units, (2, 4, 4), torch.float32)
+    monkeypatch.setattr("relucert.network.operation.PART_BYTES", 2**9)
+    parts = convolution.spread(units, (2, 4, 4), torch.float32)
+    assert isinstance(whole, Tensor)
+    assert isinstance(parts, Tensor)
+    torch.testing.assert_close(parts, whole)
+    torch.testing.assert_close(whole, convolution.linear(units.dense(32, torch.float32).unflatten(-1, (2, 4, 4))))
+    with work_clock(monkeypatch, 1e6) as measured:
+        convolution.spread(units, (2, 4, 4), torch.float32)
+        work = measured()
+    with work_clock(monkeypatch, 1e6 * work / 100) as clock, pytest.raises(TimeUp), until(10):
+        convolution.spread(units, (2, 4, 4), torch.float32)
+    assert clock() < 60
+
+
+def _by_library(function: Callable[[Tensor, Tensor], Tensor], kernels: Tensor) -> Callable[[Tensor], Tensor]:
+    def apply(images: Tensor) -> Tensor:
+        result = function(images.flatten(0, -4), kernels)
+        return result.reshape(*images.shape[:-3], *result.shape[1:])
+
+    return apply
+
+
+@pytest.mark.parametrize("method", ["fast-lin", "crown"])
+def test_many_rows_are_bounded_part_by_part(method: MethodName, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a thousand classes, the forms of all rows at once may be larger than memory."""
+    (whole,) = relucert.certify(NETWORK, IMAGE, method=method)
+    monkeypatch.setattr("relucert.methods.linear.ROW_BYTES", 1)
+    (parts,) = relucert.certify(NETWORK, IMAGE, method=method)
+    assert whole.radius is not None
+    assert parts.radius == pytest.approx(whole.radius, rel=1e-3)
+    assert parts.target == whole.target
+
+
+@pytest.mark.parametrize("polish", [True, False])
+def test_what_an_attack_found_is_checked_on_time(polish: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check of one point may take as long as many steps of an attack: forty seconds here."""
+    evaluate = point.scores_at
+
+    def slow(network: relucert.Network, points: Tensor, arithmetic: Arithmetic) -> tuple[Tensor, Tensor]:
+        for _ in range(40):
+            torch.zeros(int(SPEED))  # a second
+            check_time()
+        return evaluate(network, points, arithmetic)
+
+    monkeypatch.setattr(point, "scores_at", slow)
+    with work_clock(monkeypatch, SPEED) as clock:
+        (answer,) = relucert.attack(NETWORK, IMAGE, time_limit=20, polish=polish)
+        assert on_time(clock(), 20)
+    assert not answer.failed
+    assert answer.distance is None
+    assert "time limit" in str(answer.reason)
+
+
+def test_points_are_checked_as_few_as_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a large network one after the other, from the nearest on."""
+    (whole,) = relucert.attack(NETWORK, IMAGE, polish=False)
+    counts: list[int] = []
+    evaluate = point.scores_at
+
+    def counting(network: relucert.Network, points: Tensor, arithmetic: Arithmetic) -> tuple[Tensor, Tensor]:
+        counts.append(len(points))
+        return evaluate(network, points, arithmetic)
+
+    monkeypatch.setattr(point, "scores_at", counting)
+    monkeypatch.setattr("relucert.attacks.witness.POINT_BYTES", 1)
+    (single,) = relucert.attack(NETWORK, IMAGE, polish=False)
+    assert single.distance == whole.distance
+    assert set(counts) == {1}

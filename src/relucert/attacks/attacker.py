@@ -33,6 +33,8 @@ SHOWN = f"{NOT_POSITIVE}, as shown by {{by}}"
 UNCLEAR = "at the image itself the sign of a margin is unclear within rounding error"
 STAGE, POLISH = "attack", "polish"  # what is being done
 BEFORE_POLISH = 0.6  # the attacks' share of a time limit
+BEFORE_CHECK = 0.9  # the same without a polish
+MOMENT = 0.1  # seconds for the re-check of what was found, whatever the time
 
 
 @dataclass(frozen=True)
@@ -188,7 +190,7 @@ class _Batch:
 
     def _pursue(self, questions: list[Question], ends: float) -> Pursuit:
         now = time.monotonic()
-        deadline = now + (ends - now) * (BEFORE_POLISH if self.options.polish else 1)
+        deadline = now + (ends - now) * (BEFORE_POLISH if self.options.polish else BEFORE_CHECK)
         image = questions[0].image if len(questions) == 1 else None
         return self.attacker.pursue(self.inquiry, questions, deadline, about_image(self.report, image))
 
@@ -198,13 +200,16 @@ class _Batch:
         try:
             with torch.inference_mode():
                 if bool(pursuit.found[number]):
-                    witness = self.check.beyond(image, pursuit.points[number], prop)
+                    with until(max(ends, time.monotonic() + MOMENT)):
+                        witness = self.check.beyond(image, pursuit.points[number], prop)
                 if witness is not None and self.options.polish and self.check.exact.rectifiers_only:
                     polisher = Polisher(self.check, image, prop, witness, ends)
                     try:
                         polisher.run()
                     finally:
                         witness = polisher.witness
+        except TimeUp:
+            return _End(None, NO_TIME)
         except FAULTS as error:
             return _End(witness, f"the polish broke down: {in_one_line(error)}", failed=True)
         if pursuit.failure is not None:

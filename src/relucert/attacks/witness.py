@@ -16,6 +16,7 @@ from relucert.inputs.loading.runtime import Runtime, own_precision, point_precis
 from relucert.network import Network
 
 STRETCHES = (0.0, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1)  # how far beyond a point to look where it is too near
+POINT_BYTES = 2**26  # of all values at the points that are evaluated at once
 
 
 class Witness(NamedTuple):
@@ -71,12 +72,13 @@ class AdversarialCheck:
         """The nearest to a centre (size,), in float64, of the points (count, size) that pass."""
         points = self.represent(points)
         distances = self.shape.distance_bound(points.double(), centre, RIGOROUS)
-        passed = self._inside(points) & distances.isfinite() & self._plausible(points, prop)
-        for place in distances.masked_fill(~passed, torch.inf).argsort().tolist():
-            if not bool(passed[place]):
-                break
-            if self.violated(points[place], prop):
-                return Witness(points[place], float(distances[place]))
+        possible = distances.masked_fill(~self._inside(points), torch.inf)
+        step = max(1, POINT_BYTES // (8 * sum(self.exact.sizes)))
+        for places in possible.argsort().split(step):
+            passed = possible[places].isfinite() & self._plausible(points[places], prop)
+            for place in places[passed].tolist():
+                if self.violated(points[place], prop):
+                    return Witness(points[place], float(distances[place]))
         return None
 
     def at_image(self, image: Tensor, prop: Property) -> Witness | None:

@@ -9,31 +9,45 @@ from typing_extensions import assert_never
 from relucert.arithmetic.property import Property
 from relucert.arithmetic.rigor import Arithmetic
 from relucert.bounding.noise import noise, rounds
-from relucert.network import Activation, Affine, Network
+from relucert.common.deadline import check_time
+from relucert.network import INPUT, Activation, Affine, Network
 
 
 def scores_at(network: Network, points: Tensor, arithmetic: Arithmetic) -> tuple[Tensor, Tensor]:
     """The class scores at points (batch, size) and how far each may be from those of the network's evaluation, in real
-    arithmetic or in whatever it is evaluated in: (batch, classes) each."""
-    values = [points.unflatten(-1, network.input_shape)]
-    errors = [torch.zeros_like(values[0])]
-    for value, node in network.steps():
-        operands, before = ([kept[source] for source in node.inputs] for kept in (values, errors))
-        values.append(node.operation.apply(*operands))
-        if isinstance(node.operation, Activation):
-            errors.append(_activation_error(node.operation, operands[0], before[0], arithmetic))
-        elif not isinstance(node.operation, Affine):
-            assert_never(node.operation)
-        elif arithmetic.rigorous:
-            error = _error(node.operation, operands, before, arithmetic)
-            if rounds(network, value):
-                sizes = [(one.abs() + other).flatten(1) for one, other in zip(operands, before, strict=True)]
-                added = noise(network, value, sizes, arithmetic).reshape(error.shape)
-                error = arithmetic.above(error + added, 1)
-            errors.append(torch.where(values[-1].isfinite(), error, torch.inf))  # a sum that overflowed says nothing
-        else:
-            errors.append(torch.zeros_like(values[-1]))
-    return values[-1], errors[-1]
+    arithmetic or in whatever it is evaluated in: (batch, classes) each. Raises TimeUp between two layers once time is
+    over."""
+    image = points.unflatten(-1, network.input_shape)
+    known = {INPUT: (image, torch.zeros_like(image))}
+    for value, unneeded in network.schedule((network.output,)):
+        check_time()
+        if value != INPUT:
+            operands, errors = ([known[source][part] for source in network.node(value).inputs] for part in (0, 1))
+            known[value] = _evaluated(network, value, operands, errors, arithmetic)
+        scores = known[value]
+        for source in unneeded:
+            del known[source]
+    return scores
+
+
+def _evaluated(
+    network: Network, value: int, operands: list[Tensor], errors: list[Tensor], arithmetic: Arithmetic
+) -> tuple[Tensor, Tensor]:
+    """A value, and how far it may be off, from those of its operands."""
+    operation = network.node(value).operation
+    result = operation.apply(*operands)
+    if isinstance(operation, Activation):
+        return result, _activation_error(operation, operands[0], errors[0], arithmetic)
+    if not isinstance(operation, Affine):
+        assert_never(operation)
+    if not arithmetic.rigorous:
+        return result, torch.zeros_like(result)
+    error = _error(operation, operands, errors, arithmetic)
+    if rounds(network, value):
+        sizes = [(one.abs() + other).flatten(1) for one, other in zip(operands, errors, strict=True)]
+        added = noise(network, value, sizes, arithmetic).reshape(error.shape)
+        error = arithmetic.above(error + added, 1)
+    return result, torch.where(result.isfinite(), error, torch.inf)  # a sum that overflowed says nothing
 
 
 def _activation_error(activation: Activation, value: Tensor, error: Tensor, arithmetic: Arithmetic) -> Tensor:

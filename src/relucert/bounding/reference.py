@@ -18,6 +18,7 @@ from relucert.arithmetic.rigor import TINY, Arithmetic
 from relucert.bounding.interval import Bounds, select
 from relucert.bounding.noise import InputSize, noise, rounds, size_within
 from relucert.bounding.relaxers import Relaxation, Relaxer
+from relucert.common.deadline import check_time
 from relucert.network import INPUT, Activation, Affine, Network
 
 
@@ -66,6 +67,7 @@ class ReferencePath:
     def reference(self, value: int) -> Tensor:
         """The reference of a value: (batch, size)."""
         if value not in self._references:
+            check_time()
             self._references[value] = self._reference(value)
         return self._references[value]
 
@@ -78,6 +80,7 @@ class ReferencePath:
     def max_deviation(self, value: int) -> Tensor:
         """How far a value may lie from its reference, at most: (batch, size)."""
         if value not in self._max_deviations:
+            check_time()
             self._max_deviations[value] = self._max_deviation(value)
         return self._max_deviations[value]
 
@@ -88,6 +91,7 @@ class ReferencePath:
         negative coefficients meet the upper lines' heights. None: nothing.
         """
         if value not in self._costs:
+            check_time()
             node = self.network.node(value)
             if isinstance(node.operation, Affine):
                 self._costs[value] = self._with_noise(value, self._affine_cost(value))

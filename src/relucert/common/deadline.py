@@ -38,3 +38,8 @@ def check_time(seconds: float = 0.0) -> None:
     ends = _ENDS.get()
     if ends < math.inf and time.monotonic() + seconds > ends:
         raise TimeUp
+
+
+def seconds_left() -> float:
+    """The seconds until time is over, at least 0: for solvers with a time limit of their own."""
+    return max(0.0, _ENDS.get() - time.monotonic())

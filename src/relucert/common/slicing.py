@@ -1,11 +1,15 @@
-"""Large tensors in slices of a cache's size."""
+"""Large tensors in slices of a cache's size, and large products in parts that take a moment each."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
+from relucert.common.deadline import check_time
+
 SLICE_BYTES = 2**18
+PART_BYTES = 2**27  # that a step of a product may hold at once
+PART_WORK = 2**33  # multiplications of one matrix product: less than half a second of one core
 
 
 def slices(values: Tensor, dim: int) -> Sequence[Tensor]:
@@ -20,3 +24,17 @@ def slices(values: Tensor, dim: int) -> Sequence[Tensor]:
 def absolute_sum(values: Tensor, dim: int) -> Tensor:
     """The sum of absolute values along a dimension."""
     return torch.stack([part.abs().sum(dim) for part in slices(values, dim)]).sum(0)
+
+
+def in_parts(function: Callable[[Tensor], Tensor], rows: Tensor, step: int) -> Tensor:
+    """What a function makes of rows, at most `step` of them at once; each row's result depends on that row alone.
+
+    Raises TimeUp between two parts once time is over.
+    """
+    if len(rows) <= step:
+        return function(rows)
+    parts = []
+    for part in rows.split(max(1, step)):
+        check_time()
+        parts.append(function(part))
+    return torch.cat(parts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+import torch
 from torch import Tensor
 
 from relucert.arithmetic.property import Property
@@ -19,6 +20,8 @@ from relucert.network import Network
 
 if TYPE_CHECKING:
     from relucert.methods.method import Method
+
+ROW_BYTES = 2**28  # of the rows of a property that are pulled back at once, in the widest layer
 
 
 @dataclass(frozen=True)
@@ -44,4 +47,6 @@ class LinearMethod:
         self, network: Network, region: Region, prop: Property, hidden: Bounds, arithmetic: Arithmetic
     ) -> Tensor:
         path = ReferencePath(network, region, hidden, self.relaxer, arithmetic)
-        return bound_forms(path, network.output, prop.rows, offsets=prop.offsets).lower
+        step = max(1, ROW_BYTES // (prop.rows.element_size() * max(network.sizes) * len(region.radius)))
+        parts = zip(prop.rows.split(step, 1), prop.offsets.split(step, 1), strict=True)
+        return torch.cat([bound_forms(path, network.output, rows, offsets=offsets).lower for rows, offsets in parts], 1)

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from relucert.arithmetic.forms import LinearForms, Places, Shape, Windows
+from relucert.common.slicing import PART_BYTES, in_parts
 from relucert.errors import NetworkError
 from relucert.network.operation import Affine, differentiable
 from relucert.network.registry import register
@@ -67,12 +68,16 @@ class Convolution(Affine):
         return (self.weight.shape[0], *self._output_size)
 
     def linear(self, *inputs: Tensor) -> Tensor:
-        batch = inputs[0].shape[:-3]
-        padded = self._pad(inputs[0].reshape(-1, *inputs[0].shape[-3:]))
-        columns = functional.unfold(padded, self._kernel, dilation=self.dilation, stride=self.stride)
-        columns = columns.unflatten(1, (self.groups, -1))  # (batch, groups, taps, positions)
-        sums: Tensor = self._rows @ columns
+        batch, images = inputs[0].shape[:-3], inputs[0].reshape(-1, *inputs[0].shape[-3:])
+        column_bytes = self.groups * self._rows.shape[2] * self._positions * images.element_size()
+        sums = in_parts(self._sums, images, PART_BYTES // column_bytes)
         return sums.reshape(*batch, -1, *self._output_size)
+
+    def _sums(self, images: Tensor) -> Tensor:
+        """`linear` of images, (count, channels, height, width): (count, groups, channels of a group, positions)."""
+        columns = functional.unfold(self._pad(images), self._kernel, dilation=self.dilation, stride=self.stride)
+        sums: Tensor = self._rows @ columns.unflatten(1, (self.groups, -1))
+        return sums
 
     def transpose(self, coefficients: Tensor) -> tuple[Tensor, ...]:
         batch = coefficients.shape[:-3]
@@ -120,9 +125,16 @@ class Convolution(Affine):
         """By one product and a few sums of slices: an input coordinate meets a block of stride x stride taps once."""
         windows = forms if isinstance(forms, Windows) else Windows.whole(forms.rows(), forms.shape)
         coefficients = windows.mask().coefficients  # (batch, forms, height, width, output channels)
-        batch, count, height, width, _ = coefficients.shape
+        (batch, count), window = coefficients.shape[:2], coefficients.shape[2:]
+        product_bytes = max(1, int(prod(window) * self.products)) * coefficients.element_size()
+        image = in_parts(self._transposed, coefficients.flatten(0, 1), PART_BYTES // product_bytes)
+        return (windows.moved(image.unflatten(0, (batch, count)), shapes[0], self._step, self._begin),)
+
+    def _transposed(self, coefficients: Tensor) -> Tensor:
+        """The transposed map of windows, (forms, height, width, output channels): as many larger ones, on the input."""
+        total, height, width, _ = coefficients.shape
         (down, across), (rows, columns), channels = self.stride, self._blocks, self.weight.shape[1]
-        size, total = (height + rows - 1, down, width + columns - 1, across), batch * count
+        size = height + rows - 1, down, width + columns - 1, across
         by_group = coefficients.reshape(total * height * width, self.groups, self._rows.shape[1]).transpose(0, 1)
         products = by_group @ self._taps
         blocks = products.unflatten(-1, (rows, columns, down, across, channels)).unflatten(1, (total, height, width))
@@ -132,9 +144,7 @@ class Convolution(Affine):
                 part = blocks[:, :, :, :, row, column].permute(1, 2, 4, 3, 5, 0, 6)
                 image[:, row : row + height, :, column : column + width] += part
         tall, wide = (self._extent(axis, length) for axis, length in enumerate((height, width)))
-        image = image.reshape(batch, count, size[0] * down, size[2] * across, self.groups * channels)
-        image = image[:, :, :tall, :wide]
-        return (windows.moved(image, shapes[0], self._step, self._begin),)
+        return image.reshape(total, size[0] * down, size[2] * across, self.groups * channels)[:, :tall, :wide]
 
     @property
     def _input_shape(self) -> Shape:

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from relucert.arithmetic.forms import Rows, Shape
+from relucert.common.slicing import PART_WORK, in_parts
 from relucert.errors import NetworkError
 from relucert.network.operation import Affine, Units, differentiable
 from relucert.network.registry import register
@@ -34,7 +35,12 @@ class Linear(Affine):
         return (outputs,)
 
     def linear(self, *inputs: Tensor) -> Tensor:
-        return functional.linear(inputs[0], self.weight)
+        rows = inputs[0]
+        if rows.numel() * len(self.weight) <= PART_WORK:
+            return functional.linear(rows, self.weight)
+        step = PART_WORK // self.weight.numel()
+        sums = in_parts(lambda part: functional.linear(part, self.weight), rows.flatten(0, -2), step)
+        return sums.reshape(*rows.shape[:-1], -1)
 
     def magnitude(self, *inputs: Tensor) -> Tensor:
         # Cauchy-Schwarz: a row's 2-norm times the input's. The constant exceeds what squaring may lose to underflow.

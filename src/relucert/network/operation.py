@@ -14,6 +14,8 @@ from torch import Tensor
 from typing_extensions import Self
 
 from relucert.arithmetic.forms import LinearForms, Rows, Shape
+from relucert.common.deadline import check_time
+from relucert.common.slicing import PART_BYTES
 from relucert.errors import NetworkError
 from relucert.network.inference import Inference
 
@@ -52,7 +54,18 @@ class Units:
 
     def dense(self, size: int, dtype: torch.dtype) -> Tensor:
         """The same forms as rows: (batch or 1, m, size)."""
-        return self.spread(torch.eye(size, dtype=dtype))
+        places = torch.arange(size) if self.indices is None else self.indices
+        scale = torch.ones(1, len(places), dtype=dtype) if self.scale is None else self.scale
+        rows = scale.new_zeros(*scale.shape, size)
+        rows[:, torch.arange(len(places)), places] = scale
+        return rows
+
+    def split(self, step: int, size: int) -> list[Units]:
+        """At most `step` of the forms each, in order."""
+        places = torch.arange(size) if self.indices is None else self.indices
+        chosen = places.split(step)
+        scales = [None] * len(chosen) if self.scale is None else self.scale.split(step, 1)
+        return [Units(*part) for part in zip(chosen, scales, strict=True)]
 
 
 def differentiable(function: Callable[[_Owner], _Result]) -> Callable[[_Owner], _Result]:
@@ -199,8 +212,16 @@ class Affine(Operation):
         return None
 
     def spread(self, units: Units, shape: Shape, dtype: torch.dtype) -> Units | Tensor:
-        """`linear` of unit forms on an input of this shape: units again, or rows (batch or 1, m, *output)."""
-        return self.linear(units.dense(prod(shape), dtype).unflatten(-1, shape))
+        """`linear` of unit forms on an input of this shape: units again, or rows (batch or 1, m, *output).
+
+        As many forms are made at once as memory has room for. Raises TimeUp between two such parts once time is over.
+        """
+        size, members = prod(shape), 1 if units.scale is None else len(units.scale)
+        images = []
+        for part in units.split(max(1, PART_BYTES // (members * size * dtype.itemsize)), size):
+            check_time()
+            images.append(self.linear(part.dense(size, dtype).unflatten(-1, shape)))
+        return torch.cat(images, 1) if len(images) > 1 else images[0]
 
     def total(self, units: Units, shape: Shape, dtype: torch.dtype) -> Tensor:
         """The sum of the absolute values of the rows of `spread`: (batch or 1, *output)."""

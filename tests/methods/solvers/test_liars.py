@@ -23,7 +23,9 @@ from relucert.arithmetic.norm import Norm
 from relucert.arithmetic.property import Property
 from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import RIGOROUS
+from relucert.bounding.hidden import hidden_bounds
 from relucert.bounding.relaxers import FAST_LIN
+from relucert.common.deadline import TimeUp, until
 from relucert.common.names import MethodName
 from relucert.errors import InputError
 from relucert.methods.linear import LinearMethod
@@ -165,7 +167,7 @@ def test_any_conic_status_but_solved_is_a_failure(status: str, monkeypatch: pyte
         def __init__(self, *_: object) -> None:
             self.status, self.z = status, np.zeros(9)
 
-        def update(self, q: Array) -> None: ...
+        def update(self, q: Array, settings: object) -> None: ...
 
         def solve(self) -> Model:
             return self
@@ -208,6 +210,40 @@ def test_time_runs_out(norm: float, monkeypatch: pytest.MonkeyPatch) -> None:
     for answer, radius in zip(certify(norm), plain(norm), strict=True):
         assert answer.radius == pytest.approx(radius, rel=2e-4)
         assert "Time limit reached" in str(answer.reason)
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_solvers_mind_the_deadline_around_them(norm: float) -> None:
+    """Whatever their own time limit."""
+    network = NETWORKS[NAME]().cast(torch.float64)
+    program = build(network, Region.around(centres(network, 1), 0.0, norm), 0)
+    solver = Conic(program, 60.0) if norm == 2 else Highs(program, norm == 1, 60.0)
+    bounds = hidden_bounds(network, Region.around(centres(network, 1), 0.5, norm), FAST_LIN, RIGOROUS)
+    solver.change(program.sides(0.5, bounds, 0))
+    cost = program.forms[network.output][0]
+    with until(time.monotonic() - 1), pytest.raises(Unsolved, match=r"(?i)time"):
+        solver.solve(cost)
+    assert solver.solve(cost) is not None
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_no_program_is_begun_once_time_is_over(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not in other threads either; and no failure of a solver is made of it."""
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    solved: list[bool] = []
+    solve = Highs.solve
+
+    def late(solver: Highs, cost: Array) -> DualSolution:
+        solved.append(True)
+        monkeypatch.setattr(time, "monotonic", lambda: 1e12)
+        return solve(solver, cost)
+
+    monkeypatch.setattr(Highs, "solve", late)
+    network, points, _ = question()
+    region, method = Region.around(points, 0.5, 1.0), programs(full=True)
+    with pytest.raises(TimeUp), until(1e11):
+        method.hidden(network.cast(torch.float64), region.cast(torch.float64), RIGOROUS)
+    assert len(solved) <= threads
 
 
 @pytest.mark.parametrize("error", [RuntimeError("x"), ValueError("x"), ZeroDivisionError("x"), OSError("x")])

@@ -19,6 +19,7 @@ from relucert.bounding.backward import DualVariables, PulledBack, allowed, bound
 from relucert.bounding.interval import Bounds, Interval
 from relucert.bounding.reference import ReferencePath
 from relucert.bounding.relaxers import FAST_LIN
+from relucert.common.deadline import TimeUp, check_time, until
 from relucert.methods.solvers.solver import Unsolved
 from relucert.network import Network
 
@@ -34,10 +35,13 @@ def ascend(
 ) -> Tensors:
     """Better slopes than these for each form of each batch member; raises `Unsolved` if time runs out."""
     ends = time.monotonic() + time_limit * max(1, len(region.radius) * forms.shape[1])
-    ascent = ProgramAscent(network, region, forms, value, bounds, DualVariables(slopes))
-    ascent.run(STEPS, RATE, ends)
-    if ascent.late:
-        raise Unsolved("Time limit reached")
+    try:
+        with until(ends):
+            ascent = ProgramAscent(network, region, forms, value, bounds, DualVariables(slopes))
+            ascent.run(STEPS, RATE)
+    except TimeUp:
+        check_time()  # whoever asked may have no time left either
+        raise Unsolved("Time limit reached") from None
     return ascent.duals.slopes
 
 
@@ -55,7 +59,6 @@ class ProgramAscent:
     bounds: Bounds
     duals: DualVariables
     offsets: Tensor | None = None
-    late: bool = False
 
     def __post_init__(self) -> None:
         """What comes of an inference mode can't be part of a gradient."""
@@ -73,8 +76,8 @@ class ProgramAscent:
             )
             self.highest = self._bound(self.duals).lower
 
-    def run(self, steps: int, rate: float, ends: float, enough: float = torch.inf) -> None:
-        """At most this many steps: none once time is over or every bound is above what is enough."""
+    def run(self, steps: int, rate: float, enough: float = torch.inf) -> None:
+        """At most this many steps: none once every bound is above what is enough. Raises TimeUp once time is over."""
         with torch.inference_mode(False), torch.enable_grad():
             met = self.coefficients()
             units = {
@@ -89,9 +92,6 @@ class ProgramAscent:
             adam = Adam(variables, DECAY, 1e-8)
             for step in range(steps):
                 if bool((self.highest > enough).all()):
-                    return
-                if time.monotonic() > ends:
-                    self.late = True
                     return
                 tried = DualVariables(slopes, {value: share * units[value] for value, share in shares.items()})
                 bound = self._bound(tried).lower

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from relucert.common.deadline import seconds_left
 from relucert.methods.solvers.program import Array, Program, Sides
 from relucert.methods.solvers.solver import DualSolution, Unsolved, require
 
@@ -34,7 +35,7 @@ class Conic:
         self._settings.verbose = False
         self._settings.presolve_enable = False
         self._settings.max_threads = 1
-        self._settings.time_limit = time_limit
+        self._time_limit = time_limit
         self._model: Any = None
 
     def change(self, sides: Sides) -> None:
@@ -74,7 +75,8 @@ class Conic:
 
     def solve(self, cost: Array) -> DualSolution:
         with panics():
-            self._model.update(q=cost)
+            self._settings.time_limit = min(self._time_limit, seconds_left())
+            self._model.update(q=cost, settings=self._settings)
             solution = self._model.solve()
         if solution.status != self._clarabel.SolverStatus.Solved:
             raise Unsolved(str(solution.status))

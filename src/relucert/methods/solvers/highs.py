@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import sparse
 
+from relucert.common.deadline import seconds_left
 from relucert.methods.solvers.program import Array, Program, Sides
 from relucert.methods.solvers.solver import DualSolution, Unsolved, require
 
@@ -62,7 +63,8 @@ class Highs:
     def solve(self, cost: Array) -> DualSolution:
         model, statuses = self._model, self._highspy.HighsModelStatus
         self._check(model.changeColsCost(len(cost), self._all, cost))
-        model.setOptionValue("time_limit", model.getRunTime() + self._time_limit)  # its clock never starts anew
+        seconds = min(self._time_limit, seconds_left())
+        model.setOptionValue("time_limit", model.getRunTime() + seconds)  # its clock never starts anew
         model.run()
         if model.getModelStatus() not in (statuses.kOptimal, statuses.kTimeLimit):
             model.clearSolver()  # the last basis was no good place to start from

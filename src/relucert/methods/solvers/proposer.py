@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -17,6 +18,7 @@ from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import DOUBLE
 from relucert.bounding.interval import Bounds, select
 from relucert.bounding.relaxers import FAST_LIN
+from relucert.common.deadline import check_time
 from relucert.common.progress import Progress, Report, silent
 from relucert.errors import RelucertError
 from relucert.methods.solvers.ascent import ascend
@@ -218,6 +220,7 @@ class _Work:
             for form in forms:
                 if self.stopped.is_set():
                     return
+                check_time()
                 try:
                     solver = self.proposer.solver(self.place, self.part, request.region.norm)
                     if not changed:
@@ -240,7 +243,7 @@ def _side_by_side(work: list[_Work], threads: int, tell: Callable[[], None]) -> 
     after their present programs."""
     pool = ThreadPoolExecutor(threads)
     try:
-        futures = [pool.submit(item.run) for item in work]
+        futures = [pool.submit(copy_context().run, item.run) for item in work]  # whose deadline is this one's
         while wait(futures, timeout=POLL).not_done:
             tell()
         for future in futures:
