@@ -6,6 +6,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from relucert.inputs.loading.assembly import Assembly, scalar
+from relucert.inputs.loading.lowering.activations import clip, leaky_relu
 from relucert.network import (
     Add,
     BatchScale,
@@ -148,6 +150,20 @@ def image_residual(seed: int = 0) -> Network:
     )
 
 
+def leaky_and_clipped(seed: int = 0) -> Network:
+    """A leaky ReLU and a clip, in the affine operations and ReLUs that an import writes them in."""
+    generator = torch.Generator().manual_seed(seed)
+    assembly = Assembly((6,), 1, torch.float32)
+    layers = [linear_of(*sizes, generator, torch.float32) for sizes in [(6, 8), (8, 8), (8, 4)]]
+
+    def affine(value: int, layer: Linear) -> int:
+        return assembly.add(assembly.linear(value, layer.weight), layer.bias)
+
+    value = leaky_relu(assembly, affine(0, layers[0]), scalar(0.1))
+    value = clip(assembly, affine(value, layers[1]), scalar(-0.5), scalar(1.0))
+    return assembly.finish(affine(value, layers[2]), "leaky and clipped")
+
+
 def tiny_image(seed: int = 0) -> Network:
     """Every operation on images, with so few neurons that a search over their signs ends at once."""
     generator = torch.Generator().manual_seed(seed)
@@ -180,6 +196,7 @@ NETWORKS: dict[str, Callable[[], Network]] = {
     "rectified input": rectified_input,
     "convolutional": convolutional,
     "image residual": image_residual,
+    "leaky and clipped": leaky_and_clipped,
 }
 
 

@@ -29,6 +29,7 @@ from relucert.network import (
     Shape,
     Shift,
 )
+from relucert.network.piecewise_linear import PiecewiseLinear
 
 Rows = list[list[Fraction]]
 
@@ -188,11 +189,21 @@ def _apply(operation: Operation, operands: list[list[Fraction]], shape: Shape) -
         return first
     if isinstance(operation, Relu):
         return [max(number, Fraction(0)) for number in first]
+    if isinstance(operation, PiecewiseLinear):
+        return [_on_piece(operation, place, number) for place, number in enumerate(first)]
     if isinstance(operation, Add):
         return [one + other for one, other in zip(first, others[0], strict=True)]
     if isinstance(operation, Shift):
         return [number + offset for number, offset in zip(first, _spread(operation.offset, shape), strict=True)]
     return [number * factor for number, factor in zip(first, _factors(operation, shape), strict=True)]
+
+
+def _on_piece(operation: PiecewiseLinear, place: int, number: Fraction) -> Fraction:
+    """An activation of straight pieces at one coordinate, by its definition."""
+    tables = operation.breaks, operation.factors, operation.offsets
+    breaks, factors, offsets = (table[:, place % table.shape[1]].tolist() for table in tables)
+    piece = sum(Fraction(end) <= number for end in breaks)
+    return Fraction(factors[piece]) * number + Fraction(offsets[piece])
 
 
 def _factors(operation: Operation, shape: Shape) -> list[Fraction]:

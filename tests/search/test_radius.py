@@ -15,7 +15,7 @@ from relucert.arithmetic.rigor import DOUBLE, RIGOROUS, Arithmetic
 from relucert.bounding.interval import Bounds
 from relucert.common.deadline import TimeUp
 from relucert.methods.method import Method
-from relucert.methods.table import find_method
+from relucert.methods.table import find_method, suited_network
 from relucert.network import Network
 from relucert.query.problem import Problem
 from relucert.query.targets import rivals
@@ -52,9 +52,9 @@ def search(
 
 def margin(network: Network, questions: Asked, radii: Tensor, norm: float, method: str = "fast-lin") -> Tensor:
     """The least rigorous margin at given radii."""
-    double = network.cast(torch.float64)
-    region = Region.around(questions.centres, radii, norm)
     chosen = find_method(method)
+    double = suited_network(chosen, network, RIGOROUS).cast(torch.float64)
+    region = Region.around(questions.centres, radii, norm)
     hidden = chosen.hidden(double, region, RIGOROUS)
     return chosen.margins(double, region, questions.prop, hidden, RIGOROUS).amin(1)
 

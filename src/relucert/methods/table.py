@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from relucert.arithmetic.rigor import Arithmetic
 from relucert.bounding.relaxers import CROWN, FAST_LIN, RELAXERS
 from relucert.common import names
 from relucert.common.names import MethodName
@@ -22,6 +23,7 @@ from relucert.methods.operator_norm import OperatorNorm
 from relucert.methods.programs import ProgramMethod
 from relucert.methods.sdp import QuadraticMethod
 from relucert.network import Inference, Network
+from relucert.network.fused_activations import fuse_activations
 
 METHODS: dict[MethodName, Callable[[], Method]] = {
     **{names.METHODS.find(name): partial(LinearMethod, name, relaxer) for name, relaxer in RELAXERS.items()},
@@ -51,10 +53,16 @@ def check_inference(method: Method, inference: Inference) -> None:
         )
 
 
-def check_activations(method: Method, network: Network) -> None:
-    """Refuses a method for ReLU alone where the network has another activation."""
+def suited_network(method: Method, network: Network, proof: Arithmetic) -> Network:
+    """The network as a method bounds it: for linear relaxations and intervals with every leaky ReLU, clip and the like
+    as one activation, unless it is evaluated in floating point or a proof file is about its operations as stored.
+
+    Refuses a method for ReLU alone where the network has another activation.
+    """
     if method.needs_rectifiers:
         check_rectifiers(network, f"the method {method.name!r}")
+    stored = network.inference.rounds or proof.recorded
+    return fuse_activations(network) if isinstance(method, LinearMethod | IntervalMethod) and not stored else network
 
 
 def check_rectifiers(network: Network, what: str) -> None:

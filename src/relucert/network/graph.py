@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -293,6 +293,20 @@ class Network:
         shapes = [self.shapes[value] for value in (0, *self.preactivations, self.output)]
         between = " - " if any(len(shape) > 1 for shape in shapes) else "-"
         return between.join("x".join(map(str, shape)) for shape in shapes)
+
+
+def needed_nodes(nodes: Sequence[Node], output: int | None = None) -> list[Node]:
+    """The nodes that the output (by default the last value) depends on, with their inputs renumbered."""
+    last = len(nodes) if output is None else output
+    needed = {last}
+    for value in range(last, 0, -1):
+        if value in needed:
+            needed.update(nodes[value - 1].inputs)
+    renumbered = {value: index for index, value in enumerate(sorted(needed | {0}))}
+    return [
+        replace(nodes[value - 1], inputs=tuple(renumbered[source] for source in nodes[value - 1].inputs))
+        for value in sorted(needed - {0})
+    ]
 
 
 def _roundings(node: Node, inference: Inference) -> int:

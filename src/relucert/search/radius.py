@@ -30,7 +30,7 @@ from relucert.common.progress import Progress, Reporter
 from relucert.methods.interval import IntervalMethod
 from relucert.methods.lipschitz import LipschitzMethod
 from relucert.methods.method import ExpensiveMethod, Method
-from relucert.methods.table import check_activations
+from relucert.methods.table import suited_network
 from relucert.network import Network
 from relucert.query.problem import Problem
 from relucert.search.evaluation import Evaluation
@@ -81,7 +81,7 @@ class Searcher:
     ) -> None:
         """reporter: Told how far a search is; what the method itself tells it is about that."""
         self.reporter = reporter or Reporter()
-        check_activations(method, network)
+        network = suited_network(method, network, proof)
         resolves = tolerance >= 10 * FLOAT_NOISE and not isinstance(method, IntervalMethod)  # whose radii may be tiny
         quick = FLOAT if resolves and network.cast(torch.float32).finite else DOUBLE
         self.method, self.asked_tolerance = method, tolerance

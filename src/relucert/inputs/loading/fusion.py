@@ -8,25 +8,12 @@ from dataclasses import replace
 from torch import Tensor
 
 from relucert.network import Convolution, Linear, Node, Shift
+from relucert.network.graph import needed_nodes
 
 
 def tidied(nodes: list[Node], output: int) -> list[Node]:
     """The nodes that this value depends on, with a bias in the layer that it belongs to; it is the last node's."""
-    return _needed(_fused(_needed(nodes, output)))
-
-
-def _needed(nodes: list[Node], output: int | None = None) -> list[Node]:
-    """The nodes that the output (by default the last value) depends on, with their inputs renumbered."""
-    last = len(nodes) if output is None else output
-    needed = {last}
-    for value in range(last, 0, -1):
-        if value in needed:
-            needed.update(nodes[value - 1].inputs)
-    renumbered = {value: index for index, value in enumerate(sorted(needed | {0}))}
-    return [
-        replace(nodes[value - 1], inputs=tuple(renumbered[source] for source in nodes[value - 1].inputs))
-        for value in sorted(needed - {0})
-    ]
+    return needed_nodes(_fused(needed_nodes(nodes, output)))
 
 
 def _fused(nodes: list[Node]) -> list[Node]:

@@ -52,6 +52,8 @@ def save_safetensors(network: Network, path: Path, about: Mapping[str, str]) -> 
     The same network and texts give the same bytes.
     """
     _check_about(about)
+    for node in network.nodes:
+        find(node.operation.name)  # what is not registered could not be read again
     tensors = {
         f"{value}.{field}": tensor.contiguous().clone()
         for value, node in network.steps()
