@@ -20,9 +20,10 @@ from relucert.answers.certificates import Answer
 from relucert.cli import compare
 from relucert.cli.main import build_parser
 from relucert.experiments.comparison import methods
-from relucert.experiments.comparison.methods import Contender, Kind, Setting
+from relucert.experiments.comparison.methods import Contender, Setting
 from relucert.methods.table import METHODS
 from relucert.query.given import NetworkLike
+from relucert.report.reading import Kind
 from tests.cli.conftest import Command, single_line
 from tests.experiments.comparison.answers import certified
 from tests.nets import mlp

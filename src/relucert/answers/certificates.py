@@ -316,7 +316,7 @@ class Exact(_Recorded):
         box: As of a `Certificate`.
         reason: Why the interval is open, or what to know about it; otherwise None.
         seconds: How long it took.
-        nodes: How many parts of the ball were bounded.
+        nodes: How many subregions branch and bound has bounded.
         input_scale: As of a `Certificate`.
         failed: Whether an error inside the search, which the reason names, kept the interval from closing.
         inference: As of a `Certificate`; the witness fails in the evaluation of the network's own runtime.

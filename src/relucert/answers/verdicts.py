@@ -33,7 +33,7 @@ class Verdict:
         outputs: What the runtime gives there, (outputs,).
         reason: Why it is unknown, or how a violation was checked; None where there is nothing to say.
         seconds: How long it took.
-        nodes: How many parts of the region were bounded.
+        nodes: How many subregions branch and bound has bounded.
         method: What decided it: the name of a method, "attack", "branch and bound", "bounds of the region",
             "conditions", where those of a violation contradict each other, or "rational arithmetic", where a strict
             relation is only touched; None where nothing did.

@@ -63,18 +63,18 @@ class Portfolio:
         return PortfolioEnd(end, self._reason(run), best is None and bool(run.errors), seconds, evidence)
 
     def _reason(self, run: PortfolioRun) -> str | None:
-        parts = [f"{step} failed: {error}" for step, error in run.errors.items()]
+        remarks = [f"{step} failed: {error}" for step, error in run.errors.items()]
         if run.best is None:
             if run.cut_off:
-                parts.append(f"the budget of {self.budget:g} s ended before any radius was proven")
-            return f"not certified: {'; '.join(parts)}" if parts else None
+                remarks.append(f"the budget of {self.budget:g} s ended before any radius was proven")
+            return f"not certified: {'; '.join(remarks)}" if remarks else None
         if run.cut_off:
             steps = " and ".join(run.cut_off)
-            parts.append(f"the budget of {self.budget:g} s ended before {steps} did; a larger radius may hold")
+            remarks.append(f"the budget of {self.budget:g} s ended before {steps} did; a larger radius may hold")
         if run.without_proof:
             steps = " and ".join(run.without_proof)
-            parts.append(f"{steps} was left out, which has no proof files here; a larger radius may hold")
-        return "; ".join(parts) or None
+            remarks.append(f"{steps} was left out, which has no proof files here; a larger radius may hold")
+        return "; ".join(remarks) or None
 
     def each(self, inquiry: Inquiry, report: Report = silent) -> Iterator[tuple[Question, PortfolioEnd | None]]:
         """Every question, with its end unless it is refused."""

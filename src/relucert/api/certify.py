@@ -104,7 +104,7 @@ def certify(
         tolerance: How far, relatively, a radius may stay below the largest the method can prove.
         memory: How many bytes all bounds that are worked on at a time may take, by all workers together; or "2G".
         seed: What random targets are drawn with.
-        shells: For "fast-lip" and "lipschitz-norm" alone, how many parts the ball is split into (30; 1 is the plain
+        shells: For "fast-lip" and "lipschitz-norm" alone, how many shells the ball is split into (30; 1 is the plain
             form).
         time_limit: For "lp" and "lp-full" alone, how many seconds each program may take (60).
         budget: For "best" alone, how many seconds each answer may take (10).
@@ -188,30 +188,30 @@ def bounds(
         scale: How far each coordinate may move per unit of radius, as for `certify`.
         input_shape: Of one image, where the network does not tell it.
     """
-    direction, chosen = names.FORMS.find(form), names.RELAXERS.find(method)
-    if chosen == INTERVAL and direction != "forward":
+    direction, relaxer = names.FORMS.find(form), names.RELAXERS.find(method)
+    if relaxer == INTERVAL and direction != "forward":
         raise InputError(f"interval bounds are carried forward: leave form={form!r} out")
     rounding, evaluation = ARITHMETICS[parse_rounding(arithmetic)], find_inference(inference)
     if isinstance(region, Region):
         if radius is not None or norm is not None:
             raise InputError("a region has its radius and its norm already: give them with images")
-        known = load(network, input_shape=input_shape).evaluated_in(evaluation)
+        loaded = load(network, input_shape=input_shape).evaluated_in(evaluation)
     else:
         if radius is None:
             raise InputError("bounds are about a region: give images and their radius, or a relucert.Region")
         prepared = prepare(network, region, None, input_shape)
-        known = prepared.network.evaluated_in(evaluation)
+        loaded = prepared.network.evaluated_in(evaluation)
         region = Region.around(prepared.images, radius, "inf" if norm is None else norm)
-    region = check_region(region, box, scale, known.input_shape)
-    warn_of_range(known, region.points)
+    region = check_region(region, box, scale, loaded.input_shape)
+    warn_of_range(loaded, region.points)
     if rounding.rigorous:
         check_subnormals()
     with torch.inference_mode():
-        cast, inside = known.cast(rounding.dtype), region.cast(rounding.dtype)
-        if chosen == INTERVAL:
-            intervals = interval_bounds(cast, inside, rounding, (*known.preactivations, known.output))
+        cast, inside = loaded.cast(rounding.dtype), region.cast(rounding.dtype)
+        if relaxer == INTERVAL:
+            intervals = interval_bounds(cast, inside, rounding, (*loaded.preactivations, loaded.output))
         else:
-            intervals = FORMS[direction](cast, inside, RELAXERS[chosen], rounding, (known.output,))
+            intervals = FORMS[direction](cast, inside, RELAXERS[relaxer], rounding, (loaded.output,))
     return [intervals[value] for value in sorted(intervals)]
 
 

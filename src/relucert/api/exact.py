@@ -1,7 +1,7 @@
 """`relucert.exact`: the minimum distortion of every image, as an interval with a proven and a witnessed end.
 
 The regions proven free of violations grow, from what is certified at once to just below the nearest violation known;
-the parts that prove one region are where the next one starts.
+the subregions that prove one region are where the next one starts.
 """
 
 from __future__ import annotations
@@ -245,7 +245,7 @@ class _Answering:
         return self._answer(None, None, False, reason, 0)
 
     def _certified(self) -> float:
-        """The radius that a portfolio of methods proves in a part of the time, Fast-Lin's at the least."""
+        """The radius that a portfolio of methods proves in a share of the time, Fast-Lin's at the least."""
         task = Task(self.network, self.inquiry, self.question, self.options.shape, reporter=self.reporter)
         if self.keeper is not None:
             task = replace(task, arithmetic=RECORDED, keeper=self.keeper)

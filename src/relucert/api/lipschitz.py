@@ -42,20 +42,20 @@ def lipschitz(
         arithmetic: "rigorous" (proven, rounding included) or "float" (rounding ignored: no proof).
         input_shape: Of one image, where the network does not tell it.
     """
-    known, chosen = load(network, input_shape=input_shape), _plain_method(method)
+    loaded, lipschitz_method = load(network, input_shape=input_shape), _plain_method(method)
     rounding = parse_rounding(arithmetic)
     precise = RIGOROUS if rounding is Rounding.RIGOROUS else DOUBLE
-    _check(known, region, prop)
+    _check(loaded, region, prop)
     if precise.rigorous:
         check_subnormals()
     with torch.inference_mode():
-        cast, double = known.cast(precise.dtype), region.cast(precise.dtype)
+        cast, double = loaded.cast(precise.dtype), region.cast(precise.dtype)
         rows = prop.rows.to(precise.dtype)
-        hidden = chosen.hidden(cast, double, precise)
-        constants = chosen.constants(cast, double, rows, hidden, precise)[:, -1]
-        constants = constants.nan_to_num(nan=torch.inf, posinf=torch.inf)  # where numbers overflow nothing is known
+        hidden = lipschitz_method.hidden(cast, double, precise)
+        constants = lipschitz_method.constants(cast, double, rows, hidden, precise)[:, -1]
+        constants = constants.nan_to_num(nan=torch.inf, posinf=torch.inf)  # where numbers overflow nothing is proven
     return [
-        LipschitzBound(tuple(values), radius, region.norm.p, chosen.name, rounding)
+        LipschitzBound(tuple(values), radius, region.norm.p, lipschitz_method.name, rounding)
         for radius, values in zip(region.radius.tolist(), constants.tolist(), strict=True)
     ]
 

@@ -80,17 +80,17 @@ def verify(
     evaluation = find_inference(inference)
     if evaluation.rounds and proof is not None:
         raise InputError(f"proofs are about real arithmetic, not about {inference}; leave out one of the two")
-    known, replay = open_sources(network, asked, input_shape, evaluation)
-    check_rectifiers(known, "a verdict")
+    loaded, replay = open_sources(network, asked, input_shape, evaluation)
+    check_rectifiers(loaded, "a verdict")
     check_subnormals()
     ends = started + (math.inf if time_limit is None else time_limit)
     claim = None
     if proof is not None:
-        path, claim = checked_path(proof, "a proof"), proofs.claimed(known, asked)
+        path, claim = checked_path(proof, "a proof"), proofs.claimed(loaded, asked)
         files.check_writable(path)
         files.check_replaceable(path, lambda there: is_about(there, claim), overwrite)
     with listening(progress) as told:
-        verification = _Verification(known, asked, replay, started, ends, seed, told.tell, claim is not None)
+        verification = _Verification(loaded, asked, replay, started, ends, seed, told.tell, claim is not None)
         verdict = verification.run()
     if claim is not None and verdict.holds:
         proofs.write(path, claim, verification.proven)

@@ -61,12 +61,12 @@ def run(arguments: argparse.Namespace) -> int:
     find_attacks(arguments.method, Norm.parse(arguments.norm))  # told before anything is loaded
     setup = runs.set_up(arguments, LIBRARY_OPTIONS)
     network, images = setup.network, setup.images
-    question = record.head(arguments, network, images, setup.chosen)["question"]
+    question = record.head(arguments, network, images, setup.options)["question"]
     album = None if arguments.save is None else Album(arguments.save, network, question, arguments.overwrite)
     example_file = examples.example_file(arguments, setup)
 
-    def ask(place: runs.Place) -> Iterator[UpperBound]:
-        return relucert.attack_each(setup.loaded, images.images, images.labels, **setup.chosen, **place.options)
+    def ask(resources: runs.Resources) -> Iterator[UpperBound]:
+        return relucert.attack_each(setup.loaded, images.images, images.labels, **setup.options, **resources.arguments)
 
     def draw(answer: UpperBound) -> None:
         if album is not None:

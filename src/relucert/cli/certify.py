@@ -76,8 +76,8 @@ def run(arguments: argparse.Namespace) -> int:
         setup,
         files,
         "certifying",
-        lambda place: relucert.certify_each(
-            setup.network, images.images, images.labels, **setup.chosen, **place.options
+        lambda resources: relucert.certify_each(
+            setup.network, images.images, images.labels, **setup.options, **resources.arguments
         ),
         lambda certificates: _show(arguments, setup, certificates, mark),
     )
@@ -120,11 +120,11 @@ def _outputs(arguments: argparse.Namespace) -> dict[str, Path]:
 
 
 def _picture_mark(arguments: argparse.Namespace, setup: runs.Setup) -> str:
-    """What pictures are recognised by; raises InputError where there is something else in their place."""
+    """What pictures are recognised by; raises InputError where their files hold something else."""
     from relucert.inputs.storage import files
     from relucert.report.runfile import MARK
 
-    mark: str = record.head(arguments, setup.network, setup.images, setup.chosen)["question"][:MARK]
+    mark: str = record.head(arguments, setup.network, setup.images, setup.options)["question"][:MARK]
     for path in arguments.plot:
         files.check_replaceable(path, lambda there: mark.encode() in there, arguments.overwrite)
     return mark
@@ -165,6 +165,6 @@ def _correct(network: Network, images: Dataset) -> list[bool] | None:
     right: list[bool] = []
     with torch.inference_mode():
         for first in range(0, len(images), PREDICTED_AT_ONCE):
-            part = slice(first, first + PREDICTED_AT_ONCE)
-            right += (exact(images.images[part].double()).argmax(1) == images.labels[part]).tolist()
+            batch = slice(first, first + PREDICTED_AT_ONCE)
+            right += (exact(images.images[batch].double()).argmax(1) == images.labels[batch]).tolist()
     return right

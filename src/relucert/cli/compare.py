@@ -55,10 +55,10 @@ def run(arguments: argparse.Namespace) -> int:
 
     contenders = find_contenders(arguments.methods)
     setup = runs.set_up(arguments, SETTING_OPTIONS)
-    network, screen, images, chosen = setup.network, setup.screen, setup.images, setup.chosen
-    setting = Setting(Norm.parse(arguments.norm), **chosen)
+    network, screen, images, options_given = setup.network, setup.screen, setup.images, setup.options
+    setting = Setting(Norm.parse(arguments.norm), **options_given)
     comparison = ComparisonRun(setup.loaded, images.images, images.labels, contenders, setting)
-    given = {"norm": arguments.norm, "methods": [contender.name for contender in contenders], **chosen}
+    given = {"norm": arguments.norm, "methods": [contender.name for contender in contenders], **options_given}
     head = {**record.head(arguments, network, images, given), "skipped": comparison.skipped}
     kept = runs.store_place(arguments, outputs)
     started = time.perf_counter()
@@ -104,7 +104,7 @@ def _remarks(comparison: ComparisonRun, method: str) -> list[str]:
 
 
 def _cells(ranking: Ranking, remarks: list[str]) -> tuple[str, ...]:
-    from relucert.experiments.comparison.methods import Kind
+    from relucert.report.reading import Kind
     from relucert.report.summary import fits, rounded_down, rounded_up
 
     mean = "-"

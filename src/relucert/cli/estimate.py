@@ -66,8 +66,8 @@ def run(arguments: argparse.Namespace) -> int:
         setup,
         files,
         "sampling",
-        lambda place: relucert.estimate_each(
-            setup.network, images.images, images.labels, **setup.chosen, **place.options
+        lambda resources: relucert.estimate_each(
+            setup.network, images.images, images.labels, **setup.options, **resources.arguments
         ),
         show,
     )

@@ -54,17 +54,17 @@ def run(arguments: argparse.Namespace) -> int:
     shape = RegionShape(Norm.parse(arguments.norm))
     ExactOptions(shape, arguments.tolerance, arguments.time_limit, arguments.seed)  # told before anything is loaded
     setup = runs.set_up(arguments, LIBRARY_OPTIONS)
-    images, options = setup.images, dict(setup.chosen)
-    setup.chosen["proof"] = arguments.proof and str(arguments.proof)
+    images, options = setup.images, dict(setup.options)
+    setup.options["proof"] = arguments.proof and str(arguments.proof)
     example_file = examples.example_file(arguments, setup)
 
-    def ask(place: runs.Place) -> Iterator[Exact]:
+    def ask(resources: runs.Resources) -> Iterator[Exact]:
         return relucert.exact_each(
             setup.loaded,
             images.images,
             images.labels,
             **options,
-            **place.options,
+            **resources.arguments,
             overwrite=arguments.overwrite,
         )
 

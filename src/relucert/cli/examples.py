@@ -21,7 +21,7 @@ def example_file(arguments: argparse.Namespace, setup: runs.Setup) -> ExampleFil
         return None
     from relucert.report.arrays import ExampleFile
 
-    head = record.head(arguments, setup.network, setup.images, setup.chosen)
+    head = record.head(arguments, setup.network, setup.images, setup.options)
     return ExampleFile(arguments.save_arrays, head["question"], arguments.overwrite)
 
 
@@ -29,5 +29,5 @@ def save(examples: ExampleFile | None, setup: runs.Setup, answers: Sequence[Uppe
     """Saves the adversarial examples among the answers, and says where."""
     if examples is not None:
         complete = len({answer.image for answer in answers}) == len(setup.images)
-        place, count = examples.write(setup.network, setup.images.images, answers, complete)
-        setup.screen.line("arrays", f"{counted(count, 'adversarial example')} in {place}")
+        path, count = examples.write(setup.network, setup.images.images, answers, complete)
+        setup.screen.line("arrays", f"{counted(count, 'adversarial example')} in {path}")

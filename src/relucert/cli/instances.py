@@ -52,13 +52,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _head(arguments: argparse.Namespace, job: InstancesJob) -> dict[str, Any]:
     """What the record says before the verdicts; other files in the list belong to the same question."""
-    chosen = {"time_limit": job.time_limit, "seed": job.seed, "inference": job.inference}
+    given = {"time_limit": job.time_limit, "seed": job.seed, "inference": job.inference}
     digest = hashlib.sha256(json.dumps(job.digests).encode()).hexdigest()
     return {
         **record.circumstances(arguments),
-        "question": record.question(str(job.asked["command"]), chosen),
+        "question": record.question(str(job.asked["command"]), given),
         "instances": {"name": str(arguments.instances), "count": len(job.instances), "sha256": digest},
-        "options": {**chosen, "threads": arguments.threads, "workers": arguments.workers, "ray": arguments.ray},
+        "options": {**given, "threads": arguments.threads, "workers": arguments.workers, "ray": arguments.ray},
     }
 
 

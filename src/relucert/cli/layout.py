@@ -55,8 +55,8 @@ class Grid:
         """All columns but that of the remarks."""
         shown = len(self.titles) - (self.titles[-1] == REMARK)
         return [
-            Column(self.titles[place], tuple(row[place] for row in self.rows), place < self.right)
-            for place in range(shown)
+            Column(self.titles[number], tuple(row[number] for row in self.rows), number < self.right)
+            for number in range(shown)
         ]
 
     def remarks(self) -> Column | None:
@@ -80,11 +80,11 @@ def lay_out(grid: Grid, width: int, ruled: bool) -> list[Line]:
             return _render(columns, widths, ruled)
         if remarks is not None and left - len(GAP) >= min(LEAST_REMARK, longest := remarks.width(1)):
             return _render([*columns, remarks], [*widths, min(longest, left - len(GAP))], ruled)
-    splits = [(lines, parts) for lines in TITLE_LINES if (parts := _split(columns, grid.keys, lines, width))]
+    splits = [(lines, split) for lines in TITLE_LINES if (split := _split(columns, grid.keys, lines, width))]
     if not splits:
         return _records(grid, width)
-    lines, parts = min(splits, key=lambda split: len(split[1]))
-    tables = [_render(part, [column.width(lines) for column in part], ruled) for part in parts]
+    lines, split = min(splits, key=lambda lines_and_tables: len(lines_and_tables[1]))
+    tables = [_render(table, [column.width(lines) for column in table], ruled) for table in split]
     notes = [Line(text) for text in _notes(grid, width)]
     return _separated([*tables, notes] if notes else tables)
 
@@ -106,13 +106,13 @@ def _total(widths: Sequence[int]) -> int:
 def _split(columns: Sequence[Column], keys: int, lines: int, width: int) -> list[list[Column]] | None:
     """The columns in as many tables as needed, the keys in each; None where a column does not fit beside the keys."""
     heads = list(columns[:keys])
-    parts = [heads]
+    tables = [heads]
     for column in columns[keys:]:
-        if _total([one.width(lines) for one in (*parts[-1], column)]) > width and len(parts[-1]) > keys:
-            parts.append(heads)
-        parts[-1] = [*parts[-1], column]
-    fits = all(_total([column.width(lines) for column in part]) <= width for part in parts)
-    return parts if fits else None
+        if _total([shown.width(lines) for shown in (*tables[-1], column)]) > width and len(tables[-1]) > keys:
+            tables.append(heads)
+        tables[-1] = [*tables[-1], column]
+    fits = all(_total([column.width(lines) for column in table]) <= width for table in tables)
+    return tables if fits else None
 
 
 def _render(columns: Sequence[Column], widths: Sequence[int], ruled: bool) -> list[Line]:
@@ -128,13 +128,13 @@ def _row(columns: Sequence[Column], cells: Sequence[str], widths: Sequence[int])
         [cell] if cell_len(cell) <= width else _fold_and_cut(cell, width)
         for cell, width in zip(cells, widths, strict=True)
     ]
-    for place in range(max(map(len, folded))):
-        parts = []
+    for number in range(max(map(len, folded))):
+        cells_shown = []
         for column, lines, width in zip(columns, folded, widths, strict=True):
-            text = lines[place] if place < len(lines) else ""
+            text = lines[number] if number < len(lines) else ""
             blank = " " * (width - cell_len(text))
-            parts.append(blank + text if column.right else text + blank)
-        yield GAP.join(parts).rstrip()
+            cells_shown.append(blank + text if column.right else text + blank)
+        yield GAP.join(cells_shown).rstrip()
 
 
 def _notes(grid: Grid, width: int) -> Iterator[str]:

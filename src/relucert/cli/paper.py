@@ -121,8 +121,8 @@ def _find(
     arguments: argparse.Namespace, outputs: dict[str, Path], rerun: Rerun, missing: dict[str, str], screen: Screen
 ) -> int:
     """Finds what is missing, exports and shows; the result is the exit code."""
-    head, place = _head(arguments, rerun), _place(rerun, screen)
-    _check_replaceable(outputs, head, place, arguments.overwrite)
+    head, store_path = _head(arguments, rerun), _place(rerun, screen)
+    _check_replaceable(outputs, head, store_path, arguments.overwrite)
     interrupted, started, saved = False, time.perf_counter(), time.monotonic()
 
     def save(complete: bool) -> None:
@@ -136,7 +136,7 @@ def _find(
             save(complete=False)
             saved = time.monotonic()
 
-    with _store(place, rerun, arguments.overwrite) as store:
+    with _store(store_path, rerun, arguments.overwrite) as store:
         try:
             with (
                 screen.progress(f"the table {arguments.table}", len(rerun.job.questions)) as bar,
@@ -147,7 +147,7 @@ def _find(
             interrupted = True
     save(complete=not interrupted)
     _show(rerun, screen)
-    screen.line("stored in", str(place))
+    screen.line("stored in", str(store_path))
     screen.line("threads", str(arguments.threads or 1))
     screen.line("time", f"{time.perf_counter() - started:.1f} s")
     if interrupted:
@@ -157,7 +157,7 @@ def _find(
 
 
 def _place(rerun: Rerun, screen: Screen) -> Path:
-    """The store of all answers of this table and effort, whichever part of it was asked for."""
+    """The store of all answers of this table and effort, whichever rows of it were asked for."""
     from relucert.inputs.storage.cache import cache_directory
     from relucert.inputs.storage.store import FORMAT, SUFFIX, series
 
@@ -173,19 +173,19 @@ def _place(rerun: Rerun, screen: Screen) -> Path:
     return folder / f"{asked['table']}-{mark}{SUFFIX}"
 
 
-def _store(place: Path, rerun: Rerun, overwrite: bool) -> Store:
+def _store(store_path: Path, rerun: Rerun, overwrite: bool) -> Store:
     """The open store; one that can't be read is started anew where everything is asked again."""
     from relucert.inputs.storage.store import Anew, Store, open_store
 
     try:
-        return Store(place, rerun.job.asked)
+        return Store(store_path, rerun.job.asked)
     except StoreError:
         if not overwrite:
             raise
-        return open_store(Anew(place), rerun.job.asked)
+        return open_store(Anew(store_path), rerun.job.asked)
 
 
-def _check_replaceable(outputs: dict[str, Path], head: dict[str, Any], place: Path, overwrite: bool) -> None:
+def _check_replaceable(outputs: dict[str, Path], head: dict[str, Any], store_path: Path, overwrite: bool) -> None:
     """Raises InputError where a file is about another question, or there are no answers to make it from once more."""
     from relucert.inputs.storage import files
     from relucert.report.runfile import MARK
@@ -194,9 +194,9 @@ def _check_replaceable(outputs: dict[str, Path], head: dict[str, Any], place: Pa
     for path in outputs.values():
         otherwise = f"results of another question{_differing(files.content(path), head['options'])}, or something else"
         there = files.check_replaceable(path, lambda content: mark in content, overwrite, otherwise)
-        if there and not overwrite and not place.exists():
+        if there and not overwrite and not store_path.exists():
             raise InputError(
-                f"{path} holds something, and there is no {place} to go on from: name another file, or start anew "
+                f"{path} holds something, and there is no {store_path} to go on from: name another file, or start anew "
                 "with --overwrite"
             )
 

@@ -38,12 +38,14 @@ def circumstances(arguments: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def head(arguments: argparse.Namespace, network: Network, images: Dataset, chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """The record of a command that answers questions about images; chosen: the options of the library's call."""
+def head(
+    arguments: argparse.Namespace, network: Network, images: Dataset, options: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The record of a command that answers questions about images; options: the options of the library's call."""
     from relucert.arithmetic.norm import Norm
     from relucert.network.fingerprint import fingerprint
 
-    given = {"network": arguments.network, "data": arguments.data, **chosen, "threads": arguments.threads}
+    given = {"network": arguments.network, "data": arguments.data, **options, "threads": arguments.threads}
     for name in ("data_dir", "target_file"):
         given[name] = (path := getattr(arguments, name)) and str(path)
     given |= {"layout": arguments.layout, "pixels": arguments.pixels, "target": arguments.target, "images": len(images)}
@@ -53,10 +55,10 @@ def head(arguments: argparse.Namespace, network: Network, images: Dataset, chose
         "layers": network.describe(),
         "parameters": network.parameters,
         "classes": network.classes,
-        "sha256": fingerprint(network, chosen.get("inference", "real") != "real"),
+        "sha256": fingerprint(network, options.get("inference", "real") != "real"),
     }
     data = {"name": images.name, "images": len(images), "sha256": images.sha256()}
-    asked = {**chosen, "target": "per image" if arguments.target_file else arguments.target}
+    asked = {**options, "target": "per image" if arguments.target_file else arguments.target}
     if "norm" in asked:
         asked["norm"] = repr(Norm.parse(asked["norm"]).p)
     return {

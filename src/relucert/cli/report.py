@@ -36,10 +36,10 @@ def run(arguments: argparse.Namespace) -> int:
     from relucert.report.record import count, read_any
 
     sources, output = arguments.run_files, arguments.output
-    for place, source in enumerate(sources):
+    for number, source in enumerate(sources):
         if source.resolve() == output.resolve():
             raise InputError(f"-o {output} would overwrite the run file")
-        if source.resolve() in [other.resolve() for other in sources[:place]]:
+        if source.resolve() in [other.resolve() for other in sources[:number]]:
             raise InputError(f"{source} is given twice")
     files.check_writable(output)
     files.check_replaceable(output, _is_page, arguments.overwrite, "something that is no page")

@@ -43,15 +43,17 @@ def inference_text(arguments: argparse.Namespace) -> str:
 
 @dataclass(frozen=True)
 class Setup:
-    """What a command is about, and `chosen`, the options of the library's call that it was given.
+    """What a command is about.
 
-    loaded: the network with what it was loaded from, which re-checks witnesses.
+    Attributes:
+        loaded: The network with what it was loaded from, which re-checks witnesses.
+        options: The options of the library's call, as they were given.
     """
 
     loaded: Loaded
     screen: Screen
     images: Dataset
-    chosen: dict[str, Any]
+    options: dict[str, Any]
 
     @property
     def network(self) -> Network:
@@ -60,8 +62,8 @@ class Setup:
     @property
     def valid(self) -> str:
         """Which inputs are valid, and whether distances are scaled, in words."""
-        scaled = "" if self.chosen.get("scale") is None else ", distances scaled for each coordinate"
-        return f"{valid_inputs(self.chosen.get('box'))}{scaled}"
+        scaled = "" if self.options.get("scale") is None else ", distances scaled for each coordinate"
+        return f"{valid_inputs(self.options.get('box'))}{scaled}"
 
     @property
     def about(self) -> str:
@@ -81,20 +83,20 @@ def set_up(arguments: argparse.Namespace, names: Sequence[str]) -> Setup:
     screen = Screen(arguments.quiet, getattr(arguments, "all", False))
     network = image_options.load_network(arguments, screen)
     images = image_options.load(arguments, network, screen)
-    chosen = {name: getattr(arguments, name) for name in names}
+    given = {name: getattr(arguments, name) for name in names}
     if arguments.target_file is not None:
-        chosen["target"] = image_options.read_targets(arguments.target_file, arguments.images)
+        given["target"] = image_options.read_targets(arguments.target_file, arguments.images)
         arguments.target = f"per image, from {arguments.target_file}"
-    if chosen.get("box") is not None:
-        chosen["box"] = tuple(chosen["box"])
-    if chosen.get("scale") is not None:
+    if given.get("box") is not None:
+        given["box"] = tuple(given["box"])
+    if given.get("scale") is not None:
         from relucert.data.formats import numpy_arrays
 
-        if not chosen["scale"].is_file():
-            raise InputError(f"can't read --scale {chosen['scale']}: there is no such file")
+        if not given["scale"].is_file():
+            raise InputError(f"can't read --scale {given['scale']}: there is no such file")
 
-        chosen["scale"] = numpy_arrays(chosen["scale"])[0].flatten().tolist()
-    return Setup(Loaded(network, arguments.network), screen, images, chosen)
+        given["scale"] = numpy_arrays(given["scale"])[0].flatten().tolist()
+    return Setup(Loaded(network, arguments.network), screen, images, given)
 
 
 def outputs(arguments: argparse.Namespace, names: Sequence[str]) -> dict[str, Path]:
@@ -130,8 +132,8 @@ def execution(arguments: argparse.Namespace, tell: Report | None = None) -> Iter
         if arguments.ray is not None or (workers or 1) > 1:
             raise InputError("workers have one thread each: leave out --threads, or --workers and --ray")
         workers = 1  # whose threads they are
-    with Execution(workers, arguments.ray, tell) as place:
-        yield place
+    with Execution(workers, arguments.ray, tell) as started:
+        yield started
 
 
 def store_place(arguments: argparse.Namespace, files: Mapping[str, Path]) -> Path | Anew | None:
@@ -208,14 +210,14 @@ def end(work: Collected[AnswerType], kept: Path | Anew | None, screen: Screen, d
 
 
 @dataclass(frozen=True)
-class Place:
+class Resources:
     """What a command hands to the library's call, so that its answers are found anywhere and kept."""
 
     workers: Execution
     store: Path | Anew | None
 
     @property
-    def options(self) -> dict[str, Any]:
+    def arguments(self) -> dict[str, Any]:
         return {"workers": self.workers, "store": self.store}
 
 
@@ -224,7 +226,7 @@ def answer(
     setup: Setup,
     files: Mapping[str, Path],
     title: str,
-    ask: Callable[[Place], Iterable[AnswerType]],
+    ask: Callable[[Resources], Iterable[AnswerType]],
     show: Callable[[list[AnswerType]], None],
     came: Callable[[AnswerType], None] = lambda answer: None,
     row: Callable[[AnswerType], dict[str, Any]] = lambda answer: answer.to_json(),
@@ -237,10 +239,10 @@ def answer(
     from relucert.report.runfile import RunFile
 
     started = time.perf_counter()
-    head = record.head(arguments, setup.network, setup.images, setup.chosen)
+    head = record.head(arguments, setup.network, setup.images, setup.options)
     kept = store_place(arguments, files)
     with setup.screen.progress(title, len(setup.images)) as bar, execution(arguments, bar.tell) as workers:
-        answers = ask(Place(workers, kept))
+        answers = ask(Resources(workers, kept))
         run_file = RunFile(head, files.get("json"), files.get("csv"), overwrite=arguments.overwrite)
         work = collect(answers, run_file, came, row)
     if work.answers:

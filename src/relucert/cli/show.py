@@ -131,8 +131,8 @@ class Screen:
     def line(self, name: str, text: str) -> None:
         """A name and what there is to say; on a terminal long texts go on below their beginning."""
         lines = fold(text, self._out.width - NAME_WIDTH) if self._out.is_terminal else [text]
-        for place, part in enumerate(lines):
-            self._out.print(f"{'' if place else name:<{NAME_WIDTH}}{part}", soft_wrap=True)
+        for number, text in enumerate(lines):
+            self._out.print(f"{'' if number else name:<{NAME_WIDTH}}{text}", soft_wrap=True)
 
     def summary(self, summary: Summary, radii: Sequence[float], target: str | int) -> None:
         """The counts, the mean radius, and how many images are left at some radii."""
@@ -163,11 +163,11 @@ class Screen:
         self._err.print(f"relucert: {text}", soft_wrap=True)
 
 
-def _print_table(place: Console, grid: Grid, heading: str = "", note: str = "") -> None:
+def _print_table(console: Console, grid: Grid, heading: str = "", note: str = "") -> None:
     """A table between what stands above and below it, and an empty line."""
     above, below = ([Line(text)] if text else [] for text in (heading, note))
-    for line in [*above, *lay_out(grid, place.width, ruled=place.is_terminal), *below, Line("")]:
-        place.out(line.text, style="bold" if line.header else None, highlight=False)
+    for line in [*above, *lay_out(grid, console.width, ruled=console.is_terminal), *below, Line("")]:
+        console.out(line.text, style="bold" if line.header else None, highlight=False)
 
 
 def _remark(certificate: Certificate) -> str:

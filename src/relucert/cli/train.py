@@ -99,10 +99,10 @@ def _defence(arguments: argparse.Namespace) -> Defence | None:
             raise InputError(f"{_option(next(iter(given)))} needs --defence")
         return None
     defence = DEFENCES[arguments.defence]
-    known = set(defence.__dataclass_fields__)
-    if strangers := sorted(set(given) - known):
+    fields = set(defence.__dataclass_fields__)
+    if strangers := sorted(set(given) - fields):
         raise InputError(f"{_option(strangers[0])} does not go with --defence {arguments.defence}")
-    if "box" in known:
+    if "box" in fields:
         given["box"] = BOX
     return defence(**given)
 

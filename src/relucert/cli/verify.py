@@ -157,11 +157,11 @@ def _store(arguments: argparse.Namespace, files: dict[str, Path], head: dict[str
     """Where the verdict is kept, and taken from by the same command."""
     from relucert.inputs.storage.store import open_store
 
-    place = runs.store_place(arguments, files)
-    assert place is not None
+    path = runs.store_place(arguments, files)
+    assert path is not None
     asked = {name: head["options"][name] for name in ("time_limit", "inference", "seed")}
     network = {"network": head["network"]["file_sha256"], "other networks": head["network"]["others"]}
-    return open_store(place, {"command": "verify PROPERTY", **asked, **network, "property": head["query"]["sha256"]})
+    return open_store(path, {"command": "verify PROPERTY", **asked, **network, "property": head["query"]["sha256"]})
 
 
 def _networks(arguments: argparse.Namespace, query: Query) -> str | dict[str, str]:
@@ -177,13 +177,13 @@ def _head(arguments: argparse.Namespace, query: Query) -> dict[str, Any]:
 
     text = hashlib.sha256(query.vnnlib().encode()).hexdigest()
     network, others = _digests(arguments)
-    chosen = {"time_limit": arguments.time_limit, "inference": arguments.inference, "seed": arguments.seed}
+    asked = {"time_limit": arguments.time_limit, "inference": arguments.inference, "seed": arguments.seed}
     return {
         **record.circumstances(arguments),
-        "question": record.question(NAME, chosen, network, others, text),
+        "question": record.question(NAME, asked, network, others, text),
         "network": {"name": str(arguments.network), "file_sha256": network, "others": others},
         "query": {"name": str(arguments.property), "sha256": text, "violations": len(query.violations)},
-        "options": {**chosen, "threads": arguments.threads},
+        "options": {**asked, "threads": arguments.threads},
     }
 
 
@@ -229,22 +229,22 @@ def _robust(arguments: argparse.Namespace) -> int:
 
     arguments.time_limit = TIME_LIMIT if arguments.time_limit is None else arguments.time_limit
     setup = runs.set_up(arguments, LIBRARY_OPTIONS)
-    images, chosen = setup.images, dict(setup.chosen)
-    setup.chosen["proof"] = arguments.proof and str(arguments.proof)
+    images, given = setup.images, dict(setup.options)
+    setup.options["proof"] = arguments.proof and str(arguments.proof)
 
-    def ask(place: runs.Place) -> Iterator[RobustnessVerdict]:
+    def ask(resources: runs.Resources) -> Iterator[RobustnessVerdict]:
         return relucert.robust_at_each(
             setup.loaded,
             images.images,
             images.labels,
-            **chosen,
-            **place.options,
+            **given,
+            **resources.arguments,
             overwrite=arguments.overwrite,
         )
 
     def show(verdicts: list[RobustnessVerdict]) -> None:
         screen = setup.screen
-        screen.answers("verdict", [_cells(one) for one in verdicts])
+        screen.answers("verdict", [_cells(verdict) for verdict in verdicts])
         screen.line("network", setup.about)
         asked = f"radius {arguments.radius!r}, norm {arguments.norm}, target {arguments.target}, {setup.valid}"
         screen.line("question", f"{asked}{runs.inference_text(arguments)}")

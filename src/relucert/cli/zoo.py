@@ -101,10 +101,10 @@ def _stored(name: str) -> dict[str, Any]:
     )
 
 
-def _row(name: str, state: str, **known: Any) -> dict[str, Any]:
+def _row(name: str, state: str, **told: Any) -> dict[str, Any]:
     """What there is to tell of a network; None where it is unknown."""
     unknown = dict.fromkeys(("layers", "parameters", "defence", "test_accuracy", "sha256"))
-    return {"name": name, "state": state, **unknown, **known}
+    return {"name": name, "state": state, **unknown, **told}
 
 
 def _show(rows: list[dict[str, Any]]) -> None:
@@ -113,12 +113,12 @@ def _show(rows: list[dict[str, Any]]) -> None:
     cells = []
     for row in rows:
         parameters, accuracy = row["parameters"], row["test_accuracy"]
-        known = (
+        facts = (
             row["layers"],
             None if parameters is None else f"{parameters:,}",
             row["defence"],
             None if accuracy is None else f"{100 * accuracy:.2f} %",
             row["sha256"] and row["sha256"][:12],
         )
-        cells.append((row["name"], row["state"], *(cell or "" for cell in known)))
+        cells.append((row["name"], row["state"], *(cell or "" for cell in facts)))
     Screen(quiet=False).columns(TITLES, cells)

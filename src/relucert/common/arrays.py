@@ -17,8 +17,8 @@ def dense(given: Any, what: str) -> Tensor:
     if isinstance(given, (str, bytes, os.PathLike)):
         raise InputError(f"the {what} must be an array or a tensor, not {given!r}; relucert.data.read reads files")
     try:
-        if isinstance(given, (list, tuple)) and given and all(isinstance(part, Tensor) for part in given):
-            given = torch.stack([dense(part, what) for part in given])
+        if isinstance(given, (list, tuple)) and given and all(isinstance(item, Tensor) for item in given):
+            given = torch.stack([dense(item, what) for item in given])
         tensor = given if isinstance(given, Tensor) else _from_array(np.array(given))
     except (TypeError, ValueError, RuntimeError, OverflowError):
         called = getattr(given, "dtype", type(given).__name__)

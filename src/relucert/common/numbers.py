@@ -63,11 +63,11 @@ def number_below(given: NumberLike, what: str) -> float:
 def _read(given: NumberLike, what: str) -> object:
     if not isinstance(given, str):
         return given
-    parts = [part.strip() for part in given.split("/")]
-    numbers = [parse_decimal(part) for part in parts]
-    if len(parts) > 2 or None in numbers or not all(numbers[1:]):
+    terms = [term.strip() for term in given.split("/")]
+    numbers = [parse_decimal(term) for term in terms]
+    if len(terms) > 2 or None in numbers or not all(numbers[1:]):
         raise InputError(f"{what} is a finite number, or a fraction such as 8/255, not {shown(given)}")
-    return float(given) if len(parts) == 1 else numbers[0] / numbers[1]  # type: ignore[operator]
+    return float(given) if len(terms) == 1 else numbers[0] / numbers[1]  # type: ignore[operator]
 
 
 def float_below(number: Fraction, dtype: type[Float] = np.float64) -> float:

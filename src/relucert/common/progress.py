@@ -27,10 +27,10 @@ class Progress:
         part: The part of the stage, such as "layer 2", "margins" or an attack's name.
         step: Of that part, how many steps are done.
         steps: How many it has at the most.
-        nodes: How many parts of the region branch and bound has bounded.
-        open: How many parts wait.
+        nodes: How many subregions branch and bound has bounded.
+        open: How many subregions wait.
         rows: How many rows are not proven yet, such as rivals.
-        bound: The least bound of the parts that were bounded last, as computed.
+        bound: The least bound of the subregions that were bounded last, as computed.
     """
 
     done: int | None = None
@@ -98,7 +98,7 @@ def about_image(report: Report, image: int | None) -> Report:
 
 
 class Reporter:
-    """Passes on the news of some work, together with what is known of the work that it is a part of.
+    """Passes on the news of some work, together with the news of the larger work that it belongs to.
 
     Attributes:
         listener: Who is told; may change from one piece of work to the next.

@@ -66,7 +66,7 @@ class Bar:
         self._bar, self._title, self._task = bar, title, bar.add_task(title, total=total)
 
     def advance(self, done: int, total: int) -> None:
-        """So many parts are done, of so many."""
+        """Sets how many steps are done, and how many there are."""
         self._bar.update(self._task, completed=done, total=total)
 
     def tell(self, state: Progress) -> None:
@@ -111,7 +111,7 @@ class _DoingColumn(ProgressColumn):
 
 
 class _RateColumn(ProgressColumn):
-    """How many parts are done in a second or, where it is less than one, in a minute."""
+    """How many steps are done in a second or, where it is less than one, in a minute."""
 
     def render(self, task: Task) -> Text:
         return Text("" if not task.speed else rate(task.speed))
@@ -132,7 +132,7 @@ class _Task:
 class ProgressLines:
     """Prints how far each task is, every ten seconds, from a thread of its own; with the interface of rich's bars.
 
-    amount: writes a number of parts, such as a count or a size in bytes.
+    amount: writes a number of steps, such as a count or a size in bytes.
     """
 
     def __init__(self, console: Console, amount: Callable[[int], str]) -> None:

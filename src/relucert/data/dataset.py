@@ -44,9 +44,9 @@ class Dataset:
     picture_shape: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
-        for part in (self.images, self.images if self.labels is None else self.labels):
-            if not _has_rows(part):
-                raise InputError(f"{self.name}: images and labels are tensors, one row per image, not {shown(part)}")
+        for tensor in (self.images, self.images if self.labels is None else self.labels):
+            if not _has_rows(tensor):
+                raise InputError(f"{self.name}: images and labels are tensors, one row per image, not {shown(tensor)}")
         if self.picture_shape is not None and not _is_picture(self.picture_shape, self.images):
             rows, shape = tuple(self.images.shape), shown(self.picture_shape)
             raise InputError(f"{self.name}: rows of {rows} are no pictures of {shape}")

@@ -1,4 +1,4 @@
-"""Downloads over https: checked while they arrive, and moved to their place only when they are complete."""
+"""Downloads over https: checked while they arrive, and moved to where they belong only when they are complete."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ class _UnavailableError(Exception):
     """A mirror does not deliver the file."""
 
 
-def fetch(original: Original, place: Path, progress: DownloadProgress | None = None) -> None:
-    """Downloads a file to its place from the first mirror that has it; if none has, the place is left as it was."""
+def fetch(original: Original, path: Path, progress: DownloadProgress | None = None) -> None:
+    """Downloads a file from the first mirror that has it; if none has, what is at the path stays as it was."""
     failures = []
     for mirror in original.mirrors:
         try:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            files.sweep(place)
-            with files.replacing(place) as file:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            files.sweep(path)
+            with files.replacing(path) as file:
                 _receive(original, mirror + original.name, file, progress)
             return
         except _UnavailableError as failure:
             failures.append(f"{urlsplit(mirror).hostname}: {failure}")
         except OSError as error:
-            raise LoadError(f"can't save the download {place}: {error.strerror or error}") from error
+            raise LoadError(f"can't save the download {path}: {error.strerror or error}") from error
     raise LoadError(f"can't download {original.name} ({'; '.join(failures)})")
 
 
@@ -109,8 +109,8 @@ class _SafeRedirects(HTTPRedirectHandler):
 
 def _check_address(address: str) -> None:
     """Refuses an address that is neither https nor plain http to this machine."""
-    parts = urlsplit(address)
-    if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in LOOPBACK):
+    address_parts = urlsplit(address)
+    if address_parts.scheme != "https" and not (address_parts.scheme == "http" and address_parts.hostname in LOOPBACK):
         raise _UnavailableError(f"{address} is not an https address")
 
 

@@ -86,12 +86,12 @@ def _wanted(form: Form) -> str:
 def _originals(collection: Collection, split: Split, progress: DownloadProgress | None) -> Iterator[Path]:
     """The authors' files in the cache, downloaded unless they are there unchanged."""
     for original in split.originals:
-        place = cache_directory("data") / collection.name / original.name
-        if not download.is_genuine(place, original):
-            damaged = f"{place} is damaged; " if os.path.exists(place) else ""
+        path = cache_directory("data") / collection.name / original.name
+        if not download.is_genuine(path, original):
+            damaged = f"{path} is damaged; " if os.path.exists(path) else ""
             try:
-                download.fetch(original, place, progress)
+                download.fetch(original, path, progress)
             except LoadError as error:
                 hint = f"a folder that holds {split.title} can be named with --data-dir or {VARIABLE}"
                 raise LoadError(f"{damaged}{error}; {hint}") from error
-        yield place
+        yield path

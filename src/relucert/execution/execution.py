@@ -63,9 +63,9 @@ class Execution:
         self.close()
 
     def close(self) -> None:
-        for part in (self._processes, self._cluster):
-            if part is not None:
-                part.close()
+        for pool in (self._processes, self._cluster):
+            if pool is not None:
+                pool.close()
         self._processes = self._cluster = None
 
     def run(self, job: Work[Any], items: Iterable[Item], count: int, report: Report = silent) -> Worked:
@@ -92,10 +92,10 @@ class Execution:
     def _by_itself(self, job: Work[Any], items: Iterable[Item], count: int, report: Report) -> Worked:
         """In this process until it turns out that the rest would take long."""
         cores, started, coming = _cores(), time.monotonic(), iter(items)
-        for place, item in enumerate(coming):
+        for number, item in enumerate(coming):
             yield from here(job, [item], report)
-            spent, left = time.monotonic() - started, count - place - 1
-            if cores > 1 and left > 1 and spent > TRIAL and left * spent / (place + 1) > WORTH:
+            spent, left = time.monotonic() - started, count - number - 1
+            if cores > 1 and left > 1 and spent > TRIAL and left * spent / (number + 1) > WORTH:
                 yield from self._with(job, coming, min(cores, left), report)
                 return
 

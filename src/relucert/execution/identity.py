@@ -34,7 +34,7 @@ def identity(
     """
     effort = {field.name: getattr(options, field.name) for field in fields(options) if field.name not in UNTOLD}
     if isinstance(target, Property):
-        numbers = (part.double().contiguous().numpy().tobytes() for part in (target.rows, target.offsets))
+        numbers = (tensor.double().contiguous().numpy().tobytes() for tensor in (target.rows, target.offsets))
         digest = hashlib.sha256(str(tuple(target.rows.shape)).encode() + b"".join(numbers)).hexdigest()
         parsed: Any = f"property {digest[:16]}"
     else:

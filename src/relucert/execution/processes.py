@@ -28,7 +28,7 @@ ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THRE
 POLL = 0.1  # seconds between looks, so that whoever waits can be told to stop
 SERVE = """
 import sys
-sys.path[:] = [part for part in sys.path if part]
+sys.path[:] = [entry for entry in sys.path if entry]
 from relucert.execution.serve import main
 main()
 """  # the same modules as here, whatever the current folder has
@@ -43,7 +43,7 @@ class _Process:
     """
 
     def __init__(self, events: Events) -> None:
-        path = os.pathsep.join(part or os.getcwd() for part in sys.path)
+        path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
         self.popen = subprocess.Popen(
             (sys.executable, "-c", SERVE),
             stdin=subprocess.PIPE,

@@ -41,11 +41,11 @@ def start(
 
 
 def _section(job: Job[ReplyType], store: StoreLike | None) -> Section | None:
-    """The part of a store that is the job's."""
+    """The section of a store that is the job's."""
     if store is None or isinstance(store, Section):
         return store
-    place = store if isinstance(store, Anew) else checked_path(store, "a store of answers")
-    return Section(open_store(place, job.asked))
+    path = store if isinstance(store, Anew) else checked_path(store, "a store of answers")
+    return Section(open_store(path, job.asked))
 
 
 def _drained(work: Worked) -> KeyboardInterrupt | None:

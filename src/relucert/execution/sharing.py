@@ -60,11 +60,11 @@ class SharedFile:
     def __init__(self, value: Any) -> None:
         folder = MEMORY if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) else Path(tempfile.gettempdir())
         _sweep(folder)
-        parts = dump(value)
+        pickled = dump(value)
         try:
-            self.path, self._lock = _written(parts, folder)
+            self.path, self._lock = _written(pickled, folder)
         except OSError:  # little memory is set aside for such files in some containers
-            self.path, self._lock = _written(parts, Path(tempfile.gettempdir()))
+            self.path, self._lock = _written(pickled, Path(tempfile.gettempdir()))
 
     def close(self) -> None:
         os.close(self._lock)
@@ -82,17 +82,17 @@ def _sweep(folder: Path) -> None:
                         path.unlink()
 
 
-def _written(parts: tuple[bytes, list[memoryview]], folder: Path) -> tuple[Path, int]:
-    """A file with the parts, and its descriptor, by which it stays locked."""
-    stream, buffers = parts
+def _written(pickled: tuple[bytes, list[memoryview]], folder: Path) -> tuple[Path, int]:
+    """A file with the pickled stream and its buffers, and its descriptor, by which it stays locked."""
+    stream, buffers = pickled
     descriptor, name = tempfile.mkstemp(prefix=PREFIX, dir=folder)
     try:
         locked(descriptor)
         with open(descriptor, "wb", closefd=False) as file:
-            for part in (memoryview(stream), *buffers):
-                file.write(LENGTH.pack(len(part)).ljust(ALIGNED, b"\0"))
-                file.write(part)
-                file.write(b"\0" * (-len(part) % ALIGNED))
+            for buffer in (memoryview(stream), *buffers):
+                file.write(LENGTH.pack(len(buffer)).ljust(ALIGNED, b"\0"))
+                file.write(buffer)
+                file.write(b"\0" * (-len(buffer) % ALIGNED))
     except BaseException:
         os.close(descriptor)
         Path(name).unlink()
@@ -104,9 +104,9 @@ def open_shared(path: str) -> Any:
     """The value of such a file; pages that are not written to are shared by all processes that opened it."""
     with open(path, "rb") as file:
         view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
-    parts, place = [], 0
-    while place < len(view):
-        (length,) = LENGTH.unpack(view[place : place + LENGTH.size])
-        parts.append(view[place + ALIGNED : place + ALIGNED + length])
-        place += ALIGNED + length + -length % ALIGNED
-    return load(bytes(parts[0]), parts[1:])
+    pickled, offset = [], 0
+    while offset < len(view):
+        (length,) = LENGTH.unpack(view[offset : offset + LENGTH.size])
+        pickled.append(view[offset + ALIGNED : offset + ALIGNED + length])
+        offset += ALIGNED + length + -length % ALIGNED
+    return load(bytes(pickled[0]), pickled[1:])

@@ -70,11 +70,11 @@ class Answers(Presentable, list[AnyAnswer]):
     """A list of answers that notebooks show as a table and that can be drawn; in all else a list like any other."""
 
     @overload
-    def __getitem__(self, place: SupportsIndex, /) -> AnyAnswer: ...
+    def __getitem__(self, index: SupportsIndex, /) -> AnyAnswer: ...
     @overload
-    def __getitem__(self, place: slice, /) -> Answers[AnyAnswer]: ...
-    def __getitem__(self, place: SupportsIndex | slice, /) -> AnyAnswer | Answers[AnyAnswer]:
-        return Answers(super().__getitem__(place)) if isinstance(place, slice) else super().__getitem__(place)
+    def __getitem__(self, index: slice, /) -> Answers[AnyAnswer]: ...
+    def __getitem__(self, index: SupportsIndex | slice, /) -> AnyAnswer | Answers[AnyAnswer]:
+        return Answers(super().__getitem__(index)) if isinstance(index, slice) else super().__getitem__(index)
 
     def rows(self) -> list[dict[str, Any]]:
         """One row of plain values per answer, as run files have them."""

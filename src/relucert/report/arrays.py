@@ -43,31 +43,29 @@ class ExampleFile:
         Returns:
             The file, and how many examples are in it.
         """
-        shown = [(answer, answer.witness) for answer in answers if answer.witness is not None]
-        chosen = [answer for answer, _ in shown]
-        originals = images[[answer.image for answer in chosen]].reshape(-1, *network.input_shape)
-        dtype = torch.float64 if any(witness.dtype == torch.float64 for _, witness in shown) else torch.float32
-        witnesses = torch.stack([witness.to(dtype) for _, witness in shown]) if shown else originals
-        distances = [answer.distance if isinstance(answer, UpperBound) else answer.upper for answer in chosen]
+        shown = [answer for answer in answers if answer.witness is not None]
+        points = [answer.witness for answer in shown if answer.witness is not None]
+        originals = images[[answer.image for answer in shown]].reshape(-1, *network.input_shape)
+        dtype = torch.float64 if any(point.dtype == torch.float64 for point in points) else torch.float32
+        witnesses = torch.stack([point.to(dtype) for point in points]) if points else originals
+        distances = [answer.distance if isinstance(answer, UpperBound) else answer.upper for answer in shown]
         arrays = {
             "images": witnesses.numpy(),
             "originals": originals.numpy(),
-            "labels": np.array([answer.label for answer in chosen], dtype=np.int64),
-            "targets": np.array([_known(answer.target) for answer in chosen], dtype=np.int64),
+            "labels": np.array([answer.label for answer in shown], dtype=np.int64),
+            "targets": np.array(
+                [ABSENT if answer.target is None else answer.target for answer in shown], dtype=np.int64
+            ),
             "predicted": _predicted(network, witnesses),
             "distances": np.array(distances, dtype=np.float64),
-            "indices": np.array([answer.image for answer in chosen], dtype=np.int64),
+            "indices": np.array([answer.image for answer in shown], dtype=np.int64),
             "question": np.bytes_(self._mark),
         }
         content = io.BytesIO()
         np.savez(content, allow_pickle=False, **arrays)
-        place = self.path if complete or not self._replaces else files.free_name(self.path)
-        files.write(place, content.getvalue())
-        return place, len(shown)
-
-
-def _known(target: int | None) -> int:
-    return ABSENT if target is None else target
+        path = self.path if complete or not self._replaces else files.free_name(self.path)
+        files.write(path, content.getvalue())
+        return path, len(points)
 
 
 def _predicted(network: Network, witnesses: Tensor) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:

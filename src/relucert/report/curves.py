@@ -99,10 +99,10 @@ def _tell_apart(curves: Sequence[Curve]) -> None:
     norms, domains = {curve.norm for curve in curves}, {curve.domain for curve in curves}
     labels = []
     for curve in curves:
-        parts = [curve.name]
-        parts += [f"p = {curve.norm}"] if len(norms) > 1 else []
-        parts += [curve.domain] if len(domains) > 1 else []
-        labels.append(", ".join(parts))
+        told = [curve.name]
+        told += [f"p = {curve.norm}"] if len(norms) > 1 else []
+        told += [curve.domain] if len(domains) > 1 else []
+        labels.append(", ".join(told))
     counts, seen = Counter(labels), Counter[str]()
     for curve, words in zip(curves, labels, strict=True):
         seen[words] += 1

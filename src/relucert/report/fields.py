@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from relucert.report.domain import LARGEST
+
+Value = TypeVar("Value")
 
 
 def number(row: Mapping[str, Any], key: str) -> float | None:
@@ -23,6 +25,14 @@ def number(row: Mapping[str, Any], key: str) -> float | None:
     return float(value)
 
 
+def finite(row: Mapping[str, Any], key: str) -> float:
+    """A finite number that is not negative."""
+    value = number(row, key)
+    if value is None or math.isinf(value):
+        raise ValueError(f"{key} is {row.get(key)!r}")
+    return value
+
+
 def whole(row: Mapping[str, Any], key: str) -> int:
     """A whole number from 0 on."""
     value = row.get(key)
@@ -36,6 +46,11 @@ def text(row: Mapping[str, Any], key: str) -> str:
     if not isinstance(value, str):
         raise ValueError(f"{key} is {value!r}")
     return value
+
+
+def optional(read: Callable[[Mapping[str, Any], str], Value], row: Mapping[str, Any], key: str) -> Value | None:
+    """The value as `read` has it; None where the row has none."""
+    return None if row.get(key) is None else read(row, key)
 
 
 def norm(row: Mapping[str, Any]) -> str:

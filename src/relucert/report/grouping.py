@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 from relucert.report.reading import Result, Run
@@ -59,7 +60,9 @@ class Group:
     def left_out(self) -> list[str]:
         """Which methods were left out or stopped, and why."""
         skipped = [run.head.get("skipped") for run in self.runs]
-        return [f"{name}: {reason}" for part in skipped if isinstance(part, dict) for name, reason in part.items()]
+        return [
+            f"{name}: {reason}" for reasons in skipped if isinstance(reasons, dict) for name, reason in reasons.items()
+        ]
 
     @property
     def every_rival(self) -> bool:
@@ -78,7 +81,7 @@ class Group:
 def grouped(runs: Sequence[Run]) -> list[Group]:
     """The runs in groups, in the order of each group's first file."""
     groups: list[list[Run]] = []
-    for run in (part for whole in runs for part in _by_inference(whole)):
+    for run in chain.from_iterable(map(_by_inference, runs)):
         group = next((group for group in groups if all(_is_alike(run, other) for other in group)), None)
         if group is None:
             groups.append([run])
@@ -88,7 +91,7 @@ def grouped(runs: Sequence[Run]) -> list[Group]:
 
 
 def _by_inference(run: Run) -> list[Run]:
-    """A run in parts that are about real arithmetic alone, or about evaluations in one precision."""
+    """The run's answers as one run for each inference: real arithmetic, or evaluations in one precision."""
     inferences = dict.fromkeys(answer.inference for answer in run.results)
     return [
         replace(run, results=tuple(answer for answer in run.results if answer.inference == inference))
@@ -106,11 +109,11 @@ def _is_alike(first: Run, second: Run) -> bool:
     names += ["seed"] if first.options.get("target") == "random" else []
     if any(first.options.get(name) != second.options.get(name) for name in names):
         return False
-    one, other = _object(first, "data"), _object(second, "data")
+    first_data, second_data = _object(first, "data"), _object(second, "data")
     whole = (
-        ("name", "sha256") if one.get("images") == other.get("images") else ("name",)
+        ("name", "sha256") if first_data.get("images") == second_data.get("images") else ("name",)
     )  # else of more or fewer images
-    if not _agree(one, other, whole):
+    if not _agree(first_data, second_data, whole):
         return False
     labels = {answer.image: answer.label for answer in first.results}
     return all(labels.get(answer.image, answer.label) == answer.label for answer in second.results)
@@ -138,4 +141,4 @@ def _method(answer: Result) -> tuple[str, str]:
 def _sources(runs: Sequence[Run]) -> list[str]:
     """The files' names, numbered where they are the same."""
     names = [run.source or "a file" for run in runs]
-    return [name if names.count(name) == 1 else f"{name} ({place})" for place, name in enumerate(names, start=1)]
+    return [name if names.count(name) == 1 else f"{name} ({number})" for number, name in enumerate(names, start=1)]

@@ -53,15 +53,15 @@ class MethodSummary:
 
     def __str__(self) -> str:
         """In one line, rounded so that what is proven holds as printed."""
-        parts = [f"{self.method}: {self.gives}"]
+        words = [f"{self.method}: {self.gives}"]
         if self.mean is not None:
             half = "" if self.median is None else f", median {self._rounded(self.median)}"
-            parts.append(f"mean {self._rounded(self.mean)}{half}")
-        parts.append(f"over {self.answered:,} of {counted(self.images, 'image')}")
-        parts += [f"{self.unlimited} at any distance"] if self.unlimited else []
-        parts += [f"{counted(self.failed, 'answer')} failed"] if self.failed else []
-        parts += [self.remark] if self.remark else []
-        described = ", ".join(parts)
+            words.append(f"mean {self._rounded(self.mean)}{half}")
+        words.append(f"over {self.answered:,} of {counted(self.images, 'image')}")
+        words += [f"{self.unlimited} at any distance"] if self.unlimited else []
+        words += [f"{counted(self.failed, 'answer')} failed"] if self.failed else []
+        words += [self.remark] if self.remark else []
+        described = ", ".join(words)
         return f"{described}, {self.seconds:.3g} s per answer; p = {self.norm}; {self.valid_inputs}"
 
     def _rounded(self, amount: float) -> str:

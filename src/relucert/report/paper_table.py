@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from relucert.errors import LoadError
-from relucert.report.fields import number, text, whole
-from relucert.report.reading import REAL, Kind, inference_of
+from relucert.report.fields import number, optional, text, whole
+from relucert.report.reading import REAL, Kind, inference_of, read_rows
 
 
 @dataclass(frozen=True)
@@ -67,40 +66,27 @@ class Table:
 
 def table_of(record: Mapping[str, Any], path: Path) -> Table:
     """The table that a record from this file tells of; raises LoadError with one line."""
-    head = dict(record)
-    rows = head.pop("cells")
-    if not isinstance(rows, list):
-        raise LoadError(f"{path} is no record of a table: it has no list of cells")
-    if not rows:
-        raise LoadError(f"{path} has no results yet")
-    cells = []
-    for place, row in enumerate(rows):
-        try:
-            cells.append(_cell(row))
-        except ValueError as error:
-            raise LoadError(f"{path}, cell {place}: {error}") from error
-    return Table(head, tuple(cells), path.name)
+    head, cells = read_rows(record, path, "cell", _cell)
+    return Table(head, cells, path.name)
 
 
-def _cell(row: Any) -> TableCell:
-    if not isinstance(row, dict):
-        raise ValueError("it is no object")
-    if row.get("kind") not in [known.value for known in Kind]:
+def _cell(row: Mapping[str, Any]) -> TableCell:
+    if row.get("kind") not in [kind.value for kind in Kind]:
         raise ValueError(f"its kind is {row.get('kind')!r}")
-    published, sound = row.get("published"), row.get("published_is_a_bound")
+    sound = row.get("published_is_a_bound")
     return TableCell(
         network=text(row, "network"),
         same_network=row.get("same_network") is True,
         norm=text(row, "norm"),
         target=text(row, "target"),
-        valid_inputs=text(row, "valid_inputs") if row.get("valid_inputs") is not None else "",
+        valid_inputs=optional(text, row, "valid_inputs") or "",
         method=text(row, "method"),
         kind=Kind(row["kind"]),
         images=whole(row, "images"),
         mean=number(row, "mean"),
         seconds=number(row, "seconds"),
-        closed=whole(row, "closed") if row.get("closed") is not None else None,
-        published=None if published is None else text(row, "published"),
+        closed=optional(whole, row, "closed"),
+        published=optional(text, row, "published"),
         published_seconds=number(row, "published_seconds"),
         sound=sound if isinstance(sound, bool) else None,
         inference=inference_of(row),

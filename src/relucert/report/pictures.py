@@ -31,9 +31,9 @@ def shape_of(network: Network) -> Shape:
         return (1, *shape)
     if len(shape) == 1:
         for colours in (1, COLOURS):
-            side = math.isqrt(shape[0] // colours)
-            if colours * side * side == shape[0]:
-                return (colours, side, side)
+            width = math.isqrt(shape[0] // colours)
+            if colours * width * width == shape[0]:
+                return (colours, width, width)
     raise InputError(f"can't draw inputs of shape {shape}: they are no grey or three-coloured pictures")
 
 

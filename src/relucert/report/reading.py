@@ -6,18 +6,18 @@ import base64
 import binascii
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import relucert
 from relucert.answers.certificates import OWN_LABEL
 from relucert.errors import LoadError
 from relucert.inputs.storage.store import series
 from relucert.report.domain import Domain, assumed, check_options, read_domain
-from relucert.report.fields import norm, number, text, whole
+from relucert.report.fields import finite, norm, number, optional, text, whole
 from relucert.report.older import upgraded
 
 NEURON_STATUSES = ("dead", "undecided", "active")
@@ -25,15 +25,17 @@ REAL = "real"
 PRECISIONS = (REAL, "float32", "float16", "bfloat16")  # of evaluations
 COLOURS = 3
 
+Row = TypeVar("Row")
+
 
 class Kind(str, Enum):
     """What an answer is; the first two are proven."""
 
-    CERTIFIED = "certified"
-    EXACT = "exact"
+    CERTIFIED = "certified"  # a lower bound
+    EXACT = "exact"  # a lower bound, and an upper bound with a witness
     UNPROVEN = "unproven"  # a radius with rounding ignored
-    ESTIMATE = "estimate"
-    UPPER = "upper"
+    ESTIMATE = "estimate"  # no bound of anything
+    UPPER = "upper"  # an upper bound with a witness
 
 
 @dataclass(frozen=True)
@@ -132,24 +134,39 @@ def read(path: Path) -> Run:
 
 def run_of(record: Mapping[str, Any], path: Path) -> Run:
     """The run that a record from this file tells of."""
-    head = dict(record)
-    rows = head.pop("results", None)
-    if not isinstance(rows, list):
-        raise LoadError(f"{path} is no run file of relucert: it has no list of results")
-    if not rows:
-        raise LoadError(f"{path} has no results yet")
-    results = []
-    for place, row in enumerate(rows):
-        try:
-            results.append(result(row))
-        except ValueError as error:
-            raise LoadError(f"{path}, result {place}: {error}") from error
-    run = Run(head, tuple(results), path.name)
+    head, results = read_rows(record, path, "result", result)
+    run = Run(head, results, path.name)
     try:
         check_options(run.options)
     except ValueError as error:
         raise LoadError(f"{path}, options: {error}") from error
     return run
+
+
+def read_rows(
+    record: Mapping[str, Any], path: Path, what: str, read_row: Callable[[Any], Row]
+) -> tuple[dict[str, Any], tuple[Row, ...]]:
+    """The head of a record, and its rows, each read by itself; raises LoadError, naming the row that is wrong.
+
+    Args:
+        what: What a row is called, as in "result"; the record has them under the plural.
+        read_row: Makes a row of its JSON form; raises ValueError, saying what is wrong.
+    """
+    head = dict(record)
+    rows = head.pop(f"{what}s", None)
+    if not isinstance(rows, list):
+        raise LoadError(f"{path} is no run file of relucert: it has no list of {what}s")
+    if not rows:
+        raise LoadError(f"{path} has no results yet")
+    read = []
+    for index, row in enumerate(rows):
+        try:
+            if not isinstance(row, dict):
+                raise ValueError("it is no object")
+            read.append(read_row(row))
+        except ValueError as error:
+            raise LoadError(f"{path}, {what} {index}: {error}") from error
+    return head, tuple(read)
 
 
 def read_record(path: Path) -> dict[str, Any]:
@@ -180,11 +197,11 @@ def result(row: Any) -> Result:
     said = Kind.CERTIFIED if answer_kind is Kind.UNPROVEN else answer_kind  # what a row may call itself
     if row.get("kind", said.value) not in (said.value, answer_kind.value):
         raise ValueError(f"its kind is {row['kind']!r} and its keys are those of {answer_kind.value!r}")
-    reason = text(row, "reason") if row.get("reason") is not None else None
+    reason = optional(text, row, "reason")
     return Result(
         image=whole(row, "image"),
-        label=whole(row, "label") if row.get("label") is not None else None,
-        target=whole(row, "target") if row.get("target") is not None else None,
+        label=optional(whole, row, "label"),
+        target=optional(whole, row, "target"),
         norm=norm(row),
         method=text(row, "method"),
         kind=answer_kind,
@@ -194,8 +211,8 @@ def result(row: Any) -> Result:
         asked=reason != OWN_LABEL,
         fitted=answer_kind is Kind.ESTIMATE and row["fitted"] is True,
         reason=reason,
-        predicted=whole(row, "predicted") if row.get("predicted") is not None else None,
-        seconds=_seconds(row),
+        predicted=optional(whole, row, "predicted"),
+        seconds=finite(row, "seconds"),
         neurons=_neurons(row),
         picture=_picture(row),
         domain=read_domain(row),
@@ -205,7 +222,7 @@ def result(row: Any) -> Result:
 
 
 def inference_of(row: Mapping[str, Any]) -> str:
-    """Real arithmetic in an older file, which does not say."""
+    """What the network is evaluated in: real arithmetic in an older file, which does not say."""
     inference = row.get("inference", REAL)
     if inference not in PRECISIONS:
         raise ValueError(f"inference is {inference!r}, none of {', '.join(PRECISIONS)}")
@@ -228,18 +245,11 @@ def _bounds(row: Mapping[str, Any]) -> tuple[Kind, float | None, float | None]:
     raise ValueError("it is no answer of relucert: no radius, distance, value or exact bounds")
 
 
-def _seconds(row: Mapping[str, Any]) -> float:
-    seconds = number(row, "seconds")
-    if seconds is None or math.isinf(seconds):
-        raise ValueError(f"seconds is {row.get('seconds')!r}")
-    return seconds
-
-
 def _neurons(row: Mapping[str, Any]) -> tuple[tuple[float, float, float], ...]:
     layers = row.get("neurons") or []
     if not isinstance(layers, list) or not all(isinstance(layer, dict) for layer in layers):
         raise ValueError("neurons is no list of counts")
-    counts = [[float(whole(layer, part)) for part in NEURON_STATUSES] for layer in layers]
+    counts = [[float(whole(layer, status)) for status in NEURON_STATUSES] for layer in layers]
     return tuple((dead, undecided, active) for dead, undecided, active in counts)
 
 
@@ -255,7 +265,7 @@ def _picture(row: Mapping[str, Any]) -> Picture | None:
         raise ValueError(f"a picture has {sizes[2]} colours")
     try:
         original, adversarial = (
-            base64.b64decode(text(picture, part), validate=True) for part in ("original", "adversarial")
+            base64.b64decode(text(picture, name), validate=True) for name in ("original", "adversarial")
         )
     except binascii.Error:
         raise ValueError("a picture is not in base64") from None

@@ -180,7 +180,7 @@ def table(rows: Sequence[Row]) -> str:
 def _plain(value: Any) -> Any:
     """The value as JSON can express it: infinities, also in lists such as the ends of a box, become words."""
     if isinstance(value, (list, tuple)):
-        return [_plain(part) for part in value]
+        return [_plain(item) for item in value]
     if isinstance(value, float) and math.isinf(value):
         return "inf" if value > 0 else "-inf"
     return value

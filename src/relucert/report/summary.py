@@ -46,7 +46,7 @@ class Summary:
 
     def within(self, radius: float) -> int:
         """How many images keep their class within this radius."""
-        return sum(certified >= radius for certified in self.radii)
+        return sum(reached >= radius for reached in self.radii)
 
     def grid(self) -> tuple[float, ...]:
         """A few round radii from one at which nearly all images that have a radius are left to one at which few are."""
@@ -76,13 +76,13 @@ def summarise(
     asked = 0
     for image, group in groupby(certificates, key=lambda certificate: certificate.image):
         answers = list(group)
-        known = [certificate.radius for certificate in answers if certificate.radius is not None]
-        if target == "all" and len(known) == len(answers) < rivals:
+        certified = [certificate.radius for certificate in answers if certificate.radius is not None]
+        if target == "all" and len(certified) == len(answers) < rivals:
             continue
         finished.append(image)
         asked += answers[0].label != target
-        if len(known) == len(answers):
-            radii.append(min(known))
+        if len(certified) == len(answers):
+            radii.append(min(certified))
     proven = all(certificate.arithmetic is Rounding.RIGOROUS for certificate in certificates)
     right = None if correct is None else sum(correct[image] for image in finished)
     return Summary(len(finished), asked, right, tuple(radii), proven)

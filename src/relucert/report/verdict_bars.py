@@ -21,9 +21,9 @@ def plot(counts: Mapping[str, int], axes: Axes | None, label: str) -> Axes:
     groups = [group for group in axes.containers if isinstance(group, BarContainer)]
     width = WIDTH / len(groups)
     for number, group in enumerate(groups):
-        for place, bar in enumerate(group.patches):
+        for position, bar in enumerate(group.patches):
             bar.set_width(width)
-            bar.set_x(place - WIDTH / 2 + number * width)
+            bar.set_x(position - WIDTH / 2 + number * width)
     axes.set_xticks(range(len(counts)), list(counts))
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_ylabel("verdicts")

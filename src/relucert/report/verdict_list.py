@@ -44,11 +44,11 @@ class Verdicts(Tabular, list[RobustnessVerdict]):
     """The verdicts of `relucert.robust_at`, in the images' order; notebooks show them as a table."""
 
     @overload
-    def __getitem__(self, place: SupportsIndex, /) -> RobustnessVerdict: ...
+    def __getitem__(self, index: SupportsIndex, /) -> RobustnessVerdict: ...
     @overload
-    def __getitem__(self, place: slice, /) -> Verdicts: ...
-    def __getitem__(self, place: SupportsIndex | slice, /) -> RobustnessVerdict | Verdicts:
-        return Verdicts(super().__getitem__(place)) if isinstance(place, slice) else super().__getitem__(place)
+    def __getitem__(self, index: slice, /) -> Verdicts: ...
+    def __getitem__(self, index: SupportsIndex | slice, /) -> RobustnessVerdict | Verdicts:
+        return Verdicts(super().__getitem__(index)) if isinstance(index, slice) else super().__getitem__(index)
 
     def summary(self) -> RobustnessSummary:
         """The counts: clean, robust, violated, misclassified and unknown."""

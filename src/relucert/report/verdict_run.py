@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from relucert.errors import LoadError
 from relucert.report.domain import in_words, read_domain
-from relucert.report.fields import norm, number, text, whole
-from relucert.report.reading import inference_of
+from relucert.report.fields import finite, norm, number, optional, text, whole
+from relucert.report.reading import inference_of, read_rows
 from relucert.report.sections import NORMS
 
 STATUSES = ("holds", "violated", "unknown")
@@ -69,41 +67,25 @@ class VerdictRun:
 
 def verdict_run_of(record: Mapping[str, Any], path: Path) -> VerdictRun:
     """The run that a record of `relucert verify` from this file tells of; raises LoadError with one line."""
-    head = dict(record)
-    rows = head.pop("results", None)
-    if not isinstance(rows, list):
-        raise LoadError(f"{path} is no run file of relucert: it has no list of results")
-    if not rows:
-        raise LoadError(f"{path} has no results yet")
-    verdicts = []
-    for place, row in enumerate(rows):
-        try:
-            verdicts.append(_verdict(row, head))
-        except ValueError as error:
-            raise LoadError(f"{path}, result {place}: {error}") from error
-    network = _name(head, "network") if "image" in rows[0] else None
+    head, verdicts = read_rows(record, path, "result", lambda row: _verdict(row, record))
+    network = _name(head, "network") if "image" in record["results"][0] else None
     titles = ("network", "property") if network is None else ("image", "label", "rival")
-    return VerdictRun(head, tuple(verdicts), network, titles, path.name)
+    return VerdictRun(head, verdicts, network, titles, path.name)
 
 
-def _verdict(row: Any, head: Mapping[str, Any]) -> RecordedVerdict:
-    if not isinstance(row, dict):
-        raise ValueError("it is no object")
+def _verdict(row: Mapping[str, Any], head: Mapping[str, Any]) -> RecordedVerdict:
     status = RESULTS.get(text(row, "result"), "unknown") if "result" in row else text(row, "status")
     if status not in STATUSES:
         raise ValueError(f"its status is {status!r}")
-    seconds = number(row, "seconds")
-    if seconds is None or math.isinf(seconds):
-        raise ValueError(f"seconds is {row.get('seconds')!r}")
     return RecordedVerdict(
         question=_question(row, head),
         failed=row.get("failed") is True,
         about=_image(row) if "image" in row else _property(row, head),
         status=status,
-        seconds=seconds,
+        seconds=finite(row, "seconds"),
         nodes=whole(row, "nodes"),
-        method=None if row.get("method") is None else text(row, "method"),
-        remark=None if row.get("reason") is None else text(row, "reason"),
+        method=optional(text, row, "method"),
+        remark=optional(text, row, "reason"),
         inference=inference_of(row),
     )
 
@@ -127,17 +109,17 @@ def _question(row: Mapping[str, Any], head: Mapping[str, Any]) -> str:
     if radius is None:
         raise ValueError("it has no radius")
     target = options.get("target") if isinstance(options, dict) else None
-    parts = [
+    words = [
         f"within {radius!r}, p = {NORMS.get(measured, measured)}",
         in_words([read_domain(row)]),
         "perturbations scaled per coordinate" if row.get("input_scale") is not None else None,
         f"target {target}" if isinstance(target, str) else None,
     ]
-    return ", ".join(part for part in parts if part)
+    return ", ".join(word for word in words if word)
 
 
-def _name(head: Mapping[str, Any], part: str) -> str | None:
+def _name(head: Mapping[str, Any], key: str) -> str | None:
     """The name of a network, a list or a property, as the head has it."""
-    described = head.get(part)
+    described = head.get(key)
     name = described.get("name") if isinstance(described, dict) else None
     return name if isinstance(name, str) else None

@@ -106,10 +106,10 @@ def _slots(optimiser: Optimizer) -> dict[str, tuple[nn.Parameter, str, torch.Siz
     """What an optimiser remembers, by its name in the file: of which parameter, its own name for it, and the shape."""
     names = ("momentum_buffer",) if isinstance(optimiser, SGD) else ("exp_avg", "exp_avg_sq")
     slots: dict[str, tuple[nn.Parameter, str, torch.Size]] = {}
-    for place, parameter in enumerate(optimiser.param_groups[0]["params"]):
-        slots |= {f"{name}.{place}": (parameter, name, parameter.shape) for name in names}
+    for number, parameter in enumerate(optimiser.param_groups[0]["params"]):
+        slots |= {f"{name}.{number}": (parameter, name, parameter.shape) for name in names}
         if not isinstance(optimiser, SGD):
-            slots[f"step.{place}"] = (parameter, "step", torch.Size())
+            slots[f"step.{number}"] = (parameter, "step", torch.Size())
     return slots
 
 

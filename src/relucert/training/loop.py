@@ -46,8 +46,8 @@ class Shuffled:
 
     def epoch(self, number: int) -> Iterator[tuple[Tensor, Tensor]]:
         order = torch.randperm(len(self.images), generator=generator(self.seed, number))
-        for chosen in order.split(self.batch):
-            yield self.images[chosen], self.labels[chosen]
+        for batch in order.split(self.batch):
+            yield self.images[batch], self.labels[batch]
 
 
 def generator(seed: int, epoch: int, purpose: int = 0) -> torch.Generator:
@@ -62,7 +62,7 @@ def generator(seed: int, epoch: int, purpose: int = 0) -> torch.Generator:
 def accuracy(model: nn.Module, images: Tensor, labels: Tensor) -> float:
     """The share of images that are classified as labelled."""
     with torch.no_grad():
-        right = sum(int((model(part).argmax(1) == true).sum()) for part, true in _parts(images, labels))
+        right = sum(int((model(batch).argmax(1) == true).sum()) for batch, true in _parts(images, labels))
     return right / len(images)
 
 

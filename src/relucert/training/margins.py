@@ -28,8 +28,8 @@ def worst_margins(
     points = images.flatten(1).to(arithmetic.dtype)
     region = shape.around(points, points.new_full((len(points),), radius))
     prop = _against_all(labels, network.classes).cast(points.dtype)
-    chosen = find_method(method)
-    return chosen.margins(cast, region, prop, chosen.hidden(cast, region, arithmetic), arithmetic)
+    bounding = find_method(method)
+    return bounding.margins(cast, region, prop, bounding.hidden(cast, region, arithmetic), arithmetic)
 
 
 def certified_share(network: Network, images: Tensor, labels: Tensor, radius: float, shape: RegionShape) -> float:
@@ -42,15 +42,15 @@ def certified_share(network: Network, images: Tensor, labels: Tensor, radius: fl
     proven = torch.zeros(len(points), dtype=torch.bool)
     step = batch_size(network, network.classes - 1, MEMORY, "fast-lin")
     with torch.inference_mode():
-        right = torch.cat([cast(part).argmax(1) for part in points.split(step)]) == labels
+        right = torch.cat([cast(batch).argmax(1) for batch in points.split(step)]) == labels
         for method in (find_method("interval"), find_method("fast-lin")):
             left = (right & ~proven).nonzero().flatten()
-            for chosen in left.split(step) if len(left) else ():
-                region = shape.around(points[chosen], radius)
-                prop = _against_all(labels[chosen], network.classes)
+            for batch in left.split(step) if len(left) else ():
+                region = shape.around(points[batch], radius)
+                prop = _against_all(labels[batch], network.classes)
                 hidden = method.hidden(cast, region, RIGOROUS)
                 margins = method.margins(cast, region, prop, hidden, RIGOROUS)
-                proven[chosen] = (margins > 0).all(1)
+                proven[batch] = (margins > 0).all(1)
     return int(proven.sum()) / len(proven)
 
 

@@ -65,7 +65,7 @@ def _length(loader: object) -> int:
 
 
 def _pair(given: Any, wanted: str) -> tuple[Tensor, Tensor]:
-    if not isinstance(given, (tuple, list)) or len(given) != 2 or not all(isinstance(part, Tensor) for part in given):
+    if not isinstance(given, (tuple, list)) or len(given) != 2 or not all(isinstance(item, Tensor) for item in given):
         raise InputError(f"{wanted}, as tensors")
     return given[0], given[1]
 

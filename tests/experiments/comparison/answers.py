@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from relucert.answers.certificates import Certificate, Estimate, Exact, Rounding, UpperBound
-from relucert.experiments.comparison.methods import Entry, Kind
+from relucert.experiments.comparison.methods import Entry
+from relucert.report.reading import Kind
 
 INF = float("inf")
 

@@ -20,12 +20,13 @@ from relucert.answers.certificates import Answer
 from relucert.arithmetic.norm import Norm
 from relucert.errors import InputError
 from relucert.experiments.comparison.compare import ComparisonRun
-from relucert.experiments.comparison.methods import Contender, Entry, Kind, Setting, find_contenders
+from relucert.experiments.comparison.methods import Contender, Entry, Setting, find_contenders
 from relucert.experiments.comparison.rows import neurons
 from relucert.inputs.loading.runtime import Loaded
 from relucert.methods.table import METHODS
 from relucert.query.given import NetworkLike
 from relucert.query.targets import TARGETS
+from relucert.report.reading import Kind
 from tests.experiments.comparison.answers import certified, exact
 from tests.method_tables import PROGRAMS
 from tests.nets import NETWORKS, centres, mlp, rectified_input

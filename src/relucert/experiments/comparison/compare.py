@@ -25,7 +25,7 @@ from relucert.errors import FAULTS, InputError, RelucertError, StoreError, in_on
 from relucert.execution.execution import Execution
 from relucert.execution.identity import identity
 from relucert.experiments.comparison.deadline import OutOfTime, Worker
-from relucert.experiments.comparison.methods import CONTENDERS, Contender, Entry, Kind, Setting, find_contenders
+from relucert.experiments.comparison.methods import CONTENDERS, Contender, Entry, Setting, find_contenders
 from relucert.experiments.comparison.order import AnswerRecord
 from relucert.inputs.loading.runtime import Loaded
 from relucert.inputs.storage.store import Anew, Section, Store, open_store
@@ -35,6 +35,7 @@ from relucert.query.plausible import unwarned
 from relucert.query.questions import pose, prepare
 from relucert.query.targets import parse_target
 from relucert.report.answer_list import Presentable
+from relucert.report.reading import Kind
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,7 +227,7 @@ class ComparisonRun:
         self.store: Store | None = None
 
     def asked(self) -> dict[str, Any]:
-        """What identifies a run, whatever methods take part."""
+        """What identifies a run, whatever methods are compared."""
         return identity("compare", self.network, self.shape, self.target, self.setting)
 
     def tell(self, news: Progress) -> None:
@@ -235,11 +236,11 @@ class ComparisonRun:
 
     def run(self) -> Iterator[Entry]:
         """The answers, method by method, each checked against all others about its question once it is handed over."""
-        for place, contender in enumerate(self.contenders):
+        for number, contender in enumerate(self.contenders):
             self.asking = contender.name
             for answer in self._answers(contender):
                 entry = Entry(contender.name, contender.kind, answer)
-                self.done = place * len(self.images) + entry.answer.image + 1
+                self.done = number * len(self.images) + entry.answer.image + 1
                 self.tell(Progress())
                 if entry.failed:
                     self.failed.setdefault(entry.method, []).append(entry.reason or "")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from functools import partial
 from typing import Any
 
@@ -28,17 +27,9 @@ from relucert.methods.programs import ProgramMethod
 from relucert.methods.table import METHODS, find_method
 from relucert.network import find_inference
 from relucert.query.given import BoxLike, NetworkLike, ScaleLike, TargetLike
+from relucert.report.reading import Kind
 
 SOFT = 0.9  # the share of a budget after which methods that mind the time are to end by themselves
-
-
-class Kind(str, Enum):
-    """What an answer is."""
-
-    CERTIFIED = "certified"  # a proven lower bound
-    EXACT = "exact"  # a proven lower and a witnessed upper bound
-    UPPER = "upper"  # a witness
-    ESTIMATE = "estimate"  # no bound of anything
 
 
 @dataclass(frozen=True)
@@ -78,7 +69,7 @@ class Setting:
         return {name: getattr(self, name) for name in ("norm", "target", "box", "scale", "inference", "seed")}
 
     @property
-    def place(self) -> dict[str, Any]:
+    def resources(self) -> dict[str, Any]:
         """Where the answers come from, where they are kept, and who is told."""
         return {"workers": self.workers, "store": self.store, "progress": self.progress}
 
@@ -91,7 +82,7 @@ class Contender:
     """A method that can be compared.
 
     timed: its answers depend on the budget; patient: it always ends within it; composed: it runs others that are
-    compared themselves, so it only takes part where it is named.
+    compared themselves, so it is compared only where it is named.
     """
 
     name: str
@@ -147,14 +138,14 @@ def _certified(
     method: MethodName, network: NetworkLike, images: Tensor, labels: Tensor, setting: Setting
 ) -> Iterator[Answer]:
     return certify_each(
-        network, images, labels, method=method, **setting.question, **setting.place, memory=setting.memory,
+        network, images, labels, method=method, **setting.question, **setting.resources, memory=setting.memory,
         time_limit=setting.budget if _has_programs(method) else None,
     )  # fmt: skip
 
 
 def _best(network: NetworkLike, images: Tensor, labels: Tensor, setting: Setting) -> Iterator[Answer]:
     return certify_each(
-        network, images, labels, method=BEST, **setting.question, **setting.place, memory=setting.memory,
+        network, images, labels, method=BEST, **setting.question, **setting.resources, memory=setting.memory,
         budget=SOFT * setting.budget,
     )  # fmt: skip
 
@@ -165,7 +156,7 @@ def _has_programs(method: str) -> bool:
 
 def _exact(network: NetworkLike, images: Tensor, labels: Tensor, setting: Setting) -> Iterator[Answer]:
     return exact_each(
-        network, images, labels, **setting.question, **setting.place, time_limit=SOFT * setting.budget,
+        network, images, labels, **setting.question, **setting.resources, time_limit=SOFT * setting.budget,
     )  # fmt: skip
 
 
@@ -174,13 +165,13 @@ def _clever(network: NetworkLike, images: Tensor, labels: Tensor, setting: Setti
     if question.pop("inference") != "real":
         raise InputError(f"clever estimates the function in real arithmetic, not its evaluation in {setting.inference}")
     return estimate_each(
-        network, images, labels, **question, **setting.place, batches=setting.batches, samples=setting.samples,
+        network, images, labels, **question, **setting.resources, batches=setting.batches, samples=setting.samples,
     )  # fmt: skip
 
 
 def _attack(network: NetworkLike, images: Tensor, labels: Tensor, setting: Setting) -> Iterator[Answer]:
     return attack_each(
-        network, images, labels, **setting.question, **setting.place, memory=setting.memory, steps=setting.steps,
+        network, images, labels, **setting.question, **setting.resources, memory=setting.memory, steps=setting.steps,
         time_limit=SOFT * setting.budget * len(images),
     )  # fmt: skip
 
@@ -203,5 +194,5 @@ def find_contenders(names: Sequence[str] | None) -> list[Contender]:
         return [contender for contender in CONTENDERS.values() if not contender.composed]
     if not isinstance(names, (list, tuple)) or not names:
         raise InputError(f"methods are a list of names out of {', '.join(CONTENDERS)}, not {shown(names)}")
-    chosen = [CONTENDER_NAMES.find(name) for name in names]
-    return [contender for contender in CONTENDERS.values() if contender.name in chosen]
+    wanted = [CONTENDER_NAMES.find(name) for name in names]
+    return [contender for contender in CONTENDERS.values() if contender.name in wanted]

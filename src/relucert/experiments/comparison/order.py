@@ -7,7 +7,8 @@ from collections import defaultdict
 from relucert.api.best import BEST
 from relucert.common.names import MethodName
 from relucert.errors import ContradictionError
-from relucert.experiments.comparison.methods import Entry, Kind
+from relucert.experiments.comparison.methods import Entry
+from relucert.report.reading import Kind
 
 STRONGER: tuple[tuple[MethodName, ...], ...] = (
     ("fast-lin", "lp", "lp-full"), ("fast-lin", "alpha", "lp-full"), ("crown", "alpha", "lp-full"),

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from statistics import fmean
 
-from relucert.experiments.comparison.methods import Entry, Kind
+from relucert.experiments.comparison.methods import Entry
 from relucert.experiments.comparison.order import Key
+from relucert.report.reading import Kind
 
 
 @dataclass(frozen=True)
@@ -75,24 +76,24 @@ def _figure(entry: Entry) -> float | None:
 
 def _least(numbers: list[float | None], rivals: int) -> float | None:
     """The least over all rivals; None where some have none, or a misclassified image's 0, or nothing is in reach."""
-    known = [number for number in numbers if number]
-    return min(known) if known and len(known) == rivals else None
+    ranked = [number for number in numbers if number]
+    return min(ranked) if ranked and len(ranked) == rivals else None
 
 
 def _ranking(name: str, stands: list[_Stand]) -> Ranking:
     kind = stands[0].entries[0].kind
-    known = [(stand, stand.figure) for stand in stands if stand.figure and not _is_out_of_reach(stand)]
+    ranked = [(stand, stand.figure) for stand in stands if stand.figure and not _is_out_of_reach(stand)]
     spent = (sum(entry.answer.seconds for entry in stand.entries) for stand in stands)
     return Ranking(
         method=name,
         kind=kind,
-        count=len(known),
-        mean=_mean(figure for _, figure in known),
-        to_best=_mean(figure / stand.best - 1 for stand, figure in known if stand.best),
-        to_witness=_mean(figure / stand.witness - 1 for stand, figure in known if stand.witness),
+        count=len(ranked),
+        mean=_mean(figure for _, figure in ranked),
+        to_best=_mean(figure / stand.best - 1 for stand, figure in ranked if stand.best),
+        to_witness=_mean(figure / stand.witness - 1 for stand, figure in ranked if stand.witness),
         seconds=_mean(seconds for seconds in spent if seconds),
-        closed=sum(stand.all_are("closed") for stand, _ in known) if kind is Kind.EXACT else None,
-        fitted=sum(stand.all_are("fitted") for stand, _ in known) if kind is Kind.ESTIMATE else None,
+        closed=sum(stand.all_are("closed") for stand, _ in ranked) if kind is Kind.EXACT else None,
+        fitted=sum(stand.all_are("fitted") for stand, _ in ranked) if kind is Kind.ESTIMATE else None,
     )
 
 

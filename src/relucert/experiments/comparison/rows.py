@@ -8,9 +8,10 @@ from torch import Tensor
 
 from relucert.api.certify import bounds
 from relucert.arithmetic.region import Region
-from relucert.experiments.comparison.methods import Entry, Kind
+from relucert.experiments.comparison.methods import Entry
 from relucert.network import Network
 from relucert.report import pictures
+from relucert.report.reading import Kind
 
 FAR = 1e12  # where a radius is infinite
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from relucert.experiments.comparison.methods import CONTENDERS, Kind
+from relucert.experiments.comparison.methods import CONTENDERS
 from relucert.experiments.comparison.ranking import Ranking
 from relucert.experiments.paper.published import Line
 from relucert.experiments.paper.rerun import Result
+from relucert.report.reading import Kind
 from relucert.report.summary import rounded_down, rounded_up
 
 LEGEND = (
@@ -91,15 +92,15 @@ def _beside(ours: str, published: str | None, authors: bool) -> str:
 
 
 def markdown(results: Sequence[Result], methods: Sequence[str], valid: str, inference: str) -> str:
-    parts = []
+    tables = []
     for title, (titles, rows) in both(results, methods, inference):
         lines = [titles, ["---"] * len(titles), *rows]
-        parts.append(f"{title}:\n\n" + "\n".join(f"| {' | '.join(cells)} |" for cells in lines))
-    return "\n\n".join([*parts, legend(inference), f"Valid inputs: {valid}."]) + "\n"
+        tables.append(f"{title}:\n\n" + "\n".join(f"| {' | '.join(cells)} |" for cells in lines))
+    return "\n\n".join([*tables, legend(inference), f"Valid inputs: {valid}."]) + "\n"
 
 
 def latex(results: Sequence[Result], methods: Sequence[str], valid: str, inference: str) -> str:
-    parts = []
+    tables = []
     for title, (titles, rows) in both(results, methods, inference):
         head = " & ".join(titles)
         body = "\n".join(
@@ -107,8 +108,8 @@ def latex(results: Sequence[Result], methods: Sequence[str], valid: str, inferen
             for row in rows
         )
         begin, end = rf"\begin{{tabular}}{{lll{'r' * (len(titles) - 3)}}}", r"\end{tabular}"
-        parts.append("\n".join([f"% {title}", begin, r"\hline", rf"{head} \\ \hline", body, r"\hline", end]))
-    return "\n\n".join([*parts, f"% {legend(inference)}\n% Valid inputs: {valid}."]) + "\n"
+        tables.append("\n".join([f"% {title}", begin, r"\hline", rf"{head} \\ \hline", body, r"\hline", end]))
+    return "\n\n".join([*tables, f"% {legend(inference)}\n% Valid inputs: {valid}."]) + "\n"
 
 
 def both(results: Sequence[Result], methods: Sequence[str], inference: str) -> list[tuple[str, Table]]:

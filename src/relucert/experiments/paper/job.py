@@ -186,20 +186,20 @@ class TableJob:
             return Omitted(f"failed: {in_one_line(error)}", error=in_one_line(error))
 
     def _ask(self, asked: TableQuestion, report: Report) -> Answer:
-        place, rivals = asked.question.image, asked.question.rivals
+        image, rivals = asked.question.image, asked.question.rivals
         setting = replace(
             self.setting,
             norm=Norm.parse(asked.line.norm),
             target=rivals[0] if len(rivals) == 1 else asked.line.target,
             box=asked.box,
-            seed=(self.setting.seed + SEED_STEP * place) % 2**63,
+            seed=(self.setting.seed + SEED_STEP * image) % 2**63,
             workers=1,
-            progress=lambda state: report(replace(state, method=asked.method, image=place)),
+            progress=lambda state: report(replace(state, method=asked.method, image=image)),
         )
         network, images = self.subjects[asked.line.network].network, self.images[asked.line.network].images
         label = torch.tensor([asked.question.label])
-        (answer,) = CONTENDERS[asked.method].ask(network, images[place : place + 1], label, setting)
-        return replace(answer, image=place)  # type: ignore[type-var]
+        (answer,) = CONTENDERS[asked.method].ask(network, images[image : image + 1], label, setting)
+        return replace(answer, image=image)  # type: ignore[type-var]
 
 
 def _labels(images: Dataset) -> list[int]:

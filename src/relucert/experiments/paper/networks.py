@@ -90,7 +90,7 @@ def _from_arrays(path: Path) -> Network:
         if arrays[f"W{layer}"].ndim != 2:
             raise LoadError(f"{path}: W{layer} must be a matrix, one row per output neuron")
         operations += [Linear(torch.from_numpy(arrays[f"W{layer}"]), torch.from_numpy(arrays[f"b{layer}"])), Relu()]
-    nodes = tuple(Node(operation, (place,)) for place, operation in enumerate(operations[:-1]))
+    nodes = tuple(Node(operation, (value,)) for value, operation in enumerate(operations[:-1]))
     return Network((arrays["W1"].shape[1],), nodes, path.stem)
 
 

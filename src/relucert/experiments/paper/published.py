@@ -41,17 +41,17 @@ def lines(
 ) -> list[Line]:
     """The lines of a table, or those of some networks, norms and targets."""
     table_lines = [Line(**row) for row in _content()[table]]
-    for name, chosen in (("network", networks), ("norm", norms), ("target", targets)):
-        known = list(dict.fromkeys(getattr(line, name) for line in table_lines))
-        for part in chosen or ():
-            if part not in known:
-                raise InputError(f"the table {table!r} has no {name} {part!r}; it has {', '.join(known)}")
+    for name, wanted in (("network", networks), ("norm", norms), ("target", targets)):
+        present = list(dict.fromkeys(getattr(line, name) for line in table_lines))
+        for value in wanted or ():
+            if value not in present:
+                raise InputError(f"the table {table!r} has no {name} {value!r}; it has {', '.join(present)}")
     return [
         line
         for line in table_lines
         if all(
-            chosen is None or part in chosen
-            for part, chosen in ((line.network, networks), (line.norm, norms), (line.target, targets))
+            wanted is None or value in wanted
+            for value, wanted in ((line.network, networks), (line.norm, norms), (line.target, targets))
         )
     ]
 

@@ -11,7 +11,7 @@ from relucert.data import Dataset
 from relucert.errors import ContradictionError
 from relucert.execution.execution import Execution
 from relucert.execution.run import start
-from relucert.experiments.comparison.methods import CONTENDERS, Contender, Entry, Kind, Setting
+from relucert.experiments.comparison.methods import CONTENDERS, Contender, Entry, Setting
 from relucert.experiments.comparison.order import AnswerRecord
 from relucert.experiments.comparison.ranking import Ranking, rankings
 from relucert.experiments.paper.job import Omitted, TableJob, TableQuestion
@@ -21,6 +21,7 @@ from relucert.inputs.storage.store import Section, Store
 from relucert.network import find_inference
 from relucert.query.given import BoxLike
 from relucert.query.questions import pose
+from relucert.report.reading import Kind
 
 PIXELS = (-0.5, 0.5)  # the paper's valid inputs, where it minds them
 
