@@ -77,6 +77,6 @@ class Portfolio:
         return "; ".join(remarks) or None
 
     def each(self, inquiry: Inquiry, report: Report = silent) -> Iterator[tuple[Question, PortfolioEnd | None]]:
-        """Every question, with its end unless it is refused."""
+        """Every question with its result; None where the question is refused."""
         for question in inquiry.questions:
             yield question, None if question.refusal is not None else self.run(inquiry, question, report)

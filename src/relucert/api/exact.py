@@ -159,7 +159,7 @@ class _Searching:
 
     @cached_property
     def runtime(self) -> Runtime | None:
-        """The network's own, where it is evaluated in floating point."""
+        """The runtime that re-checks witnesses; None in real arithmetic."""
         return self.origin.runtime(self.network) if self.network.inference.rounds else None
 
     def run(self, inquiry: Inquiry, report: Report) -> Iterator[list[Exact]]:
@@ -177,7 +177,7 @@ class _Searching:
 
 
 class _Answering:
-    """One question. Whatever fails, the interval so far stands."""
+    """The search for one image's minimum distortion; whatever fails, the interval so far is the answer."""
 
     def __init__(
         self, network: Network, options: ExactOptions, inquiry: Inquiry, question: Question, reporter: Reporter,

@@ -25,7 +25,7 @@ from relucert.query.samples import Samples
 
 @dataclass(frozen=True)
 class Checked:
-    """What came of one file.
+    """The result of checking one proof file.
 
     Attributes:
         claim: What it proves; None where it proves nothing.

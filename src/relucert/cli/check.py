@@ -122,14 +122,14 @@ def _samples(arguments: argparse.Namespace, screen: Screen, network: Network | N
 
 
 def _named(arguments: argparse.Namespace) -> argparse.Namespace:
-    """The same, with the images called as other commands call them."""
+    """The same arguments, with the bundled images named by None as other commands do."""
     named = argparse.Namespace(**vars(arguments))
     named.data = None if arguments.data == BUNDLED else arguments.data
     return named
 
 
 def _one(arguments: argparse.Namespace, asked: Asked, screen: Screen) -> int:
-    """One proof, with all that is known of what it proves."""
+    """Checks one proof, and shows what it proves."""
     with screen.progress("checking", 1) as bar:
         checked = asked.check(arguments.proof, bar.advance)
     claim = checked.claim
@@ -156,7 +156,7 @@ def _about(claim: Claim | QueryClaim, arguments: argparse.Namespace, screen: Scr
 
 
 def _folder(paths: Sequence[Path], arguments: argparse.Namespace, asked: Asked, screen: Screen) -> int:
-    """Every proof in a folder, one row each."""
+    """Checks every proof in a folder, and shows one row for each."""
     from relucert.api.proof_folder import check_all
 
     results: list[Checked] = []

@@ -30,7 +30,7 @@ class Column:
     right: bool = False
 
     def width(self, lines: int) -> int:
-        """The least that its cells take, and its title on so many lines."""
+        """The least width for its cells, and for its title on at most so many lines."""
         least = max(map(cell_len, (*self.title.split(), *self.cells)))
         widths = range(least, max(least, cell_len(self.title)) + 1)
         return next(width for width in widths if len(fold(self.title, width)) <= lines)

@@ -89,7 +89,7 @@ class Box(argparse.Action):
 
 
 def _told(parse: Callable[[], Value]) -> Value:
-    """What a function of the library makes of a text; what it refuses is told as argparse does."""
+    """Calls a parser of the library, and turns its InputError into argparse's error."""
     try:
         return parse()
     except InputError as error:
@@ -97,12 +97,12 @@ def _told(parse: Callable[[], Value]) -> Value:
 
 
 def spelled(names: Names[Any]) -> Callable[[str], str]:
-    """What tells the name that is meant, however it is spelled."""
+    """A parser of names of a table, however they are spelled."""
     return lambda text: _told(lambda: names.find(text))
 
 
 def each(parse: Callable[[str], str]) -> Callable[[str], list[str]]:
-    """What tells each of several names with commas between them."""
+    """A parser of several values with commas between them."""
     return lambda text: [parse(name) for name in names(text)]
 
 

@@ -121,7 +121,7 @@ def _find(
     arguments: argparse.Namespace, outputs: dict[str, Path], rerun: Rerun, missing: dict[str, str], screen: Screen
 ) -> int:
     """Finds what is missing, exports and shows; the result is the exit code."""
-    head, store_path = _head(arguments, rerun), _place(rerun, screen)
+    head, store_path = _head(arguments, rerun), _store_path(rerun, screen)
     _check_replaceable(outputs, head, store_path, arguments.overwrite)
     interrupted, started, saved = False, time.perf_counter(), time.monotonic()
 
@@ -156,8 +156,8 @@ def _find(
     return runs.FAILED if rerun.failed else 0
 
 
-def _place(rerun: Rerun, screen: Screen) -> Path:
-    """The store of all answers of this table and effort, whichever rows of it were asked for."""
+def _store_path(rerun: Rerun, screen: Screen) -> Path:
+    """The path of the store of all answers of this table and effort, whichever rows of it were asked for."""
     from relucert.inputs.storage.cache import cache_directory
     from relucert.inputs.storage.store import FORMAT, SUFFIX, series
 

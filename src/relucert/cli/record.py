@@ -41,7 +41,7 @@ def circumstances(arguments: argparse.Namespace) -> dict[str, Any]:
 def head(
     arguments: argparse.Namespace, network: Network, images: Dataset, options: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The record of a command that answers questions about images; options: the options of the library's call."""
+    """The record of a command that answers questions about images; options: those of the library's call."""
     from relucert.arithmetic.norm import Norm
     from relucert.network.fingerprint import fingerprint
 

@@ -37,13 +37,13 @@ AnswerType = TypeVar("AnswerType", bound=Reply)
 
 
 def inference_text(arguments: argparse.Namespace) -> str:
-    """How a question goes on where it is about evaluations in floating point."""
+    """The end of a question's description: names the inference unless that is real arithmetic."""
     return "" if arguments.inference == "real" else f", evaluated in {arguments.inference}"
 
 
 @dataclass(frozen=True)
 class Setup:
-    """What a command is about.
+    """The network, the images and the options that a command is about.
 
     Attributes:
         loaded: The network with what it was loaded from, which re-checks witnesses.
@@ -124,7 +124,7 @@ def _listed(given: Path | list[Path] | None) -> list[Path]:
 
 @contextmanager
 def execution(arguments: argparse.Namespace, tell: Report | None = None) -> Iterator[Execution]:
-    """Where the questions are answered; `tell` is called with how far it is."""
+    """The execution that the options ask for: this process, several, or a cluster; `tell` hears how far it is."""
     from relucert.execution.execution import Execution
 
     workers = arguments.workers
@@ -137,7 +137,7 @@ def execution(arguments: argparse.Namespace, tell: Report | None = None) -> Iter
 
 
 def store_place(arguments: argparse.Namespace, files: Mapping[str, Path]) -> Path | Anew | None:
-    """Where the answers are kept from which the record is made; an old record without them can't be gone on with."""
+    """The path of the store from which the record is made; raises InputError for a record that has lost its store."""
     from relucert.inputs.storage import store
     from relucert.report.runfile import has_answers
 
@@ -211,7 +211,7 @@ def end(work: Collected[AnswerType], kept: Path | Anew | None, screen: Screen, d
 
 @dataclass(frozen=True)
 class Resources:
-    """What a command hands to the library's call, so that its answers are found anywhere and kept."""
+    """The execution and the store of a command, as arguments of the library's call."""
 
     workers: Execution
     store: Path | Anew | None

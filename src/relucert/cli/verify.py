@@ -75,7 +75,7 @@ def _named_file(text: str) -> tuple[str, str]:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Which of the three questions it is, and its verdict."""
+    """Answers the one of three questions that the arguments ask: a property, a list of them, or images."""
     given = [name for name in ("property", "instances", "radius") if getattr(arguments, name) is not None]
     if len(given) != 1:
         raise InputError("say what to verify: a PROPERTY file, --radius for images, or --instances for a list of files")
@@ -188,7 +188,7 @@ def _head(arguments: argparse.Namespace, query: Query) -> dict[str, Any]:
 
 
 def _digests(arguments: argparse.Namespace) -> tuple[str, dict[str, str]]:
-    """Of the network, and of the further ones by their names."""
+    """The SHA-256 of the network's file, and those of further networks by their names."""
     others = {name: _digest(path) for name, path in arguments.further_networks or ()}
     return _digest(str(arguments.network)), others
 

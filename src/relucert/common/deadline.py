@@ -22,7 +22,7 @@ class TimeUp(Exception):  # noqa: N818 - no error: what is proven by then is kep
 
 @contextmanager
 def until(ends: float) -> Iterator[None]:
-    """Within, time is over at `ends`, on the monotonic clock, or when it is around it, whichever is earlier.
+    """Sets a deadline, `ends` on the monotonic clock, for what is done within; an earlier one around it stays.
 
     Never to be opened around a `yield` of an answer: who takes the answer would work within it.
     """
@@ -34,7 +34,7 @@ def until(ends: float) -> Iterator[None]:
 
 
 def check_time(seconds: float = 0.0) -> None:
-    """Raises TimeUp once time is over, or if it will be in so many seconds, which the next step is expected to take."""
+    """Raises TimeUp after the deadline, or where the next step, of so many seconds, would pass it."""
     ends = _ENDS.get()
     if ends < math.inf and time.monotonic() + seconds > ends:
         raise TimeUp

@@ -17,7 +17,7 @@ EVERY = 0.5  # seconds between its changes
 
 
 class Listener(Protocol):
-    """Who is told, until it is closed."""
+    """Receives the progress of a call, until it is closed."""
 
     def tell(self, state: Progress) -> None: ...
 
@@ -34,7 +34,7 @@ class OwnFault(BaseException):
 
 @contextmanager
 def listening(progress: ProgressLike) -> Iterator[Listener]:
-    """Who is told, as long as the work goes on; what a function of the user's raises comes out as it was raised."""
+    """Opens a listener for the time of the work; what a function of the user's raises comes out as it was raised."""
     with closing(listener(progress)) as told, faults_of(told):
         yield told
 
@@ -51,7 +51,7 @@ def faults_of(told: Listener) -> Iterator[None]:
 
 
 class Caller:
-    """Tells a function of the user's."""
+    """Calls a function of the user's with all news."""
 
     def __init__(self, function: Report) -> None:
         self._function = function
@@ -67,7 +67,7 @@ class Caller:
 
 
 class NoListener:
-    """Nobody wants to know."""
+    """Ignores all news."""
 
     def tell(self, state: Progress) -> None:
         pass
@@ -77,7 +77,7 @@ class NoListener:
 
 
 def listener(progress: ProgressLike) -> Listener:
-    """Who is told, as a user asks for it: without a wish a bar in notebooks, and elsewhere nobody."""
+    """The listener that `progress=` asks for; by default a bar in notebooks, and none elsewhere."""
     check_progress(progress)
     if callable(progress):
         return Caller(progress)
@@ -91,7 +91,7 @@ def listener(progress: ProgressLike) -> Listener:
 
 
 def rate(speed: float) -> str:
-    """So many per second or, where they are slow, per minute."""
+    """A rate in words: per second or, where it is slow, per minute."""
     return f"{speed:.3g}/s" if speed >= 1 else f"{60 * speed:.3g}/min"
 
 
@@ -134,7 +134,7 @@ class NotebookBar:
 
 
 class _Bar:
-    """What the notebook shows: nothing, once there is nothing to do."""
+    """The HTML of a bar; empty once the work is done."""
 
     def __init__(self, state: Progress, pace: str) -> None:
         self._state, self._pace = state, pace

@@ -56,7 +56,7 @@ def number_above(given: NumberLike, what: str) -> float:
 
 
 def number_below(given: NumberLike, what: str) -> float:
-    """The same, as the largest float64 that is not above it."""
+    """A number that a user gives, as the largest float64 that is not above it."""
     return float_below(exactly(_read(given, what), what))
 
 

@@ -68,7 +68,7 @@ class Progress:
         return ": ".join(filter(None, [where, ", ".join(filter(None, news))]))
 
     def and_news(self, news: Progress) -> Progress:
-        """This with all that the news says."""
+        """This state, updated by all fields that the news sets."""
         said = {one.name: value for one in fields(news) if (value := getattr(news, one.name)) is not None}
         return replace(self, **said)
 
@@ -89,7 +89,7 @@ ProgressLike = bool | Report | None
 
 
 def silent(state: Progress) -> None:
-    """For work that nobody asks about."""
+    """Ignores news of work that nobody asks about."""
 
 
 def about_image(report: Report, image: int | None) -> Report:
@@ -111,7 +111,7 @@ class Reporter:
         self.listener(self._context.and_news(news))
 
     def enter(self, context: Progress) -> None:
-        """What the news from now on is about; it is told at once."""
+        """Sets what all further news is about, and passes it on."""
         self._context = context
         self.listener(context)
 

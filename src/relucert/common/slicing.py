@@ -13,7 +13,7 @@ PART_WORK = 2**33  # multiplications of one matrix product: less than half a sec
 
 
 def slices(values: Tensor, dim: int) -> Sequence[Tensor]:
-    """Pieces along a dimension, each small enough for a cache: what is made of them is not made in fresh memory."""
+    """Slices along a dimension, each small enough that what is computed of it stays in the cache."""
     size = values.numel() * values.element_size()
     if size <= 2 * SLICE_BYTES:
         return (values,)

@@ -44,19 +44,19 @@ def console(stderr: bool) -> Console:
 
 
 def bars(
-    place: Console, *columns: ProgressColumn, amount: Callable[[int], str] = "{:,}".format, quiet: bool = False
+    output: Console, *columns: ProgressColumn, amount: Callable[[int], str] = "{:,}".format, quiet: bool = False
 ) -> RichProgress | ProgressLines:
     """Bars that vanish at the end, on a terminal; elsewhere, unless quiet, a line every ten seconds."""
-    if not (quiet or place.is_terminal):
-        return ProgressLines(place, amount)
-    described = _DoingColumn(place, columns)
-    return RichProgress(described, BarColumn(), *columns, console=place, transient=True, disable=quiet)
+    if not (quiet or output.is_terminal):
+        return ProgressLines(output, amount)
+    described = _DoingColumn(output, columns)
+    return RichProgress(described, BarColumn(), *columns, console=output, transient=True, disable=quiet)
 
 
-def counting_bars(place: Console, quiet: bool = False) -> RichProgress | ProgressLines:
+def counting_bars(output: Console, quiet: bool = False) -> RichProgress | ProgressLines:
     """The same with what is done, the rate, the time so far and the time left."""
     columns = (MofNCompleteColumn(), _RateColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    return bars(place, *columns, quiet=quiet)
+    return bars(output, *columns, quiet=quiet)
 
 
 class Bar:
@@ -70,7 +70,7 @@ class Bar:
         self._bar.update(self._task, completed=done, total=total)
 
     def tell(self, state: Progress) -> None:
-        """So many questions are answered, of so many, and this is being done."""
+        """Shows how many questions are answered, and what is being done."""
         description = f"{self._title} {state.doing}".strip()
         self._bar.update(self._task, description=description, completed=state.done, total=state.total)
 
@@ -98,13 +98,13 @@ class TerminalBar:
 class _DoingColumn(ProgressColumn):
     """What is being done: of the news, with commas or colons between them, as much as fits beside the rest."""
 
-    def __init__(self, place: Console, others: Sequence[ProgressColumn]) -> None:
+    def __init__(self, output: Console, others: Sequence[ProgressColumn]) -> None:
         super().__init__(Column(no_wrap=True))
-        self._place, self._others = place, others
+        self._output, self._others = output, others
 
     def render(self, task: Task) -> Text:
-        widths = [Measurement.get(self._place, self._place.options, column(task)).maximum for column in self._others]
-        room = self._place.width - sum(widths) - len(widths) - LEAST_BAR - 1
+        widths = [Measurement.get(self._output, self._output.options, column(task)).maximum for column in self._others]
+        room = self._output.width - sum(widths) - len(widths) - LEAST_BAR - 1
         words = task.description
         ends = [len(words), *(found.start() for found in reversed([*re.finditer("[,:] ", words)]))]
         return Text(words[: next((end for end in ends if end <= room), ends[-1])])

@@ -90,7 +90,7 @@ class Execution:
         return self._processes.run(job, items, workers, report)
 
     def _by_itself(self, job: Work[Any], items: Iterable[Item], count: int, report: Report) -> Worked:
-        """In this process until it turns out that the rest would take long."""
+        """Works in this process, and in several once it turns out that the rest would take long."""
         cores, started, coming = _cores(), time.monotonic(), iter(items)
         for number, item in enumerate(coming):
             yield from here(job, [item], report)

@@ -89,7 +89,7 @@ class Job(Work[ReplyType], Protocol[ReplyType]):
 
 
 class Proofs(Protocol):
-    """Who writes proof files."""
+    """A writer of proof files."""
 
     def has(self, inquiry: Inquiry, question: Question, radius: float) -> bool:
         """Whether there is a proof of this radius."""

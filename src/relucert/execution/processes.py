@@ -57,7 +57,7 @@ class _Process:
         threading.Thread(target=self._listen, name="relucert-worker", daemon=True).start()
 
     def ask(self, events: Events, path: str, item: Item, tried: bool) -> None:
-        """events: where the answers go, and the news of its death."""
+        """Sends an item to the process; its answers, or the news of its death, come through `events`."""
         self.events, self.left, self.tried = events, deque(item), tried
         if self.code is not None:  # it died before this, and the one it told may be gone
             events.put((self, DIED, self.code))
@@ -143,7 +143,7 @@ class Processes:
         self._idle, self._all = [], []
 
     def _free(self, events: Events) -> _Process:
-        """One that has nothing to do, else a new one."""
+        """An idle process, else a new one."""
         while self._idle:
             process = self._idle.pop()
             if process.code is None:

@@ -119,7 +119,7 @@ class _Run(Generic[ReplyType]):
         self.done += len(came)
 
     def _kept(self, items: list[Item]) -> Worked:
-        """What comes, once the store has it."""
+        """New answers, each once the store has it."""
         answerer: object = self.job.answerer if isinstance(self.job, ImageJob) else None
         if isinstance(answerer, Learner):
             answerer.experience = answerer.experience or self._experience

@@ -22,7 +22,7 @@ AnyAnswer = TypeVar("AnyAnswer", bound=Recordable)
 
 
 class Tabular(ABC):
-    """What has rows, and can export them."""
+    """Base of everything that is a table of answers and can be exported as CSV or as a data frame."""
 
     @abstractmethod
     def rows(self) -> list[dict[str, Any]]:
@@ -48,7 +48,7 @@ class Tabular(ABC):
 
 
 class Presentable(Tabular):
-    """What has answers, and can present them."""
+    """Base of lists of answers and of comparisons: they can be drawn, summed up and exported."""
 
     def plot(self, ax: Axes | None = None, *, label: str | None = None) -> Axes:
         """Draws the share of images that keep their class against the radius, into `ax` or a new figure.

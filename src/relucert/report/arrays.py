@@ -35,7 +35,7 @@ class ExampleFile:
     def write(
         self, network: Network, images: Tensor, answers: Sequence[UpperBound | Exact], complete: bool
     ) -> tuple[Path, int]:
-        """Writes one row per witness; where what is there may hold more, because this run is not complete, beside it.
+        """Writes one row per witness. An incomplete run writes beside a file, which may hold more.
 
         Args:
             images: (count, size), those that were asked about.

@@ -35,7 +35,7 @@ class Point:
 
 
 def accuracy(curves: Sequence[Series], top: float, norm: str) -> Markup:
-    """The share of images that keep their class, from radius 0 to `top`, and a line where they are read."""
+    """The chart of the share of images that keep their class, from radius 0 to `top`, with a movable line."""
     paths = []
     for number, curve in enumerate(curves):
         radii, shares = curve.steps()
@@ -128,7 +128,7 @@ def colour(number: int) -> str:
 
 
 def farthest(values: Iterable[float | None]) -> float:
-    """Where an axis of radii ends."""
+    """The right end of an axis of radii: a little beyond the largest finite value, 1 where there is none."""
     finite = [value for value in values if value is not None and math.isfinite(value)]
     return max(1.02 * max(finite), LEAST) if any(finite) else 1.0
 

@@ -33,7 +33,7 @@ COLOURS = 10  # of matplotlib's cycle
 
 
 class Curve(Line2D):
-    """A curve with a step down at every image's radius, which knows what it is about.
+    """A step curve of accuracy against radius that remembers its method, norm and valid inputs.
 
     name: the method's, or what it was labelled with; share: what the vertical axis is called.
     """
@@ -49,11 +49,11 @@ class Curve(Line2D):
 
     @property
     def top(self) -> float:
-        """Where an axis that shows all of it ends."""
+        """The right end of an axis that shows the whole curve."""
         return 1.05 * self._end
 
     def extend(self, top: float) -> None:
-        """Goes on to the end of the axis: beyond the last step nothing changes."""
+        """Extends the last step to the right end of the axis."""
         radii, shares = self._steps
         self.set_data([*radii, top], [*shares, shares[-1]])
 

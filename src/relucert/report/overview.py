@@ -52,7 +52,7 @@ class MethodSummary:
     answer_kind: Kind
 
     def __str__(self) -> str:
-        """In one line, rounded so that what is proven holds as printed."""
+        """The summary in one line, rounded so that what is proven holds as printed."""
         words = [f"{self.method}: {self.gives}"]
         if self.mean is not None:
             half = "" if self.median is None else f", median {self._rounded(self.median)}"
@@ -82,7 +82,7 @@ class Overview:
 
 
 def overview(rows: Iterable[Mapping[str, Any]]) -> Overview:
-    """Of answers in their JSON form."""
+    """The overview of answers in their JSON form."""
     results = [result(row) for row in rows]
     summaries = [
         _summary(curve, norm, group) for norm, group in by_norm(results).items() for curve in series(group, None)

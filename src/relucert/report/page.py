@@ -53,7 +53,7 @@ def page(*recorded: Record) -> str:
 
 
 def _policy(style: str, script: str) -> str:
-    """Nothing may be fetched, and no style or script but these may count."""
+    """The page's Content-Security-Policy: nothing is fetched, and only this style and this script apply."""
     digests = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (style, script)]
     return (
         f"default-src 'none'; img-src data:; style-src 'sha256-{digests[0]}'; script-src 'sha256-{digests[1]}'; "
@@ -72,7 +72,7 @@ def _title(groups: Sequence[Group], verdicts: Sequence[VerdictRun], paper: Seque
 
 
 def _names(groups: Sequence[Group]) -> list[str]:
-    """What each group is called: by its network, by the target where that is not enough, else by its files."""
+    """The title of each group: its network, with the target where that is not enough, else with its files."""
     names = [f"{group.name}{_evaluated(group)}" for group in groups]
     named = list(zip(names, groups, strict=True))
     targets = [f"{name}, target {group.target}" for name, group in named]

@@ -80,7 +80,7 @@ def _unlike(results: Sequence[Result]) -> str:
 
 
 def _tiles(curves: Sequence[Series], questions: Sequence[Sandwich], best: Series | None, rivals: str) -> Tiles:
-    """The few numbers to take away; rivals: how a sentence on images that keep their class goes on."""
+    """The few numbers to take away; rivals: the end of a sentence on images that keep their class."""
     tiles = []
     if best is not None and best.mean is not None:
         if best.median is not None and math.isfinite(best.median):
@@ -134,7 +134,7 @@ def _accuracy(curves: Sequence[Series], norm: str, comparable: bool, rivals: str
 
 
 def _accuracy_title(kinds: set[Kind]) -> str:
-    """What the curves are, in words that suit every kind of run."""
+    """The title of the chart of accuracy, which says whether anything in it is certified."""
     if kinds & set(PROVEN):
         return "Certified accuracy against radius"
     return ACCURACY[next(iter(kinds))] if len(kinds) == 1 else "Accuracy against radius (not certified)"

@@ -175,7 +175,7 @@ def _series(name: str, answer_kind: Kind, rows: list[Result], rivals: int | None
 
 
 def _remark(answer_kind: Kind, images: list[list[Result]]) -> str | None:
-    """What a method's mean is made of, where that is not plain."""
+    """How many answers of a method are fitted or closed; None for methods without either."""
     if answer_kind is Kind.ESTIMATE and images:
         return fits(sum(all(row.fitted for row in image) for image in images), len(images))
     closed = sum(all(row.closed for row in image) for image in images)

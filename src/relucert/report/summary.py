@@ -49,7 +49,7 @@ class Summary:
         return sum(reached >= radius for reached in self.radii)
 
     def grid(self) -> tuple[float, ...]:
-        """A few round radii from one at which nearly all images that have a radius are left to one at which few are."""
+        """A few round radii that span those of the images but for the tails."""
         radii = [radius for radius in self.radii if LEAST < radius < math.inf]
         if not radii:
             return ()
@@ -89,12 +89,12 @@ def summarise(
 
 
 def against(target: str | int | None) -> str:
-    """How a sentence on images that keep their class goes on, where that is about single rivals alone."""
+    """The end of a sentence on images that keep their class: names the target where that is a single rival."""
     return "" if target is None or target in ANY_RIVAL else f", against target {target} alone"
 
 
 def fits(fitted: int, count: int) -> str:
-    """How CLEVER's values came about, in words."""
+    """How many of CLEVER's values come from a fitted distribution, in words."""
     return f"{fitted} of {count} fitted{'' if fitted == count else ', else the largest sampled gradient counts'}"
 
 

@@ -12,7 +12,7 @@ WIDTH = 0.8  # that the bars of one kind share
 
 
 def plot(counts: Mapping[str, int], axes: Axes | None, label: str) -> Axes:
-    """One bar per kind; bars that axes have already move aside."""
+    """Draws one bar per kind of verdict, beside the bars that the axes have already."""
     if axes is None:
         from matplotlib import pyplot
 

@@ -117,7 +117,7 @@ class Entry:
 
     @property
     def figure(self) -> float | None:
-        """The number that stands for the method in tables."""
+        """The number of this answer in tables: an estimate, a distance or a proven radius."""
         if self.kind is Kind.ESTIMATE:
             return self.answer.value  # type: ignore[no-any-return]
         return self.upper if self.kind is Kind.UPPER else self.lower

@@ -75,7 +75,7 @@ def _figure(entry: Entry) -> float | None:
 
 
 def _least(numbers: list[float | None], rivals: int) -> float | None:
-    """The least over all rivals; None where some have none, or a misclassified image's 0, or nothing is in reach."""
+    """The least number over all rivals; None unless each rival has one above 0."""
     ranked = [number for number in numbers if number]
     return min(ranked) if ranked and len(ranked) == rivals else None
 
@@ -103,6 +103,6 @@ def _is_out_of_reach(stand: _Stand) -> bool:
 
 
 def _mean(numbers: Iterable[float]) -> float | None:
-    """Over the finite ones."""
+    """The mean of the finite numbers; None where there is none."""
     listed = [number for number in numbers if math.isfinite(number)]
     return fmean(listed) if listed else None

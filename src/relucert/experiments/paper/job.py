@@ -32,7 +32,7 @@ SLOW = "too slow: "  # begins the name of a note: the seconds that were not enou
 
 @dataclass(frozen=True)
 class Omitted:
-    """In the place of an answer: why there is none.
+    """Stands for an answer that was not sought, with the reason.
 
     Attributes:
         reason: What the reader is told.
@@ -48,7 +48,7 @@ class Omitted:
 
     @property
     def failed(self) -> bool:
-        """It is no answer to keep."""
+        """True: a store does not keep it."""
         return True
 
     def to_json(self) -> dict[str, Any]:
@@ -72,7 +72,7 @@ class TableQuestion:
 
     @property
     def course(self) -> str:
-        """What is given up together where a method is too slow: all images and targets."""
+        """Names what is given up together where it is too slow: a method on a network and a norm."""
         return f"{self.method} on {self.line.network}, p = {self.line.norm}"
 
 

@@ -98,7 +98,7 @@ class Rerun:
         return [contender.name for contender in self.contenders]
 
     def results(self) -> list[Result]:
-        """The lines of the table as far as they are known."""
+        """The lines of the table, of the answers so far."""
         results = []
         for line, record in zip(self.lines, self._answer_records, strict=True):
             subject = self.subjects[line.network]
