@@ -193,7 +193,7 @@ def test_many_answers_do_not_scroll_away(terminal: bool, every: bool, whole: boo
     console = Console(file=io.StringIO(), force_terminal=terminal, width=80, color_system=None)
     screen = Screen(False, every)
     screen._out = console
-    screen.answers("distance", [(str(image), "7", "3", f"0.{image:03}", "") for image in range(100)])
+    screen.each(("image", "distance"), [(str(image), f"0.{image:03}") for image in range(100)], keys=1, right=1)
     lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
     images = [int(line.split()[0]) for line in lines if line.strip()[:1].isdecimal()]
     assert images == ([*range(100)] if whole else [*range(10), *range(95, 100)])

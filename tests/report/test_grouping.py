@@ -19,7 +19,7 @@ ATTACKED = [runs.attacked(image, 0.02) for image in range(2)]
 
 
 def _run(rows: list[dict[str, Any]], source: str, **head: Any) -> Run:
-    return Run({**runs.HEAD, "complete": True, **head}, tuple(result(row) for row in rows), source)
+    return Run({**runs.HEAD, "complete": True, **head}, source, tuple(result(row) for row in rows))
 
 
 def test_runs_about_the_same_images_are_compared() -> None:

@@ -51,7 +51,7 @@ class Outline(HTMLParser):
 
 
 def _run(rows: list[dict[str, Any]], **head: Any) -> Run:
-    return Run({**runs.HEAD, "complete": True, **head}, tuple(result(row) for row in rows))
+    return Run({**runs.HEAD, "complete": True, **head}, "", tuple(result(row) for row in rows))
 
 
 @pytest.fixture(scope="module")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from typing import TypeVar
 
 from rich.console import Console
 from rich.filesize import decimal
 from rich.progress import DownloadColumn, MofNCompleteColumn, TaskID, TimeRemainingColumn
 
 from relucert.answers.certificates import Certificate, Estimate, Exact, UpperBound
+from relucert.answers.verdicts import RobustnessVerdict
 from relucert.cli.layout import REMARK, Grid, Line, fold, lay_out
 from relucert.common.progress import Progress, Report
 from relucert.common.terminal import Bar, bars, console, counting_bars
@@ -19,6 +21,8 @@ from relucert.report.summary import Summary, against, rounded_down, rounded_up
 NAME_WIDTH = 20
 MOST_ROWS = 20  # of answers on a terminal; of more, the first and the last few are shown
 FIRST_ROWS, LAST_ROWS = 10, 5
+
+AnyAnswer = TypeVar("AnyAnswer", Certificate, Estimate, Exact, UpperBound, RobustnessVerdict)
 
 
 class Screen:
@@ -76,40 +80,37 @@ class Screen:
     def table(self, certificates: Sequence[Certificate], proven: bool) -> None:
         """One row per certificate: image, label, rival, radius, and a remark, such as why a radius is missing."""
         title = "certified radius" if proven else "radius (rounding ignored)"
-        self.answers(title, [(*_cells(certificate), _remark(certificate)) for certificate in certificates])
+        rows = [(certificate, _rounded(rounded_down, certificate.radius)) for certificate in certificates]
+        self.answers(title, rows, _remark)
 
     def estimates(self, estimates: Sequence[Estimate]) -> None:
         """One row per estimate: image, label, rival, value, and a remark."""
-        rows = []
-        for estimate in estimates:
-            value = "-" if estimate.value is None else f"{estimate.value:.4g}"
-            rival = "-" if estimate.target is None else str(estimate.target)
-            rows.append((str(estimate.image), str(estimate.label), rival, value, estimate.reason or ""))
+        rows = [(estimate, _rounded("{:.4g}".format, estimate.value)) for estimate in estimates]
         self.answers("estimate (not certified)", rows)
 
     def attacks(self, answers: Sequence[UpperBound]) -> None:
         """One row per attack: image, label, rival, distance, and a remark."""
-        rows = []
-        for answer in answers:
-            distance = "-" if answer.distance is None else rounded_up(answer.distance)
-            rival = "-" if answer.target is None else str(answer.target)
-            rows.append((str(answer.image), str(answer.label), rival, distance, answer.reason or ""))
-        self.answers("distance", rows)
+        self.answers("distance", [(answer, _rounded(rounded_up, answer.distance)) for answer in answers])
 
     def intervals(self, answers: Sequence[Exact]) -> None:
         """One row per minimum distortion: image, label, rival, both ends, and a remark."""
         rows = []
         for answer in answers:
-            lower = "-" if answer.lower is None else rounded_down(answer.lower)
-            upper = "-" if answer.upper is None else rounded_up(answer.upper)
-            rival = "-" if answer.target is None else str(answer.target)
-            ends = "unreachable" if answer.unreachable else f"{lower} to {upper}"
-            rows.append((str(answer.image), str(answer.label), rival, ends, answer.reason or ""))
+            lower, upper = _rounded(rounded_down, answer.lower), _rounded(rounded_up, answer.upper)
+            rows.append((answer, "unreachable" if answer.unreachable else f"{lower} to {upper}"))
         self.answers("minimum distortion", rows)
 
-    def answers(self, title: str, rows: Sequence[tuple[str, str, str, str, str]]) -> None:
-        """One row per answer about an image, unless quiet: image, label, rival, the answer, and a remark."""
-        self.each(("image", "label", "rival", title, REMARK), rows, keys=3, right=3)
+    def answers(
+        self, title: str, rows: Sequence[tuple[AnyAnswer, str]],
+        remark: Callable[[AnyAnswer], str] = lambda answer: answer.reason or "",
+    ) -> None:  # fmt: skip
+        """One row per answer about an image, unless quiet: image, label, rival, the answer as it is given here, and a
+        remark."""
+        cells = [
+            (str(answer.image), str(answer.label), "-" if answer.target is None else str(answer.target), shown,
+             remark(answer)) for answer, shown in rows
+        ]  # fmt: skip
+        self.each(("image", "label", "rival", title, REMARK), cells, keys=3, right=3)
 
     def each(self, titles: Sequence[str], rows: Sequence[Sequence[str]], keys: int, right: int = 0) -> None:
         """One row per answer, unless quiet; of many answers a terminal shows the first and the last."""
@@ -176,10 +177,8 @@ def _remark(certificate: Certificate) -> str:
     return "; ".join(filter(None, [other and f"by {other}", certificate.reason]))
 
 
-def _cells(certificate: Certificate) -> tuple[str, str, str, str]:
-    rival = "-" if certificate.target is None else str(certificate.target)
-    radius = "-" if certificate.radius is None else rounded_down(certificate.radius)
-    return str(certificate.image), str(certificate.label), rival, radius
+def _rounded(shown: Callable[[float], str], value: float | None) -> str:
+    return "-" if value is None else shown(value)
 
 
 def _share(count: int, total: int) -> str:

@@ -206,8 +206,7 @@ def _is_file(name: str) -> bool:
 
 
 def _show(screen: Screen, arguments: argparse.Namespace, query: Query, verdict: Verdict) -> None:
-    by = "" if verdict.method is None else f", by {verdict.method}"
-    screen.line("verdict", f"{verdict.status}{by}")
+    screen.line("verdict", _decided(verdict, ", "))
     if verdict.reason is not None:
         screen.line("", verdict.reason)
     violations = counted(len(query.violations), "violation")
@@ -244,7 +243,7 @@ def _robust(arguments: argparse.Namespace) -> int:
 
     def show(verdicts: list[RobustnessVerdict]) -> None:
         screen = setup.screen
-        screen.answers("verdict", [_cells(verdict) for verdict in verdicts])
+        screen.answers("verdict", [(verdict, _decided(verdict)) for verdict in verdicts])
         screen.line("network", setup.about)
         asked = f"radius {arguments.radius!r}, norm {arguments.norm}, target {arguments.target}, {setup.valid}"
         screen.line("question", f"{asked}{runs.inference_text(arguments)}")
@@ -254,10 +253,9 @@ def _robust(arguments: argparse.Namespace) -> int:
     return 0 if code == runs.FAILED else code
 
 
-def _cells(verdict: RobustnessVerdict) -> tuple[str, str, str, str, str]:
-    rival = "-" if verdict.target is None else str(verdict.target)
-    by = "" if verdict.method is None else f" by {verdict.method}"
-    return str(verdict.image), str(verdict.label), rival, f"{verdict.status}{by}", verdict.reason or ""
+def _decided(verdict: Verdict, before: str = " ") -> str:
+    """The status, and what decided it."""
+    return verdict.status if verdict.method is None else f"{verdict.status}{before}by {verdict.method}"
 
 
 def since_start() -> float:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Generator, Iterable
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from typing_extensions import Self
-
 from relucert.common.checks import check_whole, shown
+from relucert.common.closing import Closing
 from relucert.common.progress import Report, silent
 from relucert.errors import InputError
 from relucert.execution.job import Item, Work
@@ -29,7 +27,7 @@ Came = list[tuple[int, Any]]
 Worked = Generator[Came, None, None]
 
 
-class Execution:
+class Execution(Closing):
     """Runs jobs; a context manager, whose processes serve all of them and end with it.
 
     Args:
@@ -53,14 +51,6 @@ class Execution:
             from relucert.execution.cluster import Cluster
 
             self._cluster = Cluster(ray)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         for pool in (self._processes, self._cluster):

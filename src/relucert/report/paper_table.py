@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from relucert.report.fields import number, optional, text, whole
-from relucert.report.reading import REAL, Kind, inference_of, read_rows
+from relucert.report.reading import REAL, Kind, Recorded, inference_of, read_rows
 
 
 @dataclass(frozen=True)
@@ -46,28 +46,21 @@ class TableCell:
 
 
 @dataclass(frozen=True)
-class Table:
-    """What a record of the paper's table says of the run, and its cells; source: the file's name."""
+class Table(Recorded):
+    """A record of one of the paper's tables, computed anew."""
 
-    head: Mapping[str, Any]
     cells: tuple[TableCell, ...]
-    source: str = ""
 
     @property
     def name(self) -> str:
         """The table's name, such as "toy"."""
-        options = self.head.get("options")
-        return str(options.get("table", "")) if isinstance(options, dict) else ""
-
-    @property
-    def complete(self) -> bool:
-        return self.head.get("complete") is True
+        return str(self.options.get("table", ""))
 
 
 def table_of(record: Mapping[str, Any], path: Path) -> Table:
     """The table that a record from this file tells of; raises LoadError with one line."""
     head, cells = read_rows(record, path, "cell", _cell)
-    return Table(head, cells, path.name)
+    return Table(head, path.name, cells)
 
 
 def _cell(row: Mapping[str, Any]) -> TableCell:

@@ -109,12 +109,11 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Run:
-    """What a run file says of the run, and its answers; source: the file's name."""
+class Recorded:
+    """What a file that a command recorded says of the run before its rows; source: the file's name."""
 
     head: Mapping[str, Any]
-    results: tuple[Result, ...]
-    source: str = ""
+    source: str
 
     @property
     def complete(self) -> bool:
@@ -127,6 +126,13 @@ class Run:
         return options if isinstance(options, dict) else {}
 
 
+@dataclass(frozen=True)
+class Run(Recorded):
+    """A run file: answers about images."""
+
+    results: tuple[Result, ...]
+
+
 def read(path: Path) -> Run:
     """Reads a run file; raises LoadError, with a message of one line, for anything but a whole one of this version."""
     return run_of(read_record(path), path)
@@ -135,7 +141,7 @@ def read(path: Path) -> Run:
 def run_of(record: Mapping[str, Any], path: Path) -> Run:
     """The run that a record from this file tells of."""
     head, results = read_rows(record, path, "result", result)
-    run = Run(head, results, path.name)
+    run = Run(head, path.name, results)
     try:
         check_options(run.options)
     except ValueError as error:

@@ -9,7 +9,7 @@ from typing import Any
 
 from relucert.report.domain import in_words, read_domain
 from relucert.report.fields import finite, norm, number, optional, text, whole
-from relucert.report.reading import inference_of, read_rows
+from relucert.report.reading import Recorded, inference_of, read_rows
 from relucert.report.sections import NORMS
 
 STATUSES = ("holds", "violated", "unknown")
@@ -41,28 +41,22 @@ class RecordedVerdict:
 
 
 @dataclass(frozen=True)
-class VerdictRun:
-    """What a record of verdicts says of the run; source: the file's name.
+class VerdictRun(Recorded):
+    """A record of verdicts.
 
     Attributes:
         network: The name of the network that images were asked about; None for properties.
         titles: Of what each verdict is about.
     """
 
-    head: Mapping[str, Any]
     verdicts: tuple[RecordedVerdict, ...]
     network: str | None
     titles: tuple[str, ...]
-    source: str = ""
 
     @property
     def question(self) -> str:
         """What the verdicts have in common."""
         return self.verdicts[0].question
-
-    @property
-    def complete(self) -> bool:
-        return self.head.get("complete") is True
 
 
 def verdict_run_of(record: Mapping[str, Any], path: Path) -> VerdictRun:
@@ -70,7 +64,7 @@ def verdict_run_of(record: Mapping[str, Any], path: Path) -> VerdictRun:
     head, verdicts = read_rows(record, path, "result", lambda row: _verdict(row, record))
     network = _name(head, "network") if "image" in record["results"][0] else None
     titles = ("network", "property") if network is None else ("image", "label", "rival")
-    return VerdictRun(head, verdicts, network, titles, path.name)
+    return VerdictRun(head, path.name, verdicts, network, titles)
 
 
 def _verdict(row: Mapping[str, Any], head: Mapping[str, Any]) -> RecordedVerdict:

@@ -15,11 +15,9 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
-from typing_extensions import Self
-
+from relucert.common.closing import Closing
 from relucert.errors import StoreError
 
 DIGITS = 16  # of the checksum at the beginning of each line
@@ -30,7 +28,7 @@ Record = dict[str, Any]
 Tell = Callable[[str], None]
 
 
-class Journal:
+class Journal(Closing):
     """The records of a file, one per line, and an open end for more; locked, so that two runs can't share it.
 
     A last line that was cut off is dropped, a damaged line in the middle is left out; both are told.
@@ -57,14 +55,6 @@ class Journal:
         except BaseException:
             self._file.close()
             raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def append(self, records: Sequence[Record]) -> None:
         """Adds records in one step: after a kill the file has all of them, or all whole ones up to the one cut off."""

@@ -8,14 +8,13 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import torch
 from torch import Tensor
-from typing_extensions import Self
 
 import relucert
+from relucert.common.closing import Closing
 from relucert.errors import RemarkWarning, StoreError, warn
 from relucert.inputs.storage.codec import decode, encode
 from relucert.inputs.storage.journal import Journal, Record
@@ -39,7 +38,7 @@ def store_path(path: Path) -> Path:
     return path.with_name(path.name + SUFFIX)
 
 
-class Store:
+class Store(Closing):
     """Answers by what they are about, from this run and from earlier ones that asked the same.
 
     Args:
@@ -68,14 +67,6 @@ class Store:
         except BaseException:
             self._journal.close()
             raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         self._journal.close()
