@@ -1,7 +1,8 @@
 """Dual ascent on the lower slopes of each form (alpha-CROWN): every iterate is already a bound.
 
 The bound is concave in the slopes of any one layer; at its highest it is the value of the linear program over the
-triangle relaxation.
+triangle relaxation. Methods, programs of wide networks and boxes of branch and bound all ascend here; only the nodes of
+ReLU splitting, which leave their ascent one by one, do so in stages of their own (branch_and_bound/dual_ascent).
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -38,8 +39,9 @@ class Effort:
         rate: The length of the first step.
         decay: The factor from one step's length to the next.
         least: The share of all that was gained that the last few steps must gain, on average over the forms, for the
-            ascent to go on.
+            ascent to go on; 0: it always goes on.
         again: The most steps where the slopes of a neighbouring radius are known.
+        signed: Whether steps go by the signs of the gradient, and not by Adam.
     """
 
     steps: int
@@ -47,6 +49,7 @@ class Effort:
     rate: float = 0.4
     decay: float = 0.85
     least: float = 0.02
+    signed: bool = False
 
 
 @dataclass(eq=False)
@@ -55,26 +58,38 @@ class BestBounds:
 
     lower: Tensor
     slopes: Slopes
-    history: list[float] = field(default_factory=list)
+
+    @classmethod
+    def unknown(cls, slopes: Slopes, count: tuple[int, int]) -> BestBounds:
+        """Copies of slopes to start from, whose bounds, (batch, forms), are not known yet."""
+        copies = {value: table.clone() for value, table in slopes.items()}
+        dtype = next((table.dtype for table in copies.values()), torch.float64)
+        return cls(torch.full(count, -torch.inf, dtype=dtype), copies)
 
     def take(self, lower: Tensor, slopes: Slopes) -> None:
         """Keeps what is higher, form by form."""
         better = lower > self.lower
+        everywhere = bool(better.all())
         for value, table in slopes.items():
-            if bool(better.all()):
+            if everywhere:
                 self.slopes[value].copy_(table)
             else:
                 self.slopes[value][better] = table[better]
         self.lower = torch.where(better, lower, self.lower)
-        known = self.lower[self.lower.isfinite()]
-        self.history.append(float(known.mean()) if len(known) else 0.0)
 
-    def stalls(self, least: float) -> bool:
-        """Whether the last steps gained hardly anything; as long as nothing is gained at all, more of them may."""
-        gained = self.history[-1] - self.history[0]
-        if len(self.history) <= (FEW_STEPS if gained > 0 else MORE_STEPS):
-            return False
-        return self.history[-1] - self.history[-1 - PATIENCE] < least * gained or (least > 0 and gained <= 0)
+    @property
+    def mean(self) -> float:
+        """The mean of the bounds that are finite, as far as there are any."""
+        known = self.lower[self.lower.isfinite()]
+        return float(known.mean()) if len(known) else 0.0
+
+
+def _stalls(means: Sequence[float], least: float) -> bool:
+    """Whether the last steps gained hardly anything; as long as nothing is gained at all, more of them may."""
+    gained = means[-1] - means[0]
+    if len(means) <= (FEW_STEPS if gained > 0 else MORE_STEPS):
+        return False
+    return means[-1] - means[-1 - PATIENCE] < least * gained or gained <= 0
 
 
 def ascend(
@@ -89,9 +104,9 @@ def ascend(
     with torch.no_grad():
         for slopes in others:
             best.take(bound(slopes), slopes)
-        best.history = best.history[-1:]
         variables = {value: table.clone().requires_grad_() for value, table in best.slopes.items()}
-    adam, rate = Adam(list(variables.values()), MEANS, 1e-8), effort.rate
+    adam = None if effort.signed else Adam(list(variables.values()), MEANS, 1e-8)
+    rate, means = effort.rate, [best.mean] if others else []
     for step in range(effort.steps + 1 if effort.steps else 0):
         last = step == effort.steps or time.monotonic() > ends
         with torch.set_grad_enabled(not last):
@@ -100,11 +115,14 @@ def ascend(
         with torch.no_grad():
             best.take(lower.detach(), variables)
         report(Progress(step=step, steps=effort.steps))
-        if last or not variables or best.stalls(effort.least):
+        if effort.least:
+            means.append(best.mean)
+        if last or not variables or (effort.least and _stalls(means, effort.least)):
             break
         gradients = torch.autograd.grad(total, list(variables.values()))
         with torch.no_grad():
-            for variable, way in zip(variables.values(), adam.directions(gradients), strict=True):
+            ways = [gradient.sign() for gradient in gradients] if adam is None else adam.directions(gradients)
+            for variable, way in zip(variables.values(), ways, strict=True):
                 variable.add_(way, alpha=rate).clamp_(0, 1)
         rate *= effort.decay
     return best

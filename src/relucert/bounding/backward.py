@@ -55,18 +55,21 @@ class PulledBack:
         lower: Lower bounds; they hold at every point of the region at which the neurons' bounds do.
         upper: Upper bounds; None where lower and upper lines are not parallel.
         forms: By the value of a ReLU, the forms on it.
+        last: By its value, the form that was concretised: on the input, or on the one matrix times the input.
         largest: The bytes of the largest forms on the way.
     """
 
     lower: Tensor
     upper: Tensor | None
     forms: dict[int, LinearForms]
+    last: dict[int, LinearForms]
     largest: int
 
-    @property
-    def coefficients(self) -> dict[int, Tensor]:
-        """By the value of a ReLU, all coefficients of the forms on it: (batch or 1, forms, size)."""
-        return {value: form.rows() for value, form in self.forms.items()}
+    def on_input(self, network: Network) -> Tensor:
+        """The coefficients of the forms on the input that were concretised: (batch or 1, forms, inputs)."""
+        for value, form in self.last.items():
+            return form.rows() if value == INPUT else transposed(network, value, form.rows())[0]
+        return self.lower.new_zeros(*self.lower.shape, network.sizes[INPUT])
 
 
 def bound_forms(
@@ -194,7 +197,7 @@ class _Pull:
         if self.arithmetic.rigorous:  # a constant that overflowed says nothing
             below, above = (torch.where(self.constant.isfinite(), side, torch.inf) for side in (below, above))
         upper = self.arithmetic.ceil(self.constant + above) if self.two_sided else None
-        return PulledBack(self.arithmetic.floor(self.constant - below), upper, self.met, self.largest)
+        return PulledBack(self.arithmetic.floor(self.constant - below), upper, self.met, left, self.largest)
 
     def _only_entrance(self, value: int) -> int:
         """The one value that is a matrix times the input; the input itself where that is not so."""
@@ -285,7 +288,7 @@ class _Pull:
             self.gather(own.dot(lines.low))
         pulled = pulled_own.plus(others.times(lines.slope_above))
         if value in self.duals.multipliers:
-            taken = Rows(allowed(self.duals.multipliers[value], bounds, signs), form.shape)
+            taken = Rows(_allowed(self.duals.multipliers[value], bounds, signs), form.shape)
             self.gather(-taken.dot(before))
             pulled = Rows(pulled.rows() - taken.coefficients, form.shape)
         if self.arithmetic.rigorous:
@@ -328,7 +331,7 @@ def _negative(numbers: Tensor) -> Tensor:
     return numbers.clamp(max=0)
 
 
-def allowed(multipliers: Tensor, bounds: Interval, signs: Tensor | None = None) -> Tensor:
+def _allowed(multipliers: Tensor, bounds: Interval, signs: Tensor | None = None) -> Tensor:
     """Only the sound multipliers: positive ones of active neurons, negative ones of inactive neurons; 0 elsewhere."""
     positive, negative = (bounds.lower >= 0)[:, None], (bounds.upper <= 0)[:, None]
     if signs is not None:

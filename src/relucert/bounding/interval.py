@@ -71,6 +71,11 @@ def select(bounds: Bounds, chosen: Tensor | slice) -> Bounds:
     return {value: interval.select(chosen) for value, interval in bounds.items()}
 
 
+def copied(bounds: Bounds) -> Bounds:
+    """The bounds in tensors of their own: those of PyTorch's inference mode can't be part of a gradient."""
+    return {value: Interval(*(side.clone() for side in interval)) for value, interval in bounds.items()}
+
+
 class Centred(NamedTuple):
     """Intervals by their centres and radii, (batch, size) each: what an affine operation maps in two products."""
 

@@ -20,7 +20,7 @@ from relucert.arithmetic.rigor import DOUBLE, FLOAT, RIGOROUS, Arithmetic
 from relucert.bounding.ascent import BestBounds, Effort, ascend
 from relucert.bounding.backward import DualVariables, PulledBack, bound_forms, bound_neurons
 from relucert.bounding.hidden import hidden_bounds
-from relucert.bounding.interval import Bounds, Interval
+from relucert.bounding.interval import Bounds, Interval, copied
 from relucert.bounding.memory import Recall, SlopeMemory
 from relucert.bounding.record import Recorder, Tables, better_lines, dense, lines_of
 from relucert.bounding.reference import ReferencePath
@@ -71,7 +71,7 @@ def optimised_margins(
     memory = memory or SlopeMemory()
     with torch.inference_mode(False), torch.no_grad():
         region, rows, offsets = region.clone(), rows.clone(), offsets.clone()
-        hidden = {value: Interval(*(side.clone() for side in interval)) for value, interval in hidden.items()}
+        hidden = copied(hidden)
         count = rows.shape[1]
         found: list[tuple[Tensor, Tables]] = []
         for relaxer in (FAST_LIN, CROWN):

@@ -13,9 +13,10 @@ from relucert.answers.verdicts import LATE
 from relucert.arithmetic.property import Property
 from relucert.arithmetic.region import Box, Region
 from relucert.arithmetic.rigor import DOUBLE, RIGOROUS
+from relucert.bounding.ascent import BestBounds, Effort, Slopes, ascend
 from relucert.bounding.backward import DualVariables, PulledBack, bound_forms
 from relucert.bounding.boxes import BoxBounds, box_bounds
-from relucert.bounding.interval import Bounds, Interval, select
+from relucert.bounding.interval import Bounds, Interval, copied, select
 from relucert.bounding.reference import ReferencePath
 from relucert.bounding.relaxers import CROWN, FAST_LIN
 from relucert.branch_and_bound.cut_record import CutTree
@@ -26,8 +27,7 @@ from relucert.query.problem import Problem
 CROWD = 512  # boxes at once
 FEW = 16  # boxes that are cut more than once at a time
 CUTS = 2
-STEPS = 6  # of the slopes' ascent
-FIRST_STEP, SHRINKING = 0.25, 0.8
+EFFORT = Effort(6, rate=0.25, decay=0.8, least=0, signed=True)  # of the slopes' ascent
 LEAST_WIDTH = 2.0**-40  # of a box, as a share of the whole region's
 WIDTH_WEIGHT = 0.3  # of a side's share of the width, beside its share of the gap
 STAGE = "cuts"
@@ -221,6 +221,7 @@ class SlopeAscent:
 
     def __init__(self, network: Network, prop: Property, pairs: _Pairs) -> None:
         self.network, self.pairs = network, pairs
+        self.coefficients: dict[int, Tensor] = {}
         self.rows, self.offsets = prop.rows[0, pairs.rows][:, None], prop.offsets[0, pairs.rows][:, None]
         self.relus = {
             value: node.inputs[0]
@@ -229,54 +230,31 @@ class SlopeAscent:
         }
 
     def run(self) -> None:
+        pairs, output = self.pairs, self.network.output
         with torch.inference_mode(False), torch.enable_grad():
-            self._run()
+            bounds, rows, offsets = copied(pairs.bounds), self.rows.clone(), self.offsets.clone()
+            path = ReferencePath(self.network, pairs.region.clone(), bounds, FAST_LIN, DOUBLE, upper=True)
+            slopes = {
+                value: CROWN(Relu(), bounds[source], DOUBLE).slope_below[:, None]
+                for value, source in self.relus.items()
+            }
 
-    def _run(self) -> None:
-        pairs = self.pairs
-        region = pairs.region.clone()
-        bounds = {value: Interval(*(side.clone() for side in interval)) for value, interval in pairs.bounds.items()}
-        rows, offsets = self.rows.clone(), self.offsets.clone()
-        points = region.points if region.which is None else region.points[region.which]
-        assert region.scale is not None
-        centre, half = points.requires_grad_(), region.scale.requires_grad_()
-        region = replace(region, points=centre, which=None, scale=half)
-        slopes = {
-            value: CROWN(Relu(), bounds[source], DOUBLE).slope_below[:, None].clone().requires_grad_()
-            for value, source in self.relus.items()
-        }
-        self.slopes = {value: table.detach().clone() for value, table in slopes.items()}
-        self.highest = torch.full((len(pairs.rows),), -torch.inf, dtype=torch.float64)
-        duals, path = DualVariables(slopes), ReferencePath(self.network, region, bounds, FAST_LIN, DOUBLE, upper=True)
-        for step in range(STEPS + 1):
-            pulled = bound_forms(path, self.network.output, rows, duals=duals, offsets=offsets)
-            lower = pulled.lower.squeeze(1)
-            self._keep(lower.detach(), slopes)
-            if step == STEPS or not slopes:
-                break
-            of_the_region = [centre, half] if step == 0 else []
-            gradients = torch.autograd.grad(lower.sum(), [*slopes.values(), *of_the_region])
-            if step == 0:
-                self._note(pulled, gradients[-2], gradients[-1], region)
-            with torch.no_grad():
-                for table, gradient in zip(slopes.values(), gradients, strict=False):
-                    table.add_(gradient.sign(), alpha=FIRST_STEP * SHRINKING**step).clamp_(0, 1)
-            if step == 0:
-                region = replace(region, points=centre.detach(), scale=half.detach())
-                path = ReferencePath(self.network, region, bounds, FAST_LIN, DOUBLE, upper=True)
+            def bound(tried: Slopes) -> Tensor:
+                pulled = bound_forms(path, output, rows, duals=DualVariables(tried), offsets=offsets)
+                if not self.coefficients:
+                    self._note(pulled)
+                return pulled.lower
 
-    def _keep(self, lower: Tensor, slopes: dict[int, Tensor]) -> None:
-        better = lower > self.highest
-        self.highest = torch.where(better, lower, self.highest)
-        for value, table in slopes.items():
-            self.slopes[value] = torch.where(better[:, None, None], table.detach(), self.slopes[value])
+            best = ascend(bound, BestBounds.unknown(slopes, (len(pairs.rows), 1)), (), EFFORT)
+        self.highest, self.slopes = best.lower.squeeze(1), best.slopes
 
-    def _note(self, pulled: PulledBack, by_centre: Tensor, by_half: Tensor, region: Region) -> None:
-        """The bound is `coefficients @ centre - |coefficients| @ half`, and a constant."""
+    def _note(self, pulled: PulledBack) -> None:
+        """Keeps the forms of the first bound, which is `form @ centre - |form| @ half` and a constant."""
+        region, form = self.pairs.region, pulled.on_input(self.network)[:, 0].detach()
         self.coefficients = {value: form.rows().detach() for value, form in pulled.forms.items()}
-        self.input_coefficients = by_half.abs()
+        self.input_coefficients = form.abs()
         assert region.scale is not None
-        self.minimisers = region.points.detach() - region.scale.detach() * by_centre.sign()
+        self.minimisers = region.centre - region.scale * form.sign()
 
     def proven(self) -> Tensor:
         """Which pairs are proven with the best slopes, rounding included: their numbers."""
