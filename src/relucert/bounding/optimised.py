@@ -75,8 +75,8 @@ def optimised_margins(
         count = rows.shape[1]
         found: list[tuple[Tensor, Tables]] = []
         for relaxer in (FAST_LIN, CROWN):
-            lines = {} if recorder is None else lines_of(network, hidden, relaxer, count, arithmetic)
-            path = ReferencePath(network, region, hidden, relaxer, arithmetic, upper=bool(lines))
+            path = ReferencePath(network, region, hidden, relaxer, arithmetic, upper=recorder is not None)
+            lines = {} if recorder is None else lines_of(path, count)
             pulled = bound_forms(path, network.output, rows, duals=DualVariables(lines), offsets=offsets)
             found.append((pulled.lower, lines))
         if not any(bool(interval.unstable.any()) for interval in hidden.values()):

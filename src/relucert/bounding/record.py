@@ -13,7 +13,8 @@ from relucert.arithmetic.property import Property, QuestionKey, question_key
 from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import RECORDED, Arithmetic
 from relucert.bounding.interval import Bounds
-from relucert.bounding.relaxers import RELAXERS, Relaxer
+from relucert.bounding.reference import ReferencePath
+from relucert.bounding.relaxers import RELAXERS
 from relucert.bounding.thinned import Thinned
 from relucert.network import LinearForms, Network, Relu
 
@@ -184,13 +185,10 @@ def dense(part: Thinned, forms: dict[int, LinearForms], slopes: Tables) -> Table
     return tables
 
 
-def lines_of(network: Network, bounds: Bounds, relaxer: Relaxer, forms: int, arithmetic: Arithmetic) -> Tables:
-    """The slopes that a relaxer's lower lines have, for every form."""
-    tables = {}
-    for relu, source in _sources(network):
-        if source in bounds:
-            tables[relu] = relaxer(Relu(), bounds[source], arithmetic).slope_below[:, None].repeat(1, forms, 1)
-    return tables
+def lines_of(path: ReferencePath, forms: int) -> Tables:
+    """The slopes of the path's lower lines for each of several forms: (batch, forms, size)."""
+    relus = [relu for relu, source in _sources(path.network) if source in path.bounds]
+    return {relu: path.lines(relu).slope_below[:, None].repeat(1, forms, 1) for relu in relus}
 
 
 def better_lines(lower: Sequence[Tensor], tables: Sequence[Tables]) -> Tables:

@@ -12,9 +12,10 @@ from relucert.arithmetic.property import Property
 from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import RECORDED
 from relucert.bounding.backward import DualVariables, backward, bound_forms
+from relucert.bounding.record import lines_of
 from relucert.bounding.reference import ReferencePath
 from relucert.bounding.relaxers import CROWN
-from relucert.network import Network, Relu
+from relucert.network import Network
 
 Slopes = dict[int, Tensor]  # by the value of a ReLU, (pairs, 1, size)
 
@@ -52,12 +53,8 @@ class CutTree:
         bounds = (
             backward(network, region, CROWN, RECORDED, network.preactivations[-1:]) if network.preactivations else {}
         )
-        tables: Slopes = {}
-        for value, node in network.steps():
-            if isinstance(node.operation, Relu) and node.inputs[0] in bounds:
-                adaptive = CROWN(node.operation, bounds[node.inputs[0]], RECORDED).slope_below[:, None]
-                tables[value] = adaptive if slopes is None else slopes.get(value, adaptive)
-        path = ReferencePath(network, region, bounds, CROWN, RECORDED, upper=bool(tables))
+        path = ReferencePath(network, region, bounds, CROWN, RECORDED, upper=True)
+        tables = lines_of(path, 1) | (slopes or {})
         forms, offsets = self.prop.rows[0, rows][:, None], self.prop.offsets[0, rows][:, None]
         pulled = bound_forms(path, network.output, forms, duals=DualVariables(tables), offsets=offsets)
         lower = pulled.lower.squeeze(1)

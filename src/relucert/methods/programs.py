@@ -114,12 +114,14 @@ class ProgramMethod:
             return hidden_bounds(network, region, FAST_LIN, arithmetic)
         tallies = [Tally() for _ in region.radius]
         if solvable(network):
-            bounds = optimised_bounds(
+            known = optimised_bounds(
                 network, region, arithmetic, memory=self.memory, recorder=recorder, report=self.report
             )
-            for value in network.preactivations:
-                if network.activation_depths[value]:  # before the first ReLU nothing is relaxed
-                    bounds[value] = self._tightened(network, region, value, bounds, arithmetic, tallies)
+            path = ReferencePath(network, region, {}, FAST_LIN, arithmetic, upper=True)
+            for value, interval in known.items():
+                relaxed = network.activation_depths[value] > 0
+                path.bounds[value] = self._tightened(path, value, interval, tallies) if relaxed else interval
+            bounds = path.bounds
         else:
             ends = time.monotonic() + self.time_limit
             bounds = optimised_bounds(
@@ -137,8 +139,8 @@ class ProgramMethod:
         if self.full and not solvable(network):
             return self._margins_by_ascent(network, region, prop, hidden, arithmetic)
         recorder = recording(self.recorder, arithmetic)
-        lines = {} if recorder is None else lines_of(network, hidden, FAST_LIN, prop.rows.shape[1], arithmetic)
-        path = ReferencePath(network, region, hidden, FAST_LIN, arithmetic, upper=bool(lines))
+        path = ReferencePath(network, region, hidden, FAST_LIN, arithmetic, upper=recorder is not None)
+        lines = {} if recorder is None else lines_of(path, prop.rows.shape[1])
         duals = DualVariables(lines)
         margins = bound_forms(path, network.output, prop.rows, duals=duals, offsets=prop.offsets).lower.clone()
         tallies = [Tally() for _ in region.radius]
@@ -147,13 +149,13 @@ class ProgramMethod:
         while relaxed and bool((waiting.amin(1) < least).any()):
             chosen = (waiting.amin(1) < least).nonzero().flatten()
             weakest = waiting[chosen].argmin(1)
-            request = SlopeRequest(
-                network, region.select(chosen), network.output, prop.rows[chosen, weakest][:, None],
-                torch.ones(len(chosen), 1, dtype=torch.bool), select(hidden, chosen),
-            )  # fmt: skip
+            some = ReferencePath(
+                network, region.select(chosen), select(hidden, chosen), FAST_LIN, arithmetic, upper=True
+            )
+            wanted = torch.ones(len(chosen), 1, dtype=torch.bool)
+            request = SlopeRequest(some, network.output, prop.rows[chosen, weakest][:, None], wanted)
             asked = [tallies[member] for member in chosen.tolist()]
-            offsets = prop.offsets[chosen, weakest][:, None]
-            bound, slopes = self._bound(request, arithmetic, asked, "margins", offsets)
+            bound, slopes = self._bound(request, asked, "margins", prop.offsets[chosen, weakest][:, None])
             proven = bound[:, 0]
             higher = (proven > margins[chosen, weakest]).nonzero().flatten()
             for value, table in lines.items():
@@ -181,9 +183,8 @@ class ProgramMethod:
         return margins
 
     def _bound(
-        self, request: SlopeRequest, arithmetic: Arithmetic, tallies: list[Tally], part: str,
-        offsets: Tensor | None = None,
-    ) -> tuple[Tensor, Tables]:  # fmt: skip
+        self, request: SlopeRequest, tallies: list[Tally], part: str, offsets: Tensor | None = None
+    ) -> tuple[Tensor, Tables]:
         """Proven lower bounds of a request's forms, (batch, forms), and their slopes. Adds its programs to the batch
         members' tallies."""
 
@@ -194,33 +195,27 @@ class ProgramMethod:
         for tally, programs in zip(tallies, proposal.tallies, strict=True):
             tally.add(programs)
         duals = DualVariables(proposal.slopes)
-        path = ReferencePath(
-            request.network, request.region, request.bounds, FAST_LIN, arithmetic, upper=bool(duals.slopes)
-        )
-        return bound_forms(path, request.value, request.forms, duals=duals, offsets=offsets).lower, proposal.slopes
+        pulled = bound_forms(request.path, request.value, request.forms, duals=duals, offsets=offsets)
+        return pulled.lower, proposal.slopes
 
-    def _tightened(
-        self, network: Network, region: Region, value: int, bounds: Bounds, arithmetic: Arithmetic,
-        tallies: list[Tally],
-    ) -> Interval:  # fmt: skip
-        """The bounds of one value's neurons, each unstable one's lower bound by a program of its own, and if it
-        remains unstable its upper bound."""
-        before = {source: interval for source, interval in bounds.items() if source < value}
-        sides = list(bounds[value])
-        step = max(1, ROW_BYTES // (16 * sum(network.sizes[: value + 1]) * len(region.radius)))
+    def _tightened(self, path: ReferencePath, value: int, interval: Interval, tallies: list[Tally]) -> Interval:
+        """Improves the bounds of a value: the lower bound of each unstable neuron by a program of its own, then the
+        upper bounds of those that are unstable still. path: With bounds of the pre-activations before the value."""
+        network, recorder = path.network, recording(self.recorder, path.arithmetic)
+        sides = list(interval)
+        step = max(1, ROW_BYTES // (16 * sum(network.sizes[: value + 1]) * len(path.region.radius)))
         part = f"layer {network.preactivations.index(value) + 1}"
         for side, sign in ((0, 1), (1, -1)):
             sides[side] = sides[side].clone()
             unstable = Interval(*sides).unstable
             chosen = unstable.any(0).nonzero().flatten()
             for neurons in chosen.split(step) if len(chosen) else ():
-                forms = torch.zeros(1, len(neurons), network.sizes[value], dtype=arithmetic.dtype)
+                forms = torch.zeros(1, len(neurons), network.sizes[value], dtype=path.arithmetic.dtype)
                 forms[0, torch.arange(len(neurons)), neurons] = sign
                 wanted, known = unstable[:, neurons], sides[side][:, neurons]
-                request = SlopeRequest(network, region, value, forms, wanted, before)
-                proven, slopes = self._bound(request, arithmetic, tallies, part)
-                if (recorder := recording(self.recorder, arithmetic)) is not None:
-                    recorder.add(value, neurons, sign, slopes, before)
+                proven, slopes = self._bound(SlopeRequest(path, value, forms, wanted), tallies, part)
+                if recorder is not None:
+                    recorder.add(value, neurons, sign, slopes, path.bounds)
                 sides[side][:, neurons] = torch.where(wanted, sign * torch.fmax(proven, sign * known), known)
         return Interval(*sides)
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from relucert.arithmetic.norm import Norm
 from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import DOUBLE
-from relucert.bounding.interval import Bounds, select
+from relucert.bounding.reference import PickedPath, ReferencePath
 from relucert.bounding.relaxers import FAST_LIN
 from relucert.common.deadline import check_time
 from relucert.common.progress import Progress, Report, silent
@@ -53,17 +53,19 @@ def solvable(network: Network) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class SlopeRequest:
-    """Forms on a value, (batch or 1, forms, size), and which of them are wanted for each batch member, (batch, forms).
+    """Forms whose slopes are sought.
 
-    `bounds` holds every neuron before the value, and none that the programs should not rely on.
+    Attributes:
+        path: With bounds of every pre-activation before the value, and of none that programs should not rely on.
+        value: The value that the forms are on.
+        forms: (batch or 1, forms, size).
+        wanted: Which of them are wanted for each batch member, (batch, forms).
     """
 
-    network: Network
-    region: Region
+    path: ReferencePath
     value: int
     forms: Tensor
     wanted: Tensor
-    bounds: Bounds
 
 
 @dataclass(eq=False)
@@ -95,19 +97,19 @@ class Proposer:
 
         report: Called with how many of the programs are solved.
         """
-        needed = request.network.ancestors((request.value,))
+        network, region = request.path.network, request.path.region
+        needed = network.ancestors((request.value,))
         slopes = {}
-        for value, node in request.network.steps():
+        for value, node in network.steps():
             if value in needed and isinstance(node.operation, Relu):
-                fast_lin = FAST_LIN(node.operation, request.bounds[node.inputs[0]], DOUBLE).slope_below
+                fast_lin = FAST_LIN(node.operation, request.path.bounds[node.inputs[0]], DOUBLE).slope_below
                 slopes[value] = fast_lin[:, None].repeat(1, request.forms.shape[1], 1)
-        region = request.region
         self._forget_other_regions(region)
         keys = [_key(point) for point in region.points]
         self._places = {point: self._places.get(point) or _Place() for point in keys}
         members = keys if region.which is None else [keys[place] for place in region.which.tolist()]
         proposal = Proposal(slopes, [Tally() for _ in members])
-        if solvable(request.network):
+        if solvable(network):
             self._solve(request, proposal, members, report)
         else:
             for member in request.wanted.any(1).nonzero().flatten().tolist():
@@ -127,10 +129,9 @@ class Proposer:
         tally.programs += len(forms)
         start = {value: table[alone, forms] for value, table in proposal.slopes.items()}
         rows = request.forms[alone if len(request.forms) > 1 else slice(None), forms]
-        region = request.region.select(torch.tensor([member]))
         try:
             better = ascend(
-                request.network, region, rows, request.value, select(request.bounds, alone), start, self._time_limit
+                PickedPath(request.path, torch.tensor([member])), request.value, rows, start, self._time_limit
             )
         except Unsolved as unsolved:
             tally.failures[str(unsolved)] += len(forms)
@@ -141,7 +142,7 @@ class Proposer:
     def _solve(self, request: SlopeRequest, proposal: Proposal, members: list[bytes], report: Report) -> None:
         """Solves all wanted programs: the points side by side, few points in as many parts as there are threads."""
         wanted: dict[bytes, list[tuple[int, list[int]]]] = {}
-        region = request.region
+        region = request.path.region
         inside = (request.wanted & (region.radius > 0)[:, None]).tolist()  # a radius of 0 is no unit to count in
         for member, (point, row) in enumerate(zip(members, inside, strict=True)):
             if any(row):
@@ -150,7 +151,7 @@ class Proposer:
             return
         threads = torch.get_num_threads()
         parts = -(-threads // len(wanted))
-        network = request.network.cast(torch.float64)
+        network = request.path.network.cast(torch.float64)
         for point in wanted:
             place = self._places[point]
             if place.program is None:
@@ -211,18 +212,18 @@ class _Work:
     @np.errstate(all="ignore")
     def run(self, came: Callable[[], None] = lambda: None) -> None:
         """Solves the programs, and calls `came` after each; those that come after a stop are left out."""
-        request, program, ends = self.request, self.place.program, self.ends
+        request, path, program, ends = self.request, self.request.path, self.place.program, self.ends
         assert program is not None
         for member, forms in self.asked:
             rows = request.forms[member if len(request.forms) > 1 else 0].double().numpy()
-            sides = program.sides(float(request.region.radius[member]), request.bounds, member)
+            sides = program.sides(float(path.region.radius[member]), path.bounds, member)
             changed = False
             for form in forms:
                 if self.stopped.is_set():
                     return
                 check_time()
                 try:
-                    solver = self.proposer.solver(self.place, self.part, request.region.norm)
+                    solver = self.proposer.solver(self.place, self.part, path.region.norm)
                     if not changed:
                         solver.change(sides)
                         changed = True
