@@ -1,7 +1,7 @@
 """`relucert.exact`: the minimum distortion of every image, as an interval with a proven and a witnessed end.
 
-The regions proven free of violations grow, from what is certified at once to just below the nearest violation known;
-the subregions that prove one region are where the next one starts.
+Methods certify a first radius, an attack finds a violation, and branch and bound proves the region just below it, or
+smaller ones where time does not suffice (`Approach`).
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ Bounds = dict[int, Interval]
 
 
 def select(bounds: Bounds, chosen: Tensor | slice) -> Bounds:
-    """The bounds of some batch members."""
+    """The bounds of some batch members, (count,)."""
     return {value: interval.select(chosen) for value, interval in bounds.items()}
 
 

@@ -146,7 +146,9 @@ class ForwardLines:
 
 
 def _line(slope: Tensor, near: Tensor, far: Tensor) -> Tensor:
-    """A line's slope, (batch, size), times the function that it meets, which is the far one where it falls; 0 where the
-    slope is, whatever the functions are."""
+    """A slope, (batch, size), times `near` where the slope is positive, times `far` where it is negative.
+
+    It is 0 where the slope is 0, even where the functions are not finite.
+    """
     met = torch.where((slope < 0)[:, None], far, near) if bool((slope < 0).any()) else near
     return torch.where((slope == 0)[:, None], 0, met * slope[:, None])

@@ -36,7 +36,14 @@ class SlopeMemory:
         self._points: dict[bytes, dict[Hashable, _Rows]] = {}
 
     def recall(self, region: Region, what: Hashable, rows: Tensor, count: int, part: Thinned) -> Recall:
-        """What is known of some rows, by their numbers (few,) out of `count`, for every batch member."""
+        """Looks up some rows of every batch member.
+
+        Args:
+            region: Whose points the slopes belong to.
+            what: What the rows are, in a word: part of the key.
+            rows: Their numbers, (few,), out of `count`.
+            part: The network that the slopes are for.
+        """
         keys = [point.float().numpy().tobytes() for point in region.points]
         self._points = {point: self._points.get(point, {}) for point in keys}
         members = keys if region.which is None else [keys[place] for place in region.which.tolist()]
@@ -44,7 +51,7 @@ class SlopeMemory:
         return Recall(entries, region.radius.double(), rows, part, self._room())
 
     def _room(self) -> int:
-        """Bytes that may still be taken."""
+        """How many bytes of slopes may still be kept."""
         tables = (table for known in self._points.values() for rows in known.values() for table in rows.tables.values())
         return MEMORY_BYTES - sum(table.numel() * table.element_size() for table in tables)
 

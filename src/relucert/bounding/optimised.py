@@ -66,8 +66,13 @@ def optimised_margins(
     *, memory: SlopeMemory | None = None, effort: Effort = MARGINS, ends: float = math.inf,
     recorder: Recorder | None = None, report: Report = silent,
 ) -> Tensor:  # fmt: skip
-    """Lower bounds of rows on the outputs, (batch, rows), each the best of Fast-Lin's, CROWN's and that with optimised
-    slopes; the arguments are those of `optimised_bounds`, rows (batch, rows, classes) and offsets (batch, rows)."""
+    """Lower bounds of rows on the outputs, (batch, rows): the best of Fast-Lin's, CROWN's and with optimised slopes.
+
+    Args:
+        rows: (batch, rows, classes); offsets, (batch, rows), are added to them.
+        hidden: The bounds of every pre-activation.
+        memory, effort, ends, recorder, report: As for `optimised_bounds`.
+    """
     memory = memory or SlopeMemory()
     with torch.inference_mode(False), torch.no_grad():
         region, rows, offsets = region.clone(), rows.clone(), offsets.clone()
@@ -137,8 +142,8 @@ class _Layers:
         return bounds
 
     def _optimised(self, value: int, interval: Interval) -> Interval:
-        """A value's bounds with those of its unstable neurons optimised: the lower ones, then, of neurons that are
-        unstable still, the upper ones."""
+        """Improves the bounds of a value's unstable neurons: the lower ones, then the upper ones of those that are
+        unstable still."""
         sides = [side.clone() for side in interval]
         widest = max(self.ascent.path.network.sizes[: value + 1]) * len(self.region.radius)
         step = max(1, ROW_BYTES // (4 * widest))

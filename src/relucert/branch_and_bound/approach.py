@@ -45,7 +45,7 @@ class Approach:
         nodes: How many nodes were bounded.
         report: Called now and then with how far the search of a region is, the nodes being all so far.
         recorded: Whether a proof is to be written.
-        record: The record that proves the largest radius, then; None where that is the certified one.
+        record: What proves the largest radius, where a proof is to be written and that radius is not the certified one.
     """
 
     problem: Problem
@@ -94,7 +94,7 @@ class Approach:
                 self.failure = failure
 
     def _aim(self, too_large: float) -> float:
-        """The next radius: the goal, or what lies between the proven and one that was too large."""
+        """The next radius to try: the goal, or one between the largest proven and the smallest that took too long."""
         top = min(self.goal, self.limit, too_large)
         if self.witness is None:
             top = min(top, self.lower * GROWTH or min(self.goal, self.limit) / FIRST)
@@ -107,7 +107,7 @@ class Approach:
         return now + (self._seconds if math.isinf(self.ends) else max(0.0, SHARE * (self.ends - now)))
 
     def _attempt(self, radius: float, until: float) -> tuple[bool, str | None]:
-        """Whether a radius is proven; neither proven nor a failure: a violation within it ended the search."""
+        """Searches a region: whether it is proven, and why it is not; neither where a violation ended the search."""
         before = self.nodes
 
         def violates(point: Tensor) -> bool:

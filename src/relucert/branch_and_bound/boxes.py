@@ -1,4 +1,4 @@
-"""Branch and bound by input splitting: a box that can't be proven is cut in two. For few inputs."""
+"""Branch and bound by input splitting, for few inputs: a box in which a row is not proven is cut in two."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Boxes:
     Attributes:
         low, high: The ends of the boxes, (count, size).
         open: Which rows of the property are not yet proven there, (count, rows).
-        names: What the record of the search calls them, (count,).
+        names: The numbers by which the record of the search knows them, (count,).
     """
 
     low: Tensor
@@ -172,7 +172,7 @@ class BoxProver:
 
 
 def _surrounding(region: Region) -> Box:
-    """The box that a region, a batch of one, is, rounded outwards; inputs that the valid ones fix have no width."""
+    """The ends of a region that is a box, a batch of one, rounded outwards but not beyond the valid inputs."""
     below, above = region.spans(RIGOROUS)
     low, high = RIGOROUS.floor(region.reference - below)[0], RIGOROUS.ceil(region.reference + above)[0]
     if region.box is None:
@@ -195,7 +195,7 @@ def _worst(lower: Tensor, pairs: _Pairs, count: int) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class _Pairs:
-    """Boxes and rows that are open there, (pairs,) each, with regions and bounds of their own."""
+    """Pairs of a box and a row that is open in it, (pairs,) each; every pair is a batch member of region and bounds."""
 
     boxes: Tensor
     rows: Tensor
@@ -257,7 +257,7 @@ class SlopeAscent:
         self.minimisers = region.centre - region.scale * form.sign()
 
     def proven(self) -> Tensor:
-        """Which pairs are proven with the best slopes, rounding included: their numbers."""
+        """The numbers of the pairs that are proven with the best slopes, rounding included: (count,)."""
         promising = (self.highest > 0).nonzero().flatten()
         if not len(promising):
             return promising
@@ -269,7 +269,7 @@ class SlopeAscent:
         return promising[lower > 0]
 
     def gap_weights(self, chosen: Tensor) -> dict[int, Tensor]:
-        """How much of some pairs' gaps is due to each neuron, (count, size), by the value that feeds its ReLU."""
+        """The share of the relaxation of each neuron in the gaps of some pairs: (count, size) by pre-activation."""
         weights: dict[int, Tensor] = {}
         for value, source in self.relus.items():
             if value not in self.coefficients:

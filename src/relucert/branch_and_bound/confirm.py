@@ -39,7 +39,7 @@ def neuron_rows(stages: Stages, value: int, neurons: Tensor, signs: Tensor) -> R
 def proven_bounds(stages: Stages, rows: Rows, nodes: Nodes, ends: float = math.inf) -> Tensor:
     """Lower bounds of the nodes' rows, rounding included, (count,): they hold where the nodes' signs do.
 
-    ends: when nothing more is bounded, on the monotonic clock: the rest is -inf.
+    ends: By the monotonic clock, when no further node is bounded; the bounds of all others are -inf.
     """
     least = torch.full((len(nodes.rows),), -torch.inf, dtype=torch.float64)
     for first in range(0, len(nodes.rows), stages.crowd):

@@ -22,10 +22,7 @@ Slopes = dict[int, Tensor]  # by the value of a ReLU, (pairs, 1, size)
 
 @dataclass(eq=False)
 class CutTree:
-    """Every box that was cut, at which number of which input, and the slopes of each row that closed in a box.
-
-    network, prop: in float64.
-    """
+    """The cuts of all boxes, by input and place, and the slopes that closed each row in a box; all in float64."""
 
     network: Network
     prop: Property
@@ -34,7 +31,7 @@ class CutTree:
     boxes: int = 1
 
     def cut(self, names: Tensor, sides: Tensor, places: Tensor) -> Tensor:
-        """Names for both halves of some boxes, all the lower ones first."""
+        """Records cuts of some boxes; returns the names of their halves, all lower ones first: (2 * count,)."""
         count = len(names)
         for place, (name, side, at) in enumerate(zip(names.tolist(), sides.tolist(), places.tolist(), strict=True)):
             self.cuts[name] = (side, at, self.boxes + place, self.boxes + count + place)

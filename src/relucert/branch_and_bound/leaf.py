@@ -1,8 +1,8 @@
-"""Leaves without unstable neurons: there the network is affine, and the nearest violation solves a program.
+"""Leaves without unstable neurons: there the network is affine, and the nearest violation solves a convex program.
 
-The program's multipliers are those that prove how near it is: nothing else is taken from the solver. Where there is no
-violation at all, every inequality may be met with some help from one more coordinate: then there is a point, far away,
-and there are multipliers.
+Only the program's multipliers are used: with them a back-substitution proves how near a violation can be. Where the
+leaf has no violation, the program has no solution. Then one more coordinate, which helps to meet every inequality,
+makes it solvable, and its multipliers prove the row.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ class _Inequalities(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A subdomain in which the sign of every neuron is known, and a row of the property.
+    """A leaf: a row of the property, and a subdomain in which the sign of every neuron is known.
 
     Attributes:
         row: The number of the row.
         bounds: The bounds of every pre-activation there, (1, size).
-        signs: By pre-activation, 1 and -1 where the part is split by a neuron, else 0: (size,).
+        signs: By pre-activation, 1 or -1 for the neurons that were split, 0 for all others: (size,).
     """
 
     row: int
@@ -48,9 +48,11 @@ class Part(NamedTuple):
 
 
 def nearest(problem: Problem, part: Part, seconds: float) -> Iterator[tuple[Tensor, dict[int, Tensor]]]:
-    """The nearest point, (size,), of a part at which its row is violated, and by pre-activation the multipliers of the
-    signs, (size,), that belong to it; then the same with help, for where there is none. Nothing where no solver ends
-    well.
+    """Solves the program of a part, without and with the helping coordinate.
+
+    Yields:
+        The nearest point at which the row of the part is violated, (size,), and by pre-activation the multipliers of
+        the signs, (size,); nothing where the solver fails.
     """
     solver = _PartSolver(problem, part)
     for helped in HELPS:

@@ -144,7 +144,7 @@ class _Leaves:
         return self._score[: self.count]
 
     def replace(self, chosen: Tensor, halves: AscentResult) -> None:
-        """Puts two halves, first all with one sign, then all with the other, in the place of leaves."""
+        """Replaces each of some leaves by its two halves; `halves` has all with one sign first, then all others."""
         lower = torch.maximum(halves.lower, self._lower[chosen].repeat(2))
         self._reserve(len(chosen))
         new = torch.arange(self.count, self.count + len(chosen))
@@ -178,13 +178,13 @@ def _grown(table: Tensor, size: int) -> Tensor:
 
 
 def sides(interval: Interval) -> tuple[Tensor, Tensor]:
-    """Unstable neurons, each twice, and signs: lower bounds of neurons and of their negatives."""
+    """The two sides of every unstable neuron: its number and the sign 1 for its lower bound, -1 for its upper one."""
     unstable = interval.unstable[0].nonzero().flatten()
     return unstable.repeat(2), torch.cat([torch.ones(len(unstable)), -torch.ones(len(unstable))])
 
 
 def improved(interval: Interval, neurons: Tensor, signs: Tensor, least: Tensor) -> Interval:
-    """Bounds, (1, size), met with lower bounds of neurons times signs, (count,)."""
+    """The intersection of bounds, (1, size), with lower bounds of some neurons times signs, (count,)."""
     lower, upper = (side.clone() for side in interval)
     rising, falling = signs > 0, signs < 0
     lower[0, neurons[rising]] = torch.fmax(lower[0, neurons[rising]], least[rising])

@@ -23,7 +23,7 @@ CHEAP_RULES = ("fast-lin", "crown")  # that bound all neurons before any search
 
 
 class _Offer(NamedTuple):
-    """Sides of neurons, and their proven bounds, (count,)."""
+    """Trees of several sides of neurons, and the bound that each of them proves, (count,)."""
 
     sides: Sides
     bounds: Tensor
@@ -46,7 +46,7 @@ class SearchRecord:
         self._rows = []
 
     def repeated(self, stages: Stages, value: int, interval: Interval, ends: float) -> Interval:
-        """Bounds of a value that is no stage yet, met with those of the trees that an earlier root had."""
+        """The intersection of the bounds of a value that is no stage yet with those by trees of an earlier root."""
         self._offers[value] = []
         if value not in self._kept:
             return interval
@@ -63,7 +63,10 @@ class SearchRecord:
         self._offers[value].append(_Offer(sides, least.nan_to_num(-torch.inf)))
 
     def settle(self, value: int, ruled: Interval, interval: Interval) -> None:
-        """Keeps of a value's trees the best one of each side that is better than its rules, and matters."""
+        """Keeps the best tree of each side of a value's neurons, if it beats the rules and the side matters.
+
+        A side does not matter where the other one shows that the neuron is stable.
+        """
         best: dict[tuple[int, int], tuple[float, int, int]] = {}
         offers = self._offers.pop(value, [])
         for number, offer in enumerate(offers):
@@ -76,7 +79,7 @@ class SearchRecord:
         self._keep(value, offers, list(best.items()))
 
     def _keep(self, value: int, offers: list[_Offer], chosen: list[_Choice]) -> None:
-        """Takes for each side, a neuron and a sign, the tree of an offer's number at a place."""
+        """Keeps one tree per side; chosen: neuron and sign, with the bound, the offer and the tree's place in it."""
         if not chosen:
             self._kept.pop(value, None)
             return

@@ -199,8 +199,8 @@ class ProgramMethod:
         return pulled.lower, proposal.slopes
 
     def _tightened(self, path: ReferencePath, value: int, interval: Interval, tallies: list[Tally]) -> Interval:
-        """Improves the bounds of a value: the lower bound of each unstable neuron by a program of its own, then the
-        upper bounds of those that are unstable still. path: With bounds of the pre-activations before the value."""
+        """Improves the bounds of a value's unstable neurons, each by a program of its own: the lower bounds, then the
+        upper bounds of those that are unstable still. The path has bounds of all pre-activations before the value."""
         network, recorder = path.network, recording(self.recorder, path.arithmetic)
         sides = list(interval)
         step = max(1, ROW_BYTES // (16 * sum(network.sizes[: value + 1]) * len(path.region.radius)))

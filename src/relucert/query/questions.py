@@ -30,10 +30,14 @@ VIOLATED = "the property is violated at the image itself"
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """One answer to give: about an image, its label and some rivals, or the reason why there is none.
+    """One answer to give.
 
-    A question about a stated property has no label, and the property's rows in place of rivals; misclassified: the
-    image itself violates it.
+    Attributes:
+        image: The number of the image.
+        label: Its class; None for a stated property.
+        rivals: The classes that must stay below it, or the rows of a stated property.
+        refusal: Why there is nothing to ask, where that is so.
+        misclassified: Whether the image itself violates what is asked about.
     """
 
     image: int
@@ -43,7 +47,7 @@ class Question:
     misclassified: bool = False
 
     def named(self, place: int | None) -> tuple[int | None, int | None]:
-        """The rival at a place, or of a stated property the row; by default where there is only one."""
+        """The rival at a place and None, or for a stated property None and the row; place: by default the only one."""
         if self.refusal is None and place is None and len(self.rivals) == 1:
             place = 0
         if self.refusal is not None or place is None:
@@ -57,9 +61,13 @@ class Question:
 
 @dataclass(frozen=True, eq=False)
 class Inquiry:
-    """Checked images (batch, size) and their scores (batch, classes), in float64, and the answers to give, in order.
+    """All questions of a call about images.
 
-    stated: What is asked about in place of labels and rivals: one batch member for each image.
+    Attributes:
+        images: Checked, (batch, size), in float64.
+        scores: The network's outputs there, (batch, classes), in float64.
+        questions: The answers to give, in order.
+        stated: The property that is asked about in place of labels and rivals, one batch member per image.
     """
 
     images: Tensor
@@ -68,7 +76,7 @@ class Inquiry:
     stated: Property | None = None
 
     def overtaken(self, question: Question) -> bool:
-        """Whether, as float64 tells, the image itself violates what is asked about: a margin is not positive."""
+        """Whether a margin at the image itself, computed in float64, is not positive."""
         if question.misclassified or question.refusal is not None:
             return question.misclassified
         return bool((self.property([question]).values(self.scores[question.image][None]) <= 0).any())
@@ -91,8 +99,7 @@ class Inquiry:
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """A loaded network and what it was loaded from, images (batch, size) in the order of its input, and what there is
-    of labels."""
+    """A loaded network, its source, images (batch, size) in the order of its input, and labels as they were given."""
 
     network: Network
     images: Tensor

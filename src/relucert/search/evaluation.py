@@ -12,12 +12,13 @@ from relucert.bounding.interval import Bounds, Interval
 
 
 class Evaluation(NamedTuple):
-    """Result of evaluating a method for a batch of questions, one radius for each.
+    """Result of evaluating a method for a batch of questions at one radius each.
 
-    margins: lower bounds of the margins, (batch, rows), in float64.
-    corrections: the least margin less that of the surrogate, (batch,), in float64.
-    hidden: the bounds of the hidden neurons.
-    constants: where the method has shells, the Lipschitz constants in each shell's region: (batch, shells, rows).
+    Attributes:
+        margins: Lower bounds of the margins, (batch, rows), in float64.
+        hidden: The bounds of the hidden neurons.
+        corrections: The least margin minus the surrogate's least margin, (batch,), in float64.
+        constants: Where the method has shells, the Lipschitz constants in each shell's region: (batch, shells, rows).
     """
 
     margins: Tensor
@@ -27,7 +28,7 @@ class Evaluation(NamedTuple):
 
     @classmethod
     def join(cls, parts: Sequence[Evaluation], order: Tensor, dtype: torch.dtype) -> Evaluation:
-        """Joins evaluations of parts of the questions and puts them into the given order; bounds are in this dtype."""
+        """Joins evaluations of several batches, reordered by `order`; the bounds of hidden neurons are in `dtype`."""
 
         def joined(tensors: Iterable[Tensor]) -> Tensor:
             return torch.cat(list(tensors))[order]

@@ -79,9 +79,12 @@ class Task:
 
 @dataclass(frozen=True)
 class Proven:
-    """A radius that was proven, the row of the least margin there, and the step that proved it.
+    """A radius that a step proved.
 
-    evidence: For a proof file, where one is to be written.
+    Attributes:
+        weakest: The row of the least margin there.
+        step: The name of the step.
+        evidence: The content of a proof file, where one is to be written.
     """
 
     radius: float
@@ -97,10 +100,11 @@ Run = Callable[[Task, Proven | None, float], Iterator[Proven]]
 
 @dataclass(frozen=True)
 class Step:
-    """One way to prove more.
+    """One way to prove a larger radius.
 
-    suits: Whether it can do anything about a task.
-    seconds: About how long it takes at the least: with less time it is not begun.
+    Attributes:
+        suits: Whether the step can do anything about a task.
+        seconds: An estimate of the least time that the step takes; with less time left it is not begun.
     """
 
     name: str

@@ -60,9 +60,11 @@ FLOAT_NOISE = 2e-6  # relative radius that float32's rounding may move
 class SearchEnd:
     """Result of the search for one question.
 
-    radius: the largest that passed, None where none did, infinite where all valid inputs are within one that did.
-    weakest: the row of the least margin there.
-    method: whose bounds proved it: those of the method asked for, or of one that it started from.
+    Attributes:
+        radius: The largest that passed; None where none did, infinite where it contains all valid inputs.
+        weakest: The row of the least margin there.
+        closed: Whether the search reached its tolerance.
+        method: The name of the method that proved it: the one asked for, or a weaker one that it started from.
     """
 
     question: int
@@ -105,8 +107,12 @@ class Searcher:
             self.first_share = max(self.first_share, LEAST_SHARE)
 
     def learn(self, growth: dict[int, float], shares: Tensor) -> None:
-        """Takes from one search what the next may start with: how fast bounds grow, by value, and which shares of the
-        first-order radii the second evaluations were at."""
+        """Learns from one search where the next one begins.
+
+        Args:
+            growth: By value, the exponent with which bounds grow with the radius.
+            shares: The radii of the second evaluations, as shares of the first-order radii: (batch,).
+        """
         self.growth |= growth
         known = shares[shares.isfinite()].clamp(*LIKELY)
         if len(known):
@@ -126,7 +132,7 @@ class Searcher:
         return self._networks[arithmetic.dtype]
 
     def parts(self, problem: Problem, radii: Tensor, arithmetic: Arithmetic) -> tuple[Network, Region, Property]:
-        """What a method is asked about at radii, one for each question, in the arithmetic's precision."""
+        """Network, regions of these radii, (batch,), and properties, in the arithmetic's precision."""
         dtype = arithmetic.dtype
         return self._networks[dtype], problem.at(radii).region.cast(dtype), problem.prop.cast(dtype)
 
@@ -143,9 +149,9 @@ class Searcher:
         return Evaluation(margins.double(), hidden, (margins.amin(1) - guess.amin(1)).double())
 
     def tight(self, problem: Problem, radii: Tensor, hidden: Bounds) -> dict[int, Tensor] | None:
-        """Which hidden bounds, in the quick arithmetic's precision, are tight.
+        """Which hidden bounds a relaxation gave, by value (batch, size); None where the method bounds every neuron so.
 
-        None: all of them, or with shells all that differ from those in the next larger region.
+        With shells it is None, too: there those are tight that differ from the bounds in the next larger region.
         """
         if self.all_tight or self.shelled is not None:
             return None
@@ -158,7 +164,7 @@ class Searcher:
     ) -> Tensor:  # fmt: skip
         """Predicted margins at candidate radii, (batch, candidates, rows), from interpolated hidden bounds.
 
-        signs_kept: as for `EvaluatedRadii.interpolate`; margins that jump where a sign is lost are then not guessed to.
+        signs_kept: As for `EvaluatedRadii.interpolate`: margins that jump where a sign is lost are not predicted then.
         """
         count, candidates = radii.shape
         repeated = problem.select(torch.arange(count).repeat_interleave(candidates))
@@ -176,8 +182,8 @@ class Searcher:
         """Searches a batch, yielding each question's end as it is reached.
 
         Args:
-            region: In float64, its radii do not matter.
-            prop: One batch member for each of the region's.
+            region: In float64; its radii do not matter.
+            prop: One batch member per region.
             start: What is proven already; None: what the weaker method proves.
             ends: By the monotonic clock, when to stop with what is proven: no evaluation begins that would take longer
                 than there is time, judged by the one before.
@@ -367,7 +373,7 @@ class _State:
         self.failures = self.failures + failed
 
     def _fit_parabola(self, row: Tensor) -> None:
-        """The first guess of the slope: on the parabola through the first evaluation that starts as at the centre."""
+        """Guesses the slope by a parabola through the first evaluation that starts as the margin does at the centre."""
         height, steepness = self.heights.gather(1, row)[:, 0], self.steepness.gather(1, row)[:, 0]
         bend = ((self.margin - height) / self.radii - steepness) / self.radii
         root = 2 * height / (-steepness + (steepness.square() - 4 * bend * height).clamp(min=0).sqrt())
@@ -426,7 +432,7 @@ class _State:
         self.proving |= ~inside | (self.radii > LIMIT)
 
     def _fallback(self) -> Tensor:
-        """Where to look when predictions are of no use, as before a jump: just above the best radius, then farther.
+        """The next radii where predictions are of no use, as before a jump: just above the best radius, then farther.
 
         One step of the tolerance that fails ends the search. The middle of the bracket is never passed.
         """
@@ -461,7 +467,7 @@ class _State:
         self.root, self.slope = curve.root(), curve.slope()
 
     def _predict_by_profile(self) -> bool:
-        """The root that the constants of all shells tell; whether it is so far that nothing better is needed."""
+        """Predicts the root by the constants of all shells; whether it is so far away that this suffices."""
         assert self.profile is not None
         self.root = self.profile.root()
         return bool(((self.root - self.radii).abs() > FAR * self.radii).all())

@@ -189,7 +189,7 @@ class Proposer:
 
 
 class _End(NamedTuple):
-    """How the program of one form of one batch member ended: slopes, one entry per ReLU, or why there are none."""
+    """Result of the program of one form of one batch member: slopes, one entry per ReLU, or why there are none."""
 
     member: int
     form: int
@@ -199,7 +199,7 @@ class _End(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class _Work:
-    """Programs around one point for one solver: batch members, and forms of each; ends: how programs ended so far."""
+    """Programs around one point for one solver: batch members with their forms, and the results so far."""
 
     proposer: Proposer
     request: SlopeRequest
@@ -240,8 +240,8 @@ class _Work:
 
 
 def _side_by_side(work: list[_Work], threads: int, tell: Callable[[], None]) -> None:
-    """Runs the work in threads; `tell` is called meanwhile, in this one. An interruption is minded, and stops them
-    after their present programs."""
+    """Runs the work in threads, and calls `tell` in this one meanwhile. An interruption stops the threads after the
+    programs that they are solving."""
     pool = ThreadPoolExecutor(threads)
     try:
         futures = [pool.submit(copy_context().run, item.run) for item in work]  # whose deadline is this one's
