@@ -37,10 +37,9 @@ from relucert.inputs.storage.store import StoreLike
 from relucert.network import Network
 from relucert.proofs.files import EvidenceKeeper, claimed, relaxation_evidence, write_proof
 from relucert.query.given import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
-from relucert.query.problem import Problem
 from relucert.query.questions import Inquiry, Question
 from relucert.report.answer_list import Answers
-from relucert.search.portfolio import CHEAP_STEPS, Evidence, Evidential, PortfolioRun, Proven, Step, Task, is_wide_chain
+from relucert.search.portfolio import CHEAP_STEPS, Evidence, PortfolioRun, Proven, Step, Task, is_wide_chain
 
 METHOD = "exact"
 EXACT_TOLERANCE = 1e-3  # of the interval, where exact search is a step of a portfolio
@@ -165,41 +164,35 @@ class _Searching:
     def run(self, inquiry: Inquiry, report: Report) -> Iterator[list[Exact]]:
         """The answers, in the order of the questions."""
         for question in inquiry.questions:
-            reporter = Reporter(about_image(report, question.image))
-            answering = _Answering(self.network, self.options, inquiry, question, reporter, runtime=self.runtime)
+            task = Task(
+                self.network, inquiry, question, self.options.shape,
+                reporter=Reporter(about_image(report, question.image)),
+            )  # fmt: skip
+            if self.options.proof is not None:
+                task = replace(task, arithmetic=RECORDED, keeper=EvidenceKeeper(self.network))
+            answering = _Answering(task, self.options, runtime=self.runtime)
             yield [answering.run()]
             if answering.interrupted:
                 raise KeyboardInterrupt
 
     def lost(self, inquiry: Inquiry, question: Question, reason: str) -> Exact:
         """The answer where the processes that worked on it ended."""
-        return _Answering(self.network, self.options, inquiry, question, Reporter()).lost(reason)
+        return _Answering(Task(self.network, inquiry, question, self.options.shape), self.options).lost(reason)
 
 
 class _Answering:
     """The search for one image's minimum distortion; whatever fails, the interval so far is the answer."""
 
     def __init__(
-        self, network: Network, options: ExactOptions, inquiry: Inquiry, question: Question, reporter: Reporter,
-        certified: float | None = None, runtime: Runtime | None = None,
-        keeper: Evidential | None = None,
-    ) -> None:  # fmt: skip
-        """certified: A radius that is proven already; None: what methods prove at once is to be found. keeper: As of a
-        `Task`."""
-        self.network, self.options, self.reporter = network, options, reporter
-        self.inquiry, self.question, self.certified = inquiry, question, certified
+        self, task: Task, options: ExactOptions, certified: float | None = None, runtime: Runtime | None = None
+    ) -> None:
+        """certified: A radius that is proven already; None: what methods prove at once is to be found."""
+        self.task, self.options, self.certified = task, options, certified
+        self.network, self.inquiry, self.question = task.network, task.inquiry, task.question
         self.fault: str | None = None  # what went wrong
         self.interrupted = False
-        self.keeper = keeper
         self.evidence: Evidence | None = None  # of the lower end
-        if options.proof is not None:
-            self.keeper = EvidenceKeeper(network)
-        self.check, self.runtime = AdversarialCheck(network, options.shape, runtime), runtime
-
-    @cached_property
-    def problem(self) -> Problem:
-        """The question as a batch of one, whose radius is sought."""
-        return self.inquiry.problem(self.network, self.options.shape, [self.question])
+        self.check, self.runtime = AdversarialCheck(task.network, task.shape, runtime), runtime
 
     def run(self) -> Exact:
         self.started = time.monotonic()
@@ -232,7 +225,7 @@ class _Answering:
         if growth.lower > lower and growth.record is not None:
             self.evidence = relaxation_evidence(growth.record, growth.lower, self.network.inference.name)
         if self.options.proof is not None and self.evidence is not None:
-            write_proof(self.options.proof, claimed(self.problem, self.question.image), self.evidence)
+            write_proof(self.options.proof, claimed(self.task.problem, self.question.image), self.evidence)
         lower, witness = max(lower, growth.lower), growth.witness
         if witness is None and lower >= growth.whole:
             return self._answer(None, None, True, UNREACHABLE, growth.nodes)
@@ -246,12 +239,9 @@ class _Answering:
 
     def _certified(self) -> float:
         """The radius that a portfolio of methods proves in a share of the time, Fast-Lin's at the least."""
-        task = Task(self.network, self.inquiry, self.question, self.options.shape, reporter=self.reporter)
-        if self.keeper is not None:
-            task = replace(task, arithmetic=RECORDED, keeper=self.keeper)
-        share = WIDE_SHARE if is_wide_chain(task) else CERTIFY_SHARE
+        share = WIDE_SHARE if is_wide_chain(self.task) else CERTIFY_SHARE
         limit = math.inf if self.options.time_limit is None else share * self.options.time_limit
-        run = PortfolioRun(task)
+        run = PortfolioRun(self.task)
         run.run(CHEAP_STEPS, self.started + limit, self.ends)
         if run.best is None:
             return 0.0
@@ -263,30 +253,31 @@ class _Answering:
         if left <= 0:
             return None
         limit = None if math.isinf(left) else left * ATTACK_SHARE
-        options = AttackOptions(self.options.shape, steps=ATTACK_STEPS, time_limit=limit, seed=self.options.seed)
+        options = AttackOptions(self.task.shape, steps=ATTACK_STEPS, time_limit=limit, seed=self.options.seed)
         asked = replace(self.inquiry, questions=[self.question])
-        ((nearest,),) = Attacker(self.network, options, self.runtime).run(asked, self.reporter)
+        ((nearest,),) = Attacker(self.network, options, self.runtime).run(asked, self.task.reporter)
         self.fault = nearest.reason if nearest.failed else None
         if nearest.witness is None or nearest.distance is None:
             return None
         return Witness(nearest.witness.flatten(), nearest.distance)
 
     def _growth(self, lower: float, witness: Witness | None) -> Approach:
-        self.reporter.enter(Progress(lower=lower, upper=None if witness is None else witness.distance))
+        task = self.task
+        task.reporter.enter(Progress(lower=lower, upper=None if witness is None else witness.distance))
         return Approach(
-            self.problem, self.check, self.ends, self.options.tolerance, lower, witness, self.reporter,
-            recorded=self.keeper is not None,
+            task.problem, self.check, self.ends, self.options.tolerance, lower, witness, task.reporter,
+            recorded=task.keeper is not None,
         )  # fmt: skip
 
     def _answer(
         self, lower: float | None, witness: Witness | None, closed: bool, reason: str | None, nodes: int
     ) -> Exact:
-        question, shape = self.question, self.options.shape
+        question, shape = self.question, self.task.shape
         example = upper = weakest = None
         if witness is not None:
             example, upper = witness.point.reshape(self.network.input_shape).clone(), witness.distance
             if question.refusal is None:
-                weakest = self.check.weakest(witness.point, self.problem.prop)
+                weakest = self.check.weakest(witness.point, self.task.problem.prop)
         target, row = question.named(weakest)
         return Exact(
             question.image, question.label, target, shape.norm.p, METHOD, lower, upper, closed, example,
@@ -301,7 +292,7 @@ def _run_step(task: Task, best: Proven | None, ends: float) -> Iterator[Proven]:
     left = max(0.0, ends - time.monotonic())
     options = ExactOptions(task.shape, EXACT_TOLERANCE, None if math.isinf(left) else left, 0, None)
     start = 0.0 if best is None else best.radius
-    answering = _Answering(task.network, options, task.inquiry, task.question, task.reporter, start, keeper=task.keeper)
+    answering = _Answering(task, options, start)
     answer = answering.run()
     if answering.interrupted:
         raise KeyboardInterrupt
