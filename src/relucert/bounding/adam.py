@@ -7,14 +7,16 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+MEANS = (0.9, 0.99)  # factors of the running means, for dual ascents
+
 
 class Adam:
     """Directions of "Adam: A Method for Stochastic Optimization" for gradients that come one after the other.
 
-    decay: of the running means of gradients and of their squares.
+    decay: The factors of the running means of gradients and of their squares.
     """
 
-    def __init__(self, like: Sequence[Tensor], decay: tuple[float, float], tiny: float) -> None:
+    def __init__(self, like: Sequence[Tensor], decay: tuple[float, float] = MEANS, tiny: float = 1e-8) -> None:
         self._means = [torch.zeros_like(tensor) for tensor in like]
         self._squares = [torch.zeros_like(tensor) for tensor in like]
         self._decay, self._tiny, self._steps = decay, tiny, 0

@@ -18,7 +18,6 @@ from torch import Tensor
 from relucert.bounding.adam import Adam
 from relucert.common.progress import Progress, Report, silent
 
-MEANS = (0.9, 0.99)  # Adam's, of gradients and of their squares
 PATIENCE = 2  # steps
 FEW_STEPS = 4  # before which no ascent is given up
 MORE_STEPS = 10  # the same, where nothing was gained
@@ -105,7 +104,7 @@ def ascend(
         for slopes in others:
             best.take(bound(slopes), slopes)
         variables = {value: table.clone().requires_grad_() for value, table in best.slopes.items()}
-    adam = None if effort.signed else Adam(list(variables.values()), MEANS, 1e-8)
+    adam = None if effort.signed else Adam(list(variables.values()))
     rate, means = effort.rate, [best.mean] if others else []
     for step in range(effort.steps + 1 if effort.steps else 0):
         last = step == effort.steps or time.monotonic() > ends

@@ -19,12 +19,12 @@ from torch import Tensor
 
 from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import FLOAT
+from relucert.bounding.adam import MEANS
 from relucert.branch_and_bound.stages import Maps, Stage, Stages
 from relucert.common.deadline import check_time
 from relucert.network import Rows
 
 SLOPE_RATE, MULTIPLIER_RATE, DECAY = 0.3, 1.0, 0.95
-MEANS = (0.9, 0.99)  # Adam's
 INTERCEPT_WEIGHT = 0.2  # in the choice of the neuron to split
 LEAST_INFLUENCE = 0.01  # relative to the mean
 TINY = 1e-12
