@@ -64,7 +64,7 @@ class _Recorded:
     def __repr__(self) -> str:
         """Tensors as their shapes; what is absent is left out, unless it is what was asked for, or the box: without one
         every input is valid."""
-        values = {one.name: getattr(self, one.name) for one in fields(self) if one.repr}  # type: ignore[arg-type]
+        values = {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.repr}  # type: ignore[arg-type]
         values["seconds"] = float(f"{values['seconds']:.3g}")
         if hasattr(self, "proven"):
             values["proven"] = self.proven
@@ -74,7 +74,7 @@ class _Recorded:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for JSON, without a witness; absence is null, the norm a number or "inf"."""
-        row: dict[str, Any] = {one.name: getattr(self, one.name) for one in fields(self)}  # type: ignore[arg-type]
+        row: dict[str, Any] = {entry.name: getattr(self, entry.name) for entry in fields(self)}  # type: ignore[arg-type]
         row.pop("witness", None)
         row["norm"] = "inf" if math.isinf(row["norm"]) else row["norm"]
         low, high = row["box"] or (None, None)

@@ -81,7 +81,7 @@ class Verdict:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for JSON; the witness and its outputs are lists of numbers, absence is null."""
-        row: dict[str, Any] = {one.name: getattr(self, one.name) for one in fields(self)}
+        row: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
         row.pop("coordinates")
         for name in ("witness", "outputs"):
             row[name] = None if row[name] is None else row[name].double().flatten().tolist()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,9 +64,6 @@ def run(arguments: argparse.Namespace) -> int:
     album = None if arguments.save is None else Album(arguments.save, network, question, arguments.overwrite)
     example_file = examples.example_file(arguments, setup)
 
-    def ask(resources: runs.Resources) -> Iterator[UpperBound]:
-        return relucert.attack_each(setup.loaded, images.images, images.labels, **setup.options, **resources.arguments)
-
     def draw(answer: UpperBound) -> None:
         if album is not None:
             album.add(images.images[answer.image], answer)
@@ -91,7 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
             screen.line("pictures", f"{album.count} in {arguments.save}")
         examples.save(example_file, setup, answers)
 
-    return runs.answer(arguments, setup, files, "attacking", ask, show, draw, row)
+    return runs.answer(arguments, setup, files, "attacking", relucert.attack_each, show, draw, row)
 
 
 def _summarise(answers: list[UpperBound], screen: Screen) -> None:

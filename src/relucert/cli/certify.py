@@ -69,18 +69,12 @@ def run(arguments: argparse.Namespace) -> int:
 
     Options.parse(**{name: getattr(arguments, name) for name in EFFORT})  # told before anything is loaded
     setup = runs.set_up(arguments, LIBRARY_OPTIONS)
-    images = setup.images
     mark = _picture_mark(arguments, setup)
-    return runs.answer(
-        arguments,
-        setup,
-        files,
-        "certifying",
-        lambda resources: relucert.certify_each(
-            setup.network, images.images, images.labels, **setup.options, **resources.arguments
-        ),
-        lambda certificates: _show(arguments, setup, certificates, mark),
-    )
+
+    def show(certificates: list[Certificate]) -> None:
+        _show(arguments, setup, certificates, mark)
+
+    return runs.answer(arguments, setup, files, "certifying", relucert.certify_each, show)
 
 
 def _add_outputs(group: argparse._ArgumentGroup) -> None:

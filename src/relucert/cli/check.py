@@ -167,7 +167,7 @@ def _folder(paths: Sequence[Path], arguments: argparse.Namespace, asked: Asked, 
     results.sort(key=lambda result: result.path)
     rows = [_row(result) for result in results]
     screen.columns(["seconds", "file", "verdict", "remark"], rows, keys=2, right=1)
-    claims = [one.claim for one in results if one.claim is not None]
+    claims = [result.claim for result in results if result.claim is not None]
     _summarise(claims, arguments, screen)
     screen.line("proofs", f"{len(claims)} of {len(results)} hold")
     return 0 if len(claims) == len(results) else REJECTED

@@ -48,7 +48,6 @@ def run(arguments: argparse.Namespace) -> int:
     from relucert.report.overview import overview
 
     setup = runs.set_up(arguments, LIBRARY_OPTIONS)
-    images = setup.images
 
     def show(estimates: list[Estimate]) -> None:
         screen = setup.screen
@@ -61,13 +60,4 @@ def run(arguments: argparse.Namespace) -> int:
         mean = "-" if summed.mean is None else f"{summed.mean:.4g}"
         screen.line("mean estimate", f"{mean} {over}{f', {summed.remark}' if summed.remark else ''} (not certified)")
 
-    return runs.answer(
-        arguments,
-        setup,
-        files,
-        "sampling",
-        lambda resources: relucert.estimate_each(
-            setup.network, images.images, images.labels, **setup.options, **resources.arguments
-        ),
-        show,
-    )
+    return runs.answer(arguments, setup, files, "sampling", relucert.estimate_each, show)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,19 +53,9 @@ def run(arguments: argparse.Namespace) -> int:
     shape = RegionShape(Norm.parse(arguments.norm))
     ExactOptions(shape, arguments.tolerance, arguments.time_limit, arguments.seed)  # told before anything is loaded
     setup = runs.set_up(arguments, LIBRARY_OPTIONS)
-    images, options = setup.images, dict(setup.options)
+    images = setup.images
     setup.options["proof"] = arguments.proof and str(arguments.proof)
     example_file = examples.example_file(arguments, setup)
-
-    def ask(resources: runs.Resources) -> Iterator[Exact]:
-        return relucert.exact_each(
-            setup.loaded,
-            images.images,
-            images.labels,
-            **options,
-            **resources.arguments,
-            overwrite=arguments.overwrite,
-        )
 
     def row(answer: Exact) -> dict[str, Any]:
         witness = answer.witness if answer.upper else None  # the image itself needs no picture
@@ -87,7 +76,8 @@ def run(arguments: argparse.Namespace) -> int:
         examples.save(example_file, setup, answers)
 
     before = _version(arguments.proof)
-    return runs.answer(arguments, setup, files, "searching", ask, show, row=row)
+    further = {"overwrite": arguments.overwrite}
+    return runs.answer(arguments, setup, files, "searching", relucert.exact_each, show, row=row, **further)
 
 
 def _version(path: Path | None) -> tuple[int, int] | None:

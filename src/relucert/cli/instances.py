@@ -64,9 +64,9 @@ def _head(arguments: argparse.Namespace, job: InstancesJob) -> dict[str, Any]:
 
 def _show(screen: Screen, decided: Sequence[Decided]) -> None:
     rows = [
-        [Path(one.instance.onnx).name, Path(one.instance.vnnlib).name, one.result, f"{one.verdict.seconds:.3f}",
-         one.verdict.method or "", one.reason or ""] for one in decided
+        [Path(row.instance.onnx).name, Path(row.instance.vnnlib).name, row.result, f"{row.verdict.seconds:.3f}",
+         row.verdict.method or "", row.reason or ""] for row in decided
     ]  # fmt: skip
     screen.each(TITLES, rows, keys=2)
-    counts = Counter(one.result for one in decided)
+    counts = Counter(row.result for row in decided)
     screen.line("verdicts", ", ".join(f"{count} {name}" for name, count in counts.most_common()))

@@ -209,32 +209,26 @@ def end(work: Collected[AnswerType], kept: Path | Anew | None, screen: Screen, d
     return INTERRUPTED
 
 
-@dataclass(frozen=True)
-class Resources:
-    """The execution and the store of a command, as arguments of the library's call."""
-
-    workers: Execution
-    store: Path | Anew | None
-
-    @property
-    def arguments(self) -> dict[str, Any]:
-        return {"workers": self.workers, "store": self.store}
-
-
 def answer(
     arguments: argparse.Namespace,
     setup: Setup,
     files: Mapping[str, Path],
     title: str,
-    ask: Callable[[Resources], Iterable[AnswerType]],
+    call: Callable[..., Iterable[AnswerType]],
     show: Callable[[list[AnswerType]], None],
     came: Callable[[AnswerType], None] = lambda answer: None,
     row: Callable[[AnswerType], dict[str, Any]] = lambda answer: answer.to_json(),
+    **further: Any,
 ) -> int:
     """The skeleton of the commands that answer questions about images: asks, records, shows and ends.
 
-    files: where to record; title: of the progress bar; ask: checks the question and gives the answers; show: prints
-    what came; came: called with every answer; row: its row in the record.
+    Args:
+        files: Where to record.
+        title: Of the progress bar.
+        call: The library's, such as `certify_each`; it gets the options of the set-up and `further` ones.
+        show: Prints what came.
+        came: Called with every answer.
+        row: Makes the answer's row in the record.
     """
     from relucert.report.runfile import RunFile
 
@@ -242,7 +236,8 @@ def answer(
     head = record.head(arguments, setup.network, setup.images, setup.options)
     kept = store_place(arguments, files)
     with setup.screen.progress(title, len(setup.images)) as bar, execution(arguments, bar.tell) as workers:
-        answers = ask(Resources(workers, kept))
+        images, labels = setup.images.images, setup.images.labels
+        answers = call(setup.loaded, images, labels, **setup.options, **further, workers=workers, store=kept)
         run_file = RunFile(head, files.get("json"), files.get("csv"), overwrite=arguments.overwrite)
         work = collect(answers, run_file, came, row)
     if work.answers:

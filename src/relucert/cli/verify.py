@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import math
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -228,18 +227,7 @@ def _robust(arguments: argparse.Namespace) -> int:
 
     arguments.time_limit = TIME_LIMIT if arguments.time_limit is None else arguments.time_limit
     setup = runs.set_up(arguments, LIBRARY_OPTIONS)
-    images, given = setup.images, dict(setup.options)
     setup.options["proof"] = arguments.proof and str(arguments.proof)
-
-    def ask(resources: runs.Resources) -> Iterator[RobustnessVerdict]:
-        return relucert.robust_at_each(
-            setup.loaded,
-            images.images,
-            images.labels,
-            **given,
-            **resources.arguments,
-            overwrite=arguments.overwrite,
-        )
 
     def show(verdicts: list[RobustnessVerdict]) -> None:
         screen = setup.screen
@@ -249,7 +237,8 @@ def _robust(arguments: argparse.Namespace) -> int:
         screen.line("question", f"{asked}{runs.inference_text(arguments)}")
         screen.line("verdicts", str(Verdicts(verdicts).summary()))
 
-    code = runs.answer(arguments, setup, files, "verifying", ask, show)
+    further = {"overwrite": arguments.overwrite}
+    code = runs.answer(arguments, setup, files, "verifying", relucert.robust_at_each, show, **further)
     return 0 if code == runs.FAILED else code
 
 

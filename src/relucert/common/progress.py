@@ -69,7 +69,7 @@ class Progress:
 
     def and_news(self, news: Progress) -> Progress:
         """This state, updated by all fields that the news sets."""
-        said = {one.name: value for one in fields(news) if (value := getattr(news, one.name)) is not None}
+        said = {field.name: value for field in fields(news) if (value := getattr(news, field.name)) is not None}
         return replace(self, **said)
 
     @staticmethod

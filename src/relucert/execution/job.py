@@ -121,8 +121,8 @@ class ImageJob(Generic[AnswerType]):
     def about(self) -> list[About]:
         marks = self._marks()
         return [
-            {"method": "", "image": one.image, "pixels": marks[one.image], "rivals": list(one.rivals)}
-            for one in self.inquiry.questions
+            {"method": "", "image": asked.image, "pixels": marks[asked.image], "rivals": list(asked.rivals)}
+            for asked in self.inquiry.questions
         ]
 
     def check(self, store: Store) -> None:

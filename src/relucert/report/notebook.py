@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from markupsafe import Markup
-
 from relucert.common.words import counted
 from relucert.report import tables
 from relucert.report.overview import overview
@@ -15,7 +13,6 @@ from relucert.report.series import Sandwich, sandwiches
 from relucert.report.tables import NONE, Cell
 
 MOST = 100  # rows of a table
-PARAGRAPH = Markup("<p>{}</p>")
 TITLES = {
     Kind.CERTIFIED: "certified radius",
     Kind.EXACT: "exact distance",
@@ -35,7 +32,7 @@ def table(rows: Rows) -> str:
     remarks = any(answer.reason for answer in shown)
     cells = [_row(answer)[: None if remarks else -1] for answer in shown]
     headers = ("image", "label", "rival", title, "seconds", "remark")[: None if remarks else -1]
-    return tables.table(_caption(rows), headers, cells) + _more(len(rows), "answers")
+    return tables.table(_caption(rows), headers, cells, notes=_left_out(len(rows), "answers"))
 
 
 def compared(rows: Rows, every_rival: bool, skipped: Mapping[str, str]) -> str:
@@ -45,8 +42,9 @@ def compared(rows: Rows, every_rival: bool, skipped: Mapping[str, str]) -> str:
     headers = ("image", "label", *(("rival",) if every_rival else ()), *names)
     cells = [_question(question, names, every_rival) for question in questions[:MOST]]
     left_out = "; ".join(f"{name}: {reason}" for name, reason in skipped.items())
-    remark = PARAGRAPH.format(f"Left out, stopped or failed: {left_out}") if left_out else ""
-    return tables.table(_caption(rows), headers, cells) + _more(len(questions), "questions") + remark
+    notes = _left_out(len(questions), "questions")
+    notes += [f"Left out, stopped or failed: {left_out}"] if left_out else []
+    return tables.table(_caption(rows), headers, cells, notes=notes)
 
 
 def verdicts(rows: Rows, caption: str) -> str:
@@ -61,7 +59,7 @@ def verdicts(rows: Rows, caption: str) -> str:
         ][: None if remarks else -1]
         for row in rows[:MOST]
     ]  # fmt: skip
-    return tables.table(caption, headers, cells) + _more(len(rows), "verdicts")
+    return tables.table(caption, headers, cells, notes=_left_out(len(rows), "verdicts"))
 
 
 def _caption(rows: Rows) -> str:
@@ -70,9 +68,9 @@ def _caption(rows: Rows) -> str:
     return "; ".join([counted(summed.answers, "answer"), *map(str, summed.methods)])
 
 
-def _more(count: int, what: str) -> Markup:
-    """What a table leaves out."""
-    return PARAGRAPH.format(f"These are the first {MOST} of {count:,} {what}.") if count > MOST else Markup()
+def _left_out(count: int, what: str) -> list[str]:
+    """A note where a table does not show everything."""
+    return [f"These are the first {MOST} of {count:,} {what}."] if count > MOST else []
 
 
 def _row(answer: Result) -> list[Cell]:

@@ -47,7 +47,7 @@ def page(*recorded: Record) -> str:
         script=script,
         alone=_facts(groups[0]) if alone else None,
         sections=sections,
-        records=[(one.source, _entries(one.head)) for one in recorded],
+        records=[(record.source, _entries(record.head)) for record in recorded],
     )
     return str(whole)
 

@@ -41,12 +41,19 @@ class Cell:
             object.__setattr__(self, "style", "number")
 
 
-def table(caption: str, headers: Sequence[str], rows: Sequence[Sequence[Cell]], *, sortable: bool = False) -> Markup:
-    """A table whose rows have their header first; a button in its header sorts a column of numbers."""
+def table(
+    caption: str, headers: Sequence[str], rows: Sequence[Sequence[Cell]], *, sortable: bool = False,
+    notes: Sequence[str] = (),
+) -> Markup:  # fmt: skip
+    """A table whose rows have their header first; a button in its header sorts a column of numbers.
+
+    notes: One paragraph each, below the table.
+    """
     numeric = {column for row in rows for column, cell in enumerate(row) if cell.value is not None}
     return render(
-        "table.html", caption=caption, headers=headers, rows=rows, sortable=sortable, numeric=numeric, many=MANY
-    )
+        "table.html", caption=caption, headers=headers, rows=rows, sortable=sortable, numeric=numeric, many=MANY,
+        notes=notes,
+    )  # fmt: skip
 
 
 def methods(curves: Sequence[Series], questions: Sequence[Sandwich], every_rival: bool) -> Markup:

@@ -143,7 +143,7 @@ class TableJob:
     def recall(self, notes: Mapping[str, str], again: bool) -> None:
         """Gives up at once what was too slow in earlier runs, unless everything is asked again."""
         self.noted = set(notes)
-        for asked in {one.course: one for one in self.questions}.values():
+        for asked in {question.course: question for question in self.questions}.values():
             seconds, _, reason = notes.get(self._note(asked), "-1").partition(" ")
             if float(seconds) >= self.setting.budget and not again:
                 self.skipped[asked.course] = f"{reason}; a larger --budget tries again"
