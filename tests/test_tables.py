@@ -14,7 +14,7 @@ import torch
 import relucert
 from relucert.answers.certificates import Rounding
 from relucert.api.best import BEST
-from relucert.api.certify import FORMS
+from relucert.api.bounds import FORMS
 from relucert.attacks.methods import ATTACKS
 from relucert.bounding.relaxers import RELAXERS
 from relucert.cli import train

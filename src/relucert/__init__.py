@@ -37,7 +37,7 @@ _HOMES = {
     "Verdicts": "report.verdict_list",
     "attack": "api.attack",
     "attack_each": "api.attack",
-    "bounds": "api.certify",
+    "bounds": "api.bounds",
     "certify": "api.certify",
     "certify_each": "api.certify",
     "compare": "experiments.comparison.compare",
@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from relucert.answers.verdicts import Verdict as Verdict
     from relucert.api.attack import attack as attack
     from relucert.api.attack import attack_each as attack_each
-    from relucert.api.certify import bounds as bounds
+    from relucert.api.bounds import bounds as bounds
     from relucert.api.certify import certify as certify
     from relucert.api.certify import certify_each as certify_each
     from relucert.api.estimate import estimate as estimate

@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Checks everything that can be checked, then certifies, records and shows."""
     files = _outputs(arguments)
     import relucert
-    from relucert.api.certify import Options
+    from relucert.api.certifiers import Options
 
     Options.parse(**{name: getattr(arguments, name) for name in EFFORT})  # told before anything is loaded
     setup = runs.set_up(arguments, LIBRARY_OPTIONS)

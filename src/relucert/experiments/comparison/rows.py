@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from relucert.api.certify import bounds
+from relucert.api.bounds import bounds
 from relucert.arithmetic.region import Region
 from relucert.experiments.comparison.methods import Entry
 from relucert.network import Network
