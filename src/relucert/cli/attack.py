@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from relucert.cli import examples, options, record, runs
-from relucert.cli.table import PLACE, QUESTION, Option, add_options, flag
+from relucert.cli.table import PLACE, STATED, Option, add_options, flag
 from relucert.common import names
 from relucert.common.words import counted
 
@@ -29,7 +29,7 @@ LIBRARY_OPTIONS = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_options(parser, "network")
-    add_options(parser.add_argument_group("the question"), *QUESTION, "--inference")
+    add_options(parser.add_argument_group("the question"), *STATED, "--inference")
     effort = parser.add_argument_group("the effort")
     methods = "best, fmn, pgd, cw, ead or ddn; not all for every norm"
     add_options(
@@ -78,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
         screen.line("network", setup.about)
         screen.line(
             "question",
-            f"norm {arguments.norm}, {arguments.method}, target {arguments.target}, {setup.valid}"
+            f"norm {arguments.norm}, {arguments.method}, {runs.asked_text(arguments)}, {setup.valid}"
             f"{runs.inference_text(arguments)}",
         )
         _summarise(answers, screen)

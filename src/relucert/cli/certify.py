@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from relucert.cli import options, record, runs
-from relucert.cli.table import PLACE, QUESTION, Option, add_options
+from relucert.cli.table import PLACE, STATED, Option, add_options
 from relucert.common import names
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     question = parser.add_argument_group("the question")
     add_options(
         question,
-        *QUESTION,
+        *STATED,
         method=Option(
             "fast-lin, crown, alpha, interval, fast-lip, lipschitz-norm, op-norm, lp, lp-full, sdp or best",
             options.spelled(names.METHODS), "fast-lin",
@@ -130,10 +130,11 @@ def _show(arguments: argparse.Namespace, setup: runs.Setup, certificates: list[C
     network, images, screen = setup.network, setup.images, setup.screen
     index = options.whole(arguments.target)
     target = arguments.target if index is None else index
+    asked = target if arguments.outputs_within is None else None
     summary = summarise(certificates, _correct(network, images), target, network.classes - 1)
     question = (
-        f"norm {arguments.norm}, {arguments.method}, target {target}, {setup.valid}, {arguments.arithmetic} arithmetic"
-        f"{runs.inference_text(arguments)}"
+        f"norm {arguments.norm}, {arguments.method}, {runs.asked_text(arguments)}, {setup.valid}, "
+        f"{arguments.arithmetic} arithmetic{runs.inference_text(arguments)}"
     )
     if arguments.plot:
         from relucert.report import accuracy
@@ -146,7 +147,7 @@ def _show(arguments: argparse.Namespace, setup: runs.Setup, certificates: list[C
     screen.line("network", setup.about)
     screen.line("images", f"{summary.images} of {images.name}")
     screen.line("question", question)
-    screen.summary(summary, sorted(set(arguments.at)) if arguments.at else summary.grid(), target)
+    screen.summary(summary, sorted(set(arguments.at)) if arguments.at else summary.grid(), asked)
 
 
 def _correct(network: Network, images: Dataset) -> list[bool] | None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from relucert.cli import examples, options, runs
-from relucert.cli.table import PLACE, QUESTION, Option, add_options
+from relucert.cli.table import PLACE, STATED, Option, add_options
 from relucert.common.words import counted
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ LIBRARY_OPTIONS = ("norm", "target", "box", "scale", "tolerance", "time_limit", 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_options(parser, "network")
-    add_options(parser.add_argument_group("the question"), *QUESTION, "--inference")
+    add_options(parser.add_argument_group("the question"), *STATED, "--inference")
     effort = parser.add_argument_group("the effort")
     limit = "seconds per answer; then the interval so far is given"
     add_options(
@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
         screen.line("network", setup.about)
         screen.line(
             "question",
-            f"norm {arguments.norm}, target {arguments.target}, {setup.valid}{runs.inference_text(arguments)}",
+            f"norm {arguments.norm}, {runs.asked_text(arguments)}, {setup.valid}{runs.inference_text(arguments)}",
         )
         _summarise(answers, screen)
         runs.tell_runtime(screen, answers)

@@ -88,6 +88,26 @@ class Box(argparse.Action):
         setattr(namespace, self.dest, ends)
 
 
+class Ends(argparse.Action):
+    """Two numbers or fractions, the low end rounded up and the high one down, so that no claim is weakened; "none": no
+    such end."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: str | None = None
+    ) -> None:
+        from relucert.common.numbers import number_above, number_below
+
+        low, high = values
+        try:
+            ends = [
+                -math.inf if low == "none" else number_above(low, "the low end of outputs"),
+                math.inf if high == "none" else number_below(high, "the high end of outputs"),
+            ]
+        except InputError as error:
+            raise argparse.ArgumentError(self, str(error)) from None
+        setattr(namespace, self.dest, ends)
+
+
 def _told(parse: Callable[[], Value]) -> Value:
     """Calls a parser of the library, and turns its InputError into argparse's error."""
     try:

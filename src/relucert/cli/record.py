@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import math
 import os
 import platform
 from collections.abc import Mapping
@@ -45,6 +46,9 @@ def head(
     from relucert.arithmetic.norm import Norm
     from relucert.network.fingerprint import fingerprint
 
+    options = dict(options)
+    if options.pop("property", None) is not None:
+        options["outputs_within"] = [None if math.isinf(end) else end for end in arguments.outputs_within]
     given = {"network": arguments.network, "data": arguments.data, **options, "threads": arguments.threads}
     for name in ("data_dir", "target_file"):
         given[name] = (path := getattr(arguments, name)) and str(path)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -39,6 +40,16 @@ AnswerType = TypeVar("AnswerType", bound=Reply)
 def inference_text(arguments: argparse.Namespace) -> str:
     """The end of a question's description: names the inference unless that is real arithmetic."""
     return "" if arguments.inference == "real" else f", evaluated in {arguments.inference}"
+
+
+def asked_text(arguments: argparse.Namespace) -> str:
+    """What must not change, in words: the class, or that the outputs stay within given ends."""
+    if getattr(arguments, "outputs_within", None) is None:
+        return f"target {arguments.target}"
+    low, high = arguments.outputs_within
+    above, below = (None if math.isinf(end) else f"{end:.6g}" for end in (low, high))
+    ends = [f"{word} {end}" for word, end in (("above", above), ("below", below)) if end is not None]
+    return f"every output {' and '.join(ends)}"
 
 
 @dataclass(frozen=True)
@@ -78,6 +89,10 @@ def set_up(arguments: argparse.Namespace, names: Sequence[str]) -> Setup:
     from relucert.cli.show import Screen
     from relucert.inputs.loading.runtime import Loaded
 
+    stated = getattr(arguments, "outputs_within", None)
+    for name in ("plot", "save"):
+        if stated is not None and getattr(arguments, name, None):
+            raise InputError(f"--{name} draws what is about classes: leave it out with --outputs-within")
     if arguments.threads is not None:
         torch.set_num_threads(arguments.threads)
     screen = Screen(arguments.quiet, getattr(arguments, "all", False))
@@ -96,6 +111,11 @@ def set_up(arguments: argparse.Namespace, names: Sequence[str]) -> Setup:
             raise InputError(f"can't read --scale {given['scale']}: there is no such file")
 
         given["scale"] = numpy_arrays(given["scale"])[0].flatten().tolist()
+    if stated is not None:
+        from relucert import Property
+
+        given["property"] = Property.outputs_within(*([end] * network.classes for end in stated))
+        images = replace(images, labels=None)  # it takes their place
     return Setup(Loaded(network, arguments.network), screen, images, given)
 
 

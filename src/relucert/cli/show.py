@@ -106,10 +106,10 @@ class Screen:
     ) -> None:  # fmt: skip
         """One row per answer about an image, unless quiet: image, label, rival, the answer as it is given here, and a
         remark."""
-        cells = [
-            (str(answer.image), str(answer.label), "-" if answer.target is None else str(answer.target), shown,
-             remark(answer)) for answer, shown in rows
-        ]  # fmt: skip
+        cells = []
+        for answer, shown in rows:
+            about = _about(answer.image, answer.label, answer.target, getattr(answer, "row", None))
+            cells.append((*about, shown, remark(answer)))
         self.each(("image", "label", "rival", title, REMARK), cells, keys=3, right=3)
 
     def each(self, titles: Sequence[str], rows: Sequence[Sequence[str]], keys: int, right: int = 0) -> None:
@@ -135,9 +135,11 @@ class Screen:
         for number, text in enumerate(lines):
             self._out.print(f"{'' if number else name:<{NAME_WIDTH}}{text}", soft_wrap=True)
 
-    def summary(self, summary: Summary, radii: Sequence[float], target: str | int) -> None:
-        """The counts, the mean radius, and how many images are left at some radii."""
-        if summary.correct is None:
+    def summary(self, summary: Summary, radii: Sequence[float], target: str | int | None) -> None:
+        """The counts, the mean radius, and how many images are left at some radii; target: None for no classes."""
+        if target is None:
+            pass
+        elif summary.correct is None:
             self.line("clean accuracy", "unknown: without labels the network's own decisions are certified")
         else:
             self.line("clean accuracy", _share(summary.correct, summary.images))
@@ -145,10 +147,11 @@ class Screen:
         if summary.mean is not None:
             over = f"over {len(summary.radii):,} of {counted(summary.images, 'image')}"
             self.line("mean radius", f"{rounded_down(summary.mean)} {over}{ignored}")
-        name = "certified accuracy" if summary.proven else "accuracy"
+        name = "holds" if target is None else "certified accuracy" if summary.proven else "accuracy"
+        rivals = "" if target is None else against(target)
         for radius in radii:
             share = _share(summary.within(radius), summary.asked)
-            self.line(name, f"{share} at radius {radius!r}{against(target)}{ignored}")
+            self.line(name, f"{share} at radius {radius!r}{rivals}{ignored}")
 
     def remark(self, text: str) -> None:
         """A line beside the results, unless quiet."""
@@ -175,6 +178,12 @@ def _remark(certificate: Certificate) -> str:
     """By which method a radius is proven, where it is another than was asked for, and the reason."""
     other = certificate.due_to if certificate.due_to != certificate.method else None
     return "; ".join(filter(None, [other and f"by {other}", certificate.reason]))
+
+
+def _about(image: int, label: int | None, target: int | None, row: int | None) -> tuple[str, str, str]:
+    """The image, its label and the rival that an answer is about; of a stated property, its row in a rival's place."""
+    rival = f"row {row}" if row is not None else "-" if target is None else str(target)
+    return str(image), "-" if label is None else str(label), rival
 
 
 def _rounded(shown: Callable[[float], str], value: float | None) -> str:

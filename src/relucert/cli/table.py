@@ -100,6 +100,10 @@ OPTIONS = {
     "--target-file": Option(
         "the rival class of every image: a .npy array, or a text with one class per line", Path, metavar="FILE"
     ),
+    "--outputs-within": Option(
+        "in place of classes: that every output stays above LOW and below HIGH; none: no such end",
+        metavar=("LOW", "HIGH"), further={"action": options.Ends, "nargs": 2},
+    ),
     "--inference": Option(
         "what the network is evaluated in: real, or float32, float16 or bfloat16, which round every operation; "
         "what is proven then holds for every such evaluation",
@@ -126,7 +130,9 @@ OPTIONS = {
 }  # fmt: skip
 
 IMAGES = ("--data", "--data-dir", "--layout", "--pixels", "--images")
-QUESTION = (*IMAGES, ("--box", "--no-box"), "--scale", "--norm", ("--target", "--target-file"))
+REGION = (*IMAGES, ("--box", "--no-box"), "--scale", "--norm")
+QUESTION = (*REGION, ("--target", "--target-file"))
+STATED = (*REGION, ("--target", "--target-file", "--outputs-within"))
 PLACE = ("--threads", ("--workers", "--ray"))
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from relucert.cli import options, record, runs
-from relucert.cli.table import PLACE, QUESTION, Option, add_options
+from relucert.cli.table import PLACE, STATED, Option, add_options
 from relucert.common.words import counted
 from relucert.errors import InputError
 
@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     robust = parser.add_argument_group("robustness of images, in the place of a file")
     add_options(robust, radius=Option("how far an input may be from the image", options.radius, metavar="R"))
-    add_options(robust, *QUESTION)
+    add_options(robust, *STATED)
     effort = parser.add_argument_group("the effort")
     limit = (
         "seconds for a property, start-up included, or per image; of instances, at most so many each "
@@ -94,7 +94,8 @@ def _check_options(arguments: argparse.Namespace, question: str) -> None:
         "results": ("property",), "further_networks": ("property",),
         "proof": ("property", "radius"), "csv": ("instances", "radius"),
         "data": ("radius",), "images": ("radius",), "box": ("radius",), "scale": ("radius",),
-        "target_file": ("radius",), "layout": ("radius",), "data_dir": ("radius",), "pixels": ("radius",),
+        "target_file": ("radius",), "outputs_within": ("radius",), "layout": ("radius",),
+        "data_dir": ("radius",), "pixels": ("radius",),
         "workers": ("instances", "radius"), "ray": ("instances", "radius"),
     }.items():  # fmt: skip
         if getattr(arguments, name) is not None and question not in questions:
@@ -233,7 +234,7 @@ def _robust(arguments: argparse.Namespace) -> int:
         screen = setup.screen
         screen.answers("verdict", [(verdict, _decided(verdict)) for verdict in verdicts])
         screen.line("network", setup.about)
-        asked = f"radius {arguments.radius!r}, norm {arguments.norm}, target {arguments.target}, {setup.valid}"
+        asked = f"radius {arguments.radius!r}, norm {arguments.norm}, {runs.asked_text(arguments)}, {setup.valid}"
         screen.line("question", f"{asked}{runs.inference_text(arguments)}")
         screen.line("verdicts", str(Verdicts(verdicts).summary()))
 

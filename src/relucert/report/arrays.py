@@ -52,10 +52,8 @@ class ExampleFile:
         arrays = {
             "images": witnesses.numpy(),
             "originals": originals.numpy(),
-            "labels": np.array([answer.label for answer in shown], dtype=np.int64),
-            "targets": np.array(
-                [ABSENT if answer.target is None else answer.target for answer in shown], dtype=np.int64
-            ),
+            "labels": _classes([answer.label for answer in shown]),
+            "targets": _classes([answer.target for answer in shown]),
             "predicted": _predicted(network, witnesses),
             "distances": np.array(distances, dtype=np.float64),
             "indices": np.array([answer.image for answer in shown], dtype=np.int64),
@@ -66,6 +64,10 @@ class ExampleFile:
         path = self.path if complete or not self._replaces else files.free_name(self.path)
         files.write(path, content.getvalue())
         return path, len(points)
+
+
+def _classes(known: Sequence[int | None]) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
+    return np.array([ABSENT if one is None else one for one in known], dtype=np.int64)
 
 
 def _predicted(network: Network, witnesses: Tensor) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:

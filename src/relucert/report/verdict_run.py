@@ -86,6 +86,8 @@ def _verdict(row: Mapping[str, Any], head: Mapping[str, Any]) -> RecordedVerdict
 
 def _image(row: Mapping[str, Any]) -> tuple[str | int, ...]:
     rival = "any" if row.get("target") is None else whole(row, "target")
+    if row.get("label") is None:  # of a stated property
+        return whole(row, "image"), "-", "-" if row.get("row") is None else f"row {whole(row, 'row')}"
     return whole(row, "image"), whole(row, "label"), rival
 
 
