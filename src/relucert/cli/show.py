@@ -106,10 +106,10 @@ class Screen:
     ) -> None:  # fmt: skip
         """One row per answer about an image, unless quiet: image, label, rival, the answer as it is given here, and a
         remark."""
-        cells = []
-        for answer, shown in rows:
-            about = _about(answer.image, answer.label, answer.target, getattr(answer, "row", None))
-            cells.append((*about, shown, remark(answer)))
+        cells = [
+            (str(answer.image), _class(answer.label), _class(answer.target, getattr(answer, "row", None)), shown,
+             remark(answer)) for answer, shown in rows
+        ]  # fmt: skip
         self.each(("image", "label", "rival", title, REMARK), cells, keys=3, right=3)
 
     def each(self, titles: Sequence[str], rows: Sequence[Sequence[str]], keys: int, right: int = 0) -> None:
@@ -180,10 +180,9 @@ def _remark(certificate: Certificate) -> str:
     return "; ".join(filter(None, [other and f"by {other}", certificate.reason]))
 
 
-def _about(image: int, label: int | None, target: int | None, row: int | None) -> tuple[str, str, str]:
-    """The image, its label and the rival that an answer is about; of a stated property, its row in a rival's place."""
-    rival = f"row {row}" if row is not None else "-" if target is None else str(target)
-    return str(image), "-" if label is None else str(label), rival
+def _class(index: int | None, row: int | None = None) -> str:
+    """A class, or in its place the row of a stated property."""
+    return f"row {row}" if row is not None else "-" if index is None else str(index)
 
 
 def _rounded(shown: Callable[[float], str], value: float | None) -> str:
