@@ -102,6 +102,13 @@ def test_a_second_run_asks_only_for_what_is_new(command: Command, tmp_path: Path
     assert len(asked) == 2  # another effort has results of its own
 
 
+def test_overwriting_asks_everything_again(command: Command, tmp_path: Path, asked: list[tuple[str, int]]) -> None:
+    command(*QUICK, "--images", "2")
+    asked.clear()
+    command(*QUICK, "--images", "2", "--overwrite")
+    assert asked == [("fast-lin", 1), ("attack", 1)] * 2
+
+
 def test_kill_loses_at_most_the_image_in_work(command: Command, tmp_path: Path, asked: list[tuple[str, int]]) -> None:
     process = subprocess.Popen([sys.executable, "-m", "relucert", *QUICK, "--images", "7"], stdout=subprocess.DEVNULL)
     try:

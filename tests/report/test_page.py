@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import base64
 import io
 import re
@@ -15,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import relucert.report
 from relucert.report import png
 from relucert.report.charts import bar
 from relucert.report.markup import TEMPLATES
@@ -135,6 +137,19 @@ def test_whatever_the_numbers_are(radius: Any, distance: Any, value: Any, second
         runs.answer(0, "bab", lower=value, upper=distance, closed=False),
     ]
     Outline(page(_run([{**row, "seconds": seconds} for row in rows])))
+
+
+def test_markup_is_in_templates_alone_and_what_is_not_escaped_is_our_own() -> None:
+    report = Path(str(relucert.report.__file__)).parent
+    for path in report.glob("*.py"):
+        strings = [node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant)]
+        assert [text for text in strings if isinstance(text, str) and re.search(r"</?[a-z]\w*[ >]", text)] == []
+    unescaped = [
+        used
+        for path in (report / "templates").iterdir()
+        for used in re.findall(r"\{\{ ([^}]*?) \| safe", path.read_text())
+    ]
+    assert set(unescaped) == {"'th scope=\"row\"'", "' class=\"sortable\"'", "script", "style"}
 
 
 @given(st.text())

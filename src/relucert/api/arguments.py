@@ -128,7 +128,7 @@ class Posed:
         asked = arguments.target if arguments.property is None else arguments.property
         mark = identity(command, self.network, self.shape, asked, options) | dict(further or {})
         job = ImageJob(answerer, self.inquiry, items, mark, most_workers, proofs)
-        return start(job, arguments.workers, arguments.ray, arguments.store, arguments.progress, again)
+        return start(job, arguments.workers, arguments.ray, arguments.store, arguments.progress, again=again)
 
 
 def one_by_one(

@@ -20,7 +20,7 @@ EXPERIENCE = "experience "  # before a method's name: the note of what its first
 
 def start(
     job: Job[ReplyType], workers: int | Execution | None, ray: str | None, store: StoreLike | None,
-    progress: ProgressLike = None, again: bool = False,
+    progress: ProgressLike = None, *, again: bool = False,
 ) -> Iterator[ReplyType]:  # fmt: skip
     """Checks how the job is to be run and opens the store; the answers come in the order of the questions.
 

@@ -67,12 +67,12 @@ class Rerun:
         """Asks for the answers that are missing; with `again` for all. `came` is called now and then."""
         self.job.recall(store.notes, again)
         stored = [None if again else store.get(about) for about in self.job.about()]
-        for asked, known in zip(self.job.questions, stored, strict=True):  # first, so that no table loses what it had
-            if known is not None:
-                self._take(asked, known, store)
-        replies = start(self.job, execution, None, Section(store), again)
-        for asked, known, reply in zip(self.job.questions, stored, replies, strict=True):
-            if known is None:
+        for asked, kept in zip(self.job.questions, stored, strict=True):  # first, so that no table loses what it had
+            if kept is not None:
+                self._take(asked, kept, store)
+        replies = start(self.job, execution, None, Section(store), again=again)
+        for asked, kept, reply in zip(self.job.questions, stored, replies, strict=True):
+            if kept is None:
                 error = reply.error if isinstance(reply, Omitted) else reply.reason if reply.failed else None
                 if error is not None:
                     self.failed.setdefault(asked.course, []).append(error)
