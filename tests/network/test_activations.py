@@ -96,7 +96,10 @@ def test_bounds_that_are_no_numbers_say_nothing(name: str, bounds: tuple[float, 
     assert not (activation.largest(chord, lower, upper, RIGOROUS).isfinite() and not activation.is_affine(lower, upper))
 
 
-@pytest.mark.parametrize("name", sorted(set(ACTIVATIONS) - {"crude tanh"}))
+STRAIGHT = [name for name, activation in ACTIVATIONS.items() if isinstance(activation, Relu | PiecewiseLinear)]
+
+
+@pytest.mark.parametrize("name", STRAIGHT)
 @given(one=ENDS, other=ENDS)
 def test_the_slopes_of_straight_pieces_are_the_best(name: str, one: float, other: float) -> None:
     """No other line through corners of the graph lies nearer: to the middle of one side, or to its parallel."""

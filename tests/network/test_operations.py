@@ -107,6 +107,9 @@ def test_absolute_is_the_map_of_absolute_coefficients(case: tuple[Affine, tuple[
     operation, shapes = case
     for whole, part in zip(matrix(operation.absolute, shapes), matrix(operation, shapes), strict=True):
         assert torch.equal(whole, part.abs())
+    forms = numbers(3, *operation.shape(*shapes))
+    for pulled, part in zip(operation.absolute.transpose(forms), matrix(operation, shapes), strict=True):
+        torch.testing.assert_close(pulled.flatten(1), forms.flatten(1) @ part.abs())
     if operation.matrix is not None:
         assert torch.equal(operation.matrix, matrix(operation, shapes)[0])
 
