@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from fractions import Fraction
 from pathlib import Path
@@ -10,15 +11,19 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 import relucert
+from relucert import Property
 from relucert.arithmetic.norm import Norm
+from relucert.attacks.witness import AdversarialCheck, Witness
 from relucert.cli.main import build_parser, main
 from relucert.common import names
 from relucert.common.checks import parse_memory
 from relucert.common.names import Names, parse_norm
 from relucert.common.numbers import number_above, number_below
 from relucert.errors import InputError
+from relucert.network import Linear, Network, Node
 from tests.nets import mlp
 
 NETWORK = mlp(4, 3, 3, seed=1)
@@ -109,11 +114,51 @@ def test_radii_and_boxes_in_python() -> None:
     assert estimate.sampling_radius == verdict.radius
 
 
+def test_verdicts_say_the_fraction_that_was_given() -> None:
+    verdict, written = (relucert.robust_at(NETWORK, IMAGES, radius=given)[0] for given in ("8 / 255", EIGHT))
+    for answer in (verdict, written):
+        assert answer.fraction == EIGHT
+        assert answer.radius == number_above(EIGHT, "it")
+        assert "radius 8/255," in repr(answer)
+        assert answer.to_json()["fraction"] == "8/255"
+    (plain,) = relucert.robust_at(NETWORK, IMAGES, radius=0.25)
+    assert plain.fraction is None
+    assert "radius 0.25," in repr(plain)
+    assert "fraction" not in plain.to_json()
+
+
+@pytest.mark.parametrize(("radius", "status"), [(EIGHT, "unknown"), (number_above(EIGHT, "it"), "violated")])
+def test_a_violation_lies_within_the_fraction(
+    radius: Fraction | float, status: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not just within the number that it is rounded up to."""
+    above = number_above(EIGHT, "it")
+    adversarial = Linear(torch.tensor([[-1.0], [0.0]]), torch.tensor([above / 2, 0.0]))
+    network, image = Network((1,), (Node(adversarial, (0,)),)), torch.zeros(1, 1)
+
+    def farther(check: AdversarialCheck, centre: Tensor, points: Tensor, prop: Property) -> Witness:
+        return Witness(torch.tensor([above / 1.5]).float(), above)  # as if it were so far away
+
+    monkeypatch.setattr(AdversarialCheck, "nearest", farther)
+    assert relucert.robust_at(network, image, [0], radius=radius, time_limit=5)[0].status == status
+
+
+def test_records_say_the_fraction(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    record = tmp_path / "run.json"
+    assert main(["verify", "mnist-2x20", "--radius", "1/255", "--images", "2", "--json", str(record)]) == 0
+    assert "radius 1/255, norm inf" in capsys.readouterr().out
+    written = json.loads(record.read_text())
+    assert written["options"]["radius"] == "1/255"
+    assert [row["fraction"] for row in written["results"]] == ["1/255", "1/255"]
+    assert [row["radius"] for row in written["results"]] == 2 * [number_above("1/255", "it")]
+
+
 def test_radii_and_boxes_on_the_command_line() -> None:
     parse = build_parser().parse_args
     above = number_above(EIGHT, "it")
     given = parse(["verify", "--radius", "8/255", "--box", "-1/3", "1/3"])
-    assert given.radius == above
+    assert given.radius == "8/255"  # which verdicts say
+    assert parse(["verify", "--radius", "0.25"]).radius == 0.25
     assert [Fraction(end) for end in given.box] != [Fraction(-1, 3), Fraction(1, 3)]
     assert Fraction(given.box[0]) < Fraction(-1, 3) < Fraction(1, 3) < Fraction(given.box[1])
     assert parse(["certify", "--at", "8/255", "--box", "-1e-3", "1"]).at == [above]

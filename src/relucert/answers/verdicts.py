@@ -107,6 +107,8 @@ class RobustnessVerdict(Verdict):
         input_scale: How far each coordinate may move per unit of radius, None: 1.
         clean: Whether the network gives the image its label, or the property holds there.
         row: The row of the property that is violated; None where classes were asked about, or nothing is violated.
+        fraction: The radius exactly, where it was given as a fraction such as "8/255": what is proven is so within
+            `radius`, the least float64 that is not below it, and a violation is within the fraction.
     """
 
     image: int = 0
@@ -118,10 +120,18 @@ class RobustnessVerdict(Verdict):
     input_scale: Tensor | None = None
     clean: bool = True
     row: int | None = None
+    fraction: Fraction | None = None
+
+    @property
+    def radius_text(self) -> str:
+        """The radius as it was given."""
+        return repr(self.radius) if self.fraction is None else str(self.fraction)
 
     def __repr__(self) -> str:
         scaled = "" if self.input_scale is None else ", scaled per coordinate"
-        about = f"image {self.image}, radius {self.radius!r}, p = {Norm(self.norm)}, {valid_inputs(self.box)}{scaled}"
+        about = (
+            f"image {self.image}, radius {self.radius_text}, p = {Norm(self.norm)}, {valid_inputs(self.box)}{scaled}"
+        )
         return f"{type(self).__name__}({about}: {super().__repr__().partition('(')[2]}"
 
     def to_json(self) -> dict[str, Any]:
@@ -131,4 +141,6 @@ class RobustnessVerdict(Verdict):
         row["norm"] = "inf" if math.isinf(self.norm) else self.norm
         row["box"] = None if self.box is None else [end if isinstance(end, float) else end.tolist() for end in self.box]
         row["input_scale"] = None if self.input_scale is None else self.input_scale.tolist()
+        if row.pop("fraction") is not None:
+            row["fraction"] = str(self.fraction)
         return row

@@ -27,7 +27,7 @@ from relucert.branch_and_bound.prove import prove
 from relucert.common.checks import check_number, check_whole, checked_path
 from relucert.common.deadline import TimeUp, until
 from relucert.common.names import InferenceName
-from relucert.common.numbers import NumberLike, number_above
+from relucert.common.numbers import NumberLike, number_above, stated_fraction
 from relucert.common.progress import Progress, ProgressLike, Report, Reporter, about_image
 from relucert.errors import FAULTS, in_one_line
 from relucert.execution.execution import Execution
@@ -108,13 +108,15 @@ def robust_at_each(
     """
     posed = arguments.pose(needs_rectifiers="a verdict")
     path = None if proof is None else checked_path(proof, "a proof")
-    options = _Options(posed.shape, number_above(radius, "the radius"), time_limit, arguments.seed, path)
+    fraction = stated_fraction(radius, "the radius")
+    options = _Options(posed.shape, number_above(radius, "the radius"), time_limit, arguments.seed, path, fraction)
     check_staying(posed.inquiry.images, posed.network, posed.shape)
     check_subnormals()
     posed.check_proof(path, overwrite)
     decider = _Deciding(posed.network, options, posed.origin)
     items, again = in_steps(posed.inquiry, 1), path is not None
-    return posed.start("verify", decider, items, options, posed.most_searches(), again=again)
+    further = {} if fraction is None else {"fraction": str(fraction)}
+    return posed.start("verify", decider, items, options, posed.most_searches(), again=again, further=further)
 
 
 @dataclass(frozen=True)
@@ -126,6 +128,7 @@ class _Options:
     time_limit: float | None
     seed: int
     proof: Path | None
+    fraction: Fraction | None = None  # the radius, where it was given as one
 
     def __post_init__(self) -> None:
         check_number("radius", self.radius, 0, 1e300)
@@ -250,7 +253,7 @@ class _Answering:
 
     def _violates(self, witness: Witness | None) -> bool:
         """Whether a point that the check passed is within the radius, and the runtime shows the violation."""
-        if witness is None or witness.distance > self.options.radius:
+        if witness is None or witness.distance > (self.options.fraction or self.options.radius):
             return False
         given = witness.point.to(self.replay.precision)
         unchanged = torch.equal(given.double(), witness.point.double())
@@ -279,5 +282,5 @@ class _Answering:
             None if point is None else tuple(map(Fraction, point.double().tolist())), (), failed,
             self.network.inference.name, self.stage,
             question.image, question.label, target, options.radius, options.shape.norm.p, options.shape.given_box,
-            options.shape.scale, not question.misclassified, row,
+            options.shape.scale, not question.misclassified, row, options.fraction,
         )  # fmt: skip

@@ -49,6 +49,12 @@ def radius(text: str) -> float:
     return value
 
 
+def stated_radius(text: str) -> float | str:
+    """A radius; a fraction stays as it is written, so that answers can say it."""
+    value = radius(text)
+    return text.replace(" ", "") if "/" in text else value
+
+
 def seconds(text: str) -> float:
     """A finite number >= 0."""
     value = number(text)

@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ),
     )  # fmt: skip
     robust = parser.add_argument_group("robustness of images, in the place of a file")
-    add_options(robust, radius=Option("how far an input may be from the image", options.radius, metavar="R"))
+    add_options(robust, radius=Option("how far an input may be from the image", options.stated_radius, metavar="R"))
     add_options(robust, *STATED)
     effort = parser.add_argument_group("the effort")
     limit = (
@@ -234,7 +234,7 @@ def _robust(arguments: argparse.Namespace) -> int:
         screen = setup.screen
         screen.answers("verdict", [(verdict, _decided(verdict)) for verdict in verdicts])
         screen.line("network", setup.about)
-        asked = f"radius {arguments.radius!r}, norm {arguments.norm}, {runs.asked_text(arguments)}, {setup.valid}"
+        asked = f"radius {arguments.radius}, norm {arguments.norm}, {runs.asked_text(arguments)}, {setup.valid}"
         screen.line("question", f"{asked}{runs.inference_text(arguments)}")
         screen.line("verdicts", str(Verdicts(verdicts).summary()))
 

@@ -60,6 +60,13 @@ def number_below(given: NumberLike, what: str) -> float:
     return float_below(exactly(_read(given, what), what))
 
 
+def stated_fraction(given: NumberLike, what: str) -> Fraction | None:
+    """The exact number, where a user gives a fraction, or a text such as "8/255"; None for any other number."""
+    if isinstance(given, Fraction) or (isinstance(given, str) and "/" in given):
+        return exactly(_read(given, what), what)
+    return None
+
+
 def _read(given: NumberLike, what: str) -> object:
     if not isinstance(given, str):
         return given

@@ -19,6 +19,7 @@ from relucert.query.targets import parse_target
 
 UNTOLD = {
     "shape", "norm", "target", "box", "scale", "inference", "memory", "proof", "workers", "store", "progress",
+    "fraction",
 }  # fmt: skip
 # options that `identity` tells by themselves, or that change no answer
 
