@@ -134,16 +134,20 @@ def test_the_line_of_python(given: tuple[float, float], wanted: tuple[float, flo
         assert eval(line, {"images": ends}).tolist() == pytest.approx(wanted)
 
 
-def test_the_range_that_the_labels_speak_for_is_told() -> None:
-    """Of a network that does not know its range: MNIST's own, with inputs from 0 to 255."""
+@pytest.mark.parametrize(("count", "enough"), [(40, True), (9, True), (6, True), (4, False), (1, False)])
+def test_the_range_that_the_labels_speak_for_is_told(count: int, enough: bool) -> None:
+    """Of a network that does not know its range: MNIST's own, with inputs from 0 to 255. Few images are enough where
+    hardly any label is met, and nearly all are in another range."""
     first = Linear(torch.eye(784) / 255, torch.full((784,), -0.5))
     nodes = (
         Node(first, (0,)),
         *(Node(node.operation, tuple(place + 1 for place in node.inputs)) for node in MNIST.nodes),
     )
     unknown = Network((784,), nodes, name="unknown")
-    images, labels = BUNDLED.images[:40], BUNDLED.labels
+    images, labels = BUNDLED.images[:count], BUNDLED.labels
     assert labels is not None
-    (message,) = warned(lambda: relucert.certify(unknown, images, labels[:40], method="interval"))
-    assert "with pixels from 0 to 255: scale them first, as in images * 255 + 127.5 (--pixels 0 255)" in message
-    assert warned(lambda: relucert.certify(unknown, images * 255 + 127.5, labels[:40], method="interval")) == []
+    messages = warned(lambda: relucert.certify(unknown, images, labels[:count], method="interval"))
+    assert len(messages) == enough
+    for message in messages:
+        assert "with pixels from 0 to 255: scale them first, as in images * 255 + 127.5 (--pixels 0 255)" in message
+    assert warned(lambda: relucert.certify(unknown, images * 255 + 127.5, labels[:count], method="interval")) == []

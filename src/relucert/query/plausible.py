@@ -18,7 +18,7 @@ Ends = tuple[float, float]
 RANGES: tuple[Ends, ...] = ((-0.5, 0.5), (0.0, 1.0), (-1.0, 1.0), (0.0, 255.0))  # in which images are often given
 BEYOND = 0.1  # of the range's width: a perturbed image may leave it by as much
 NARROW = 0.02  # of the range's width: images that differ by less have been divided once too often
-FEWEST = 10  # images from which on an accuracy tells something
+FEWEST = 10  # images from which on an accuracy by chance tells something
 _SILENT = ContextVar("_SILENT", default=False)
 
 
@@ -41,7 +41,7 @@ def warn_of_accuracy(network: Network, images: Tensor, scores: Tensor, labels: T
     or no more often than chance would."""
     count, classes = scores.shape
     correct = int((scores.argmax(1) == labels).sum())
-    if network.input_range is None and count - correct > 2 * sqrt(count) and count >= FEWEST:
+    if network.input_range is None and count - correct > 2 * sqrt(count):  # five images at the least
         least, most = float(images.min()), float(images.max())
         for low, high in RANGES:
             if (source := _usual(least, most, (low, high))) is None:
