@@ -64,5 +64,5 @@ def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def little_effort(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if "full_effort" not in request.keywords:
-        monkeypatch.setattr(solve, "EFFORT", solve.Effort(repeats=1, power_rounds=10, steps=20))
+        monkeypatch.setattr(solve, "EFFORT", solve.Effort(shared=10, own=30, again=10))
         monkeypatch.setattr(QuadraticMethod, "resolution", 0.05)

@@ -1,16 +1,39 @@
 """What the check calls semidefinite is so, in rational arithmetic."""
 
 import random
+from fractions import Fraction
 
 import numpy as np
 import pytest
 import torch
 from flint import fmpz_mat
+from torch import Tensor
 
 from relucert.checker.definite import is_semidefinite
-from tests.methods.quadratic.test_semidefinite import gram, truly_semidefinite
 
 BITS = 50
+
+
+def truly_semidefinite(matrix: Tensor) -> bool:
+    """By elimination in rational arithmetic."""
+    rows = [[Fraction(float(entry)) for entry in row] for row in matrix]
+    while rows:
+        pivot = rows[0]
+        if pivot[0] < 0 or (pivot[0] == 0 and any(pivot)):
+            return False
+        rows = [
+            [
+                entry - (row[0] * other / pivot[0] if pivot[0] else 0)
+                for entry, other in zip(row[1:], pivot[1:], strict=True)
+            ]
+            for row in rows[1:]
+        ]
+    return True
+
+
+def gram(size: int, seed: int, ridge: float = 0.01) -> Tensor:
+    factor = torch.randn(size, size, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return factor @ factor.T / size + ridge * torch.eye(size, dtype=torch.float64)
 
 
 def whole(matrix: torch.Tensor) -> tuple[fmpz_mat, torch.Tensor]:

@@ -243,6 +243,15 @@ def assert_same(operation: Affine, shapes: tuple[Shape, ...]) -> None:
     rows = (forms.double() * 2.0**-20)[None]
     for part in operation.cast(torch.float64).transpose(rows.unflatten(-1, after)):
         torch.testing.assert_close(found, part[0].flatten(1), rtol=1e-12, atol=1e-12)
+    inputs = [torch.randint(-(2**20), 2**20, (2, prod(shape)), generator=chance) for shape in shapes]
+    images = [
+        (part.double() * 2.0**-20).unflatten(1, shape) for part, shape in zip(inputs, shapes, strict=True)
+    ]  # fmt: skip
+    exact = operation.cast(torch.float64)
+    for one, other in ((layer, exact), (layer.absolute, exact.absolute)):
+        image = one.linear([Fixed(part, 20) for part in inputs])
+        made = image.units.double() * 2.0**-image.bits
+        torch.testing.assert_close(made, other.linear(*images).flatten(1), rtol=1e-12, atol=1e-12)
     assert (operation.constant is None) == (layer.constant is None)
     if operation.constant is not None and layer.constant is not None:
         constant = layer.constant.units.double() * 2.0**-layer.constant.bits
@@ -250,7 +259,7 @@ def assert_same(operation: Affine, shapes: tuple[Shape, ...]) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_transposes_are_those_of_the_operations(name: str) -> None:
+def test_linear_maps_are_those_of_the_operations(name: str) -> None:
     operation, shapes = CASES[name]()
     assert isinstance(operation, Affine)
     assert_same(operation, shapes)

@@ -39,7 +39,7 @@ from relucert.proofs.files import EvidenceKeeper, claimed, relaxation_evidence, 
 from relucert.query.given import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
 from relucert.query.questions import Inquiry, Question
 from relucert.report.answer_list import Answers
-from relucert.search.portfolio import CHEAP_STEPS, Evidence, PortfolioRun, Proven, Step, Task, is_wide_chain
+from relucert.search.portfolio import CHEAP_STEPS, Evidence, PortfolioRun, Proven, Step, Task, is_wide
 
 METHOD = "exact"
 EXACT_TOLERANCE = 1e-3  # of the interval, where exact search is a step of a portfolio
@@ -239,7 +239,7 @@ class _Answering:
 
     def _certified(self) -> float:
         """The radius that a portfolio of methods proves in a share of the time, Fast-Lin's at the least."""
-        share = WIDE_SHARE if is_wide_chain(self.task) else CERTIFY_SHARE
+        share = WIDE_SHARE if is_wide(self.task) else CERTIFY_SHARE
         limit = math.inf if self.options.time_limit is None else share * self.options.time_limit
         run = PortfolioRun(self.task)
         run.run(CHEAP_STEPS, self.started + limit, self.ends)

@@ -104,37 +104,32 @@ class Norm:
         return length + SQUARED_TINY if arithmetic.rigorous else length
 
     def squares_bound(self, weights: Tensor, arithmetic: Arithmetic) -> Tensor:
-        """An upper bound, over the unit ball, of the sum of squared coordinates with weights >= 0, (size,)."""
+        """An upper bound, over the unit ball, of the sum of squared coordinates with weights >= 0: (..., size) to
+        (...)."""
         if self.p <= 2:
-            return weights.amax()
+            return weights.amax(-1)
         return Norm(self.p / 2).dual_bound(weights, -1, arithmetic)
 
-    def spread(self, lengths: Tensor) -> Tensor:
-        """Lengths (size,) >= 0 to the point of the unit ball, for p < 2 of that for p = 2, where their sum of products
-        is largest: (size,)."""
-        if math.isinf(self.p):
-            return torch.ones_like(lengths)
-        dual = min(self.dual, 2.0)
-        tiny = torch.finfo(lengths.dtype).tiny
-        return (lengths / _length(lengths, dual, -1).clamp(min=tiny)) ** (dual - 1)
+    def even(self, size: int) -> float:
+        """How far every coordinate lies from the centre at the ball's surface if all do so equally; for p < 2 the same
+        of the ball for p = 2."""
+        return 1.0 if math.isinf(self.p) else size ** (-1 / max(self.p, 2.0))
 
-    def farthest(self, form: Tensor, walls: Walls | None = None) -> Tensor:
-        """The point of the unit ball, (size,), at which a form, (size,), is largest, as computed.
+    def farthest(self, forms: Tensor, walls: Walls | None = None) -> Tensor:
+        """The points of the unit ball at which forms are largest, as computed: (..., size) each.
 
         walls: how far coordinates may go down and up, (size,) each; only p = 2 minds them.
         """
         if walls is not None and self.p == 2:
-            return _on_the_sphere(form, walls)
+            return _on_the_sphere(forms, walls)
         if math.isinf(self.p):
-            return form.sign()
+            return forms.sign()
         if self.p == 1:
-            point = torch.zeros_like(form)
-            place = form.abs().argmax()
-            point[place] = form[place].sign()
-            return point
-        tiny = torch.finfo(form.dtype).tiny
-        length = _length(form, self.dual, -1).clamp(min=tiny)
-        return (form.abs() / length).pow(self.dual - 1).copysign(form)
+            places = forms.abs().argmax(-1, keepdim=True)
+            return torch.zeros_like(forms).scatter_(-1, places, forms.gather(-1, places).sign())
+        tiny = torch.finfo(forms.dtype).tiny
+        lengths = _length(forms, self.dual, -1).clamp(min=tiny)[..., None]
+        return (forms.abs() / lengths).pow(self.dual - 1).copysign(forms)
 
     def choose(self, one: Kind, between: Kind, infinite: Kind) -> Kind:
         """What is meant for p = 1, for p = infinity, or for all between."""
@@ -223,15 +218,18 @@ class Norm:
         return f"{self.p:g}"
 
 
-def _on_the_sphere(form: Tensor, walls: Walls) -> Tensor:
-    """The farthest point of the unit ball between walls: a multiple of the form, clamped, of length 1 if it can be."""
+def _on_the_sphere(forms: Tensor, walls: Walls) -> Tensor:
+    """The farthest points of the unit ball between walls: multiples of the forms, clamped, of length 1 if they can."""
     down, up = walls
-    point, low, high = torch.zeros_like(form), 0.0, 1e6 / max(float(_length(form, 2, -1)), 1e-30)
+    high = 1e6 / _length(forms, 2, -1).clamp(min=1e-30)[..., None]
+    low = high * 1e-6
+    points = torch.minimum(torch.maximum(forms * low, -down), up)
     for _ in range(SPHERE_ROUNDS):
-        middle = (low * high) ** 0.5 if low else high * 1e-3
-        point = torch.minimum(torch.maximum(form * middle, -down), up)
-        low, high = (low, middle) if float(_length(point, 2, -1)) > 1 else (middle, high)
-    return point / _length(point, 2, -1).clamp(min=1)
+        middle = (low * high).sqrt()
+        points = torch.minimum(torch.maximum(forms * middle, -down), up)
+        long = _length(points, 2, -1)[..., None] > 1
+        low, high = torch.where(long, low, middle), torch.where(long, middle, high)
+    return points / _length(points, 2, -1).clamp(min=1)[..., None]
 
 
 def _length(vectors: Tensor, p: float, dim: int) -> Tensor:

@@ -31,3 +31,8 @@ class Adam:
             square.lerp_(gradient.square(), 1 - self._decay[1])
             ways.append(mean / (square / second).sqrt_().add_(self._tiny).mul_(first))
         return ways
+
+    def select(self, rows: Tensor) -> None:
+        """Goes on with some rows of every tensor."""
+        self._means = [mean[rows] for mean in self._means]
+        self._squares = [square[rows] for square in self._squares]

@@ -95,24 +95,21 @@ class NeuronProver:
         self.left = torch.arange(self.prop.rows.shape[1])
         self._enter("root")
         known = cheap_bounds(self.network, self.region, RIGOROUS if self.record is None else RECORDED)
+        if self._certified(known):
+            return
         stages = rooted(self.network, self.region, known, self.ends, record=self.record)
         seconds, refining = BEFORE_REFINING, Refining(self.ends, LAYER_SECONDS)
-        certifiable = self.record is None  # quadratic certificates have no place in its trees
         while True:
             waiting = self._roots(stages)
             if waiting is None:
                 return
+            self._check_time()
             self._enter("tree")
             layers = sum(bool(stage.unstable_count) for stage in stages.stages[1:])
             worth = layers and refining.fits(layers)
-            certifiable = certifiable and suits_certificates(self.network, stages.bounds)
-            until = min(self.ends, time.monotonic() + seconds) if worth or certifiable else self.ends
-            if self._tree(stages, waiting, until):
+            if self._tree(stages, waiting, min(self.ends, time.monotonic() + seconds) if worth else self.ends):
                 return
             self._check_time()
-            if certifiable and self._certified(stages):
-                return
-            certifiable = False
             if not worth:
                 continue
             self._enter("refinement")
@@ -120,14 +117,21 @@ class NeuronProver:
                 known = stages.bounds
             stages = rooted(self.network, self.region, known, self.ends, refining, self.record)
             self._check_time()
-            seconds, refining, certifiable = seconds * LONGER, refining.longer(LONGER), self.record is None
+            if self._certified(stages.bounds):
+                return
+            seconds, refining = seconds * LONGER, refining.longer(LONGER)
 
-    def _certified(self, stages: Stages) -> bool:
-        """Whether quadratic certificates prove all rows that are left; those that they do prove leave the search."""
+    def _certified(self, bounds: Bounds) -> bool:
+        """Whether quadratic certificates prove all rows that are left; those that they do prove leave the search.
+
+        Where the search is recorded they are not asked: they have no place in its trees.
+        """
+        if self.record is not None or not suits_certificates(self.network, bounds):
+            return False
         self._enter("certificates")
         prop = Property(self.prop.rows[:, self.left], self.prop.offsets[:, self.left])
         now = time.monotonic()
-        proven = proven_rows(self.network, self.region, prop, stages.bounds, now + CERTIFY_SHARE * (self.ends - now))
+        proven = proven_rows(self.network, self.region, prop, bounds, now + CERTIFY_SHARE * (self.ends - now))
         self.left = self.left[~proven]
         return not len(self.left)
 

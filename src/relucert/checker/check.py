@@ -12,6 +12,8 @@ from pathlib import Path
 
 import torch
 
+from relucert.checker.certificate import check_certificates
+from relucert.checker.certificate_document import CertificateProof
 from relucert.checker.content import MOST_BYTES
 from relucert.checker.document import Certified, Proof, QueryProof, Rejected, image_digest, read
 from relucert.checker.quadratic import check_quadratic
@@ -137,8 +139,7 @@ def network_of(proof: Certified | QueryProof, network: Network | torch.nn.Module
             "known by name: say which one with --network (in Python, network=)"
         )
     known = zoo.load(proof.name) if network is None else load(network)
-    rounds = isinstance(proof, Proof) and proof.inference != "real"
-    if fingerprint(known, rounds) != proof.sha256:
+    if fingerprint(known, _inference(proof) != "real") != proof.sha256:
         raise Rejected(f"it is about another network than {known.name}, one of SHA-256 {shown(proof.sha256)}")
     return known
 
@@ -153,21 +154,27 @@ def check_claim(
     if images is not None:
         _check_image(proof, images)
     _check_question(proof, network)
-    if isinstance(proof, QuadraticProof):
-        check_quadratic(network, proof)
-        nodes = leaves = len(proof.rows)
-    else:
-        assert isinstance(proof, Proof)
-        trees = proof.relaxation.rows
-        try:
+    nodes = leaves = len(proof.rows)
+    try:
+        if isinstance(proof, QuadraticProof):
+            check_quadratic(network, proof)
+        elif isinstance(proof, CertificateProof):
+            check_certificates(network, proof)
+        else:
+            assert isinstance(proof, Proof)
+            trees = proof.relaxation.rows
             check_rows(TreeCheck.of(network, proof, proof.relaxation, proof.inference, progress).margins())
-        except ArithmeticError as error:
-            raise Rejected(f"its bounds are no numbers: {error}") from None
-        nodes, leaves = (len(proof.rows),) * 2 if trees is None else (len(trees.nodes), len(trees.scales))
+            nodes, leaves = (nodes, leaves) if trees is None else (len(trees.nodes), len(trees.scales))
+    except ArithmeticError as error:
+        raise Rejected(f"its bounds are no numbers: {error}") from None
     return Claim(
         network.name, proof.sha256, proof.index, image_digest(proof.image), proof.rows, proof.offsets, proof.norm,
-        proof.radius, proof.box, proof.scale, nodes, leaves, proof.inference if isinstance(proof, Proof) else "real",
+        proof.radius, proof.box, proof.scale, nodes, leaves, _inference(proof),
     )  # fmt: skip
+
+
+def _inference(proof: Certified | QueryProof) -> str:
+    return proof.inference if isinstance(proof, (Proof, CertificateProof)) else "real"
 
 
 def _check_image(proof: Certified, images: torch.Tensor) -> None:

@@ -122,9 +122,10 @@ def read(path: Path, most_bytes: int = MOST_BYTES) -> Certified | QueryProof:
 
 def _readers() -> dict[str, Reader]:
     """By format, who reads a proof about an image."""
+    from relucert.checker.certificate_document import CERTIFICATE_FORMAT, certificate_proof
     from relucert.checker.quadratic_document import QUADRATIC_FORMAT, quadratic_proof
 
-    return {QUADRATIC_FORMAT: quadratic_proof}
+    return {CERTIFICATE_FORMAT: certificate_proof, QUADRATIC_FORMAT: quadratic_proof}
 
 
 def _query_proof(document: dict[str, Any]) -> QueryProof:

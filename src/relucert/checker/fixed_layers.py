@@ -44,8 +44,17 @@ class FixedLayer(ABC):
         return None
 
     @abstractmethod
+    def linear(self, inputs: Sequence[Fixed]) -> Fixed:
+        """The value but for its constant, (batch, size), from inputs, (batch, size) each."""
+
+    @property
+    @abstractmethod
+    def absolute(self) -> FixedLayer:
+        """The operation with the absolute values of its coefficients, or at most their errors less."""
+
     def magnitude(self, sizes: Sequence[Fixed]) -> Fixed:
         """What the linear map with absolute coefficients makes, at most, of inputs >= 0, (size,) for each input."""
+        return most(self.absolute.linear([size.reshaped(1, -1) for size in sizes])).reshaped(-1)
 
     @cached_property
     def constant_sizes(self) -> list[Fraction] | None:
@@ -82,8 +91,12 @@ class FixedLinear(FixedLayer):
             return matrix_product(forms, self.weight)
         return matrix_product(replace(forms, units=forms.units[:, needed]), _selected(self.weight, needed))
 
-    def magnitude(self, sizes: Sequence[Fixed]) -> Fixed:
-        return _most(matrix_product(_absolute(self.weight), sizes[0].reshaped(-1, 1))).reshaped(-1)
+    def linear(self, inputs: Sequence[Fixed]) -> Fixed:
+        return matrix_product(inputs[0], replace(self.weight, units=self.weight.units.T))
+
+    @property
+    def absolute(self) -> FixedLayer:
+        return replace(self, weight=_absolute(self.weight))
 
     def neurons(self, chosen: Tensor) -> Fixed:
         return replace(self.weight, units=self.weight.units[chosen])
@@ -123,12 +136,16 @@ class _Convolution(FixedLayer):
             ]
         return replace(pulled, units=whole.reshape(count, -1))
 
-    def magnitude(self, sizes: Sequence[Fixed]) -> Fixed:
+    @property
+    def absolute(self) -> FixedLayer:
+        return replace(self, kernels=_absolute(self.kernels))
+
+    def linear(self, inputs: Sequence[Fixed]) -> Fixed:
         groups, (top, left, bottom, right) = self.settings["groups"], self.settings["padding"]
-        kernels = _absolute(replace(self.kernels, units=self.kernels.units.transpose(1, 2)))
+        kernels = replace(self.kernels, units=self.kernels.units.transpose(1, 2))
         terms = kernels.units.shape[2]
         if terms > TERMS:
-            raise UnsupportedError(f"a convolution of {terms} terms is too large to be checked in floating point")
+            raise UnsupportedError(f"a convolution of {terms} terms is too large to be checked")
 
         def product(taps: Tensor, digits: Tensor) -> Tensor:
             padded = functional.pad(digits, (left, right, top, bottom))
@@ -137,7 +154,8 @@ class _Convolution(FixedLayer):
             sums_at_places: Tensor = taps @ columns.unflatten(1, (groups, -1))
             return sums_at_places
 
-        return _most(multiply(kernels, sizes[0].reshaped(1, *self.before), product, terms)).reshaped(-1)
+        count = len(inputs[0].units)
+        return multiply(kernels, inputs[0].reshaped(-1, *self.before), product, terms).reshaped(count, -1)
 
     def _pull(self, window: Fixed, height: int, width: int) -> Fixed:
         """Forms on a window of the value, (forms, channels, height, width), on the window of the input that it sees."""
@@ -188,9 +206,13 @@ class _Picked(FixedLayer):
         total = forms.units.new_zeros(len(forms.units), self.before + 1).index_add(1, self.places, forms.units)
         return Fixed(total[:, :-1], forms.bits, forms.error * self.most)
 
-    def magnitude(self, sizes: Sequence[Fixed]) -> Fixed:
-        padded = functional.pad(sizes[0].units, (0, 1))
-        return _most(replace(sizes[0], units=padded[self.places]))
+    def linear(self, inputs: Sequence[Fixed]) -> Fixed:
+        padded = functional.pad(inputs[0].units, (0, 1))
+        return replace(inputs[0], units=padded[:, self.places])
+
+    @property
+    def absolute(self) -> FixedLayer:
+        return self
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,8 +224,12 @@ class _Diagonal(FixedLayer):
     def transpose(self, forms: Fixed) -> Fixed:
         return multiply(forms, self.factors, torch.mul, 1)
 
-    def magnitude(self, sizes: Sequence[Fixed]) -> Fixed:
-        return _most(multiply(sizes[0], _absolute(self.factors), torch.mul, 1))
+    def linear(self, inputs: Sequence[Fixed]) -> Fixed:
+        return multiply(inputs[0], self.factors, torch.mul, 1)
+
+    @property
+    def absolute(self) -> FixedLayer:
+        return replace(self, factors=_absolute(self.factors))
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,8 +239,12 @@ class _Same(FixedLayer):
     def transpose(self, forms: Fixed) -> Fixed:
         return forms
 
-    def magnitude(self, sizes: Sequence[Fixed]) -> Fixed:
-        return _most(sizes[0] if len(sizes) == 1 else sizes[0].plus(sizes[1]))
+    def linear(self, inputs: Sequence[Fixed]) -> Fixed:
+        return inputs[0] if len(inputs) == 1 else inputs[0].plus(inputs[1])
+
+    @property
+    def absolute(self) -> FixedLayer:
+        return self
 
 
 @dataclass(frozen=True)
@@ -315,7 +345,7 @@ def _absolute(numbers: Fixed) -> Fixed:
     return replace(numbers, units=numbers.units.abs())
 
 
-def _most(numbers: Fixed) -> Fixed:
+def most(numbers: Fixed) -> Fixed:
     """The largest that they may be."""
     return Fixed(numbers.units + numbers.error, numbers.bits)
 

@@ -18,12 +18,12 @@ def fixed_rows(
     for row, terms in enumerate(rows):
         for place, number in terms:
             numbers[row * size + place] += number
-    weight = _rounded(numbers).reshaped(len(rows), size)
-    return FixedLinear(None if constants is None else _rounded(constants), weight)
+    weight = rounded(numbers).reshaped(len(rows), size)
+    return FixedLinear(None if constants is None else rounded(constants), weight)
 
 
-def _rounded(numbers: Sequence[Fraction]) -> Fixed:
-    """Rounded down, by at most one unit."""
+def rounded(numbers: Sequence[Fraction]) -> Fixed:
+    """Fractions rounded down, with an error of one unit unless all of them are exact."""
     fixed = of_fractions(numbers)
     unit = Fraction(2) ** -fixed.bits
     exact = all(unit * units == number for units, number in zip(fixed.units.tolist(), numbers, strict=True))

@@ -1,4 +1,4 @@
-"""Whole numbers as text, for proof files: base64 of their bytes, all the lowest bytes first, then the next ones."""
+"""Numbers as text, for proof files: base64 of their bytes, all the lowest bytes first, then the next ones."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import base64
 import binascii
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 Whole = NDArray[np.int64]
 
@@ -21,14 +21,31 @@ def pack(numbers: Whole, width: int) -> str:
 
 def unpack(text: str, width: int) -> Whole:
     """The numbers of such a text; raises ValueError where it is none."""
+    planes = _planes(text, width)
+    numbers = np.zeros(planes.shape[1], dtype=np.int64)
+    for place, plane in enumerate(planes):
+        numbers |= plane.astype(np.int64) << (8 * place)
+    return numbers
+
+
+def pack_floats(numbers: ArrayLike) -> str:
+    """Numbers in float64, by their eight bytes in little-endian order."""
+    content = np.ascontiguousarray(numbers, dtype="<f8").ravel().view(np.uint8).reshape(-1, 8)
+    return base64.b64encode(content.T.tobytes()).decode()
+
+
+def unpack_floats(text: str) -> list[float]:
+    """The numbers of such a text, which may be none; raises ValueError where it is no such text."""
+    numbers: list[float] = np.ascontiguousarray(_planes(text, 8).T).view("<f8").ravel().tolist()
+    return numbers
+
+
+def _planes(text: str, width: int) -> NDArray[np.uint8]:
+    """The bytes of the numbers of a text, (width, numbers)."""
     try:
         content = base64.b64decode(text.encode("ascii"), validate=True)
     except (UnicodeEncodeError, binascii.Error) as error:
         raise ValueError("no base64") from error
     if len(content) % width:
         raise ValueError("bytes are missing")
-    planes = np.frombuffer(content, dtype=np.uint8).reshape(width, -1)
-    numbers = np.zeros(planes.shape[1], dtype=np.int64)
-    for place, plane in enumerate(planes):
-        numbers |= plane.astype(np.int64) << (8 * place)
-    return numbers
+    return np.frombuffer(content, dtype=np.uint8).reshape(width, -1)

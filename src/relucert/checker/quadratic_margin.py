@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from flint import fmpq, fmpz_mat
 
+from relucert.checker.ball_scene import Numbers, fraction
 from relucert.checker.integers import Scaled
 from relucert.checker.quadratic_document import CertificateEntry
 from relucert.checker.quadratic_matrix import FORM_BITS, Inequality
-from relucert.checker.quadratic_scene import HiddenScene, Numbers, Scene, common, fraction
+from relucert.checker.quadratic_scene import HiddenScene, Scene, common
 
 DUAL_BITS = 80  # behind the point, of the multipliers of equations and of the tangent
 SUM_BITS = 128  # the same of the least values

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 
 from flint import fmpq, fmpz_mat
 
+from relucert.checker.ball_scene import Numbers, fraction
 from relucert.checker.definite import is_semidefinite
 from relucert.checker.document import Rejected
 from relucert.checker.quadratic_document import CertificateEntry
-from relucert.checker.quadratic_scene import HiddenScene, Numbers, Scene, common, fraction
+from relucert.checker.quadratic_scene import HiddenScene, Scene, common
 
 MAP_BITS = 64  # behind the point, of the maps from v to deviations
 FORM_BITS = 50  # the same of the rows whose squares make the form
@@ -51,7 +52,11 @@ def inequality(scene: Scene, entry: CertificateEntry) -> Inequality:
         matrix[place, place] += _floor(number, 2 * power + 2 * FORM_BITS)
     if not is_semidefinite(matrix, FORM_BITS):
         raise Rejected("a certificate's matrix is not proven to be positive semidefinite")
-    return Inequality(matrix, powers, scene.region.most_squares(ball) + doubt)
+    weights = [
+        fraction(number) if radius > 0 else fmpq(0)
+        for number, radius in zip(entry.ball, scene.region.radii, strict=True)
+    ]
+    return Inequality(matrix, powers, scene.region.most_squares(weights) + doubt)
 
 
 def check_sizes(scene: Scene, entry: CertificateEntry) -> None:

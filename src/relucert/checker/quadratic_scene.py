@@ -2,74 +2,19 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 
 from flint import fmpq, fmpz_mat
 
+from relucert.checker.ball_scene import BallScene, Numbers, fraction
 from relucert.checker.document import Rejected
-from relucert.checker.fixed_point import of_fractions
-from relucert.checker.fixed_region import FixedRegion
 from relucert.checker.integers import Chain, Scaled
 from relucert.checker.lines import BOUND_BITS
 from relucert.checker.quadratic_document import QuadraticProof, SectorEntry
 from relucert.checker.tree_check import TreeCheck
 from relucert.checker.trees import Rule, by_rule
 from relucert.network import Network
-
-ROOT_BITS = 96  # behind the point, of square roots that are rounded up
-Numbers = list[fmpq]
-
-
-@dataclass(frozen=True)
-class BallScene:
-    """The region as `x = centre + radii y` with y in the unit ball of the norm; radius 0: the coordinate stays.
-
-    confined: where a box cuts a ball that is no box itself, where y is.
-    """
-
-    norm: float
-    centre: Numbers
-    radii: Numbers
-    confined: FixedRegion | None = None
-
-    @classmethod
-    def of(cls, proof: QuadraticProof) -> BallScene:
-        centre = [fraction(number) for number in proof.image]
-        scale = proof.scale or [1.0] * len(centre)
-        radii = [fraction(proof.radius) * fraction(unit) for unit in scale]
-        if proof.box is None:
-            return cls(proof.norm, centre, radii)
-        if proof.norm != math.inf:
-            walls = [_rooms(ends, centre, radii) for ends in proof.box]
-            confined = FixedRegion.ball([0.0] * len(centre), proof.norm, 1.0, ([-room for room in walls[0]], walls[1]))
-            return cls(proof.norm, centre, radii, confined)
-        ends = []
-        for point, step, low, high in zip(centre, radii, *proof.box, strict=True):
-            lowest = point - step if low == -math.inf else max(point - step, fraction(low))
-            highest = point + step if high == math.inf else min(point + step, fraction(high))
-            ends.append((lowest, highest))
-        return cls(proof.norm, [(low + high) / 2 for low, high in ends], [(high - low) / 2 for low, high in ends])
-
-    def most_squares(self, weights: Numbers) -> fmpq:
-        """At least the largest sum of squared coordinates of the unit ball with weights >= 0."""
-        return sum(weights, fmpq(0)) if self.norm == math.inf else max(weights, default=fmpq(0))
-
-    def fall(self, form: Numbers) -> fmpq:
-        """At least how far a form falls below 0, wherever y may be."""
-        if self.confined is not None:
-            rounded = of_fractions([Fraction(int(number.p), int(number.q)) for number in form])
-            (least,) = self.confined.least(replace(rounded.reshaped(1, len(form)), error=1))
-            return fmpq(-least.numerator, least.denominator)
-        sizes = [abs(number) for number in form]
-        if self.norm == math.inf:
-            return sum(sizes, fmpq(0))
-        if self.norm == 1:
-            return max(sizes, default=fmpq(0))
-        squares = sum((size * size for size in sizes), fmpq(0))
-        whole = int((squares * (1 << 2 * ROOT_BITS)).ceil())
-        return fmpq(math.isqrt(whole) + 1, 1 << ROOT_BITS)
 
 
 @dataclass(frozen=True)
@@ -154,21 +99,6 @@ def _chord(end: fmpq, centre: fmpq) -> fmpq:
     if (end > 0) == (centre > 0):
         return fmpq(1) if end > 0 else fmpq(0)
     return (max(end, fmpq(0)) - max(centre, fmpq(0))) / (end - centre)
-
-
-def _rooms(walls: list[float], centre: Numbers, radii: Numbers) -> list[float]:
-    """How far every coordinate may go towards its wall, in units of its radius, rounded up."""
-    rooms = []
-    for wall, point, step in zip(walls, centre, radii, strict=True):
-        distance = abs(fraction(wall) - point) if math.isfinite(wall) else step
-        inside = math.nextafter(float(distance / step), math.inf) if 0 < distance < step else 1.0
-        rooms.append(0.0 if step == 0 or distance == 0 else inside)
-    return rooms
-
-
-def fraction(number: float) -> fmpq:
-    """Exactly a float64 number."""
-    return fmpq(*number.as_integer_ratio())
 
 
 def times(weight: Scaled, vector: Numbers) -> Numbers:

@@ -86,6 +86,17 @@ class Convolution(Affine):
         images = self.pull(forms, (self._input_shape,))[0].rows()
         return (images.reshape(*batch, *self._input_shape),)
 
+    def quick(self, *inputs: Tensor) -> Tensor:
+        return functional.conv2d(self._pad(inputs[0]), self.weight, None, self.stride, 0, self.dilation, self.groups)
+
+    def quick_transpose(self, coefficients: Tensor) -> tuple[Tensor, ...]:
+        image = functional.conv_transpose2d(
+            coefficients, self.weight, None, self.stride, 0, 0, self.groups, self.dilation
+        )  # fmt: skip
+        (height, width), (top, left) = self.size, self._begin
+        below, beside = height + top - image.shape[2], width + left - image.shape[3]  # negative: it is cut
+        return (functional.pad(image, (-left, beside, -top, below)),)
+
     def magnitude(self, *inputs: Tensor) -> Tensor:
         return self.absolute.linear(*inputs)
 

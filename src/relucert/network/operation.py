@@ -157,6 +157,14 @@ class Affine(Operation):
     def transpose(self, coefficients: Tensor) -> tuple[Tensor, ...]:
         """Pulls linear forms on the output back to each input: (..., *output) to (..., *input)."""
 
+    def quick(self, *inputs: Tensor) -> Tensor:
+        """`linear`, by whatever is fastest: for searches alone, as nothing bounds its rounding."""
+        return self.linear(*inputs)
+
+    def quick_transpose(self, coefficients: Tensor) -> tuple[Tensor, ...]:
+        """`transpose`, by whatever is fastest: for searches alone, as nothing bounds its rounding."""
+        return self.transpose(coefficients)
+
     @property
     @abstractmethod
     def constant(self) -> Tensor | None:

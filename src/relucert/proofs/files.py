@@ -15,7 +15,6 @@ from relucert.arithmetic.region import RegionShape
 from relucert.bounding.record import Record, Recorder, RuleName
 from relucert.checker.content import UNREADABLE, document_of
 from relucert.checker.document import FORMAT, NORMS, Rejected, image_digest
-from relucert.checker.quadratic_document import QUADRATIC_FORMAT
 from relucert.checker.trees import RULES
 from relucert.errors import InputError
 from relucert.inputs.storage import files
@@ -26,6 +25,7 @@ from relucert.methods.sdp import QuadraticMethod
 from relucert.methods.table import check_rectifiers
 from relucert.network import Network
 from relucert.network.fingerprint import fingerprint
+from relucert.proofs.quadratic import quadratic_evidence
 from relucert.proofs.record import relaxation_entry
 from relucert.query.problem import Problem
 from relucert.query.questions import Inquiry, Question
@@ -88,7 +88,7 @@ class EvidenceKeeper:
         if found is None or found.radius < radius:
             raise ArithmeticError(LOST.format(radius))
         by_intervals = not method.bounds_stable_neurons(self.network)
-        return {"format": QUADRATIC_FORMAT, "radius": radius, "by_intervals": by_intervals, **found.document()}
+        return quadratic_evidence(found, radius, self.network.inference.name, by_intervals)
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,13 +133,9 @@ class ProofWriter:
 
 def check_provable(method: str, network: Network) -> None:
     """Refuses a method whose certificates have no proof files."""
-    from relucert.checker.integers import is_chain
-
     if method not in PROVABLE:
         raise InputError(f"the method {method!r} writes no proofs; {', '.join(PROVABLE)} do")
     check_rectifiers(network, "a proof")
-    if method == "sdp" and not is_chain(network):
-        raise InputError("proofs of sdp need a chain of linear layers or convolutions and ReLUs")
 
 
 def relaxation_evidence(record: Record, radius: float, inference: str = "real") -> Evidence:

@@ -191,17 +191,13 @@ def method_step(
     return Step(name, run, suited, seconds)
 
 
-def is_wide_chain(task: Task) -> bool:
+def is_wide(task: Task) -> bool:
     """Whether quadratic certificates prove far more than linear relaxations do, and sooner than splitting."""
-    network = task.network
-    if network.inference.rounds:
-        return False  # they are about real arithmetic
-    chain = all(node.inputs == (value - 1,) for value, node in network.steps())
-    return chain and sum(network.sizes[value] for value in network.preactivations) >= WIDE
+    return sum(task.network.sizes[value] for value in task.network.preactivations) >= WIDE
 
 
 CHEAP_STEPS = (
     method_step("fast-lin"), method_step("crown"), 
-    method_step("sdp", is_wide_chain, lambda task: least_seconds(task.network) * task.problem.prop.rows.shape[1]),
+    method_step("sdp", is_wide, lambda task: least_seconds(task.network) * task.problem.prop.rows.shape[1]),
     method_step("alpha"),
 )  # fmt: skip

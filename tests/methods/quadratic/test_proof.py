@@ -1,5 +1,6 @@
-"""The certificate's inequality holds at points, margins hold whatever the dual variables are, and spoilt multipliers
-are refused."""
+"""Certificates hold at points, margins hold whatever the dual variables are, and spoilt numbers prove nothing."""
+
+from __future__ import annotations
 
 from dataclasses import replace
 
@@ -7,152 +8,168 @@ import pytest
 import torch
 from torch import Tensor
 
-from relucert.arithmetic.region import Region
-from relucert.methods.quadratic.certificate import Certificate
-from relucert.methods.quadratic.chain import Chain
-from relucert.methods.quadratic.problem import Problem
-from relucert.methods.quadratic.proof import ProposedDual, ProvenCertificate, prove_certificate, prove_margin
-from relucert.network import Affine, Network
-from tests.methods.quadratic.problems import certificate_for, chain_and_region, deviations, problem_of
-from tests.nets import NETWORKS, NORMS, centres
-
-Proven = tuple[Problem, Certificate, ProvenCertificate]
-
-
-def proven(seed: int, norm: float) -> tuple[Network, Chain, Region, Proven]:
-    network, chain, region = chain_and_region(seed, norm)
-    problem = problem_of(network, chain, region)
-    certificate = certificate_for(problem, seed)
-    assert certificate is not None
-    inequality = prove_certificate(problem, certificate)
-    assert inequality is not None
-    return network, chain, region, (problem, certificate, inequality)
+from relucert.arithmetic.rigor import RIGOROUS
+from relucert.bounding.hidden import hidden_bounds
+from relucert.bounding.relaxers import CROWN
+from relucert.methods.quadratic.composed import Composed
+from relucert.methods.quadratic.dual import DualPoint, Weights
+from relucert.methods.quadratic.feasible import is_composed, is_joint
+from relucert.methods.quadratic.proof import Ground, prove_margins
+from relucert.methods.quadratic.scene import Scene
+from relucert.network import find_inference
+from tests.methods.quadratic.scenes import NAMES, composed_for, joint_for, random_point, scene_of, true_vectors
+from tests.nets import NORMS
+from tests.regions import LIMITS, samples
 
 
-def points_in(region: Region, count: int, seed: int) -> Tensor:
-    """Spread in the ball, and corners."""
+def largest_violation(scene: Scene, weights: Weights, count: int, seed: int) -> float:
+    """By how much, relatively, `sum P dz^2` exceeds `D v^2` at the worst of some points and of free vectors."""
     generator = torch.Generator().manual_seed(seed)
-    centre, radius = region.centre[0], float(region.radius[0])
-    inside = region.norm.sample(centre, radius, count, generator)
-    corners = region.norm.project(torch.randn(count, len(centre), generator=generator).double() * 9, region.radius[:1])
-    return torch.cat([inside, centre + corners, centre[None]])
-
-
-def violation(problem: Problem, inequality: ProvenCertificate, points: Tensor) -> float:
-    """By how much the worst point violates the inequality."""
-    squares, vectors = deviations(problem, points)
-    left = sum(square @ weight for square, weight in zip(squares, inequality.weights, strict=True))
-    left = left + ((vectors @ inequality.matrix) * vectors).sum(1)
-    return float((left - inequality.right).max())
-
-
-@pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize("seed", range(6))
-def test_no_point_violates_the_inequality(seed: int, norm: float) -> None:
-    _, _, region, (problem, _, inequality) = proven(seed, norm)
-    points = points_in(region, 500, seed)
-    assert violation(problem, inequality, points) <= 1e-12
-    for _ in range(10):  # the worst ones, pushed on
-        squares, _ = deviations(problem, points)
-        sums = sum(square @ weight for square, weight in zip(squares, inequality.weights, strict=True))
-        worst = points[torch.as_tensor(sums).topk(50).indices]
-        moved = worst + 0.1 * torch.randn(worst.shape, generator=torch.Generator().manual_seed(seed)).double()
-        offsets = region.norm.project(moved - region.centre[0], region.radius.expand(50))
-        points = torch.cat([worst, region.centre[0] + offsets])
-        assert violation(problem, inequality, points) <= 1e-12
-
-
-def test_a_sector_too_narrow_would_be_violated() -> None:
-    """What the test above is worth: with half the width its inequality fails at some points."""
+    inputs, errors, _ = true_vectors(scene, samples(scene.region, 0, count, generator))
+    free = torch.randn(count, len(scene.radii), generator=generator).double()
+    loose = {value: torch.randn(count, part.shape[1], generator=generator).double() for value, part in errors.items()}
     worst = -torch.inf
-    for seed in range(12):
-        network, chain, region = chain_and_region(seed, torch.inf)
-        problem = problem_of(network, chain, region)
-        narrow = replace(problem, layers=tuple(replace(layer, width=layer.width / 2) for layer in problem.layers))
-        certificate = certificate_for(narrow, seed)
-        assert certificate is not None
-        inequality = prove_certificate(narrow, certificate)
-        if inequality is not None:
-            worst = max(worst, violation(problem, inequality, points_in(region, 500, seed)))
-    assert worst > 1e-3
+    for vectors, parts in ((inputs, errors), (free, loose)):
+        moved = scene.forward(vectors, parts)
+        left = sum((weights.deviations[value] * part.square()).sum(1) for value, part in moved.items())
+        right = (weights.inputs * vectors.square()).sum(1)
+        right = right + sum((weight * parts[value].square()).sum(1) for value, weight in weights.errors.items())
+        worst = max(worst, float(((left - right) / (left + right).clamp(min=1e-30)).max()))
+    return worst
 
 
 @pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize("seed", range(6))
-def test_margins_hold_whatever_the_dual_variables_are(seed: int, norm: float) -> None:
-    network, chain, region, (problem, _, inequality) = proven(seed, norm)
-    generator = torch.Generator().manual_seed(seed)
-    points = points_in(region, 500, seed)
-    row = torch.randn(network.classes, generator=generator).double()
-    values = network(points) @ row - 0.5
-    best = -torch.inf
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.sampled
+def test_no_vector_violates_a_certificate(name: str, norm: float) -> None:
+    _, scene, _ = scene_of(name, norm)
+    composed, own = composed_for(scene, 1), joint_for(scene, 2)
+    assert is_composed(scene, composed)
+    assert is_joint(scene, own)
+    assert is_joint(scene, composed.weights) or not all(map(len, scene.neurons.values()))
+    assert largest_violation(scene, composed.weights, 300, 3) <= 1e-12
+    assert largest_violation(scene, own, 300, 4) <= 1e-12
+
+
+def exact_norms(scene: Scene, composed: Composed) -> Composed:
+    """The same with norms that are no larger than needed, as far down as the last layer alone decides."""
+    from relucert.methods.quadratic.composed import norm
+
+    last = scene.network.preactivations[-1]
+    roots = torch.zeros_like(scene.stable[last])
+    roots[scene.neurons[last].index] = composed.weights.deviations[last][0].sqrt()
+    norms = dict(composed.norms)
+    for source in scene.passes.sources(last):
+        norms[last, source] = norm(scene, last, source, roots, torch.Generator().manual_seed(9))
+    return replace(composed, norms=norms)
+
+
+@pytest.mark.parametrize("name", ["three layers", "residual", "convolutional", "image residual"])
+def test_norms_too_small_are_refused(name: str) -> None:
+    _, scene, _ = scene_of(name, 2.0)
+    composed = composed_for(scene, 1)
+    tight = exact_norms(scene, composed)
+    last = scene.network.preactivations[-1]
+    for source in scene.passes.sources(last):
+        for factor, fine in ((1.0001, True), (0.999, False)):
+            norms = {**composed.norms, (last, source): tight.norms[last, source] * factor}
+            assert is_composed(scene, replace(composed, norms=norms)) == fine
+
+
+def spoilt(weights: Weights, part: str, number: float) -> Weights:
+    def first(numbers: Tensor) -> Tensor:
+        return numbers.clone().index_fill_(1, torch.tensor([0]), number)
+
+    if part == "inputs":
+        return replace(weights, inputs=first(weights.inputs))
+    layers = weights.deviations if part == "deviations" else weights.errors
+    value = min(value for value, numbers in layers.items() if numbers.numel())
+    changed = {**layers, value: first(layers[value])}
+    return replace(weights, deviations=changed) if part == "deviations" else replace(weights, errors=changed)
+
+
+@pytest.mark.parametrize("number", [torch.nan, torch.inf, -1e-12, -1.0])
+@pytest.mark.parametrize("part", ["deviations", "errors", "inputs"])
+@pytest.mark.parametrize("name", ["three layers", "residual", "convolutional"])
+def test_weights_that_are_no_numbers_are_refused(name: str, part: str, number: float) -> None:
+    _, scene, _ = scene_of(name, float("inf"))
+    own, composed = joint_for(scene, 2), composed_for(scene, 1)
+    assert not is_joint(scene, spoilt(own, part, number))
+    assert not is_composed(scene, replace(composed, weights=spoilt(composed.weights, part, number)))
+
+
+@pytest.mark.parametrize("name", ["three layers", "residual", "convolutional"])
+def test_weights_too_small_or_too_large_are_refused(name: str) -> None:
+    _, scene, _ = scene_of(name, float("inf"))
+    own, composed = joint_for(scene, 2), composed_for(scene, 1)
+    assert is_joint(scene, own)
+    assert not is_joint(scene, own.inflated(torch.tensor([0.98]).double()))
+    raised = {value: 1.02 * part for value, part in own.deviations.items()}
+    assert not is_joint(scene, replace(own, deviations=raised))
+    assert is_composed(scene, composed)
+    half = composed.weights.inflated(torch.tensor([0.5]).double())
+    assert not is_composed(scene, replace(composed, weights=half))
+    shares = {pair: 1.01 * share for pair, share in composed.shares.items()}
+    assert not is_composed(scene, replace(composed, shares=shares))
+
+
+@pytest.mark.parametrize("limits", [None, *LIMITS])
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.sampled
+def test_margins_hold_whatever_the_dual_variables_are(name: str, norm: float, limits: str | None) -> None:
+    network, scene, bounds = scene_of(name, norm, limits)
+    generator = torch.Generator().manual_seed(6)
+    forms, offsets = (
+        torch.randn(3, network.classes, generator=generator).double(),
+        torch.tensor([0.0, -0.5, 2.0]).double(),
+    )
+    points = samples(scene.region, 0, 400, generator)
+    values = (network(points) @ forms.T + offsets).amin(0)
+    ground, weights = Ground.of(scene, bounds), joint_for(scene, 2)
+    assert is_joint(scene, weights)
+    best = torch.full((3,), -torch.inf).double()
     for size in (0.0, 1e-3, 0.1, 1.0, 1e3):
-        for _ in range(4):
-            links = tuple(size * torch.randn(len(layer.bias), generator=generator).double() for layer in problem.layers)
-            tangent = size * torch.randn(problem.rows, generator=generator).double()
-            dual = ProposedDual(torch.rand((), generator=generator).double() + 1e-3, links, tangent)
-            bound = prove_margin(problem, inequality, dual, chain.layers[-1], row, torch.tensor(-0.5).double())
-            assert bound <= float(values.min())
-            best = max(best, bound)
-    assert best > -torch.inf
+        for factor in (1e-6, 1e-2, 1.0):
+            point = random_point(scene, 3, size, generator)
+            scaled = weights.times(torch.tensor([factor]).double())
+            found = prove_margins(ground, forms, offsets, scaled, point).bounds
+            assert bool((found <= values).all())
+            best = torch.maximum(best, found)
+    assert bool((best > -torch.inf).all())
 
 
-def test_spoilt_multipliers_are_refused() -> None:
-    _, _, _, (problem, certificate, _) = proven(1, torch.inf)
-
-    def spoil(part: Tensor, number: float) -> Tensor:
-        spoilt = part.clone()
-        spoilt[0] = number
-        return spoilt
-
-    for number in (torch.nan, torch.inf, -1e-12, -1.0):
-        assert prove_certificate(problem, replace(certificate, inputs=spoil(certificate.inputs, number))) is None
-        sectors = (spoil(certificate.sectors[0], number), *certificate.sectors[1:])
-        assert prove_certificate(problem, replace(certificate, sectors=sectors)) is None
-        weights = (spoil(certificate.weights[0], number), *certificate.weights[1:])
-        assert prove_certificate(problem, replace(certificate, weights=weights)) is None
-
-
-def test_multipliers_too_small_are_refused() -> None:
-    """A hair below what makes the matrix semidefinite."""
-    _, _, _, (problem, certificate, _) = proven(1, torch.inf)
-    assert prove_certificate(problem, replace(certificate, inputs=certificate.inputs * 0.99)) is None
+@pytest.mark.parametrize("name", ["three layers", "convolutional", "residual"])
+def test_noise_of_an_evaluation_costs_a_little(name: str) -> None:
+    network, scene, _ = scene_of(name, float("inf"))
+    noisy = network.cast(torch.float32).evaluated_in(find_inference("float32")).cast(torch.float64)
+    wide = hidden_bounds(noisy, scene.region, CROWN, RIGOROUS)
+    other = Scene.of(noisy, scene.region, wide)
+    generator = torch.Generator().manual_seed(7)
+    forms, offsets = torch.randn(2, network.classes, generator=generator).double(), torch.zeros(2).double()
+    weights, point = joint_for(other, 2), random_point(other, 2, 0.0, generator)
+    exact = prove_margins(Ground.of(Scene.of(network, scene.region, wide), wide), forms, offsets, weights, point).bounds
+    found = prove_margins(Ground.of(other, wide), forms, offsets, weights, point).bounds
+    assert bool((found < exact).all())
+    assert bool((found > exact - 0.01 * (1 + exact.abs())).all())
 
 
-def test_spoilt_dual_variables_prove_nothing() -> None:
-    network, chain, _, (problem, _, inequality) = proven(1, torch.inf)
-    links = tuple(torch.zeros(len(layer.bias)).double() for layer in problem.layers)
-    fine = ProposedDual(torch.tensor(1.0).double(), links, torch.zeros(problem.rows).double())
-    row, zero = torch.ones(network.classes).double(), torch.tensor(0.0).double()
-    assert prove_margin(problem, inequality, fine, chain.layers[-1], row, zero) > -torch.inf
-    for number in (torch.nan, torch.inf, -torch.inf):
-        spoilt = (
-            replace(fine, rate=torch.tensor(number).double()),
-            replace(fine, tangent=torch.full((problem.rows,), number).double()),
-            replace(fine, links=(links[0] + number, *links[1:])),
-        )
-        for dual in spoilt:
-            assert prove_margin(problem, inequality, dual, chain.layers[-1], row, zero) == -torch.inf
-    for rate in (0.0, -1.0):
-        dual = replace(fine, rate=torch.tensor(rate).double())
-        assert prove_margin(problem, inequality, dual, chain.layers[-1], row, zero) == -torch.inf
+@pytest.mark.parametrize("number", [torch.nan, torch.inf, -torch.inf])
+def test_spoilt_dual_variables_prove_nothing(number: float) -> None:
+    network, scene, bounds = scene_of("three layers", float("inf"))
+    forms, offsets = torch.ones(1, network.classes).double(), torch.zeros(1).double()
+    ground, weights = Ground.of(scene, bounds), joint_for(scene, 2)
+    fine = random_point(scene, 1, 0.0, torch.Generator())
+    assert float(prove_margins(ground, forms, offsets, weights, fine).bounds) > -torch.inf
+    value = min(value for value, part in fine.errors.items() if part.numel())
 
+    def spoil(part: Tensor) -> Tensor:
+        return part.clone().index_fill_(1, torch.tensor([0]), number)
 
-@pytest.mark.parametrize("name", NETWORKS)
-def test_chains_compute_what_their_networks_do(name: str) -> None:
-    """Within their noise; networks that branch are refused by name."""
-    network = NETWORKS[name]().cast(torch.float64)
-    branches = any(len(node.inputs) != 1 or node.inputs[0] != value - 1 for value, node in network.steps())
-    if branches:
-        with pytest.raises(Exception, match="the network branches"):
-            Chain.of(network)
-        return
-    chain, points = Chain.of(network), centres(network, 4).double()
-    assert chain.values == network.preactivations
-    values, outputs = network.values(points), points.flatten(1)
-    for layer, value in zip(chain.layers, (*chain.values, network.output), strict=True):
-        outputs = outputs @ layer.weight.T + layer.bias
-        torch.testing.assert_close(outputs, values[value], rtol=1e-12, atol=1e-12)
-        rounds = [node for _, node in network.steps() if isinstance(node.operation, Affine) and node.operation.terms]
-        assert layer.weight_error is None or (len(rounds) and float(layer.weight_error.max()) < 1e-12)
-        outputs = outputs.clamp(min=0)
+    points = (
+        DualPoint({**fine.shares, value: spoil(fine.shares[value])}, fine.inputs, fine.errors),
+        DualPoint(fine.shares, spoil(fine.inputs), fine.errors),
+        DualPoint(fine.shares, fine.inputs, {**fine.errors, value: spoil(fine.errors[value])}),
+    )
+    for point in points:
+        assert float(prove_margins(ground, forms, offsets, weights, point).bounds) == -torch.inf

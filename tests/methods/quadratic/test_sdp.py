@@ -2,6 +2,7 @@
 
 import math
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,8 +15,7 @@ from relucert.api import best
 from relucert.arithmetic.property import Property
 from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import RIGOROUS
-from relucert.methods import sdp
-from relucert.methods.quadratic import solve
+from relucert.methods.quadratic import rows
 from relucert.methods.table import find_method
 from relucert.network import Linear, Network
 from relucert.search import portfolio
@@ -116,7 +116,7 @@ def test_radii_are_far_above_those_of_crown() -> None:
 
 
 @pytest.mark.full_effort
-def test_wide_chains_have_it_as_a_step_of_best(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wide_networks_have_it_as_a_step_of_best(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(best, "STEPS", portfolio.CHEAP_STEPS)
     asked: dict[str, Any] = {"method": "best", "budget": 60.0, "target": "runner-up"}
     network, branching = NETWORKS["three layers"](), NETWORKS["residual"]()
@@ -129,11 +129,33 @@ def test_wide_chains_have_it_as_a_step_of_best(monkeypatch: pytest.MonkeyPatch) 
     assert answer.proven
     assert answer.due_to == "sdp"
     assert answer.radius > 1.1 * plain.radius
+    (linear,) = relucert.certify(branching, centres(branching)[:1], **(asked | {"method": "crown", "budget": None}))
     (other,) = relucert.certify(branching, centres(branching)[:1], **asked)
-    assert other.due_to != "sdp"
+    assert other.due_to == "sdp"
+    assert other.radius is not None
+    assert linear.radius is not None
+    assert other.radius > linear.radius
 
 
-def test_what_branches_has_the_weaker_method_s_radius_and_says_so() -> None:
+@pytest.mark.full_effort
+@pytest.mark.parametrize("norm", ["2", "inf"])
+@pytest.mark.parametrize("name", ["residual", "image residual", "leaky and clipped"])
+def test_every_network_gains(name: str, norm: str) -> None:
+    network = NETWORKS[name]()
+    points = centres(network, 1)
+    asked: dict[str, Any] = {"norm": norm, "target": "runner-up"}
+    (crown,) = relucert.certify(network, points, method="crown", **asked)
+    (answer,) = relucert.certify(network, points, method="sdp", **asked)
+    (attacked,) = relucert.attack(network, points, **asked)
+    assert crown.radius is not None
+    assert answer.radius is not None
+    assert attacked.distance is not None
+    assert answer.proven
+    assert 1.01 * crown.radius < answer.radius < attacked.distance
+
+
+def test_what_it_does_not_better_has_the_weaker_method_s_radius_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows.RegionRows, "least", lambda self: torch.full((len(self.forms),), -1.0))
     network = NETWORKS["residual"]()
     points = centres(network, 2)
     for one, other in zip(
@@ -142,31 +164,61 @@ def test_what_branches_has_the_weaker_method_s_radius_and_says_so() -> None:
         assert one.radius == pytest.approx(other.radius, rel=2e-4)
         assert one.reason is not None
         assert "the radius is that of crown" in one.reason
-        assert "branches at value" in one.reason
 
 
-def test_a_matrix_too_large_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sdp, "MOST_ROWS", 5)
-    (answer,) = relucert.certify(NETWORKS["three layers"](), centres(NETWORKS["three layers"]())[:1], method="sdp")
+@pytest.mark.full_effort
+def test_many_unstable_neurons_share_one_certificate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a joint certificate would be too large, the composed one is all there is."""
+    network = NETWORKS["five layers"]()
+    points = centres(network, 1)
+    (crown,) = relucert.certify(network, points, method="crown", norm=2)
+    (joint,) = relucert.certify(network, points, method="sdp", norm=2)
+    monkeypatch.setattr(rows, "MOST_JOINT", 0)
+    (composed,) = relucert.certify(network, points, method="sdp", norm=2)
+    assert crown.radius is not None
+    assert composed.radius is not None
+    assert joint.radius is not None
+    assert composed.proven
+    assert crown.radius < composed.radius <= 1.01 * joint.radius
+
+
+def test_evaluations_in_floating_point_have_smaller_radii() -> None:
+    network = NETWORKS["three layers"]()
+    points = centres(network, 1)
+    (real,) = relucert.certify(network, points, method="sdp")
+    (answer,) = relucert.certify(network, points, method="sdp", inference="float32")
+    assert real.radius is not None
     assert answer.radius is not None
-    assert answer.reason is not None
-    assert "rows, 0.0 GiB; the most is 5 rows" in answer.reason
+    assert answer.proven
+    assert 0.9 * real.radius < answer.radius < 1.01 * real.radius
 
 
-@pytest.mark.parametrize("spoilt", ["certificate", "dual", "nothing"])
+@pytest.mark.parametrize("spoilt", ["weights", "shares", "centre", "nothing"])
 def test_spoilt_solutions_leave_the_weaker_method_s_margins(spoilt: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A finder that fails, or whose numbers are none, costs the gain, never the truth."""
 
-    def faulty(*arguments: object) -> object:
-        solution = solve.solve(*arguments)  # type: ignore[arg-type]
-        assert solution is not None
-        if spoilt == "nothing":
-            return None
-        part = solution.certificate.inputs if spoilt == "certificate" else solution.dual.tangent
-        part.fill_(torch.nan)
-        return solution
+    def faulty(self: rows.RegionRows) -> Tensor:
+        found = torch.full((len(self.forms),), 1.0)
+        genuine(self)
+        for row, solution in enumerate(self.solver.solutions):
+            assert solution is not None
+            if spoilt == "nothing":
+                self.solver.solutions[row] = None
+                continue
+            value = min(solution.point.shares)
+            if solution.weights is None:
+                solution = replace(solution, weights=self.solver.composed.weights)
+            assert solution.weights is not None
+            parts = {
+                "weights": solution.weights.deviations[value], "shares": solution.point.shares[value],
+                "centre": solution.point.inputs,
+            }  # fmt: skip
+            parts[spoilt].fill_(torch.nan)
+            self.solver.solutions[row] = replace(solution, bound=1.0)
+        return found
 
-    monkeypatch.setattr(sdp, "solve", faulty)
+    genuine = rows.RegionRows.least
+    monkeypatch.setattr(rows.RegionRows, "least", faulty)
     network = mlp(4, 6, 6, 3, seed=3, dtype=torch.float64)
     region = Region.around(centres(network, 1).double(), 0.3, "inf")
     prop = Property.margins(torch.tensor([0]), torch.tensor([[1, 2]]), 3)

@@ -1,28 +1,23 @@
-"""About how long a certificate takes, from sizes alone: whether to begin one."""
+"""About how long certificates take, from sizes alone: whether to begin one."""
 
 from __future__ import annotations
 
-from itertools import pairwise
+from relucert.methods.quadratic.joint import VECTORS
+from relucert.methods.quadratic.semidefinite import SPEED
+from relucert.methods.quadratic.solve import EFFORT, MOST_JOINT, Effort
+from relucert.network import Affine, Network
 
-from relucert.methods.quadratic.products import SPEED
-from relucert.methods.quadratic.solve import EFFORT, Effort
-from relucert.network import INPUT, Network
-
-RANK = 16
+PASSES = 4  # over the network, of one step
+OVERHEAD = 2e-5  # seconds per operation of the network and pass
 
 
-def least_seconds(network: Network, rows: int | None = None, effort: Effort = EFFORT) -> float:
-    """For the first certificate of one row and its proof.
-
-    rows: Of the matrix; by default as many as there may be.
-    """
-    hidden = [network.sizes[value] for value in network.preactivations]
-    widths = [network.sizes[INPUT], *hidden]
-    size = sum(widths[:-1]) if rows is None else rows
-    maps = sum(before * after for before, after in pairwise(widths))
-    square, neurons = size * size, sum(hidden)
-    power = 2 * effort.power_rounds * 2 * RANK * maps
-    factors = 2 * size * square + 2 * square * neurons
-    ascent = effort.steps * (3 * square + 4 * maps)
-    proof = 2 * (size * square + square * neurons)  # in float64, at half the speed
-    return (power + factors + ascent + proof) / SPEED
+def least_seconds(network: Network, effort: Effort | None = None) -> float:
+    """For the first certificate of one row and its proof."""
+    effort = effort or EFFORT
+    work = sum(node.operation.work for node in network.nodes if isinstance(node.operation, Affine))
+    neurons = sum(network.sizes[value] for value in network.preactivations)
+    own = neurons <= 2 * MOST_JOINT  # about half of them are unstable
+    steps = effort.own if own else effort.shared
+    passes = steps * (PASSES + (2 * VECTORS if own else 0))
+    matrix = (neurons / 2) ** 2 * (network.sizes[0] + neurons) if own else 0
+    return passes * (work / SPEED + OVERHEAD * len(network.nodes)) + matrix / SPEED

@@ -1,194 +1,276 @@
-"""The margin's dual: with a certificate, a lower bound of a linear form on the last hidden layer, neuron by neuron.
+"""The dual bound of margins for a quadratic certificate, and its gradient.
 
-With multipliers lambda of the layers' equations and a rate rho >= 0 of the certificate, the Lagrangian splits into one
-parabola and kink per neuron, `v relu(z) + rho pi (z - zc)^2 - lambda z` on [l, u], and a linear form on the inputs. The
-matrix's own term is bounded from below by a tangent: `rho x'Sx >= 2 t'Sx - t'St / rho` for any t, as S is semidefinite.
-Here the variables are found, by Adam in float32; every iterate is a bound but for rounding.
+With any weights P >= 0 on deviations dz = A v and D >= 0 on v for which `D - A'PA` is positive semidefinite, any
+centre t of v and any numbers lambda, everywhere
+
+    margin >= m0 + g0 dx + sum over neurons of (g dh - lambda dz + P (dz - At)^2 - D (e - te)^2) - D0 (y - ty)^2,
+
+where g are the coefficients that the margin and the lambda of later layers leave to a ReLU. The right side is a sum of
+functions of one neuron each and of the input: each minimum has a closed form, with the ReLU itself and not a
+relaxation of it. A neuron's is the least of two parabolas, convex or concave.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from relucert.bounding.adam import Adam
-from relucert.common.deadline import check_time
-from relucert.methods.quadratic.maps import DTYPE, Maps
-from relucert.methods.quadratic.problem import HiddenLayer
-
-DECAY = (0.9, 0.99)
-RATES = (0.03, 0.03, 0.05)  # of Adam for links, rate and tangent, in their units
-COOLED = 0.02  # the last step's share of them
-PATIENCE = 60  # steps after which an ascent ends that has not risen
-FLAT = 1e-6  # relative rise that counts as none
-RATE_CHOICES = 40  # first guesses of the rate
+from relucert.arithmetic.rigor import DOUBLE, Arithmetic
+from relucert.methods.quadratic.scene import Neurons, Scene
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
+class Weights:
+    """Weights of a certificate, one row for each form or one for all: (forms or 1, count) each.
+
+    Attributes:
+        deviations: P by layer.
+        errors: D by layer, of layers that others follow.
+        inputs: D of the inputs, in units of y; (forms or 1, inputs or 1).
+    """
+
+    deviations: dict[int, Tensor]
+    errors: dict[int, Tensor]
+    inputs: Tensor
+
+    def times(self, factors: Tensor) -> Weights:
+        """The same certificate times a number > 0 for each form, (forms,)."""
+        column = factors[:, None]
+        return Weights(
+            {value: weights * column for value, weights in self.deviations.items()},
+            {value: weights * column for value, weights in self.errors.items()},
+            self.inputs * column,
+        )
+
+    def inflated(self, factors: Tensor) -> Weights:
+        """The same weights of deviations, and those of v times a number for each form, (forms,)."""
+        column = factors[:, None]
+        errors = {value: weights * column for value, weights in self.errors.items()}
+        return Weights(self.deviations, errors, self.inputs * column)
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> Weights:
+        return Weights(
+            {value: function(weights) for value, weights in self.deviations.items()},
+            {value: function(weights) for value, weights in self.errors.items()},
+            function(self.inputs),
+        )
+
+
+@dataclass(eq=False)
 class DualPoint:
-    """What the bound is free to choose.
+    """The free variables of the dual bound: (forms, count) each.
 
     Attributes:
-        rate: Of the certificate (rho), > 0.
-        links: Of the equations of every hidden layer (lambda), (size,) each.
-        tangent: Where the tangent touches, times the rate: (rows,).
+        shares: lambda / g by layer.
+        inputs: The centre of y, (forms, inputs).
+        errors: The centre of e by layer, of layers that others follow.
     """
 
-    rate: Tensor
-    links: list[Tensor]
-    tangent: Tensor
+    shares: dict[int, Tensor]
+    inputs: Tensor
+    errors: dict[int, Tensor]
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> DualPoint:
+        return DualPoint(
+            {value: function(part) for value, part in self.shares.items()},
+            function(self.inputs),
+            {value: function(part) for value, part in self.errors.items()},
+        )
 
 
-@dataclass(frozen=True, eq=False)
-class Target:
-    """A linear form on the last hidden layer's outputs, (size,), plus an offset: what is to be bounded."""
-
-    form: Tensor
-    offset: float
-
-
-@dataclass(frozen=True, eq=False)
-class Evaluation:
-    """The dual function's value, its gradient, and what the neurons' outputs cost there.
+class Term(NamedTuple):
+    """A neuron's `g dh - lambda dz + P (dz - a)^2 - D (e - t)^2`, which is to be minimised: (forms, count) each.
 
     Attributes:
-        value: The bound.
-        links: Its gradient, as `rate` and `tangent`.
-        rate: By the rate.
-        tangent: By the tangent.
-        costs: The coefficients v of every hidden layer's outputs: (size,) each.
+        coefficient: g.
+        link: lambda.
+        weight: P.
+        middle: a, of `A t`.
+        error_weight: D.
+        error_middle: t.
     """
 
-    value: float
-    links: list[Tensor]
-    rate: Tensor
-    tangent: Tensor
-    costs: list[Tensor]
+    coefficient: Tensor
+    link: Tensor
+    weight: Tensor
+    middle: Tensor
+    error_weight: Tensor
+    error_middle: Tensor
+
+    def at(self, piece: Piece, place: Tensor) -> Tensor:
+        """The term at a deviation dz within a linear piece of the ReLU."""
+        bowl, cap = place - self.middle, piece.steep * place + piece.shift - self.error_middle
+        linear = self.coefficient * (piece.rise * place + piece.shift) - self.link * place
+        return linear + self.weight * bowl.square() - self.error_weight * cap.square()
+
+    def curvature(self, piece: Piece) -> Tensor:
+        return self.weight - self.error_weight * piece.steep.square()
+
+    def slope(self, piece: Piece) -> Tensor:
+        """The derivative at dz = 0."""
+        bowl, cap = self.weight * self.middle, self.error_weight * piece.steep * (piece.shift - self.error_middle)
+        return piece.rise * self.coefficient - self.link - 2 * bowl - 2 * cap
 
 
-class DualFunction:
-    """The dual function of one certificate, whose right side is 1, and one target."""
+class Piece(NamedTuple):
+    """A linear piece of ReLUs: `dh = rise dz + shift` and `e = steep dz + shift` for dz within [low, high]."""
 
-    def __init__(self, maps: Maps, weights: list[Tensor], matrix: Tensor, target: Target) -> None:
-        self.maps, self.weights, self.matrix, self.target = maps, weights, matrix, target
-
-    def __call__(self, point: DualPoint) -> Evaluation:
-        maps, layers = self.maps, self.maps.layers
-        image = self.matrix @ point.tangent
-        height = float(point.tangent @ image)
-        towards, *errors = maps.split(2 * image)
-        form = towards + maps.entrance.T @ point.links[0]
-        inputs = -maps.problem.region.norm.farthest(form, maps.walls)
-        value = self.target.offset - float(point.rate) - height / float(point.rate) + float(form @ inputs)
-        squares, costs, optima = 0.0, [], []
-        for number, (layer, link) in enumerate(zip(layers, point.links, strict=True)):
-            cost = self._cost(point, number)
-            slope = link
-            if number < len(errors):
-                neurons, error = layer.loose, errors[number]
-                cost = cost.index_add(0, neurons, error)
-                slope = slope.index_add(0, neurons, error * layer.slope[neurons])
-                value -= float(error @ (layer.centre.clamp(min=0) - layer.slope * layer.centre)[neurons])
-            least, optimum = _minimum(layer, cost, self.weights[number] * point.rate, slope)
-            constant = layer.bias if number else layer.centre
-            value += float(link @ constant) + float(least.sum())
-            squares += float((self.weights[number] * (optimum - layer.centre).square()).sum())
-            costs.append(cost)
-            optima.append(optimum)
-        outputs = [optimum.clamp(min=0) for optimum in optima]
-        links = [layers[0].centre + maps.entrance @ inputs - optima[0]]
-        links += [
-            layer.weight @ output + layer.bias - optimum
-            for layer, output, optimum in zip(layers[1:], outputs, optima[1:], strict=False)
-        ]
-        point_there = [inputs]
-        for layer, output, optimum in zip(layers[:-1], outputs, optima, strict=False):
-            error = output - layer.centre.clamp(min=0) - layer.slope * (optimum - layer.centre)
-            point_there.append(error[layer.loose])
-        rate = point.rate.new_tensor(squares + height / float(point.rate) ** 2 - 1)
-        tangent = 2 * (self.matrix @ torch.cat(point_there) - image / point.rate)
-        return Evaluation(value, links, rate, tangent, costs)
-
-    def _cost(self, point: DualPoint, number: int) -> Tensor:
-        """The coefficients of a hidden layer's outputs, without those of the tangent."""
-        if number + 1 == len(self.maps.layers):
-            return self.target.form
-        return self.maps.layers[number + 1].weight.T @ point.links[number + 1]
+    rise: float
+    shift: Tensor
+    steep: Tensor
+    low: Tensor
+    high: Tensor
 
 
-def ascend(
-    function: DualFunction, start: DualPoint, moments: list[Tensor], steps: int, enough: float = torch.inf
-) -> tuple[float, DualPoint, list[Tensor]]:
-    """The best point on an ascent, its value and the outputs' costs there; it ends early once the value is enough.
+def pieces(neurons: Neurons, lower: Tensor, upper: Tensor) -> tuple[Piece, Piece]:
+    """Where pre-activations are negative, and where they are positive, for deviations within bounds, (count,) each."""
+    positive, kink = neurons.centre.clamp(min=0), -neurons.centre
+    negative = positive - neurons.centre
+    return (
+        Piece(0.0, -positive, -neurons.slope, lower, torch.minimum(kink, upper)),
+        Piece(1.0, -negative, 1 - neurons.slope, torch.maximum(kink, lower), upper),
+    )
 
-    moments: mean squares of the deviations of every hidden layer, which the tangent's units are taken from.
+
+class Minimum(NamedTuple):
+    """Where a neuron's term is least: the value, dz, dh and e there, (forms, count) each."""
+
+    value: Tensor
+    deviation: Tensor
+    output: Tensor
+    error: Tensor
+
+
+def least(neurons: Neurons, term: Term) -> Minimum:
+    """The least of every neuron's term on its bounds, as computed: that of two parabolas, convex or concave."""
+    found = []
+    for piece in pieces(neurons, neurons.lower, neurons.upper):
+        curvature, slope = term.curvature(piece), term.slope(piece)
+        ends = torch.where(slope + curvature * (piece.low + piece.high) > 0, piece.low, piece.high)
+        free = (-slope / torch.where(curvature > 0, 2 * curvature, 1)).minimum(piece.high).maximum(piece.low)
+        place = torch.where(curvature > 0, free, ends)
+        output, error = piece.rise * place + piece.shift, piece.steep * place + piece.shift
+        found.append(Minimum(term.at(piece, place), place, output, error))
+    below = found[0].value <= found[1].value
+    return Minimum(*(torch.where(below, one, other) for one, other in zip(*found, strict=True)))
+
+
+class Pulled(NamedTuple):
+    """Forms that were pulled back with some shares lambda / g.
+
+    Attributes:
+        coefficients: g by layer, (forms, count) each.
+        links: lambda by layer, (forms, count) each.
+        inputs: The coefficients of y, (forms, inputs).
     """
-    maps = function.maps
-    size = maps.problem.sizes[0]
-    norm = maps.problem.region.norm
-    units = torch.cat([
-        norm.spread(torch.ones(size, dtype=DTYPE)),
-        *((layer.width * moment.sqrt())[layer.loose] for layer, moment in zip(maps.layers[:-1], moments, strict=False)),
-    ])  # fmt: skip
-    scales = [link.abs().mean() + 1e-8 for link in start.links]
-    links, tangent, log_rate = [link.clone() for link in start.links], start.tangent.clone(), start.rate.log()
-    adam = Adam([*links, log_rate, tangent], DECAY, 1e-12)
-    best: tuple[float, DualPoint, list[Tensor]] | None = None
-    milestone, improved = -torch.inf, 0
-    for step in range(steps):
-        check_time()
-        rate = log_rate.exp()
-        here = function(DualPoint(rate, links, tangent))
-        if best is None or here.value > best[0]:
-            best = here.value, DualPoint(rate, [link.clone() for link in links], tangent.clone()), here.costs
-            if here.value > enough:
-                break
-        assert best is not None
-        if best[0] > milestone + FLAT * (abs(best[0]) + float(rate)):
-            milestone, improved = best[0], step
-        elif step > improved + PATIENCE:
-            break
-        gradients = [gradient * scale for gradient, scale in zip(here.links, scales, strict=True)]
-        *ways, rate_way, tangent_way = adam.directions([*gradients, here.rate * rate, here.tangent * units])
-        cooling = max(1 - step / steps, COOLED)
-        for link, way, scale in zip(links, ways, scales, strict=True):
-            link.add_(way * scale, alpha=RATES[0] * cooling)
-        log_rate = log_rate + RATES[1] * cooling * rate_way
-        tangent.add_(tangent_way * units * rate, alpha=RATES[2] * cooling)
-    assert best is not None
-    return best
+
+    coefficients: dict[int, Tensor]
+    links: dict[int, Tensor]
+    inputs: Tensor
 
 
-def first_point(function: DualFunction) -> DualPoint:
-    """Links as the gradient at the centre has them, no tangent, and the best of a row of rates."""
-    maps, links, form = function.maps, [], function.target.form
-    for layer in reversed(maps.layers):
-        links.append(form * layer.slope)
-        form = layer.weight.T @ links[-1]
-    links.reverse()
-    tangent = torch.zeros(maps.problem.rows, dtype=DTYPE)
-    last = maps.layers[-1]
-    margin = abs(float(function.target.form @ last.centre.clamp(min=0)) + function.target.offset)
-    rates = torch.logspace(-3, 2, RATE_CHOICES, dtype=DTYPE) * max(margin, 1e-6)
-    values = torch.tensor([function(DualPoint(rate, links, tangent)).value for rate in rates])
-    return DualPoint(rates[values.nan_to_num(-torch.inf).argmax()], links, tangent)
+class Evaluated(NamedTuple):
+    """The dual bound of every form, (forms,), and what its gradient is made of."""
+
+    bounds: Tensor
+    pulled: Pulled
+    middles: dict[int, Tensor]
+    minima: dict[int, Minimum]
+    farthest: Tensor
 
 
-def _minimum(layer: HiddenLayer, cost: Tensor, curvature: Tensor, slope: Tensor) -> tuple[Tensor, Tensor]:
-    """The least `cost relu(z) + curvature (z - centre)^2 - slope z` between the bounds of z, and where it is."""
-    lower, upper, centre = layer.lower, layer.upper, layer.centre
-    least, place = torch.full_like(centre, torch.inf), centre
-    curved = curvature > 1e-30
-    doubled = torch.where(curved, 2 * curvature, 1)
-    for low, high, rise, there in (
-        (lower.clamp(max=0), upper.clamp(max=0), -slope, (lower < 0) | (upper <= 0)),
-        (lower.clamp(min=0), upper.clamp(min=0), cost - slope, upper > 0),
-    ):
-        free = torch.where(curved, centre - rise / doubled, torch.where(rise > 0, low, high))
-        here = torch.minimum(torch.maximum(free, low), high)
-        value = torch.where(there, rise * here + curvature * (here - centre).square(), torch.inf)
-        place = torch.where(value < least, here, place)
-        least = torch.minimum(value, least)
-    return least, place
+Shares = Callable[[int, Tensor], Tensor]
+"""From a layer and the coefficients g of its unstable ReLUs, (forms, count), to lambda / g."""
+
+
+def pull(scene: Scene, forms: Tensor, shares: Shares) -> Pulled:
+    """Pulls forms on the output, (forms, classes), back to the input."""
+    coefficients, links = {}, {}
+
+    def choose(value: int, reached: Tensor) -> Tensor:
+        index = scene.neurons[value].index
+        coefficients[value] = reached[:, index]
+        links[value] = shares(value, coefficients[value]) * coefficients[value]
+        return (reached * scene.stable[value]).index_copy_(1, index, links[value])
+
+    inputs = scene.passes.backward(forms, choose, forms) * scene.radii
+    return Pulled(coefficients, links, inputs)
+
+
+def evaluate(scene: Scene, forms: Tensor, heights: Tensor, weights: Weights, point: DualPoint) -> Evaluated:
+    """Dual bounds of forms on the output, (forms, classes), that have these values at the reference, (forms,)."""
+    pulled = pull(scene, forms, lambda value, _: point.shares[value])
+    return bound(scene, heights, weights, pulled, point, scene.forward(point.inputs, point.errors))
+
+
+def bound(
+    scene: Scene, heights: Tensor, weights: Weights, pulled: Pulled, point: DualPoint, middles: dict[int, Tensor]
+) -> Evaluated:
+    """Dual bounds from pulled forms, and from `A t` by layer, (forms, count) each."""
+    form = pulled.inputs + 2 * weights.inputs * point.inputs
+    farthest = -scene.region.norm.farthest(form, scene.walls)
+    squares = squares_bound(scene, weights.inputs, DOUBLE)
+    bounds = heights + (form * farthest).sum(1) - squares - (weights.inputs * point.inputs.square()).sum(1)
+    minima = {}
+    for value, neurons in scene.neurons.items():
+        minima[value] = least(neurons, term(value, pulled, weights, middles[value], point))
+        bounds = bounds + minima[value].value.sum(1)
+    return Evaluated(bounds, pulled, middles, minima, farthest)
+
+
+def term(value: int, pulled: Pulled, weights: Weights, middle: Tensor, point: DualPoint) -> Term:
+    """The terms of a layer's neurons; the ReLUs that nothing follows have no errors."""
+    zeros = middle.new_zeros(1, middle.shape[1])
+    return Term(
+        pulled.coefficients[value], pulled.links[value], weights.deviations[value], middle,
+        weights.errors.get(value, zeros), point.errors.get(value, zeros),
+    )  # fmt: skip
+
+
+def squares_bound(scene: Scene, weights: Tensor, arithmetic: Arithmetic) -> Tensor:
+    """The most that a weighted sum of y^2 can be in the region: (forms,)."""
+    whole = weights.expand(len(weights), len(scene.radii))
+    bound = scene.region.norm.squares_bound(whole, arithmetic)
+    walls = scene.region.walls
+    if walls is None:
+        return bound
+    within = (whole * walls.largest[0].square()).sum(-1)
+    return torch.minimum(bound, arithmetic.above(within, whole.shape[-1] + 16))
+
+
+class Gradient(NamedTuple):
+    point: DualPoint
+    deviations: dict[int, Tensor]
+    errors: dict[int, Tensor]
+    inputs: Tensor
+
+
+def gradient(scene: Scene, weights: Weights, point: DualPoint, found: Evaluated) -> Gradient:
+    """The gradient in the dual point, and in the logarithms of the weights."""
+    shares, middles, log_deviations, log_errors = {}, {}, {}, {}
+
+    def activate(value: int, moved: Tensor) -> Tensor:
+        """From the derivatives in lambda that come from before to those in g."""
+        index, minimum = scene.neurons[value].index, found.minima[value]
+        link = moved[:, index] - minimum.deviation
+        shares[value] = link * found.pulled.coefficients[value]
+        return (moved * scene.stable[value]).index_copy_(1, index, minimum.output + point.shares[value] * link)
+
+    scene.passes.forward(found.farthest * scene.radii, activate)
+    for value, minimum in found.minima.items():
+        away = minimum.deviation - found.middles[value]
+        middles[value] = -2 * weights.deviations[value] * away
+        log_deviations[value] = weights.deviations[value] * away.square()
+    on_inputs, on_errors = scene.transposed(middles)
+    errors = {}
+    for value, middle in point.errors.items():
+        away = found.minima[value].error - middle
+        errors[value] = on_errors[value] + 2 * weights.errors[value] * away
+        log_errors[value] = -weights.errors[value] * away.square()
+    away = found.farthest - point.inputs
+    inputs = on_inputs + 2 * weights.inputs * away
+    return Gradient(DualPoint(shares, inputs, errors), log_deviations, log_errors, -weights.inputs * away.square())

@@ -1,24 +1,17 @@
-"""The evidence of an answer by quadratic certificates, for a proof file: multipliers and sectors, in full size."""
+"""The evidence of an answer by quadratic certificates, for a proof file: exactly the numbers that prove it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from relucert.methods.quadratic.certificate import Certificate
-from relucert.methods.quadratic.problem import Problem
-from relucert.methods.quadratic.proof import ProposedDual
+if TYPE_CHECKING:
+    from relucert.methods.quadratic.dual import Weights
+    from relucert.methods.quadratic.rows import RegionRows, RowProof
 
-
-@dataclass(frozen=True, eq=False)
-class RowEvidence:
-    """The multipliers that prove one row."""
-
-    certificate: Certificate
-    dual: ProposedDual
+ByLayer = dict[str, list[float]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,55 +20,61 @@ class Evidence:
 
     Attributes:
         radius: The radius.
-        sectors: Slopes and widths of every hidden layer but the last, (size,) each.
-        rows: The entries of every row; None: the bounds of the linear relaxation prove it.
+        document: The fields of a proof file besides its claim; docs/proofs.md describes them.
     """
 
     radius: float
-    sectors: tuple[tuple[Tensor, Tensor], ...]
-    rows: tuple[dict[str, Any] | None, ...]
+    document: dict[str, Any]
 
     @classmethod
-    def of(cls, problem: Problem, rows: Sequence[RowEvidence | None]) -> Evidence:
-        sectors = tuple((layer.slope, layer.width) for layer in problem.layers[:-1])
-        entries = tuple(None if row is None else _entries(problem, row) for row in rows)
-        return cls(float(problem.region.radius[0]), sectors, entries)
-
-    def document(self) -> dict[str, Any]:
-        """The entries of a proof file that are its own."""
-        return {
-            "sectors": [{"slope": slope.tolist(), "width": width.tolist()} for slope, width in self.sectors],
-            "certificates": [
-                None if row is None else {name: _listed(part) for name, part in row.items()} for row in self.rows
-            ],
+    def of(cls, rows: RegionRows, linear: Tensor) -> Evidence:
+        """From rows that are proven; linear: those that the linear relaxation proves, (rows,)."""
+        layers = {
+            str(value): {"neurons": neurons.index.tolist(), "slopes": neurons.slope.tolist()}
+            for value, neurons in rows.scene.neurons.items()
         }
+        certificates: list[dict[str, Any]] = []
+        entries: list[dict[str, Any] | None] = []
+        composed = None
+        for row in range(len(rows.forms)):
+            proof = None if bool(linear[row]) else rows.proofs[row]
+            if proof is None:
+                entries.append(None)
+            elif proof.weights is not None:
+                certificates.append({"kind": "joint", **_weights(proof.weights)})
+                entries.append(_entry(proof, len(certificates) - 1, 1.0))
+            else:
+                if composed is None:
+                    composed = len(certificates)
+                    found = rows.composed
+                    assert found is not None
+                    certificates.append({
+                        "kind": "composed", **_weights(found.weights),
+                        "norms": [[*pair, norm, found.shares[pair]] for pair, norm in found.norms.items()],
+                    })  # fmt: skip
+                entries.append(_entry(proof, composed, proof.factor))
+        document = {"layers": layers, "certificates": certificates, "rows": entries}
+        return cls(float(rows.region.radius[0]), document)
 
 
-def _entries(problem: Problem, row: RowEvidence) -> dict[str, Any]:
-    """By the names of a proof file, tensors with one number per input or neuron."""
-    certificate, dual = row.certificate, row.dual
-    inputs, *errors = dual.tangent.split(problem.sizes)
-    size, hidden = len(problem.centre), problem.layers[:-1]
+def _weights(weights: Weights) -> dict[str, Any]:
     return {
-        "ball": _placed(certificate.inputs, problem.moving, size),
-        "sectors": [
-            _placed(part, layer.loose, len(layer.bias)) for part, layer in zip(certificate.sectors, hidden, strict=True)
-        ],
-        "weights": list(certificate.weights),
-        "rate": float(dual.rate),
-        "links": list(dual.links),
-        "tangent": [
-            _placed(inputs, problem.moving, size),
-            *(_placed(part, layer.loose, len(layer.bias)) for part, layer in zip(errors, hidden, strict=True)),
-        ],
+        "deviations": _by_layer(weights.deviations),
+        "errors": _by_layer(weights.errors),
+        "inputs": weights.inputs[0].tolist(),
     }
 
 
-def _placed(numbers: Tensor, places: Tensor, size: int) -> Tensor:
-    return numbers.new_zeros(size).index_copy(0, places, numbers)
+def _entry(proof: RowProof, certificate: int, factor: float) -> dict[str, Any]:
+    point = proof.point
+    return {
+        "certificate": certificate,
+        "factor": factor,
+        "links": _by_layer(proof.links),
+        "inputs": point.inputs[0].tolist(),
+        "errors": _by_layer(point.errors),
+    }
 
 
-def _listed(part: Any) -> Any:
-    if isinstance(part, Tensor):
-        return part.tolist()
-    return [_listed(one) for one in part] if isinstance(part, list) else part
+def _by_layer(numbers: dict[int, Tensor]) -> ByLayer:
+    return {str(value): part[0].tolist() for value, part in numbers.items()}

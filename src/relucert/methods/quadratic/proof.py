@@ -1,237 +1,276 @@
-"""The proof: from multipliers alone, in float64 with every rounding error bounded.
+"""The proof of margins: from the numbers of a certificate alone, in float64 with every rounding error bounded.
 
-Nothing is taken over from where the multipliers were found: neither the matrix, nor that it is semidefinite, nor the
-value of the dual function. See docs/sdp.md for the theorem and its proof.
+Nothing is taken over from where the numbers were found. docs/sdp.md has the theorem. What rounds is charged in three
+places. Deviations are counted from the computed values of the network at a reference, so that an affine operation
+misses its own by a residual; the residuals, and with `inference` the noise of the network's evaluation, move every
+deviation by a drift. Forms have errors of their own, and so have the sums.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from relucert.arithmetic.rigor import RIGOROUS, TINY
-from relucert.methods.quadratic.certificate import Certificate
-from relucert.methods.quadratic.chain import Layer
-from relucert.methods.quadratic.maps import deviation_matrices
-from relucert.methods.quadratic.problem import HiddenLayer, Problem
-from relucert.methods.quadratic.products import add_squares
-from relucert.methods.quadratic.semidefinite import is_semidefinite
-from relucert.network import Rows
+from relucert.bounding.interval import Bounds, Centred, Interval, affine_image
+from relucert.bounding.noise import noise, rounds
+from relucert.common.deadline import check_time
+from relucert.methods.quadratic.dual import DualPoint, Pulled, Term, Weights, pieces, squares_bound, term
+from relucert.methods.quadratic.passes import Passes
+from relucert.methods.quadratic.scene import Neurons, Scene
+from relucert.network import INPUT, Activation, Rows
 
 NOTHING = -torch.inf
 
 
 @dataclass(frozen=True, eq=False)
-class ProvenCertificate:
-    """An inequality that holds in the region: `sum weights dz^2 + x' matrix x <= right`, with a semidefinite matrix.
+class Ground:
+    """What all proofs in one region share, in float64.
 
     Attributes:
-        weights: Of the squared deviations from the true pre-activations at the centre, for every hidden layer.
-        matrix: On the moving inputs and the sector errors of loose neurons, (rows, rows), exactly these numbers.
-        right: The right side, with what rounding of the matrix may cost.
+        scene: The region, with the reference that its neurons count from.
+        bounds: Proven ones of every pre-activation, (1, size) each.
+        values: The computed values of the network at the reference, by value, (1, size) each.
+        residuals: By affine value, how far it may be from its operation on the values before, and from any evaluation
+            of it that the network's inference allows, (1, size) each.
     """
 
-    weights: tuple[Tensor, ...]
-    matrix: Tensor
-    right: Tensor
+    scene: Scene
+    bounds: Bounds
+    values: dict[int, Tensor]
+    residuals: dict[int, Tensor]
+
+    @classmethod
+    def of(cls, scene: Scene, bounds: Bounds) -> Ground:
+        network = scene.network
+        residuals = {}
+        sizes: dict[int, Centred] = {INPUT: Centred(scene.region.reference, scene.region.spans(RIGOROUS).largest)}
+        for value, node in network.steps():
+            check_time()
+            if isinstance(node.operation, Activation):
+                sizes[value] = Centred.activated(node.operation, bounds[node.inputs[0]], RIGOROUS)
+                continue
+            operands = [scene.values[source] for source in node.inputs]
+            shaped = [
+                part.abs().unflatten(1, network.shapes[source])
+                for part, source in zip(operands, node.inputs, strict=True)
+            ]
+            gamma = RIGOROUS.gamma(node.operation.terms + 3)
+            size = node.operation.absolute.linear(*shaped).flatten(1)
+            if node.operation.constant is not None:
+                size = size + node.operation.constant.abs().expand(network.shapes[value]).flatten()
+            residual = RIGOROUS.above(gamma * size, node.operation.terms + 4)
+            if network.inference.rounds:
+                sizes[value] = affine_image(network, value, [sizes[source] for source in node.inputs], RIGOROUS)
+                if value in bounds:
+                    met = sizes[value].interval(RIGOROUS).meet(bounds[value])
+                    sizes[value] = Centred.of(Interval(torch.minimum(met.lower, met.upper), met.upper), RIGOROUS)
+                if rounds(network, value):
+                    magnitudes = [sizes[source].centre.abs() + sizes[source].radius for source in node.inputs]
+                    residual = RIGOROUS.above(residual + noise(network, value, magnitudes, RIGOROUS), 1)
+            residuals[value] = residual
+        return cls(scene, bounds, scene.values, residuals)
+
+    @cached_property
+    def path_error(self) -> float:
+        """By how much a linear pass over the whole network may be off, relatively to one with absolute coefficients."""
+        network = self.scene.network
+        affine = (network.affine(value) for value in self.residuals)
+        return RIGOROUS.gamma(sum(operation.terms + 4 for operation in affine) + 8 * len(network.nodes))
+
+    @cached_property
+    def absolute(self) -> Passes:
+        network = self.scene.network
+        return Passes(
+            network.with_operations({value: network.affine(value).absolute for value in self.residuals}), False
+        )
+
+    def reach(self, value: int) -> Tensor:
+        """How far the neurons of a layer may lie from their reference, at most: (1, size)."""
+        lower, upper = self.bounds[value]
+        centre = self.values[value]
+        return RIGOROUS.above(torch.maximum(upper - centre, centre - lower).clamp(min=0), 1)
+
+    def drift(self, inputs: Tensor, errors: dict[int, Tensor]) -> dict[int, Tensor]:
+        """How far computed deviations of unstable neurons may be from the true ones, by layer, (forms, count) each.
+
+        It covers the residuals, and the rounding of passes over vectors of at most these absolute values, of y,
+        (forms, inputs), and of e by layer.
+        """
+        scene, found = self.scene, {}
+
+        def activate(value: int, moved: Tensor) -> Tensor:
+            neurons = scene.neurons[value]
+            found[value] = RIGOROUS.above(moved[:, neurons.index], 4)
+            through = moved * scene.stable[value]
+            if neurons.following and len(neurons):
+                through[:, neurons.index] = neurons.slope.abs() * found[value] + self.path_error * errors[value]
+            return through
+
+        self.absolute.forward(self.path_error * inputs * scene.radii, activate, self.residuals)
+        return {value: RIGOROUS.up(part * (1 + self.path_error), 4) + TINY for value, part in found.items()}
 
 
-@dataclass(frozen=True, eq=False)
-class ProposedDual:
-    """The variables of the margin's dual in float64; any finite numbers will do, with a rate > 0.
+class PulledBack(NamedTuple):
+    """Forms that were pulled back.
 
     Attributes:
-        rate: Of the certificate.
-        links: Of the equations of every hidden layer, (size,) each.
-        tangent: (rows,).
+        forms: The computed coefficients of unstable ReLUs and of the input (in units of x), and exactly the links.
+        lost: What all errors of coefficients, and all residuals, may cost at most, (forms,).
     """
 
-    rate: Tensor
-    links: tuple[Tensor, ...]
-    tangent: Tensor
+    forms: Pulled
+    lost: Tensor
 
 
-def prove_certificate(problem: Problem, certificate: Certificate) -> ProvenCertificate | None:
-    """The inequality of these multipliers; None where they are no numbers >= 0, or the matrix is not semidefinite."""
-    numbers = torch.cat([certificate.inputs, *certificate.sectors, *certificate.weights])
-    sectors = [layer.width for layer in problem.layers] + [layer.slope for layer in problem.layers]
-    if not bool(((numbers >= 0) & numbers.isfinite()).all()) or not bool(torch.cat(sectors).isfinite().all()):
-        return None
-    matrix, doubt = _matrix(problem, certificate)
-    if not bool(doubt.isfinite()) or not is_semidefinite(matrix):
-        return None
-    right = problem.region.norm.squares_bound(certificate.inputs, RIGOROUS)
-    return ProvenCertificate(certificate.weights, matrix, RIGOROUS.above(right + doubt, 1))
+def pull_back(ground: Ground, forms: Tensor, point: DualPoint) -> PulledBack:
+    """Pulls forms on the output, (forms, classes), back to the input."""
+    scene, network = ground.scene, ground.scene.network
+    pending: dict[int, tuple[Tensor, Tensor]] = {network.output: (forms, torch.zeros_like(forms))}
+    on_relus: dict[int, tuple[Tensor, Tensor]] = {}
+    coefficients, links = {}, {}
+    lost = forms.new_zeros(len(forms))
+    for value in range(network.output, INPUT - 1, -1):
+        check_time()
+        if value in scene.neurons:
+            zeros = forms.new_zeros(len(forms), network.sizes[value])
+            reached, error = on_relus.pop(value, (zeros, zeros))
+            index = scene.neurons[value].index
+            coefficients[value] = reached[:, index]
+            links[value] = point.shares[value] * coefficients[value]
+            through = (reached * scene.stable[value]).index_copy_(1, index, links[value])
+            lost = lost + (error * ground.reach(value)).sum(1)
+            _join(pending, value, (through, torch.zeros_like(through)))
+        if value not in pending or value == INPUT:
+            continue
+        form, error = pending.pop(value)
+        if value in network.activations:
+            _join(on_relus, network.source(value), (form, error))
+            continue
+        operation = network.affine(value)
+        lost = lost + ((form.abs() + error) * ground.residuals[value]).sum(1)
+        parts = operation.transpose(form.unflatten(1, network.shapes[value]))
+        spread = error + RIGOROUS.gamma(operation.terms + 3) * form.abs()
+        doubts = operation.absolute.transpose(spread.unflatten(1, network.shapes[value]))
+        for source, part, doubt in zip(network.node(value).inputs, parts, doubts, strict=True):
+            _join(pending, source, (part.flatten(1), RIGOROUS.above(doubt.flatten(1), operation.terms + 4)))
+    form, error = pending.get(INPUT, (forms.new_zeros(len(forms), network.sizes[INPUT]),) * 2)
+    lost = lost + (error * scene.radii).sum(1)
+    count = max(network.sizes) * (len(network.nodes) + 1)
+    return PulledBack(Pulled(coefficients, links, form), RIGOROUS.above(lost, count))
 
 
-def _matrix(problem: Problem, certificate: Certificate) -> tuple[Tensor, Tensor]:
-    """The matrix as computed, symmetric, and a bound of what its rounding, and noise, change the inequality by.
+def _join(forms: dict[int, tuple[Tensor, Tensor]], value: int, added: tuple[Tensor, Tensor]) -> None:
+    if value not in forms:
+        forms[value] = added
+        return
+    total = forms[value][0] + added[0]
+    forms[value] = total, RIGOROUS.above(forms[value][1] + added[1] + RIGOROUS.gamma(1) * total.abs(), 2)
 
-    With m the largest absolute values of x, an error of the matrix within `|A|'|A|` times a number changes the form by
-    at most that number times `| |A| m |^2`: products with one vector bound everything.
+
+class Proven(NamedTuple):
+    """Lower bounds, (forms,), minus infinity where there is none, and by layer exactly the numbers lambda."""
+
+    bounds: Tensor
+    links: dict[int, Tensor]
+
+
+def prove_margins(ground: Ground, forms: Tensor, offsets: Tensor, weights: Weights, point: DualPoint) -> Proven:
+    """Lower bounds of `forms @ outputs + offsets` in the region.
+
+    Args:
+        ground: Of the region.
+        forms: (forms, classes).
+        offsets: (forms,).
+        weights: Of certificates that are proven: `D - A'PA` is semidefinite, with A as it is, or as passes compute it.
+        point: Any numbers.
     """
-    layers, gamma = problem.layers, RIGOROUS.gamma
-    moving = problem.moving
-    entrance = layers[0].weight[:, moving] * problem.radii[moving]
-    loose = [layer.loose for layer in layers[:-1]]
-    blocks = deviation_matrices(entrance, [layer.weight for layer in layers], [layer.slope for layer in layers], loose)
-    largest = torch.cat([
-        torch.ones(len(moving), dtype=torch.float64),
-        *(RIGOROUS.above(layer.width * layer.max_deviation, 2)[layer.loose] for layer in layers[:-1]),
-    ])  # fmt: skip
-    diagonal = torch.cat([certificate.inputs, *certificate.sectors])
-    matrix, terms = torch.diag(diagonal), sum(len(layer.bias) for layer in layers) + len(layers) + 4
-    doubt = gamma(terms) * (diagonal * largest.square()).sum()
-    error = sizes_before = torch.zeros(0, dtype=torch.float64)
-    for number, (layer, block) in enumerate(zip(layers, blocks, strict=True)):
-        columns = block.shape[1]
-        sizes = block.abs() @ largest[:columns]
-        if number:
-            wide = len(layers[number - 1].bias)
-            before = error + gamma(wide + 2) * sizes_before
-            error = (layer.weight.abs() * layers[number - 1].slope) @ before
-            error = RIGOROUS.above(error, wide + columns + 8) + TINY
-        else:
-            error = RIGOROUS.above(gamma(1) * sizes, columns + 2) + TINY
-        factors = certificate.weights[number].clone()
-        if number < len(certificate.sectors):
-            factors[layer.loose] += certificate.sectors[number] * layer.width[layer.loose].square()
-        doubt = doubt + (factors * layer.drift * (2 * layer.max_deviation + layer.drift)).sum()
-        chosen = (factors > 0).nonzero().flatten()
-        roots = factors[chosen].sqrt()
-        part = block[chosen] * roots[:, None]
-        add_squares(matrix[:columns, :columns], part, -1)
-        doubt = doubt + TINY * sizes.square().sum()  # factors that underflowed
-        magnitude = roots * sizes[chosen] * (1 + gamma(columns + 8))
-        missed = roots * error[chosen] + gamma(8) * magnitude
-        doubt = doubt + (gamma(terms) * magnitude.square() + 2 * magnitude * missed + missed.square()).sum()
-        sizes_before = sizes
-    matrix = matrix.tril() + matrix.tril(-1).T
-    return matrix, RIGOROUS.above(doubt, terms + len(diagonal) + 16)
+    scene = ground.scene
+    pulled = pull_back(ground, forms, point)
+    total = _Total(len(forms))
+    output = ground.values[scene.network.output]
+    total.add(forms * output)
+    total.add(offsets[:, None])
+    total.lose(pulled.lost[:, None])
+    middles = scene.forward(point.inputs, point.errors)
+    reach = {value: ground.reach(value)[:, neurons.index] for value, neurons in scene.neurons.items()}
+    largest = {
+        value: point.errors[value].abs() + (1 + scene.neurons[value].slope) * reach[value] for value in point.errors
+    }
+    drift = ground.drift(1 + 2 * point.inputs.abs(), {value: 2 * most for value, most in largest.items()})
+    for value, neurons in scene.neurons.items():
+        if not len(neurons):
+            continue
+        its = term(value, pulled.forms, weights, middles[value], point)
+        total.lose(2 * its.weight * (reach[value] + its.middle.abs()) * drift[value])
+        _add_neurons(total, neurons, its)
+    _add_inputs(total, scene, pulled.forms.inputs, weights.inputs, point.inputs)
+    return Proven(total.lower(), pulled.forms.links)
 
 
 class _Total:
-    """A sum of products with a bound of its rounding error, and of all else that may be lost."""
+    """Sums of products, one for each form, with a bound of their rounding errors and of all else that may be lost."""
 
-    def __init__(self) -> None:
-        self._terms: list[Tensor] = []
-        self._losses: list[Tensor] = []
+    def __init__(self, forms: int) -> None:
+        self._sum = torch.zeros(forms, dtype=torch.float64)
+        self._size = torch.zeros_like(self._sum)
+        self._lost = torch.zeros_like(self._sum)
+        self._count = 16
 
     def add(self, terms: Tensor) -> None:
-        """Numbers that each are products of a few numbers: exact but for at most eight roundings."""
-        self._terms.append(terms.flatten())
+        """Numbers, (forms or 1, count), that each are products of a few numbers: at most eight roundings."""
+        self._sum = self._sum + terms.sum(1)
+        self._size = self._size + terms.abs().sum(1)
+        self._count += terms.shape[1] + 1
 
     def lose(self, amounts: Tensor) -> None:
         """Upper bounds, but for rounding, of what may be lost; none is negative."""
-        self._losses.append(amounts.flatten())
+        self._lost = self._lost + amounts.sum(1)
+        self._count += amounts.shape[1] + 1
 
-    def lower(self) -> float:
-        terms, losses = torch.cat(self._terms), torch.cat(self._losses)
-        count = len(terms) + len(losses) + 16
-        lost = losses.sum() + RIGOROUS.gamma(count) * terms.abs().sum() + count * TINY
-        value = float(RIGOROUS.floor(terms.sum() - RIGOROUS.above(lost, count)))
-        return value if value < torch.inf else NOTHING  # NaN and infinity prove nothing
+    def lower(self) -> Tensor:
+        lost = self._lost + RIGOROUS.gamma(self._count + 8) * self._size + self._count * TINY
+        lower = RIGOROUS.floor(self._sum - RIGOROUS.above(lost, self._count + 8))
+        return torch.where(lower < torch.inf, lower, NOTHING)  # NaN and infinity prove nothing
 
 
-def prove_margin(
-    problem: Problem, proven: ProvenCertificate, dual: ProposedDual, last: Layer, row: Tensor, offset: Tensor
-) -> float:
-    """A lower bound of `row @ scores + offset` over the region; minus infinity where these variables prove nothing.
+def _add_inputs(total: _Total, scene: Scene, form: Tensor, weights: Tensor, middle: Tensor) -> None:
+    """The least of `form dx - D (y - t)^2` over the region."""
+    radii = scene.radii
+    shares = torch.where(radii > 0, 2 * weights * middle / torch.where(radii > 0, radii, 1), 0)
+    whole = form + shares
+    total.lose(RIGOROUS.gamma(4) * (form.abs() + shares.abs()) * radii)
+    total.lose(torch.where(radii > 0, 0, (2 * weights * middle).abs()) + TINY)  # coordinates that stay
+    rows = Rows(whole[None], (len(radii),))
+    total.lose(scene.region.deviation(rows, RIGOROUS, False).below[0][:, None])
+    total.lose(squares_bound(scene, weights, RIGOROUS)[:, None])
+    total.add(-weights * middle.square())
 
-    last: the layer of the class scores; row: (classes,); offset: a number.
+
+def _add_neurons(total: _Total, neurons: Neurons, term: Term) -> None:
+    """The least of every neuron's term on its bounds.
+
+    A convex piece lies above its tangent at any point, so a point near its minimum will do; a concave one is least at
+    one of its ends. That a curvature near 0 may have the other sign is charged with the rounding of the value.
     """
-    numbers = torch.cat([dual.rate.reshape(1), dual.tangent, *dual.links])
-    if not bool(numbers.isfinite().all()) or not bool(dual.rate > 0):
-        return NOTHING
-    total, gamma, layers = _Total(), RIGOROUS.gamma, problem.layers
-    total.add(offset.reshape(1))
-    total.add(row * last.bias)
-    total.lose(row.abs() * last.noise(layers[-1].upper.clamp(min=0)))
-    total.add(-dual.rate * proven.right.reshape(1))
-    image = proven.matrix @ dual.tangent
-    doubt = gamma(len(image) + 2) * (proven.matrix.abs() @ dual.tangent.abs())
-    total.add(-dual.tangent * image / dual.rate)
-    total.lose(dual.tangent.abs() * doubt / dual.rate)
-    towards, *errors = image.split(problem.sizes)
-    input_doubt, *error_doubts = doubt.split(problem.sizes)
-    _add_inputs(total, problem, dual.links[0], towards)
-    total.lose(2 * input_doubt)
-    following = [(layer.weight, link) for layer, link in zip(layers[1:], dual.links[1:], strict=True)]
-    following.append((last.weight, row))
-    for number, (layer, link) in enumerate(zip(layers, dual.links, strict=True)):
-        total.add(link * layer.bias)
-        total.lose(link.abs() * layer.noise)
-        weight, coefficients = following[number]
-        cost = coefficients @ weight
-        cost_doubt = gamma(len(coefficients) + 2) * (coefficients.abs() @ weight.abs())
-        pull = torch.zeros_like(link)  # the tangent's coefficients of the sector errors
-        if number < len(errors):
-            pull[layer.loose] = 2 * errors[number]
-            total.lose(2 * error_doubts[number] * (layer.width * layer.max_deviation)[layer.loose])
-        curvature = RIGOROUS.floor(proven.weights[number] * dual.rate).clamp(min=0)
-        _add_neurons(total, layer, cost, cost_doubt, pull, link, curvature)
-    return total.lower()
-
-
-def _add_inputs(total: _Total, problem: Problem, link: Tensor, towards: Tensor) -> None:
-    """The least of the linear form on the inputs: that of the first layer's links and of the tangent."""
-    weight, moving, gamma = problem.layers[0].weight, problem.moving, RIGOROUS.gamma
-    form = link @ weight
-    doubt = gamma(len(link) + 2) * (link.abs() @ weight.abs())
-    total.add(form * problem.centre)
-    total.lose(doubt * (problem.centre.abs() + problem.radii))
-    shares = 2 * towards / problem.radii[moving]
-    whole = form.clone()
-    whole[moving] += shares
-    total.lose(gamma(2) * (form[moving].abs() + shares.abs()) * problem.radii[moving])
-    fall = problem.region.deviation(Rows(whole[None, None], problem.region.points.shape[1:]), RIGOROUS, False).below
-    total.lose(fall)
-
-
-def _add_neurons(
-    total: _Total, layer: HiddenLayer, cost: Tensor, cost_doubt: Tensor, pull: Tensor, link: Tensor, curvature: Tensor
-) -> None:
-    """The least of every neuron's own term on its bounds.
-
-    It is `cost relu(z) + curvature (z - zc)^2 - link z + pull e`, where e is `relu(z) - relu(zc) - slope (z - zc)`.
-    """
-    gamma = RIGOROUS.gamma
-    total.add(-pull * layer.centre.clamp(min=0))
-    total.add(pull * layer.slope * layer.centre)
-    total.lose(pull.abs() * (1 + layer.slope) * layer.error)
-    both, slope = cost + pull, link + pull * layer.slope
-    farthest = torch.maximum(layer.lower.abs(), layer.upper.abs())
-    total.lose((cost_doubt + gamma(2) * (cost.abs() + pull.abs())) * layer.upper.clamp(min=0))
-    total.lose(gamma(3) * (link.abs() + pull.abs() * layer.slope) * farthest)
-    total.lose(curvature * layer.error * (2 * layer.max_deviation + layer.error))
-    pieces = (
-        (layer.lower.clamp(max=0), layer.upper.clamp(max=0), -slope, (layer.lower < 0) | (layer.upper <= 0)),
-        (layer.lower.clamp(min=0), layer.upper.clamp(min=0), both - slope, layer.upper > 0),
-    )
-    least = torch.full_like(link, torch.inf)
-    for low, high, rise, there in pieces:
-        value = _parabola(low, high, rise, both.abs() + slope.abs(), layer.centre, curvature)
-        least = torch.minimum(least, torch.where(there, value, torch.inf))
-    total.add(least)
-
-
-def _parabola(low: Tensor, high: Tensor, rise: Tensor, size: Tensor, centre: Tensor, curvature: Tensor) -> Tensor:
-    """Lower bounds of `rise z + curvature (z - centre)^2` on [low, high].
-
-    A parabola lies above its tangent at any point; so the point need only be near the minimum. size: of what `rise` was
-    the difference of, in one rounding.
-    """
-    gamma = RIGOROUS.gamma
-    doubled = torch.where(curvature > 0, 2 * curvature, 1)
-    free = torch.where(curvature > 0, centre - rise / doubled, torch.where(rise > 0, low, high))
-    point = torch.minimum(torch.maximum(free, low), high)
-    away = point - centre
-    value = rise * point + curvature * away.square()
-    steepness = rise + 2 * curvature * away
-    fall = torch.maximum(steepness * (point - low), steepness * (point - high)).clamp(min=0)
-    sizes = size + 2 * curvature * (point.abs() + centre.abs())
-    magnitude = torch.maximum(high.abs(), low.abs()) * 2 + centre.abs()
-    lost = fall + gamma(16) * sizes * magnitude
-    return value - RIGOROUS.above(lost, 12)
+    least = torch.full_like(term.link, torch.inf)
+    for piece in pieces(neurons, RIGOROUS.floor(neurons.lower), RIGOROUS.ceil(neurons.upper)):
+        low, high = piece.low, piece.high
+        curvature, slope = term.curvature(piece), term.slope(piece)
+        convex = curvature > 0
+        free = (-slope / torch.where(convex, 2 * curvature, 1)).minimum(high).maximum(low)
+        tangent = slope + 2 * curvature * free
+        fall = torch.maximum(tangent * (free - low), tangent * (free - high)).clamp(min=0)
+        ends = torch.minimum(term.at(piece, low), term.at(piece, high))
+        found = torch.where(convex, term.at(piece, free) - fall, ends)
+        far, shift = torch.maximum(low.abs(), high.abs()), piece.shift.abs()
+        size = term.coefficient.abs() * (far + shift) + term.link.abs() * far
+        size = size + term.weight * (far + term.middle.abs()).square()
+        size = size + term.error_weight * (far + shift + term.error_middle.abs()).square()
+        found = found - RIGOROUS.above(RIGOROUS.gamma(256) * size, 16)
+        least = torch.minimum(least, torch.where(low <= high, found, torch.inf))
+    total.add(torch.where(least < torch.inf, least, torch.nan))  # a neuron whose numbers are none has no bound

@@ -1,35 +1,173 @@
-"""Rows of a property that quadratic certificates prove in one region, for searches that linear bounds leave open."""
+"""Rows of a property in one region: the certificates that bound them, and what is proven of them."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import chain
 
 import torch
 from torch import Tensor
 
 from relucert.arithmetic.property import Property
 from relucert.arithmetic.region import Region
-from relucert.bounding.interval import Bounds
+from relucert.bounding.interval import Bounds, Interval
 from relucert.common.deadline import TimeUp, until
-from relucert.methods.quadratic.chain import Chain, Layer
-from relucert.methods.quadratic.cost import least_seconds
-from relucert.methods.quadratic.dual import Target
-from relucert.methods.quadratic.maps import DTYPE
-from relucert.methods.quadratic.problem import Problem
-from relucert.methods.quadratic.proof import prove_certificate, prove_margin
-from relucert.methods.quadratic.solve import solve
+from relucert.common.progress import Report, silent
+from relucert.methods.quadratic.composed import SURPLUSES, Composed
+from relucert.methods.quadratic.dual import DualPoint, Weights
+from relucert.methods.quadratic.feasible import is_composed, is_joint
+from relucert.methods.quadratic.memory import Memory
+from relucert.methods.quadratic.proof import Ground, prove_margins
+from relucert.methods.quadratic.scene import Scene
+from relucert.methods.quadratic.solve import MOST_JOINT, Solver
 from relucert.network import Network
 
-MOST_ROWS = 5000  # of a certificate's matrix
 FEWEST_UNSTABLE = 200  # neurons, below which splitting comes to an end sooner
-ENOUGH = 1e-6  # of the margin at the centre, for a row to be proven
+ENOUGH = 5e-3  # of a row's value at the reference: a computed bound that will be proven
+FAR = 0.05  # the same: a bound that says that a row is not the least one
+INFLATIONS = (1.0005, 1.003, 1.02)  # of own weights, the first of which is mostly proven to be feasible
+ROOM = 2.0**-16  # by which bounds of neurons are widened, relatively: whoever checks a proof has bounds of his own
+
+
+@dataclass(frozen=True, eq=False)
+class RowProof:
+    """What proves one row: a feasible certificate, and exactly the numbers of the dual bound.
+
+    Attributes:
+        point: The dual point, in whose shares nobody need believe.
+        links: lambda by layer, (1, count) each.
+        weights: Of the row's own, (1, count) each; None: those of the composed certificate, times `factor`.
+        factor: Of the composed weights.
+    """
+
+    point: DualPoint
+    links: dict[int, Tensor]
+    weights: Weights | None
+    factor: float
+
+
+@dataclass(eq=False)
+class RegionRows:
+    """All rows of a property in one region.
+
+    Attributes:
+        network: In float64.
+        region: A batch of one, in float64.
+        forms: The rows, (rows, classes).
+        offsets: (rows,).
+        bounds: Proven ones of every pre-activation, (1, size) each.
+        memories: Of every row, what was found at another radius.
+        report: Called with every few steps.
+        proofs: By row, what proves it.
+        composed: The composed certificate, where it is proven to be feasible.
+    """
+
+    network: Network
+    region: Region
+    forms: Tensor
+    offsets: Tensor
+    bounds: Bounds
+    memories: Sequence[Memory | None]
+    report: Report = silent
+    proofs: dict[int, RowProof] = field(default_factory=dict)
+    composed: Composed | None = None
+
+    @classmethod
+    def of(
+        cls, network: Network, region: Region, prop: Property, bounds: Bounds,
+        memories: Sequence[Memory | None] | None = None, report: Report = silent,
+    ) -> RegionRows:  # fmt: skip
+        """From a property that is a batch of one."""
+        wide = {value: _widened(interval) for value, interval in bounds.items()}
+        forms, offsets = prop.rows[0].double(), prop.offsets[0].double()
+        return cls(network, region, forms, offsets, wide, memories or [None] * len(forms), report)
+
+    def __post_init__(self) -> None:
+        self.scene = Scene.of(self.network, self.region, self.bounds)
+        self.heights = self.forms @ self.scene.values[self.network.output][0] + self.offsets
+        self.solver = Solver(self.scene, self.forms, self.heights, report=self.report)
+
+    @property
+    def relaxed(self) -> bool:
+        """Whether any input moves and any neuron is unstable."""
+        return self.scene.unstable > 0 and bool((self.scene.radii > 0).any())
+
+    @property
+    def joint(self) -> bool:
+        """Whether there are few enough unstable neurons for certificates with weights of their own."""
+        return self.scene.unstable <= MOST_JOINT
+
+    def decide(self, rows: Tensor) -> Tensor:
+        """Bounds of some rows as computed, (rows,): each climbs until it is enough to be proven positive."""
+        solver, enough = self.solver, ENOUGH * self.solver.heights
+        solver.start()
+        if len(left := self._left(rows, enough)):
+            solver.climb(left, enough)
+        if self.joint and len(left := self._left(rows, enough)):
+            solver.climb_jointly(left, enough, self.memories)
+        return solver.bounds
+
+    def least(self) -> Tensor:
+        """Bounds as computed, (rows,), of which the least is as high as it gets: the weakest row climbs to the end, the
+        others until they are known to be positive."""
+        solver = self.solver
+        weakest = int(solver.start().argmin())
+        first, endless = torch.tensor([weakest]), torch.full_like(solver.bounds, torch.inf)
+        climb = self._jointly if self.joint else solver.climb
+        climb(first, endless)
+        if not float(solver.bounds[weakest]) > 0:
+            return solver.bounds
+        enough = torch.minimum(FAR * solver.heights, solver.bounds[weakest]).clamp(min=0)
+        others = torch.arange(len(enough))
+        if len(left := self._left(others[others != weakest], enough)):
+            climb(left, enough)
+        return solver.bounds
+
+    def _jointly(self, rows: Tensor, enough: Tensor) -> Tensor:
+        return self.solver.climb_jointly(rows, enough, self.memories)
+
+    def _left(self, rows: Tensor, enough: Tensor) -> Tensor:
+        return rows[~(self.solver.bounds > enough)[rows]]
+
+    def prove(self) -> Tensor:
+        """Proven lower bounds, (rows,), of rows with a computed bound above 0; minus infinity for the others."""
+        proven = torch.full((len(self.forms),), -torch.inf, dtype=torch.float64)
+        ground = Ground.of(self.scene, self.bounds)
+        solutions = [(row, found) for row, found in enumerate(self.solver.solutions) if found and found.bound > 0]
+        if any(found.weights is None for _, found in solutions):
+            self.composed = self._feasible_composed()
+        for row, found in solutions:
+            own = None if found.weights is None else self._feasible_joint(found.weights)
+            weights = own
+            if found.weights is None and self.composed is not None:
+                weights = self.composed.weights.times(torch.tensor([found.factor], dtype=torch.float64))
+            if weights is None:
+                continue
+            form, offset = self.forms[row : row + 1], self.offsets[row : row + 1]
+            bounds, links = prove_margins(ground, form, offset, weights, found.point)
+            proven[row] = bounds[0]
+            if float(bounds) > 0:
+                self.proofs[row] = RowProof(found.point, links, own, found.factor)
+        return proven
+
+    def _feasible_composed(self) -> Composed | None:
+        """The composed certificate, with as much room for its norms as their proof needs; None: there is none."""
+        wider = map(self.solver.recompose, SURPLUSES[1:])
+        candidates = chain([self.solver.composed], wider)
+        return next((composed for composed in candidates if is_composed(self.scene, composed)), None)
+
+    def _feasible_joint(self, weights: Weights) -> Weights | None:
+        """Weights of a row's own, those of v as much larger as their proof needs; None: there are none."""
+        inflated = (weights.inflated(torch.tensor([factor], dtype=torch.float64)) for factor in INFLATIONS)
+        return next((larger for larger in inflated if is_joint(self.scene, larger)), None)
 
 
 def suits_certificates(network: Network, bounds: Bounds) -> bool:
-    """Whether certificates may prove more than splitting does: in a chain with many unstable neurons."""
-    chain = all(node.inputs == (value - 1,) for value, node in network.steps())
+    """Whether certificates may prove more than splitting does: with many unstable neurons."""
     unstable = sum(int(interval.unstable.sum()) for interval in bounds.values())
-    return chain and not network.inference.rounds and unstable >= FEWEST_UNSTABLE
+    return network.rectifiers_only and unstable >= FEWEST_UNSTABLE
 
 
 def proven_rows(network: Network, region: Region, prop: Property, bounds: Bounds, ends: float) -> Tensor:
@@ -40,33 +178,22 @@ def proven_rows(network: Network, region: Region, prop: Property, bounds: Bounds
         region: A batch of one.
         prop: A batch of one.
         bounds: Proven ones of every pre-activation.
-        ends: By the monotonic clock, when no further row is begun, and none is improved.
+        ends: By the monotonic clock, when it has to be over.
     """
-    proven = torch.zeros(prop.rows.shape[1], dtype=torch.bool)
-    chain = Chain.of(network)
-    problem = Problem.of(chain, region, bounds)
-    if problem.rows > MOST_ROWS or not problem.relaxed:
-        return proven
-    seconds = least_seconds(network, problem.rows)
-    scores = prop.values(network(region.centre))[0]
-    for row in scores.argsort().tolist():
-        if not float(scores[row]) > 0 or time.monotonic() + seconds > ends:
-            break
-        form, offset = prop.rows[0, row].double(), prop.offsets[0, row].double()
-        enough = ENOUGH * float(scores[row])
-        try:
-            with until(ends):
-                proven[row] = _margin(problem, chain.layers[-1], form, offset, enough, ends - seconds / 2) > 0
-        except TimeUp:
-            break
-    return proven
+    nothing = torch.zeros(prop.rows.shape[1], dtype=torch.bool)
+    if time.monotonic() > ends:
+        return nothing
+    try:
+        with until(ends):
+            asked = RegionRows.of(network, region, prop, bounds)
+            if not asked.relaxed:
+                return nothing
+            asked.decide((asked.heights > 0).nonzero().flatten())
+            return asked.prove() > 0
+    except TimeUp:
+        return nothing
 
 
-def _margin(problem: Problem, last: Layer, form: Tensor, offset: Tensor, enough: float, ends: float) -> float:
-    """A proven lower bound of one row; minus infinity where there is none."""
-    target = Target((form @ last.weight).to(DTYPE), float(form @ last.bias + offset))
-    solution = solve(problem, target, None, enough, ends)
-    certificate = None if solution is None else prove_certificate(problem, solution.certificate)
-    if solution is None or certificate is None:
-        return -torch.inf
-    return prove_margin(problem, certificate, solution.dual, last, form, offset)
+def _widened(interval: Interval) -> Interval:
+    room = ROOM * (interval.upper - interval.lower)
+    return Interval((interval.lower - room).double(), (interval.upper + room).double())

@@ -1,187 +1,215 @@
-"""A margin over one region: find a certificate, ascend the dual, choose the weights anew, and so on.
+"""Certificates of all rows of a property in one region, from the cheapest to the tightest.
 
-The result is multipliers, of which `proof` makes a bound.
+1. One composed certificate for all rows, with slopes as CROWN would choose them, and the best factor of its weights.
+2. Rows that are left climb on slopes, centres and factors.
+3. Rows that are still left climb with weights of their own.
+
+The results are numbers, of which `proof` makes bounds.
 """
 
 from __future__ import annotations
 
-import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from relucert.bounding.adam import Adam
 from relucert.common.progress import Progress, Report, silent
-from relucert.methods.quadratic.certificate import Certificate, Demand, propose, start_vectors
-from relucert.methods.quadratic.dual import DualFunction, DualPoint, Target, ascend, first_point
-from relucert.methods.quadratic.maps import DTYPE, Maps
-from relucert.methods.quadratic.problem import Problem
-from relucert.methods.quadratic.proof import ProposedDual
+from relucert.methods.quadratic.ascent import AGAIN, CHECKED, COOLED, DECAY, Climb, Layout
+from relucert.methods.quadratic.composed import Composed, compose
+from relucert.methods.quadratic.dual import DualPoint, Weights, bound, pull
+from relucert.methods.quadratic.joint import PowerIteration
+from relucert.methods.quadratic.memory import Memory
+from relucert.methods.quadratic.scene import Scene
 
-LEAST_WEIGHT = 0.02  # of a neuron, as a share of the mean
-STALLED = 2  # repeats without a rise after which it ends
-NOISE = 0.3  # that is added to primal vectors, relatively: what they have forgotten may come back
+MOST_JOINT = 6000  # unstable neurons of a joint certificate, whose matrix has one row for each
+FACTORS = torch.logspace(-6, 4, 25)  # of the composed weights, that are tried
 
 
 @dataclass(frozen=True)
 class Effort:
-    """The effort for one certificate.
+    """The numbers of steps.
 
     Attributes:
-        repeats: How often the weights are chosen anew, at most.
-        power_rounds: Power iterations each time.
-        steps: Steps of the ascent each time.
-        rise: By how much, relatively to the target at the centre, the bound must rise for another repeat.
+        shared: With the composed certificate.
+        own: With weights of each form's own.
+        again: The same, from what was found at another radius.
     """
 
-    repeats: int = 10
-    power_rounds: int = 60
-    steps: int = 150
-    rise: float = 0.004
+    shared: int = 80
+    own: int = 200
+    again: int = 100
 
 
 EFFORT = Effort()
 
 
 @dataclass(frozen=True, eq=False)
-class Memory:
-    """A warm start for the solution at another radius: everything in full size, whichever neurons are loose.
+class Solution:
+    """What bounds one row, in float64, (1, ...) each.
 
     Attributes:
-        radius: The radius of the solution.
-        point: The dual variables; the tangent in full size.
-        costs: The coefficients of every hidden layer's outputs.
-        moments: Mean squares of deviations, per squared radius.
-        vectors: Primal vectors in full size.
+        bound: The bound that these numbers are said to give.
+        point: The dual point.
+        weights: Weights of the row's own; None: those of the composed certificate, times `factor`.
+        factor: Of the composed weights.
+        memory: Where to start at another radius.
     """
 
-    radius: float
+    bound: float
     point: DualPoint
-    costs: list[Tensor]
-    moments: list[Tensor]
-    vectors: Tensor
+    weights: Weights | None = None
+    factor: float = 1.0
+    memory: Memory | None = None
 
 
-@dataclass(frozen=True, eq=False)
-class Solution:
-    """Multipliers, the bound that they are said to give, and what to start from next time."""
+class Solver:
+    """All rows in one region.
 
-    value: float
-    certificate: Certificate
-    dual: ProposedDual
-    memory: Memory
-
-
-def solve(
-    problem: Problem, target: Target, memory: Memory | None, enough: float = torch.inf, ends: float = torch.inf,
-    report: Report = silent,
-) -> Solution | None:  # fmt: skip
-    """The best multipliers for a target; None where there is no certificate, or it did not stay within float32.
-
-    enough: a bound at which to stop; ends: by the monotonic clock, when it has to be over, judged by the repeat before;
-    report: called with every repeat.
+    Args:
+        scene: In float64.
+        forms: The rows on the output, (rows, classes).
+        heights: Their values at the reference, offsets included, (rows,).
+        effort: How much to spend.
+        report: Called with every few steps.
     """
-    maps, effort = Maps(problem), EFFORT
-    generator = torch.Generator().manual_seed(0)
-    height = abs(float(target.form @ maps.layers[-1].centre.clamp(min=0)) + target.offset)
-    state, best = _State.start(maps, target, memory, generator), None
-    stalled = 0
-    for repeat in range(effort.repeats):
-        report(Progress(step=repeat, steps=effort.repeats))
-        began = time.monotonic()
-        solution = state.improve(maps, target, effort, enough, generator)
-        if solution is None:
-            break
-        before = -torch.inf if best is None else best.value
-        if best is None or solution.value > before:
-            best = solution
-        stalled = stalled + 1 if solution.value < before + effort.rise * height else 0
-        if solution.value > enough or stalled == STALLED or 2 * time.monotonic() - began > ends:
-            break
-    return best
+
+    def __init__(
+        self, scene: Scene, forms: Tensor, heights: Tensor, effort: Effort | None = None, report: Report = silent
+    ) -> None:
+        self.scene, self.quick = scene, scene.quick()
+        self.forms, self.heights = forms.float(), heights.float()
+        self.effort, self.report = effort or EFFORT, report
+        self.pulled = pull(self.quick, self.forms, self._first_shares)
+        self.solutions: list[Solution | None] = [None] * len(forms)
+        self.bounds = torch.full((len(forms),), -torch.inf)
+
+    def _first_shares(self, value: int, coefficients: Tensor) -> Tensor:
+        """0 or 1 where the lower line of ReLU counts, else the mean slope of chords."""
+        neurons = self.quick.neurons[value]
+        active = (neurons.centre > 0).to(coefficients.dtype)
+        return torch.where(coefficients > 0, active, neurons.slope)
+
+    def start(self) -> Tensor:
+        """The composed certificate with the best factor for each row; returns the bounds, (rows,)."""
+        hardest = int((self.heights / self.forms.abs().amax(1)).argmin())
+        weights = {
+            value: torch.full((len(neurons),), float(self.pulled.coefficients[value][hardest].norm()))
+            for value, neurons in self.quick.neurons.items()
+        }
+        self.counted = weights
+        self.composed = compose(self.scene, self.quick, weights)
+        self.base = self.composed.weights.map(Tensor.float)
+        layout = Layout(self.quick, own=False)
+        self.table = self.forms.new_zeros(len(self.forms), sum(layout.sizes))
+        point = layout.point(self.table)
+        for value, shares in point.shares.items():
+            shares.copy_(self._first_shares(value, self.pulled.coefficients[value]))
+        still = {value: torch.zeros_like(part) for value, part in self.pulled.links.items()}
+        best = torch.full_like(self.bounds, -torch.inf)
+        for factor in FACTORS:
+            found = bound(
+                self.quick, self.heights, self.base.times(factor.expand(len(best))), self.pulled, point, still
+            ).bounds
+            self.table[:, -1] = torch.where(found > best, factor.log(), self.table[:, -1])
+            best = torch.maximum(best, found)
+        self._keep(torch.arange(len(best)), layout, self.table, best, None)
+        return self.bounds
+
+    def recompose(self, surplus: float) -> Composed:
+        """The composed certificate with more room above the estimates of its norms."""
+        return compose(self.scene, self.quick, self.counted, surplus)
+
+    def climb(self, rows: Tensor, enough: Tensor) -> Tensor:
+        """Some rows, (count,), climb with the composed certificate until their bounds are enough, (rows,)."""
+        layout = Layout(self.quick, own=False)
+        climb = Climb(layout, self.forms[rows], self.heights[rows], self.base, self.table[rows].clone(), None)
+        return self._ascend(climb, rows, enough, self.effort.shared)
+
+    def climb_jointly(self, rows: Tensor, enough: Tensor, memories: Sequence[Memory | None]) -> Tensor:
+        """Some rows climb with weights of their own, from where they were at another radius or are now."""
+        layout = Layout(self.quick, own=True)
+        table = self.forms.new_zeros(len(rows), sum(layout.sizes))
+        shared = Layout(self.quick, own=False)
+        weights = self.base.times(self.table[rows, -1].exp()).map(lambda part: part.clamp(min=1e-30).log())
+        _copy(shared.point(self.table[rows]), weights, layout, table)
+        power = PowerIteration(self.quick, len(rows), torch.Generator().manual_seed(0))
+        known = [memories[row] for row in rows.tolist()]
+        warm = all(memory is not None and memory.suits(self.radius) for memory in known)
+        if warm:
+            for place, memory in enumerate(known):
+                assert memory is not None
+                memory.recall(layout, table[place : place + 1], self.radius)
+        climb = Climb(layout, self.forms[rows], self.heights[rows], self.base, table, power)
+        climb.settled()
+        if not warm:
+            return self._ascend(climb, rows, enough, self.effort.own)
+        self._ascend(climb, rows, enough, self.effort.again, AGAIN)
+        left = rows[~(self.bounds[rows] > 0)]  # they may have been led astray
+        return self.climb_jointly(left, enough, [None] * len(memories)) if len(left) else self.bounds
+
+    @property
+    def radius(self) -> float:
+        return float(self.scene.region.radius[0])
+
+    def _ascend(self, climb: Climb, rows: Tensor, enough: Tensor, steps: int, speed: float = 1.0) -> Tensor:
+        adam, rates = Adam([climb.table], DECAY, 1e-12), speed * climb.layout.rates()
+        for step in range(steps):
+            if step % CHECKED == 0:
+                self.report(Progress(step=step, steps=steps))
+            before = climb.table.clone() if climb.power is None else None
+            found = climb.step(adam, rates * (1 - (1 - COOLED) * step / steps))
+            if before is not None:
+                better = found > self.bounds[rows]
+                if bool(better.any()):
+                    self._keep(rows[better], climb.layout, before[better], found[better], None)
+            if step % CHECKED == CHECKED - 1 and step + 1 < steps:
+                done = found > enough[rows]
+                if climb.power is not None and bool(done.any()):
+                    settled, weights = climb.settled()
+                    self._keep(rows, climb.layout, climb.table, settled, weights)
+                    done = settled > enough[rows]
+                if bool(done.any()):
+                    left = (~done).nonzero().flatten()
+                    climb, rows = climb.select(left), rows[left]
+                    adam.select(left)
+                if not len(rows):
+                    return self.bounds
+        settled, weights = climb.settled()
+        self._keep(rows, climb.layout, climb.table, settled, weights if climb.power is not None else None)
+        return self.bounds
+
+    def _keep(self, rows: Tensor, layout: Layout, table: Tensor, found: Tensor, weights: Weights | None) -> None:
+        """Keeps what bounds some rows, where it is better than what is known.
+
+        weights: Own ones; None: those of the composed certificate.
+        """
+        for place, row in enumerate(rows.tolist()):
+            if not float(found[place]) > float(self.bounds[row]):
+                continue
+            line = table[place : place + 1].clone()
+            self.bounds[row] = found[place]
+            point = layout.point(line).map(Tensor.double)
+            if weights is None:
+                self.table[row] = line[0]
+                factor = float(line[0, -1].double().exp())
+                self.solutions[row] = Solution(float(found[place]), point, factor=factor)
+            else:
+                own = weights.map(lambda part, place=place: part[place : place + 1].double())  # type: ignore[misc]
+                memory = Memory.of(layout, line, self.radius)
+                self.solutions[row] = Solution(float(found[place]), point, own, memory=memory)
 
 
-@dataclass(eq=False)
-class _State:
-    """The state of the alternation; without a point it is at its beginning."""
-
-    point: DualPoint | None
-    costs: list[Tensor]
-    moments: list[Tensor]
-    vectors: Tensor
-
-    @classmethod
-    def start(cls, maps: Maps, target: Target, memory: Memory | None, generator: torch.Generator) -> _State:
-        if memory is not None:
-            return _recalled(maps, memory)
-        costs, form = [], target.form
-        for layer in reversed(maps.layers):
-            costs.append(form)
-            form = layer.weight.T @ (form * layer.slope)
-        vectors = start_vectors(maps, generator)
-        moments = [deviation.square().sum(1) for deviation in maps.deviations(vectors)]
-        return cls(None, costs[::-1], moments, vectors)
-
-    def improve(
-        self, maps: Maps, target: Target, effort: Effort, enough: float, generator: torch.Generator
-    ) -> Solution | None:
-        """One certificate with new weights, and one ascent with it; None where there is no certificate."""
-        first = self.point is None
-        size = self.vectors.square().mean(1, keepdim=True).sqrt()
-        noise = NOISE * size * torch.randn(self.vectors.shape, generator=generator)
-        proposal = propose(maps, self.demand(maps), self.vectors + noise, effort.power_rounds * (2 if first else 1))
-        if proposal is None:
-            return None
-        self.vectors, self.moments = proposal.vectors, proposal.moments
-        weights = [weight.to(DTYPE) for weight in proposal.certificate.weights]
-        function = DualFunction(maps, weights, proposal.matrix, target)
-        point = self.point or first_point(function)
-        value, self.point, self.costs = ascend(function, point, self.moments, effort.steps, enough)
-        return Solution(value, proposal.certificate, _double(self.point), self.remember(maps))
-
-    def demand(self, maps: Maps) -> Demand:
-        """Neurons with negative costs gain from variance; all unstable ones get a little weight."""
-        deviations = None if self.point is None else maps.deviations(self.point.tangent / self.point.rate)
-        gains, means = [], []
-        for number, (layer, cost) in enumerate(zip(maps.layers, self.costs, strict=True)):
-            gains.append((cost.clamp(max=0).abs() + LEAST_WEIGHT * cost.abs().mean()) * layer.unstable)
-            means.append(layer.centre if deviations is None else layer.centre + deviations[number])
-        return Demand(gains, means)
-
-    def remember(self, maps: Maps) -> Memory:
-        assert self.point is not None
-        radius = float(maps.problem.region.radius[0])
-        point = DualPoint(self.point.rate, self.point.links, _full(maps, self.point.tangent))
-        moments = [moment / radius**2 for moment in self.moments]
-        return Memory(radius, point, self.costs, moments, _full(maps, self.vectors))
-
-
-def _recalled(maps: Maps, memory: Memory) -> _State:
-    radius = float(maps.problem.region.radius[0])
-    share = radius / memory.radius
-    places, inputs = _places(maps), maps.problem.sizes[0]
-    vectors, tangent = memory.vectors[places].clone(), memory.point.tangent[places].clone()
-    vectors[inputs:] *= share  # sector errors grow with the region, inputs are counted in units of it
-    tangent[inputs:] *= share
-    point = DualPoint(memory.point.rate, [link.clone() for link in memory.point.links], tangent)
-    return _State(point, memory.costs, [moment * radius**2 for moment in memory.moments], vectors)
-
-
-def _places(maps: Maps) -> Tensor:
-    """Where the rows of the certificate's matrix are among all inputs and neurons."""
-    problem = maps.problem
-    parts, first = [problem.moving], len(problem.centre)
-    for layer in problem.layers[:-1]:
-        parts.append(layer.loose + first)
-        first += len(layer.bias)
-    return torch.cat(parts)
-
-
-def _full(maps: Maps, vector: Tensor) -> Tensor:
-    problem = maps.problem
-    size = len(problem.centre) + sum(len(layer.bias) for layer in problem.layers[:-1])
-    return vector.new_zeros(size, *vector.shape[1:]).index_copy(0, _places(maps), vector)
-
-
-def _double(point: DualPoint) -> ProposedDual:
-    return ProposedDual(point.rate.double(), tuple(link.double() for link in point.links), point.tangent.double())
+def _copy(point: DualPoint, weights: Weights, layout: Layout, table: Tensor) -> None:
+    """Writes a dual point and logarithms of weights into a table."""
+    into, logarithms = layout.point(table), layout.logarithms(table)
+    into.inputs.copy_(point.inputs)
+    logarithms.inputs.copy_(weights.inputs.expand_as(logarithms.inputs))
+    for target, given in (
+        (into.shares, point.shares), (into.errors, point.errors),
+        (logarithms.deviations, weights.deviations), (logarithms.errors, weights.errors),
+    ):  # fmt: skip
+        for value, part in target.items():
+            part.copy_(given[value].expand_as(part))

@@ -1,0 +1,148 @@
+"""A proof file by quadratic certificates on graphs, read with suspicion."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+
+from relucert.checker.document import INFERENCES, KEYS, Certified, claim_of
+from relucert.checker.entries import as_list, as_number, as_text, as_whole, require
+from relucert.checker.packing import unpack, unpack_floats
+
+CERTIFICATE_FORMAT = "relucert quadratic proof 2"
+SLOPE_BITS = 20
+Entry = TypeVar("Entry")
+ByLayer = dict[int, list[float]]
+
+
+@dataclass(frozen=True)
+class LayerEntry:
+    """The neurons of a pre-activation whose sign is left open, and by neuron a slope in units of 2**-20."""
+
+    neurons: list[int]
+    slopes: list[int]
+
+
+@dataclass(frozen=True)
+class NormEntry:
+    """A bound of the squared norm of the map from a source, -1 for the input, to a layer, and the source's share."""
+
+    square: float
+    share: float
+
+
+@dataclass(frozen=True)
+class CertificateEntry:
+    """Weights: of squared deviations (P), of squared errors (D), of squared inputs (one, or one for each).
+
+    norms: of a composed certificate, by layer and source; None of a joint one.
+    """
+
+    deviations: ByLayer
+    errors: ByLayer
+    inputs: list[float]
+    norms: dict[tuple[int, int], NormEntry] | None
+
+
+@dataclass(frozen=True)
+class RowEntry:
+    """What proves a row: the number of a certificate, a factor on its weights, and the dual variables.
+
+    links: by layer (lambda); inputs, errors: the centre t of y, and of e by layer.
+    """
+
+    certificate: int
+    factor: float
+    links: ByLayer
+    inputs: list[float]
+    errors: ByLayer
+
+
+@dataclass(frozen=True)
+class CertificateProof(Certified):
+    """Quadratic certificates, and how they prove each row; None: CROWN's lines prove it.
+
+    inference: as of a `Proof`; by_intervals: as of a `Rule`, for the bounds of pre-activations, which follow by CROWN's
+    rule; layers: by pre-activation.
+    """
+
+    inference: str
+    by_intervals: bool
+    layers: dict[int, LayerEntry]
+    certificates: list[CertificateEntry]
+    row_proofs: list[RowEntry | None]
+
+
+def certificate_proof(document: dict[str, Any]) -> CertificateProof:
+    """A proof whose every entry is of the right kind."""
+    entries = {"inference", "by_intervals", "layers", "certificates", "row_proofs"}
+    require(set(document) == KEYS | entries, "its entries are not those of a proof")
+    require(type(document["by_intervals"]) is bool, "by_intervals is neither true nor false")
+    require(document["inference"] in INFERENCES, "its inference is none that is known")
+    claim = claim_of(document)
+    layers = _by_layer(document["layers"], _layer)
+    certificates = [_certificate(entry) for entry in as_list(document["certificates"])]
+    rows = [None if entry is None else _row(entry) for entry in as_list(document["row_proofs"])]
+    require(len(rows) == len(claim["rows"]), "it has not one proof for each row")
+    used = {row.certificate for row in rows if row is not None}
+    require(used == set(range(len(certificates))), "its rows do not name each of its certificates, and no other")
+    return CertificateProof(
+        **claim, inference=document["inference"], by_intervals=document["by_intervals"], layers=layers,
+        certificates=certificates, row_proofs=rows,
+    )  # fmt: skip
+
+
+def _layer(entry: Any) -> LayerEntry:
+    require(set(entry) == {"neurons", "slopes"}, "a layer has no neurons and slopes")
+    neurons, slopes = unpack(as_text(entry["neurons"]), 4), unpack(as_text(entry["slopes"]), 3)
+    require(len(neurons) == len(slopes), "a layer has not one slope for each neuron")
+    require(bool((np.diff(neurons) > 0).all()), "the neurons of a layer are not in ascending order")
+    require(bool((slopes <= 1 << SLOPE_BITS).all()), "a slope is above 1")
+    return LayerEntry(neurons.tolist(), slopes.tolist())
+
+
+def _certificate(entry: Any) -> CertificateEntry:
+    composed = entry["kind"] == "composed"
+    require(composed or entry["kind"] == "joint", "a certificate is neither composed nor joint")
+    keys = {"kind", "deviations", "errors", "inputs"} | ({"norms"} if composed else set())
+    require(set(entry) == keys, "a certificate has other entries than those of its kind")
+    deviations, errors = (_by_layer(entry[name], _floats) for name in ("deviations", "errors"))
+    inputs = _floats(entry["inputs"])
+    weights = [*deviations.values(), *errors.values(), inputs]
+    require(all(number >= 0 for part in weights for number in part), "a weight is negative")
+    norms = None
+    if composed:
+        norms = {}
+        for layer, source, square, share in map(as_list, as_list(entry["norms"])):
+            pair = (as_whole(layer), as_whole(source))
+            require(pair not in norms, "a norm stands twice")
+            norms[pair] = NormEntry(as_number(square), as_number(share))
+        positive = all(norm.square > 0 and norm.share > 0 for norm in norms.values())
+        require(positive, "a norm or a share is not positive")
+    return CertificateEntry(deviations, errors, inputs, norms)
+
+
+def _row(entry: Any) -> RowEntry:
+    keys = {"certificate", "factor", "links", "inputs", "errors"}
+    require(set(entry) == keys, f"a row's proof does not have the entries {', '.join(sorted(keys))}")
+    factor = as_number(entry["factor"])
+    require(factor > 0, "a factor is not positive")
+    links, errors = (_by_layer(entry[name], _floats) for name in ("links", "errors"))
+    return RowEntry(as_whole(entry["certificate"]), factor, links, _floats(entry["inputs"]), errors)
+
+
+def _by_layer(entry: Any, read: Callable[[Any], Entry]) -> dict[int, Entry]:
+    if not isinstance(entry, dict):
+        raise TypeError
+    require(all(str(int(value)) == value for value in entry), "a layer is not named by its number")
+    return {int(value): read(part) for value, part in entry.items()}
+
+
+def _floats(entry: Any) -> list[float]:
+    numbers = unpack_floats(as_text(entry))
+    require(all(map(math.isfinite, numbers)), "a number is none")
+    return numbers

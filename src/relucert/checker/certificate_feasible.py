@@ -1,0 +1,275 @@
+"""That the weights of a certificate are feasible: `sum P dz^2 <= sum D v^2` for all v = (y, e), where `dz = A v`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from flint import fmpq
+from numpy.typing import NDArray
+from scipy import sparse
+
+from relucert.checker.ball_scene import Numbers, fraction
+from relucert.checker.certificate_document import CertificateEntry, NormEntry
+from relucert.checker.certificate_rows import RowMaker, Rows, spatial
+from relucert.checker.certificate_scene import INPUT, THE_INPUT, CertificateScene
+from relucert.checker.contraction import BITS, UP, Matrix, is_contraction
+from relucert.checker.entries import Rejected, require
+
+ZERO = fmpq(0)
+DENSE = 0.2  # share of coefficients that are not 0, from which a matrix is a dense one
+MOST_KEPT = 2**25  # coefficients that are kept, of 8 bytes each
+FARTHEST = 300  # powers of two by which numbers may differ
+Floats = NDArray[np.float64]
+
+
+@dataclass(eq=False)
+class Feasibility:
+    """The check of a proof's certificates, which have the rows of the network in common."""
+
+    scene: CertificateScene
+    maker: RowMaker = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.maker = RowMaker(self.scene)
+        self._kept: dict[int, list[dict[int, Rows]]] = {}
+
+    def check(self, entry: CertificateEntry) -> None:
+        """Raises Rejected unless a certificate, whose sizes are checked, is proven to be feasible."""
+        if entry.norms is None:
+            self._check_joint(entry)
+        else:
+            self._check_composed(entry, entry.norms)
+
+    def input_weights(self, entry: CertificateEntry) -> Numbers:
+        """The weights of all inputs, 0 for those that stay."""
+        radii = self.scene.region.radii
+        given = entry.inputs * len(radii) if len(entry.inputs) == 1 else entry.inputs
+        return [fraction(weight) if radius > 0 else ZERO for weight, radius in zip(given, radii, strict=True)]
+
+    def check_sizes(self, entry: CertificateEntry) -> None:
+        """Raises Rejected unless a certificate has one weight for each neuron and input."""
+        counts = {value: len(neurons) for value, neurons in self.scene.neurons.items()}
+        followed = {value: count if self.scene.neurons[value].followed else 0 for value, count in counts.items()}
+        check_counts("weights of deviations", entry.deviations, counts)
+        check_counts("weights of errors", entry.errors, followed)
+        fits = len(entry.inputs) in (1, len(self.scene.region.radii))
+        require(fits, "a certificate has neither one weight for all inputs nor one for each")
+
+    def _check_joint(self, entry: CertificateEntry) -> None:
+        """`I - B B'` is semidefinite with `B = P^(1/2) A D^(-1/2)`."""
+        columns = {THE_INPUT: _quotients(self.scene.region.radii, self.input_weights(entry))}
+        for value, neurons in self.scene.neurons.items():
+            if neurons.followed:
+                weights = [fraction(number) for number in entry.errors.get(value, [])]
+                columns[value] = _quotients([fmpq(1)] * len(weights), weights)
+        matrix = ScaledRows()
+        for value in self.scene.neurons:
+            roots = _roots([fraction(number) for number in entry.deviations.get(value, [])], fmpq(1))
+            done = 0
+            for rows in self._joint_rows(value):
+                count = len(next(iter(rows.values())).forms.units)
+                chosen = roots[done : done + count]
+                matrix.add(chosen, [(rows.get(source), factors) for source, factors in columns.items()])
+                done += count
+        if not matrix.is_short():
+            raise Rejected("a joint certificate is not proven to be feasible")
+
+    def _joint_rows(self, value: int) -> Iterable[dict[int, Rows]]:
+        """The maps from inputs and from the errors of open neurons to the open neurons of a layer, some after others;
+        they are kept for other certificates where they are not too many."""
+        if value in self._kept:
+            return self._kept[value]
+        rows = (self._cut(parts) for parts in self.maker.through(value, self.scene.neurons[value].index))
+        count = sum(map(len, self.scene.neurons.values()))
+        if count * (count + len(self.scene.region.radii)) > MOST_KEPT:
+            return rows
+        self._kept[value] = list(rows)
+        return self._kept[value]
+
+    def _cut(self, parts: dict[int, Rows]) -> dict[int, Rows]:
+        return {
+            source: rows if source == THE_INPUT else rows.at(self.scene.neurons[source].index)
+            for source, rows in parts.items()
+        }
+
+    def _check_composed(self, entry: CertificateEntry, norms: dict[tuple[int, int], NormEntry]) -> None:
+        """From the last layer to the first: a layer asks its sources for the sum of their squares, times a number."""
+        scene = self.scene
+        pairs = {(value, source) for value in scene.network.preactivations for source in scene.sources(value)}
+        require(set(norms) == pairs, "a composed certificate has not one norm for each layer and source")
+        asked: dict[int, fmpq] = {}
+        for value in reversed(scene.network.preactivations):
+            weights = self._carried(value, entry, asked.get(value, ZERO))
+            sources = scene.sources(value)
+            shares = sum((fraction(norms[value, source].share) for source in sources), ZERO)
+            require(shares <= 1, f"the shares of the sources of value {value} exceed 1")
+            for source in sources:
+                norm = norms[value, source]
+                asked[source] = asked.get(source, ZERO) + fraction(norm.square) / fraction(norm.share)
+            self._check_norms(value, weights, {source: norms[value, source] for source in sources})
+        enough = all(
+            weight >= asked.get(THE_INPUT, ZERO)
+            for weight, radius in zip(self.input_weights(entry), scene.region.radii, strict=True)
+            if radius > 0
+        )
+        require(enough, "the weights of inputs are less than the norms ask for")
+
+    def _carried(self, value: int, entry: CertificateEntry, asked: fmpq) -> Numbers:
+        """The weights T with which the squared deviations of a layer have to be bounded, one for each neuron."""
+        neurons = self.scene.neurons[value]
+        weights = [asked if slope else ZERO for slope in self.scene.slopes[value].units.tolist()]
+        for place, neuron in enumerate(neurons.index.tolist()):
+            weights[neuron] = fraction(entry.deviations[value][place])
+            if asked == 0:
+                continue
+            error, slope = fraction(entry.errors[value][place]), neurons.slope[place]
+            if not (error > asked if slope > 0 else error >= asked):
+                raise Rejected(f"the weight of an error of value {value} is less than the norms ask for")
+            if slope > 0:
+                weights[neuron] += asked * slope * slope * error / (error - asked)
+        return weights
+
+    def _check_norms(self, value: int, weights: Numbers, norms: dict[int, NormEntry]) -> None:
+        """That the map from every source to a layer with these weights is no longer than its norm."""
+        network = self.scene.network
+        wanted = [neuron for neuron in spatial(network, value).tolist() if weights[neuron] > 0]
+        if not wanted:
+            return
+        roots, columns = {}, {}
+        matrices = {}
+        for source, norm in norms.items():
+            roots[source] = _roots([weights[neuron] for neuron in wanted], fraction(norm.square))
+            columns[source] = self._columns(source)
+            order = spatial(network, max(source, INPUT))
+            matrices[source] = ScaledRows(order[columns[source][order] > 0])
+        done = 0
+        for parts in self.maker.local(value, torch.tensor(wanted)):
+            count = len(next(iter(parts.values())).forms.units)
+            for source, matrix in matrices.items():
+                chosen = roots[source][done : done + count]
+                matrix.add(chosen, [(parts.get(source), columns[source])])
+            done += count
+        for source, matrix in matrices.items():
+            if not matrix.is_short():
+                raise Rejected(f"the norm of the map from value {source} to value {value} is not proven")
+
+    def _columns(self, source: int) -> Floats:
+        """What the deviations of a source are multiplied with: radii of inputs, 0 for inactive neurons."""
+        if source == THE_INPUT:
+            return np.array([_above(radius) for radius in self.scene.region.radii])
+        passed = (self.scene.slopes[source].units > 0).double()
+        passed[self.scene.neurons[source].index] = 1.0
+        numbers: Floats = passed.numpy()
+        return numbers
+
+
+class ScaledRows:
+    """A matrix `diag(roots) W diag(columns)` as integers, and a bound of how far it is off."""
+
+    def __init__(self, order: NDArray[np.intp] | None = None) -> None:
+        """order: the columns that count, neighbours beside each other; None: all."""
+        self.order = order
+        self._parts: list[Matrix] = []
+        self._squares = 0.0  # of errors
+        self._fits = True
+
+    def add(self, roots: Floats, parts: Iterable[tuple[Rows | None, Floats]]) -> None:
+        """Adds rows, those of maps side by side, times factors; None: zeros. Rows whose root is 0 are left out."""
+        wanted = np.flatnonzero(roots)
+        blocks = []
+        for rows, factors in parts:
+            if rows is None:
+                blocks.append(np.zeros((len(wanted), len(factors)), dtype=np.int64))
+            else:
+                chosen = rows.forms.units[torch.from_numpy(wanted)] if len(wanted) < len(roots) else rows.forms.units
+                blocks.append(self._scaled(chosen, rows.forms.bits, float(rows.doubt), roots[wanted], factors))
+        block = np.concatenate(blocks, 1)
+        if self.order is not None:
+            block = block[:, self.order]
+        sparse_block = np.count_nonzero(block) < DENSE * block.size
+        self._parts.append(sparse.csr_array(block) if sparse_block else block)
+
+    def _scaled(
+        self, units: torch.Tensor, bits: int, doubt: float, roots: Floats, factors: Floats
+    ) -> NDArray[np.int64]:
+        """Integers over 2**BITS. An entry is off by at most 0.51 of a unit where its own is not 0: it takes four
+        roundings of a number that is at most 1 before that to an integer, and none of them underflows that counts."""
+        high, wide = (_exponent(numbers) for numbers in (roots, factors))
+        power = high + wide - bits + BITS
+        self._fits &= max(map(abs, (bits, high, wide))) < FARTHEST
+        if not self._fits:
+            return np.zeros(units.shape, dtype=np.int64)
+        numbers = units.double().numpy() * (roots * 2.0**-high)[:, None] * (factors * 2.0**-wide)
+        numbers = np.rint(np.ldexp(numbers, power))
+        if not bool((np.abs(numbers) <= 2.0**BITS).all()):
+            self._fits = False
+            return np.zeros(units.shape, dtype=np.int64)
+        count = int(torch.count_nonzero(units))
+        spread = doubt * UP * float(np.linalg.norm(roots)) * float(np.linalg.norm(factors))
+        self._squares += (0.51 * math.sqrt(count) * 2.0**-BITS + spread) ** 2
+        return numbers.astype(np.int64)
+
+    def is_short(self) -> bool:
+        """Whether it is proven that the matrix is no longer than 1."""
+        if not self._fits:
+            return False
+        if not self._parts:
+            return True
+        matrix = self._whole()
+        if matrix.shape[0] > matrix.shape[1]:
+            matrix = sparse.csr_array(matrix.T) if isinstance(matrix, sparse.csr_array) else matrix.T
+        return is_contraction(matrix, math.sqrt(self._squares) * UP)
+
+    def _whole(self) -> Matrix:
+        if all(isinstance(part, sparse.csr_array) for part in self._parts):
+            return sparse.csr_array(sparse.vstack(self._parts, "csr"))
+        return np.concatenate([
+            part.toarray() if isinstance(part, sparse.csr_array) else part for part in self._parts
+        ])  # fmt: skip
+
+
+def check_counts(what: str, given: dict[int, list[float]], counts: dict[int, int]) -> None:
+    """Refuses lists by layer that have not one number for each neuron."""
+    known = set(given) <= set(counts)
+    fits = known and all(len(given.get(value, [])) == count for value, count in counts.items())
+    require(fits, f"it has not one number for each neuron: {what}")
+
+
+def _roots(weights: Numbers, square: fmpq) -> Floats:
+    """Numbers at least the roots of weights over a square, by little."""
+    return np.array([_root(weight / square) if weight > 0 else 0.0 for weight in weights])
+
+
+def _quotients(radii: Numbers, weights: Numbers) -> Floats:
+    """Numbers at least a radius over the root of a weight each."""
+    require(
+        all(weight > 0 for weight, radius in zip(weights, radii, strict=True) if radius > 0), "a weight is not positive"
+    )
+    pairs = zip(radii, weights, strict=True)
+    return np.array([_root(radius * radius / weight) if radius > 0 else 0.0 for radius, weight in pairs])
+
+
+def _root(number: fmpq) -> float:
+    """A float64 number that is at least the root, by little."""
+    near = float(number)
+    if near < 1e-290:
+        return 1e-145
+    root = math.sqrt(near)
+    while fraction(root) ** 2 < number:
+        root = math.nextafter(root, math.inf)
+    return root
+
+
+def _above(number: fmpq) -> float:
+    near = float(number)
+    return near if fraction(near) >= number else math.nextafter(near, math.inf)
+
+
+def _exponent(numbers: Floats) -> int:
+    """The power of two just above all numbers >= 0."""
+    largest = float(numbers.max(initial=0.0))
+    return math.frexp(largest)[1] if largest else 0

@@ -1,0 +1,199 @@
+"""The margin that a feasible certificate proves: a sum of the least values of functions of one neuron each.
+
+With weights P and D, a centre t and links lambda, everywhere in the region
+
+    row >= m0 + sum of (g dh - lambda dz + P (dz - At)^2 - D (e - t)^2) + g0 dx - D0 (y - t)^2,
+
+where g is what the row and the lambda of later layers leave to a ReLU. Any lambda and any t are sound, so those of the
+file are rounded first. What rounds else, residuals and noise are charged as they arise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import torch
+from flint import fmpq
+
+from relucert.checker.ball_scene import Numbers, fixed, fraction
+from relucert.checker.certificate_document import CertificateEntry, RowEntry
+from relucert.checker.certificate_feasible import check_counts
+from relucert.checker.certificate_scene import INPUT, CertificateScene, Neurons, numbers_of
+from relucert.checker.fixed_point import Fixed, of_floats, sums
+
+SUM_BITS = 128  # behind the point, of what is added
+ZERO = fmpq(0)
+
+
+@dataclass(eq=False)
+class Margin:
+    """A lower bound of one row of the outputs in the region, added up.
+
+    Attributes:
+        inputs: The weights of all inputs, 0 for those that stay.
+    """
+
+    scene: CertificateScene
+    certificate: CertificateEntry
+    inputs: Numbers
+    entry: RowEntry
+    total: fmpq = field(default_factory=lambda: fmpq(0))
+
+    def __post_init__(self) -> None:
+        counts = {value: len(neurons) for value, neurons in self.scene.neurons.items()}
+        followed = {value: count if self.scene.neurons[value].followed else 0 for value, count in counts.items()}
+        check_counts("links", self.entry.links, counts)
+        check_counts("centres of errors", self.entry.errors, followed)
+        if len(self.entry.inputs) != len(self.inputs):
+            check_counts("centres of inputs", {INPUT: self.entry.inputs}, {INPUT: len(self.inputs)})
+        self.factor = fraction(self.entry.factor)
+
+    def least(self, row: list[float], offset: float) -> fmpq:
+        """The bound of a row plus its offset."""
+        output = numbers_of(self.scene.values[self.scene.network.output])
+        self.total = fraction(offset) + sum(
+            (fraction(one) * two for one, two in zip(row, output, strict=True)), ZERO
+        )  # fmt: skip
+        coefficients, links, form = self._pull(row)
+        centres = {
+            value: of_floats(torch.tensor(self.entry.errors.get(value, []), dtype=torch.float64)[None])
+            for value in self.scene.neurons
+        }
+        region = self.scene.region
+        moved = [fraction(one) * radius for one, radius in zip(self.entry.inputs, region.radii, strict=True)]
+        middles, drift = self.scene.forward(
+            fixed(moved), {value: replace(part, error=0) for value, part in centres.items()}
+        )
+        for value, neurons in self.scene.neurons.items():
+            if len(neurons):
+                terms = coefficients[value], links[value], middles[value].at(neurons.index), centres[value]
+                self._add_neurons(value, neurons, terms, drift[value].at(neurons.index))
+        self._add_inputs(form)
+        return self.total
+
+    def _pull(self, row: list[float]) -> tuple[dict[int, Numbers], dict[int, Numbers], Numbers]:
+        """By layer the coefficients g of open neurons and the lambda, and the coefficients of the input."""
+        network = self.scene.network
+        forms = of_floats(torch.tensor(row, dtype=torch.float64)[None])
+        pending: dict[int, Fixed] = {network.output: forms}
+        on_relus: dict[int, Fixed] = {}
+        coefficients: dict[int, Numbers] = {}
+        links: dict[int, Numbers] = {}
+        for value in range(network.output, INPUT - 1, -1):
+            if value in self.scene.neurons:
+                nothing = Fixed(torch.zeros(1, network.sizes[value], dtype=torch.int64), 0)
+                reached = on_relus.pop(value, nothing)
+                coefficients[value] = numbers_of(reached.at(self.scene.neurons[value].index))
+                passed, links[value] = self._choose(value, reached)
+                _join(pending, value, passed)
+            if value not in pending or value == INPUT:
+                continue
+            form = pending.pop(value)
+            if network.node(value).operation.name == "relu":
+                _join(on_relus, network.source(value), form)
+                continue
+            self._lose(form, self.scene.residuals[value])
+            pulled = self.scene.layers[value].transpose(form)
+            for source in network.node(value).inputs:
+                _join(pending, source, pulled)
+        if INPUT not in pending:
+            return coefficients, links, [ZERO] * network.sizes[INPUT]
+        form = pending[INPUT]
+        self._lose(form, self.scene.residuals[INPUT])
+        self.total -= fmpq(form.error) * _power(-form.bits) * sum(self.scene.region.radii, ZERO)
+        return coefficients, links, numbers_of(form)
+
+    def _choose(self, value: int, reached: Fixed) -> tuple[Fixed, Numbers]:
+        """The form on a layer behind a form on its ReLUs, and exactly the lambda in it."""
+        neurons = self.scene.neurons[value]
+        given = of_floats(torch.tensor(self.entry.links.get(value, []), dtype=torch.float64)[None])
+        given, passed = replace(given, error=0).filled(), reached.filled()
+        known = [part.bits for part in (given, passed) if bool((part.units != 0).any())]
+        bits = min(known, default=passed.bits)
+        passed, given = _over(passed, bits), _over(given, bits)
+        self._lose(Fixed(torch.zeros_like(passed.units), bits, passed.error), self.scene.reach[value])
+        units = passed.units * (self.scene.slopes[value].units > 0)
+        units[:, neurons.index] = given.units
+        return Fixed(units, bits), numbers_of(given)
+
+    def _lose(self, form: Fixed, amounts: Fixed) -> None:
+        """Takes off what a form, (1, size), loses where every coordinate may be off by an amount, (size,)."""
+        sizes = replace(form, units=form.units.abs() + form.error, error=0)
+        (lost,) = sums(sizes, amounts)
+        self.total -= lost * _power(-form.bits - amounts.bits)
+
+    def _add_neurons(
+        self, value: int, neurons: Neurons, terms: tuple[Numbers, Numbers, Fixed, Fixed], drift: Fixed
+    ) -> None:
+        g, link, middles, centres = terms
+        count = len(neurons)
+        weights = [self.factor * fraction(number) for number in self.certificate.deviations[value]]
+        error_weights, error_centres = [ZERO] * count, [ZERO] * count
+        if neurons.followed:
+            error_weights = [self.factor * fraction(number) for number in self.certificate.errors[value]]
+            error_centres = numbers_of(centres)
+        amounts = numbers_of(drift)
+        for place, middle in enumerate(numbers_of(middles)):
+            low, high, weight = neurons.lower[place], neurons.upper[place], weights[place]
+            least = _least_of_neuron(
+                low, high, neurons.centre[place], neurons.slope[place], g[place], link[place], weight, middle,
+                error_weights[place], error_centres[place],
+            )  # fmt: skip
+            away = max(abs(low - middle), abs(high - middle))
+            self._add(least - 2 * weight * away * amounts[place])
+
+    def _add_inputs(self, form: Numbers) -> None:
+        """The least of `form dx - D (y - t)^2` over the region."""
+        region = self.scene.region
+        weights = [self.factor * weight for weight in self.inputs]
+        centres = [fraction(number) for number in self.entry.inputs]
+        whole = [
+            one * radius + 2 * weight * centre
+            for one, radius, weight, centre in zip(form, region.radii, weights, centres, strict=True)
+        ]
+        squares = sum((weight * centre * centre for weight, centre in zip(weights, centres, strict=True)), ZERO)
+        self._add(-region.fall(whole) - region.most_squares(weights) - squares)
+
+    def _add(self, number: fmpq) -> None:
+        self.total += fmpq((number * (1 << SUM_BITS)).floor(), 1 << SUM_BITS)
+
+
+def _least_of_neuron(
+    low: fmpq, high: fmpq, centre: fmpq, slope: fmpq, g: fmpq, link: fmpq, weight: fmpq, middle: fmpq,
+    error_weight: fmpq, error_centre: fmpq,
+) -> fmpq:  # fmt: skip
+    """The least of `g dh - link dz + P (dz - a)^2 - D (dh - s dz - t)^2` for dz in [low, high], exactly."""
+    active = max(centre, ZERO)
+    kink = -centre
+    pieces = []
+    # dh is -relu(zc) for z <= 0, and dz + zc - relu(zc) for z >= 0.
+    for rise, shift, first, last in (
+        (0, -active, low, min(high, kink)), (1, centre - active, max(low, kink), high)
+    ):  # fmt: skip
+        if first > last:
+            continue
+        steep, apart = rise - slope, shift - error_centre
+        curvature = weight - error_weight * steep * steep
+        linear = rise * g - link - 2 * weight * middle - 2 * error_weight * steep * apart
+        constant = g * shift + weight * middle * middle - error_weight * apart * apart
+        ends = [first, last]
+        if curvature > 0:
+            stationary = -linear / (2 * curvature)
+            ends = [min(max(stationary, first), last)]
+        pieces += [constant + point * (linear + curvature * point) for point in ends]
+    return min(pieces)
+
+
+def _join(forms: dict[int, Fixed], value: int, form: Fixed) -> None:
+    forms[value] = forms[value].plus(form) if value in forms else form
+
+
+def _over(numbers: Fixed, bits: int) -> Fixed:
+    """Numbers in larger units, or all zeros in any."""
+    if numbers.bits >= bits:
+        return numbers.coarser(numbers.bits - bits)
+    return Fixed(numbers.units, bits, numbers.error << (bits - numbers.bits))
+
+
+def _power(exponent: int) -> fmpq:
+    return fmpq(1 << exponent) if exponent >= 0 else fmpq(1, 1 << -exponent)

@@ -1,0 +1,206 @@
+"""A network over a region as quadratic certificates see it, in fixed point: deviations from a reference.
+
+The reference is any number for every value of the network, here about what the network computes at the region's centre.
+What an affine operation makes of the references of its inputs is off by a residual; with the noise of an evaluation in
+floating point, that moves every deviation by at most a drift. With unstable neurons' errors `e = dh - s dz`, where dz
+and dh are the deviations of a neuron and of its ReLU, all deviations are linear in (y, e), but for the drift.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+
+import torch
+from flint import fmpq
+from torch import Tensor
+
+from relucert.checker.ball_scene import BallScene, Numbers, fixed
+from relucert.checker.certificate_document import SLOPE_BITS, CertificateProof
+from relucert.checker.entries import Rejected, require
+from relucert.checker.fixed_layers import FixedLayer, most
+from relucert.checker.fixed_point import Fixed, multiply, of_fractions, of_integers
+from relucert.checker.lines import BOUND_BITS, Interval
+from relucert.checker.tree_check import TreeCheck
+from relucert.network import Network
+
+INPUT = 0  # as a value
+THE_INPUT = -1  # as a source of layers; a layer of ReLUs is a source by its pre-activation, which may be the input
+
+
+@dataclass(frozen=True, eq=False)
+class Neurons:
+    """The neurons of a pre-activation whose sign is left open.
+
+    Attributes:
+        index: Which they are, (count,).
+        centre: The reference of each.
+        lower, upper: How far each may lie from it.
+        slope: The slopes s.
+        followed: Whether another pre-activation depends on their ReLUs.
+    """
+
+    index: Tensor
+    centre: Numbers
+    lower: Numbers
+    upper: Numbers
+    slope: Numbers
+    followed: bool
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+
+@dataclass(frozen=True, eq=False)
+class CertificateScene:
+    """The network over the region of a proof.
+
+    Attributes:
+        layers: The affine operations by value.
+        region: The inputs, as `centre + radii y`.
+        values: By value, the reference, (1, size), taken for exact.
+        residuals: By affine value and for the input, how far it may be from the operation on the references before it,
+            noise included, (size,).
+        slopes: By pre-activation, what its deviations are multiplied with at its ReLUs, besides e: 0 or 1 for stable
+            neurons, (size,).
+        reach: By pre-activation, how far its neurons may lie from the reference, (size,); 0 for inactive ones.
+        neurons: By pre-activation.
+    """
+
+    network: Network
+    layers: Mapping[int, FixedLayer]
+    region: BallScene
+    values: dict[int, Fixed]
+    residuals: dict[int, Fixed]
+    slopes: dict[int, Fixed]
+    reach: dict[int, Fixed]
+    neurons: dict[int, Neurons]
+
+    @classmethod
+    def of(cls, proof: CertificateProof, bounded: TreeCheck) -> CertificateScene:
+        """From a check that has bounded all pre-activations."""
+        relaxation, network = bounded.relaxation, bounded.relaxation.network
+        known = set(proof.layers) == set(network.preactivations)
+        require(known, "it has not the neurons of every pre-activation")
+        region = BallScene.of(proof)
+        scene = cls(network, relaxation.layers, region, {}, {}, {}, {}, {})
+        scene._refer(INPUT, fixed(region.centre), None)
+        if INPUT in network.preactivations:
+            scene._open(INPUT, proof, bounded.bounds[INPUT])
+        for value, node in network.steps():
+            if node.operation.name == "relu":
+                scene.values[value] = scene._relu(node.inputs[0])
+            else:
+                layer = relaxation.layers[value]
+                found = layer.linear([scene.values[source] for source in node.inputs])
+                if layer.constant is not None:
+                    found = found.plus(layer.constant.reshaped(1, -1))
+                scene._refer(value, found, relaxation.noise.get(value))
+            if value in network.preactivations:
+                scene._open(value, proof, bounded.bounds[value])
+        return scene
+
+    def _refer(self, value: int, found: Fixed, noise: Fixed | None) -> None:
+        self.values[value] = replace(found, error=0)
+        residual = uniform(found)
+        self.residuals[value] = residual if noise is None else most(residual.plus(noise))
+
+    def _open(self, value: int, proof: CertificateProof, interval: Interval) -> None:
+        """Sets the open neurons of a pre-activation apart, by the file's list; the others have to be stable."""
+        entry, size = proof.layers[value], self.network.sizes[value]
+        require(all(neuron < size for neuron in entry.neurons), "it has neurons that the network does not have")
+        centres = numbers_of(self.values[value])
+        unit = fmpq(1, 1 << BOUND_BITS)
+        lower = [low * unit - centre for low, centre in zip(interval.lower, centres, strict=True)]
+        upper = [high * unit - centre for high, centre in zip(interval.upper, centres, strict=True)]
+        slopes = [(1 << SLOPE_BITS) if low >= 0 else 0 for low in interval.lower]
+        stable = [low >= 0 or high <= 0 for low, high in zip(interval.lower, interval.upper, strict=True)]
+        for neuron, slope in zip(entry.neurons, entry.slopes, strict=True):
+            slopes[neuron], stable[neuron] = slope, True
+        if not all(stable):
+            raise Rejected(f"it leaves out neuron {stable.index(False)} of value {value}, which is not proven stable")
+        opened = set(entry.neurons)
+        reaches = [
+            max(abs(low), abs(high)) if slope or neuron in opened else fmpq(0)
+            for neuron, (low, high, slope) in enumerate(zip(lower, upper, slopes, strict=True))
+        ]
+        self.slopes[value] = Fixed(torch.tensor(slopes, dtype=torch.int64), SLOPE_BITS)
+        self.reach[value] = of_fractions([_fraction(number) for number in reaches], up=True)
+        unit = fmpq(1, 1 << SLOPE_BITS)
+        self.neurons[value] = Neurons(
+            torch.tensor(entry.neurons, dtype=torch.long),
+            centre=[centres[neuron] for neuron in entry.neurons],
+            lower=[lower[neuron] for neuron in entry.neurons],
+            upper=[upper[neuron] for neuron in entry.neurons],
+            slope=[slope * unit for slope in entry.slopes],
+            followed=value in self.followed,
+        )
+
+    def _relu(self, source: int) -> Fixed:
+        """The reference of a ReLU: that of an active neuron as it is, 0 of an inactive one, else the ReLU of it."""
+        before = self.values[source]
+        passed = before.units * (self.slopes[source].units > 0)
+        index = self.neurons[source].index
+        passed[:, index] = before.units[:, index].clamp(min=0)
+        return replace(before, units=passed)
+
+    def sources(self, value: int) -> list[int]:
+        """The pre-activations whose ReLUs reach a value through affine operations alone, and the input, -1."""
+        relus = set(self.network.activations)
+        ends = self.network.ancestors((value,), relus) & (relus | {INPUT})
+        return sorted({self.network.source(end) if end in relus else THE_INPUT for end in ends})
+
+    @cached_property
+    def followed(self) -> set[int]:
+        return {source for value in self.network.preactivations for source in self.sources(value)}
+
+    def forward(self, inputs: Fixed, errors: Mapping[int, Fixed]) -> tuple[dict[int, Fixed], dict[int, Fixed]]:
+        """Deviations of all pre-activations, and the drift of a deviation from them.
+
+        Args:
+            inputs: Those of the input, (1, inputs).
+            errors: By followed layer those of ReLUs of open neurons besides the slopes, (1, count).
+
+        Returns:
+            By pre-activation: numbers that are taken for exact, (1, size), and the sum of how far these are from the
+            linear map of the inputs and errors, and of how far true deviations are from that of the true ones, (size,).
+        """
+        moved: dict[int, Fixed] = {INPUT: replace(inputs, error=0)}
+        drift: dict[int, Fixed] = {INPUT: most(self.residuals[INPUT].plus(uniform(inputs)))}
+        for value in sorted(self.network.ancestors(self.network.preactivations) - {INPUT}):
+            node = self.network.node(value)
+            if node.operation.name == "relu":
+                source = node.inputs[0]
+                found = multiply(moved[source], self.slopes[source], torch.mul, 1)
+                spread = most(multiply(drift[source], self.slopes[source], torch.mul, 1))
+                if len(self.neurons[source]):
+                    found = found.plus(errors[source].spread(self.neurons[source].index, self.network.sizes[source]))
+            else:
+                found = self.layers[value].linear([moved[source] for source in node.inputs])
+                spread = self.layers[value].magnitude([drift[source] for source in node.inputs])
+                spread = most(spread.plus(self.residuals[value]))
+            moved[value], drift[value] = replace(found, error=0), most(spread.plus(uniform(found)))
+        layers = self.network.preactivations
+        return {value: moved[value] for value in layers}, {value: drift[value] for value in layers}
+
+
+def uniform(numbers: Fixed) -> Fixed:
+    """The error of numbers, (1, size), as numbers: (size,)."""
+    if numbers.error >= 1 << 50:
+        return of_integers([numbers.error] * numbers.units.shape[1], numbers.bits, up=True)
+    return Fixed(torch.full((numbers.units.shape[1],), numbers.error, dtype=torch.int64), numbers.bits)
+
+
+def numbers_of(fixed: Fixed) -> Numbers:
+    """Exactly the units of numbers, (1, size) or (size,), their error left aside."""
+    units = fixed.units.flatten().tolist()
+    if fixed.bits < 0:
+        return [fmpq(number << -fixed.bits) for number in units]
+    unit = fmpq(1, 1 << fixed.bits)
+    return [number * unit for number in units]
+
+
+def _fraction(number: fmpq) -> Fraction:
+    return Fraction(int(number.p), int(number.q))

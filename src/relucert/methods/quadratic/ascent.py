@@ -1,0 +1,156 @@
+"""Ascents of the dual bound in float32: on slopes and centres, and on the certificate's weights.
+
+All forms of a region climb together, each with variables of its own in one row of a table. Weights are either those of
+one composed certificate times a factor for each form, or each form's own (the joint certificate).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from relucert.bounding.adam import Adam
+from relucert.common.deadline import check_time
+from relucert.methods.quadratic.dual import DualPoint, Evaluated, Weights, evaluate, gradient
+from relucert.methods.quadratic.joint import PowerIteration, Spectrum
+from relucert.methods.quadratic.scene import Scene
+
+DECAY = (0.9, 0.99)
+SHARE_RATE = 0.06
+CENTRE_RATE = 0.08  # in units of how far coordinates move
+FACTOR_RATE = 0.05
+WEIGHT_RATE = 0.15
+AGAIN = 0.5  # share of the rates, from what was found at another radius
+COOLED = 0.02  # share of the rates that is left at the end
+LOOSE = 0.3  # share of a neuron's largest error that is a unit of its centre
+SETTLING = 8  # power iterations after which an eigenvalue is believed
+CHECKED = 10  # steps between two looks at who is done
+LEAST = 1e-30
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """Where variables are in a row of the table: slices of shares, centres and logarithms of weights."""
+
+    scene: Scene
+    own: bool
+
+    @property
+    def _followed(self) -> list[int]:
+        return [value for value, neurons in self.scene.neurons.items() if neurons.following]
+
+    @property
+    def sizes(self) -> list[int]:
+        neurons, followed, inputs = self.scene.neurons, self._followed, len(self.scene.radii)
+        every, errors = [len(its) for its in neurons.values()], [len(neurons[value]) for value in followed]
+        weights = [*every, *errors, self.input_weights] if self.own else [1]
+        return [*every, inputs, *errors, *weights]
+
+    @property
+    def input_weights(self) -> int:
+        """One weight for all inputs where only the largest counts."""
+        return 1 if self.scene.region.norm.p <= 2 else len(self.scene.radii)
+
+    def point(self, table: Tensor) -> DualPoint:
+        """The dual point of a table, or of gradients in its place, as views."""
+        parts = table.split(self.sizes, 1)
+        layers, followed = list(self.scene.neurons), self._followed
+        shares = dict(zip(layers, parts, strict=False))
+        errors = dict(zip(followed, parts[len(layers) + 1 :], strict=False))
+        return DualPoint(shares, parts[len(layers)], errors)
+
+    def logarithms(self, table: Tensor) -> Weights:
+        """The logarithms of own weights, as views."""
+        layers, followed = list(self.scene.neurons), self._followed
+        parts = table.split(self.sizes, 1)[len(layers) + 1 + len(followed) :]
+        deviations = dict(zip(layers, parts, strict=False))
+        errors = dict(zip(followed, parts[len(layers) :], strict=False))
+        return Weights(deviations, errors, parts[-1])
+
+    def rates(self) -> Tensor:
+        """The step of every variable, (1, variables)."""
+        scene = self.scene
+        even = scene.radii.new_full((len(scene.radii),), scene.region.norm.even(len(scene.radii)))
+        followed = [scene.neurons[value] for value in self._followed]
+        reach = [LOOSE * its.width * torch.maximum(-its.lower, its.upper) for its in followed]
+        shares = [torch.full((len(its),), SHARE_RATE) for its in scene.neurons.values()]
+        centres = [CENTRE_RATE * part for part in (even, *reach)]
+        rest = sum(self.sizes) - sum(map(len, shares)) - sum(map(len, centres))
+        return torch.cat([*shares, *centres, torch.full((rest,), WEIGHT_RATE if self.own else FACTOR_RATE)])[None]
+
+
+@dataclass(eq=False)
+class Climb:
+    """The state of an ascent.
+
+    Attributes:
+        layout: Of the table.
+        forms: On the output, (forms, classes).
+        heights: Their values at the reference, (forms,).
+        base: The composed certificate that factors multiply; its weights are where own ones start.
+        table: (forms, variables).
+        power: Of own weights.
+    """
+
+    layout: Layout
+    forms: Tensor
+    heights: Tensor
+    base: Weights
+    table: Tensor
+    power: PowerIteration | None
+
+    @property
+    def scene(self) -> Scene:
+        return self.layout.scene
+
+    def weights(self) -> tuple[Weights, Spectrum | None]:
+        """The weights of every form, and how own ones were made feasible."""
+        if self.power is None:
+            return self.base.times(self.table[:, -1].exp()), None
+        weights = self.layout.logarithms(self.table).map(torch.exp)
+        spectrum = self.power.step(weights)
+        return weights.inflated(spectrum.largest), spectrum
+
+    def step(self, adam: Adam, rates: Tensor) -> Tensor:
+        """One step; returns the bounds before it, (forms,)."""
+        check_time()
+        weights, spectrum = self.weights()
+        point = self.layout.point(self.table)
+        found = evaluate(self.scene, self.forms, self.heights, weights, point)
+        (way,) = adam.directions([self._gradient(weights, point, found, spectrum)])
+        self.table.add_(way * rates)
+        return found.bounds
+
+    def _gradient(self, weights: Weights, point: DualPoint, found: Evaluated, spectrum: Spectrum | None) -> Tensor:
+        slope = gradient(self.scene, weights, point, found)
+        layers = list(self.scene.neurons)
+        followed = list(slope.errors)
+        parts = [
+            *(slope.point.shares[value] for value in layers), slope.point.inputs,
+            *(slope.point.errors[value] for value in point.errors),
+        ]  # fmt: skip
+        total = slope.inputs.sum(1) + sum(part.sum(1) for part in slope.errors.values())
+        if spectrum is None:
+            total = total + sum(part.sum(1) for part in slope.deviations.values())
+            return torch.cat([*parts, total[:, None]], 1)
+        carried = total[:, None]
+        parts += [slope.deviations[value] + carried * spectrum.deviations[value] for value in layers]
+        parts += [slope.errors[value] - carried * spectrum.errors[value] for value in followed]
+        inputs = slope.inputs - carried * spectrum.inputs
+        parts.append(inputs.sum(1, keepdim=True) if self.layout.input_weights == 1 else inputs)
+        return torch.cat(parts, 1)
+
+    def settled(self) -> tuple[Tensor, Weights]:
+        """The bounds, (forms,), with weights whose feasibility is known well."""
+        if self.power is not None:
+            weights = self.layout.logarithms(self.table).map(torch.exp)
+            for _ in range(SETTLING):
+                self.power.step(weights)
+        weights, _ = self.weights()
+        return evaluate(self.scene, self.forms, self.heights, weights, self.layout.point(self.table)).bounds, weights
+
+    def select(self, rows: Tensor) -> Climb:
+        power = None if self.power is None else self.power.select(rows)
+        return Climb(self.layout, self.forms[rows], self.heights[rows], self.base, self.table[rows], power)

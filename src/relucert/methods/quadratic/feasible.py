@@ -1,0 +1,137 @@
+"""Proofs that the weights of a certificate are feasible: that `D - A'PA` is positive semidefinite."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy import sparse
+from torch import Tensor
+
+from relucert.arithmetic.rigor import RIGOROUS
+from relucert.common.deadline import check_time
+from relucert.methods.quadratic.composed import Composed, carried, source_mask
+from relucert.methods.quadratic.dual import Weights
+from relucert.methods.quadratic.matrices import LocalMap, Matrix, local_maps, spatial_order
+from relucert.methods.quadratic.passes import THE_INPUT
+from relucert.methods.quadratic.scene import Scene
+from relucert.methods.quadratic.semidefinite import is_contraction
+from relucert.network import INPUT
+
+CHUNK = 512  # neurons whose rows are computed at once
+
+
+def is_joint(scene: Scene, weights: Weights) -> bool:
+    """Whether weights, one row of each, are proven to be feasible for A as `Scene.transposed` computes it.
+
+    `I - B B'` is semidefinite with `B = P^1/2 A D^-1/2`: one row for each unstable neuron whose P is not 0.
+    """
+    layers = [value for value, neurons in scene.neurons.items() if neurons.following and len(neurons)]
+    diagonal = torch.cat([
+        weights.inputs[0].expand(len(scene.radii)), *(weights.errors[value][0] for value in layers)
+    ])  # fmt: skip
+    if not _are_weights(weights) or not bool((diagonal > 0).all()):
+        return False
+    scale = diagonal.rsqrt()
+    rows = []
+    for value in scene.neurons:
+        roots = weights.deviations[value][0].sqrt()
+        for chunk in (roots > 0).nonzero().flatten().split(CHUNK):
+            check_time()
+            forms = {
+                other: torch.zeros(len(chunk), len(its), dtype=torch.float64) for other, its in scene.neurons.items()
+            }
+            forms[value][torch.arange(len(chunk)), chunk] = 1.0
+            inputs, errors = scene.transposed(forms)
+            entries = torch.cat([inputs, *(errors[layer] for layer in layers)], 1)
+            rows.append(entries * scale * roots[chunk, None])
+    if not rows:
+        return True
+    return _is_short(torch.cat(rows), 6)
+
+
+def is_composed(scene: Scene, composed: Composed) -> bool:
+    """Whether a composed certificate is proven to be feasible, from its weights, norms and shares."""
+    weights = composed.weights
+    if not _are_weights(weights):
+        return False
+    demanded: dict[int, Tensor] = {}
+    zero = torch.zeros((), dtype=torch.float64)
+    for value in reversed(scene.network.preactivations):
+        neurons, total = scene.neurons[value], demanded.get(value, zero)
+        whole = total * scene.stable[value]
+        part = weights.deviations[value][0]
+        if bool(total > 0):
+            bound = weights.errors[value][0]
+            if not bool((bound >= total * (1 + 2.0**-40)).all()):  # a difference then errs by 2**-12 of itself
+                return False
+            part = RIGOROUS.above(part + carried(neurons, total, bound) * (1 + 2.0**-11), 8)
+        if not bool(part.isfinite().all()):
+            return False
+        whole[neurons.index] = part
+        if not _passed_on(scene, value, whole, composed, demanded):
+            return False
+    return bool((weights.inputs[0] >= demanded.get(THE_INPUT, zero)).all())
+
+
+def _are_weights(weights: Weights) -> bool:
+    """Whether all weights are finite and none is negative."""
+    numbers = torch.cat([weights.inputs, *weights.deviations.values(), *weights.errors.values()], 1)
+    return bool(((numbers >= 0) & numbers.isfinite()).all())
+
+
+def _passed_on(scene: Scene, value: int, whole: Tensor, composed: Composed, demanded: dict[int, Tensor]) -> bool:
+    """Whether the norms of a layer with these weights, (size,), are proven; its sources are then asked for more."""
+    rows = (whole > 0).nonzero().flatten()
+    if not len(rows):
+        return True
+    roots = RIGOROUS.ceil(whole[rows].sqrt())
+    maps = local_maps(scene.network, value, rows)
+    shares = sum((composed.shares[value, source] for source in maps), 0.0)
+    if not shares <= 1 - 2.0**-40:  # sums of shares round by less
+        return False
+    order = spatial_order(scene.network.shapes[value])
+    for source, found in maps.items():
+        check_time()
+        square, share = composed.norms[value, source], composed.shares[value, source]
+        if not (square > 0 and share > 0 and square < torch.inf):
+            return False
+        mask = source_mask(scene, source)
+        scaled = found.matrix.shape[0] <= found.matrix.shape[1]
+        places = order if scaled else spatial_order(scene.network.shapes[max(source, INPUT)])
+        if scaled and places is not None:  # of the rows that are left
+            where = torch.full((len(whole),), -1).index_copy(0, rows, torch.arange(len(rows))).numpy()[places]
+            places = where[where >= 0]
+        if not _is_short(_scaled(found.matrix, roots, mask, square), 8, places, _error(found, roots, mask, square)):
+            return False
+        number = torch.tensor(square / share, dtype=torch.float64)
+        demanded[source] = RIGOROUS.above(demanded.get(source, torch.zeros_like(number)) + number, 3)
+    return True
+
+
+def _scaled(matrix: Matrix, roots: Tensor, mask: Tensor, square: float) -> Matrix:
+    if isinstance(matrix, Tensor):
+        return matrix * (roots * square**-0.5)[:, None] * mask
+    left, right = (sparse.diags_array(part.numpy()) for part in (roots * square**-0.5, mask))
+    return (left @ matrix @ right).tocsr()
+
+
+def _error(found: LocalMap, roots: Tensor, mask: Tensor, square: float) -> float:
+    if found.magnitude is None:
+        return 0.0
+    return found.error * _frobenius(_scaled(found.magnitude, roots, mask, square))
+
+
+def _frobenius(matrix: Matrix) -> float:
+    numbers = matrix if isinstance(matrix, Tensor) else torch.from_numpy(matrix.data)
+    return float(RIGOROUS.above(numbers.square().sum().sqrt() + 2.0**-500, numbers.numel() + 4))
+
+
+def _is_short(matrix: Matrix, roundings: int, order: NDArray[np.intp] | None = None, error: float = 0.0) -> bool:
+    """Whether the 2-norm of a matrix is at most 1, each of whose entries took some roundings, and that is off by an
+    error in the norm of Frobenius besides."""
+    error = error + RIGOROUS.gamma(roundings) * _frobenius(matrix)
+    if not error < 0.1:
+        return False
+    factor = 1 + 2 * error + RIGOROUS.gamma(8)  # above 1 / (1 - error), and the rounding of this product
+    return is_contraction(matrix * factor, order)

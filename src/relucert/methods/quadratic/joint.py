@@ -1,0 +1,91 @@
+"""The joint certificate: weights of their own for every neuron, scaled until the certificate is feasible.
+
+For any weights P and D let rho be the largest eigenvalue of `D^-1/2 A'PA D^-1/2`; then P with rho D is feasible. The
+eigenvalue is followed by block power iterations, one for each step of the ascent, and its gradient is that of the
+Rayleigh quotients of the leading vectors.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from relucert.methods.quadratic.dual import Weights
+from relucert.methods.quadratic.scene import Scene
+
+VECTORS = 6  # that are iterated for each form
+LEADING = 4  # whose Rayleigh quotients share the gradient
+SHARPNESS = 60.0
+TINIEST = 1e-30
+
+
+class Spectrum(NamedTuple):
+    """The largest eigenvalue of every form's certificate, and its derivatives in the weights' logarithms.
+
+    Attributes:
+        largest: rho, (forms,).
+        deviations: By layer, of log rho in log P, (forms, count) each; those in log D are the negatives of `errors`.
+        errors: By layer, (forms, count) each.
+        inputs: (forms, inputs).
+    """
+
+    largest: Tensor
+    deviations: dict[int, Tensor]
+    errors: dict[int, Tensor]
+    inputs: Tensor
+
+
+class PowerIteration:
+    """Vectors v that approach the leading eigenvectors while weights change: (forms, VECTORS, rows)."""
+
+    def __init__(self, scene: Scene, forms: int, generator: torch.Generator) -> None:
+        self.scene = scene
+        self.layers = [value for value, neurons in scene.neurons.items() if neurons.following]
+        self.sizes = [len(scene.radii), *(len(scene.neurons[value]) for value in self.layers)]
+        self.vectors = torch.randn(forms, VECTORS, sum(self.sizes), generator=generator, dtype=scene.radii.dtype)
+
+    def select(self, rows: Tensor) -> PowerIteration:
+        """The iteration of some forms."""
+        chosen = copy(self)
+        chosen.vectors = self.vectors[rows]
+        return chosen
+
+    def step(self, weights: Weights) -> Spectrum:
+        """One iteration with these weights, all of them positive."""
+        forms = len(self.vectors)
+        diagonal = torch.cat([
+            weights.inputs.expand(-1, self.sizes[0]).expand(forms, -1),
+            *(weights.errors[value].expand(forms, -1) for value in self.layers),
+        ], 1).clamp(min=TINIEST)  # fmt: skip
+        scale = diagonal.sqrt()[:, None]
+        factor = torch.linalg.qr((self.vectors * scale).transpose(1, 2)).Q
+        vectors = factor.transpose(1, 2) / scale
+        images = self._forward(vectors)
+        roots = {value: weight.expand(forms, -1)[:, None].sqrt() for value, weight in weights.deviations.items()}
+        rows = torch.cat([images[value] * roots[value] for value in images], 2)
+        values, rotation = torch.linalg.eigh(rows @ rows.transpose(1, 2))
+        leading = values[:, -LEADING:]
+        shares = torch.softmax(SHARPNESS * leading / leading[:, -1:].clamp(min=TINIEST), 1)[..., None]
+        turned = rotation.transpose(1, 2)[:, -LEADING:]
+        quotients = leading[..., None].clamp(min=TINIEST)
+        deviations = {
+            value: (((turned @ image) * roots[value]).square() / quotients * shares).sum(1)
+            for value, image in images.items()
+        }
+        own, *errors = ((turned @ vectors * scale).square() * shares).sum(1).split(self.sizes, 1)
+        squared = {value: image * roots[value].square() for value, image in images.items()}
+        self.vectors = self._transposed(squared) / diagonal[:, None]
+        return Spectrum(values[:, -1], deviations, dict(zip(self.layers, errors, strict=True)), own)
+
+    def _forward(self, vectors: Tensor) -> dict[int, Tensor]:
+        inputs, *errors = vectors.flatten(0, 1).split(self.sizes, 1)
+        found = self.scene.forward(inputs, dict(zip(self.layers, errors, strict=True)))
+        return {value: image.unflatten(0, vectors.shape[:2]) for value, image in found.items()}
+
+    def _transposed(self, images: dict[int, Tensor]) -> Tensor:
+        shape = next(iter(images.values())).shape[:2]
+        inputs, errors = self.scene.transposed({value: image.flatten(0, 1) for value, image in images.items()})
+        return torch.cat([inputs, *(errors[value] for value in self.layers)], 1).reshape(*shape, -1)

@@ -1,0 +1,183 @@
+"""One region of a network as the quadratic certificates see it: deviations from a reference, layer by layer.
+
+Inputs are `x = c + r y` with y in the unit ball. With the pre-activations zc at c, `dz = z - zc` and
+`dh = relu(z) - relu(zc)`, every deviation is a linear function of the vector v = (y, e), where
+
+    e = dh - s dz
+
+for the unstable neurons, with any slope s. A stable neuron has no e: its dh is dz, or 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from relucert.arithmetic.confined import Walls
+from relucert.arithmetic.region import Region
+from relucert.arithmetic.rigor import RIGOROUS, SLOPE_UNIT
+from relucert.bounding.interval import Bounds
+from relucert.common.deadline import check_time
+from relucert.methods.quadratic.passes import Passes
+from relucert.network import INPUT, Activation, Network
+
+
+@dataclass(frozen=True, eq=False)
+class Neurons:
+    """The unstable neurons of one layer, (count,) each; deviations are counted from the reference.
+
+    Attributes:
+        index: Which neurons of the layer they are.
+        centre: The reference zc of their pre-activations.
+        lower: How far below it they may lie, negative.
+        upper: How far above it.
+        slope: About the mean of the least and the largest slope of a chord from the reference; a multiple of
+            SLOPE_UNIT, so that 1 - slope is exact.
+        width: How far those slopes lie from it, at most.
+        following: Whether a later layer depends on their ReLUs, so that their errors e are part of v.
+    """
+
+    index: Tensor
+    centre: Tensor
+    lower: Tensor
+    upper: Tensor
+    slope: Tensor
+    width: Tensor
+    following: bool
+
+    @classmethod
+    def of(cls, centre: Tensor, lower: Tensor, upper: Tensor, following: bool) -> Neurons:
+        """Those of a layer with this reference and these bounds, (size,) each."""
+        index = (~((lower >= 0) | (upper <= 0))).nonzero().flatten()
+        centre, lower, upper = centre[index], lower[index], upper[index]
+        least, largest = _chord(lower, centre), _chord(upper, centre)
+        slope = torch.round((least + largest) / 2 / SLOPE_UNIT).clamp(0, 1 / SLOPE_UNIT) * SLOPE_UNIT
+        width = torch.maximum(largest - slope, slope - least)
+        return cls(index, centre, lower - centre, upper - centre, slope, width, following)
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def cast(self, dtype: torch.dtype) -> Neurons:
+        numbers = {name: getattr(self, name).to(dtype) for name in ("centre", "lower", "upper", "slope", "width")}
+        return replace(self, **numbers)
+
+
+@dataclass(frozen=True, eq=False)
+class Scene:
+    """A region and the layers of ReLUs within it, in one precision.
+
+    Attributes:
+        passes: Of the network in that precision.
+        region: A batch of one.
+        reference: The point c, (inputs,).
+        radii: The numbers r, (inputs,).
+        values: By value, what the network computes at the reference, (1, size) each; only in float64. A stable neuron's
+            ReLU is its slope times the pre-activation.
+        stable: By layer, the slopes of stable neurons, 0 for unstable ones, (size,).
+        neurons: By layer, the unstable neurons.
+    """
+
+    passes: Passes
+    region: Region
+    reference: Tensor
+    radii: Tensor
+    values: dict[int, Tensor]
+    stable: dict[int, Tensor]
+    neurons: dict[int, Neurons]
+
+    @classmethod
+    def of(cls, network: Network, region: Region, bounds: Bounds) -> Scene:
+        """Everything in float64, as the network and the region are; bounds: of every pre-activation, (1, size)."""
+        reference, radii = region.reference[0], region.coordinate_radii(RIGOROUS)[0]
+        passes = Passes(network, quick=False)
+        followed = {source for value in network.preactivations for source in passes.sources(value)}
+        values: dict[int, Tensor] = {INPUT: reference[None]}
+        stable: dict[int, Tensor] = {}
+        neurons: dict[int, Neurons] = {}
+
+        def add_layer(value: int) -> None:
+            lower, upper = (side[0] for side in bounds[value])
+            stable[value] = (lower >= 0).to(lower.dtype)
+            neurons[value] = Neurons.of(values[value][0], lower, upper, value in followed)
+
+        if INPUT in network.preactivations:
+            add_layer(INPUT)
+        for value, node in network.steps():
+            check_time()
+            if isinstance(node.operation, Activation):
+                source = node.inputs[0]
+                rectified = neurons[source].centre.clamp(min=0)[None]
+                values[value] = (values[source] * stable[source]).index_copy_(1, neurons[source].index, rectified)
+            else:
+                operands = [values[source].unflatten(1, network.shapes[source]) for source in node.inputs]
+                values[value] = node.operation.apply(*operands).flatten(1)
+            if value in network.preactivations:
+                add_layer(value)
+        return cls(passes, region, reference, radii, values, stable, neurons)
+
+    def quick(self, dtype: torch.dtype = torch.float32) -> Scene:
+        """The same for searches, whose rounding nothing bounds."""
+        return Scene(
+            Passes(self.network.cast(dtype), quick=True), self.region.cast(dtype), self.reference.to(dtype),
+            self.radii.to(dtype), {}, {value: slopes.to(dtype) for value, slopes in self.stable.items()},
+            {value: neurons.cast(dtype) for value, neurons in self.neurons.items()},
+        )  # fmt: skip
+
+    @property
+    def network(self) -> Network:
+        return self.passes.network
+
+    @cached_property
+    def walls(self) -> Walls | None:
+        """How far -y may go down and up, (inputs,) each, where a box cuts a ball that is no box."""
+        walls = self.region.walls
+        return None if walls is None else (walls.above[0], walls.below[0])
+
+    @cached_property
+    def unstable(self) -> int:
+        """The number of unstable neurons."""
+        return sum(map(len, self.neurons.values()))
+
+    def forward(self, inputs: Tensor, errors: dict[int, Tensor]) -> dict[int, Tensor]:
+        """`A v`: the deviations of unstable neurons by layer, (batch, count) each.
+
+        Args:
+            inputs: y, (batch, inputs).
+            errors: e by layer, (batch, count) each, of layers that others follow.
+        """
+        found = {}
+
+        def activate(value: int, moved: Tensor) -> Tensor:
+            neurons = self.neurons[value]
+            found[value] = moved[:, neurons.index]
+            through = moved * self.stable[value]
+            if neurons.following and len(neurons):
+                through.index_copy_(1, neurons.index, neurons.slope * found[value] + errors[value])
+            return through
+
+        self.passes.forward(inputs * self.radii, activate)
+        return found
+
+    def transposed(self, forms: dict[int, Tensor]) -> tuple[Tensor, dict[int, Tensor]]:
+        """`A' f`: from forms on the deviations of unstable neurons those on y, (batch, inputs), and on e by layer."""
+        on_errors = {}
+
+        def choose(value: int, reached: Tensor) -> Tensor:
+            neurons = self.neurons[value]
+            on_errors[value] = reached[:, neurons.index]
+            own = neurons.slope * on_errors[value] + forms[value]
+            return (reached * self.stable[value]).index_copy_(1, neurons.index, own)
+
+        on_inputs = self.passes.backward(None, choose, next(iter(forms.values())))
+        return on_inputs * self.radii, on_errors
+
+
+def _chord(end: Tensor, centre: Tensor) -> Tensor:
+    """The slope of ReLU's chord between two points; where they have one sign, that of their side."""
+    apart = (end > 0) != (centre > 0)
+    share = torch.where(end > 0, end, centre) / torch.where(apart, (end - centre).abs(), 1)
+    return torch.where(apart, share, (end > 0).to(end.dtype))

@@ -1,0 +1,42 @@
+"""The evidence of quadratic certificates as the fields of a proof file: its numbers packed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from relucert.checker.certificate_document import CERTIFICATE_FORMAT, SLOPE_BITS
+from relucert.checker.packing import pack, pack_floats
+from relucert.methods.quadratic.evidence import Evidence
+
+
+def quadratic_evidence(found: Evidence, radius: float, inference: str, by_intervals: bool) -> dict[str, Any]:
+    """The fields of a proof file besides its claim, where quadratic certificates prove a radius.
+
+    Args:
+        found: What they prove, for a radius that is no smaller.
+        inference: What the network is evaluated in.
+        by_intervals: Whether hidden neurons were bounded by intervals first.
+    """
+    document = found.document
+    return {
+        "format": CERTIFICATE_FORMAT,
+        "inference": inference,
+        "radius": radius,
+        "by_intervals": by_intervals,
+        "layers": {value: _layer(entry) for value, entry in document["layers"].items()},
+        "certificates": [_packed(entry, ("deviations", "errors")) for entry in document["certificates"]],
+        "row_proofs": [None if entry is None else _packed(entry, ("links", "errors")) for entry in document["rows"]],
+    }
+
+
+def _layer(entry: dict[str, Any]) -> dict[str, str]:
+    slopes = np.rint(np.asarray(entry["slopes"]) * 2.0**SLOPE_BITS).astype(np.int64)
+    return {"neurons": pack(np.asarray(entry["neurons"], dtype=np.int64), 4), "slopes": pack(slopes, 3)}
+
+
+def _packed(entry: dict[str, Any], by_layer: tuple[str, ...]) -> dict[str, Any]:
+    """An entry whose lists of numbers are text, of which some are by layer."""
+    lists = {name: {value: pack_floats(part) for value, part in entry[name].items()} for name in by_layer}
+    return {**entry, **lists, "inputs": pack_floats(entry["inputs"])}

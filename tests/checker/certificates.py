@@ -1,0 +1,113 @@
+"""Proofs by quadratic certificates about small networks, found with little effort; every row has one.
+
+Of joint proofs at least one row has weights of its own.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+import torch
+from torch import Tensor
+
+from relucert.arithmetic.property import Property
+from relucert.arithmetic.region import Region
+from relucert.arithmetic.rigor import RIGOROUS
+from relucert.methods.quadratic import solve
+from relucert.methods.quadratic.evidence import Evidence
+from relucert.methods.quadratic.rows import RegionRows
+from relucert.methods.table import METHODS
+from relucert.network.inference import find_inference
+from relucert.proofs.files import claimed
+from relucert.proofs.quadratic import quadratic_evidence
+from relucert.query.problem import Problem
+from tests.checker.test_certificate_proofs import REGIONS
+from tests.nets import NETWORKS, centres
+
+Kind = Literal["composed", "joint"]
+EFFORT = solve.Effort(shared=10, own=40, again=20)
+RADII = [0.7**power for power in range(2, 16)]  # that are tried
+
+
+def proven(name: str, kind: Kind, region: str = "2", inference: str = "real") -> dict[str, Any]:
+    """The document of a proof about an image, in nearly the largest region in which all rows are proven.
+
+    name: of the network in NETWORKS; region: of the norm, box and scale in REGIONS.
+    """
+    document: dict[str, Any] = json.loads(_stored(name, kind, region, inference))
+    return document
+
+
+@cache
+def _stored(name: str, kind: Kind, region: str, inference: str) -> str:
+    network = NETWORKS[name]().evaluated_in(find_inference(inference))
+    image = centres(network, 1).float().double().clamp(-1.5, 1.25)
+    label = int(network.cast(torch.float64)(image.unflatten(1, network.input_shape)).argmax())
+    rivals = torch.tensor([[rival for rival in range(network.classes) if rival != label]])
+    prop = Property.margins(torch.tensor([label]), rivals, network.classes)
+    for radius in RADII:
+        problem = Problem(network, Region.around(image, radius, **{"norm": "inf", **REGIONS[region]}), prop)
+        found = _evidence(problem, kind)
+        if found is not None:
+            method = METHODS["sdp"]()
+            fields = quadratic_evidence(found, radius, inference, not method.bounds_stable_neurons(network))
+            return json.dumps({**claimed(problem, 0), **fields})
+    raise AssertionError("no radius is proven")
+
+
+def _evidence(problem: Problem, kind: Kind) -> Evidence | None:
+    method = METHODS["sdp"]()
+    bounds = method.hidden(problem.exact, problem.region, RIGOROUS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(solve, "EFFORT", EFFORT)
+        rows = RegionRows.of(problem.exact, problem.region, problem.prop, bounds)
+        if not rows.relaxed or not bool((rows.heights > 0).all()):
+            return None
+        every, endless = torch.arange(len(rows.forms)), torch.full_like(rows.solver.bounds, torch.inf)
+        rows.solver.start()
+        if kind == "composed":
+            rows.solver.climb(every, endless)
+        else:
+            rows.solver.climb_jointly(every, endless, [None] * len(every))
+        if not bool((rows.prove() > 0).all()):
+            return None
+    if kind == "joint" and all(proof.weights is None for proof in rows.proofs.values()):
+        return None
+    return Evidence.of(rows, torch.zeros(len(every), dtype=torch.bool))
+
+
+def as_joint(document: dict[str, Any]) -> dict[str, Any]:
+    """The same weights, to be proven at once and not layer by layer, which takes less of them."""
+    changed: dict[str, Any] = json.loads(json.dumps(document))
+    for certificate in changed["certificates"]:
+        certificate["kind"] = "joint"
+        certificate.pop("norms", None)
+    return changed
+
+
+def write(document: dict[str, Any], folder: Path) -> Path:
+    path = folder / "proof.json.gz"
+    path.write_bytes(gzip.compress(json.dumps(document).encode()))
+    return path
+
+
+def points_in(document: dict[str, Any], count: int, seed: int = 0) -> Tensor:
+    """Inputs spread in the region of a proof, many at its boundary: (2 count, inputs)."""
+    generator = torch.Generator().manual_seed(seed)
+    centre = torch.tensor(document["image"]["values"], dtype=torch.float64)
+    scale = torch.ones_like(centre) if document["scale"] is None else torch.tensor(document["scale"]).double()
+    radius, norm = document["radius"], document["norm"]
+    away = torch.randn(2 * count, len(centre), generator=generator, dtype=torch.float64)
+    away[: count // 2] *= torch.rand(count // 2, len(centre), generator=generator) < 0.3
+    away = away.sign() if norm == "inf" else away / away.norm(p=norm, dim=1, keepdim=True).clamp(min=1e-12)
+    away[count:] *= torch.rand(count, 1, generator=generator)
+    points: Tensor = centre + 0.999999 * radius * scale * away
+    if document["box"] is None:
+        return points
+    low, high = (torch.tensor(end, dtype=torch.float64) for end in document["box"])
+    return points.clamp(low, high)

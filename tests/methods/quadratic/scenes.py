@@ -1,0 +1,83 @@
+"""Regions of small networks for tests of quadratic certificates, and certificates with random weights."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from relucert.arithmetic.region import Region
+from relucert.arithmetic.rigor import RIGOROUS
+from relucert.bounding.hidden import hidden_bounds
+from relucert.bounding.interval import Bounds
+from relucert.bounding.relaxers import CROWN
+from relucert.methods.quadratic.composed import Composed, compose
+from relucert.methods.quadratic.dual import DualPoint, Weights
+from relucert.methods.quadratic.joint import PowerIteration
+from relucert.methods.quadratic.scene import Scene
+from relucert.network import Network
+from tests.nets import NETWORKS, centres
+from tests.regions import LIMITS
+
+NAMES = [name for name in NETWORKS if name != "linear"]
+
+
+def scene_of(name: str, norm: float, limits: str | None = None, radius: float = 0.5) -> tuple[Network, Scene, Bounds]:
+    network = NETWORKS[name]().cast(torch.float64)
+    points = centres(network, 1).double()
+    region = Region.around(points, radius, norm)
+    if limits is not None:
+        region = Region.around(points, radius, norm, **LIMITS[limits].given(points))
+    bounds = hidden_bounds(network, region, CROWN, RIGOROUS)
+    return network, Scene.of(network, region, bounds), bounds
+
+
+def composed_for(scene: Scene, seed: int) -> Composed:
+    """One with random weights."""
+    generator = torch.Generator().manual_seed(seed)
+    weights = {
+        value: torch.rand(len(neurons), generator=generator, dtype=torch.float64)
+        for value, neurons in scene.neurons.items()
+    }
+    return compose(scene, scene.quick(), weights)
+
+
+def joint_for(scene: Scene, seed: int) -> Weights:
+    """Random weights of every neuron's own, feasible by about a percent."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def drawn(size: int) -> Tensor:
+        return (2 * torch.randn(1, size, generator=generator, dtype=torch.float64)).exp()
+
+    inputs = 1 if scene.region.norm.p <= 2 else len(scene.radii)
+    weights = Weights(
+        {value: drawn(len(neurons)) for value, neurons in scene.neurons.items()},
+        {value: drawn(len(neurons)) for value, neurons in scene.neurons.items() if neurons.following},
+        drawn(inputs),
+    )
+    power = PowerIteration(scene, 1, generator)
+    for _ in range(200):
+        spectrum = power.step(weights)
+    return weights.inflated(1.01 * spectrum.largest.clamp(min=1e-3))  # 0 where nothing is unstable
+
+
+def random_point(scene: Scene, forms: int, size: float, generator: torch.Generator) -> DualPoint:
+    def drawn(count: int) -> Tensor:
+        return size * torch.randn(forms, count, generator=generator, dtype=torch.float64)
+
+    return DualPoint(
+        {value: drawn(len(neurons)) for value, neurons in scene.neurons.items()},
+        drawn(len(scene.radii)),
+        {value: drawn(len(neurons)) for value, neurons in scene.neurons.items() if neurons.following},
+    )
+
+
+def true_vectors(scene: Scene, points: Tensor) -> tuple[Tensor, dict[int, Tensor], dict[int, Tensor]]:
+    """At points (count, inputs) of the region: y, and e and dz of unstable neurons by layer."""
+    values = scene.network.values(points)
+    inputs = torch.where(scene.radii > 0, (points - scene.reference) / torch.where(scene.radii > 0, scene.radii, 1), 0)
+    errors, moved = {}, {}
+    for value, neurons in scene.neurons.items():
+        found = values[value][:, neurons.index]
+        moved[value] = found - neurons.centre
+        errors[value] = found.clamp(min=0) - neurons.centre.clamp(min=0) - neurons.slope * moved[value]
+    return inputs, errors, moved
