@@ -19,6 +19,7 @@ from relucert.arithmetic.property import Property
 from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import RIGOROUS
 from relucert.methods.quadratic import solve
+from relucert.methods.quadratic.composed import Composed
 from relucert.methods.quadratic.evidence import Evidence
 from relucert.methods.quadratic.rows import RegionRows
 from relucert.methods.table import METHODS
@@ -76,7 +77,7 @@ def _evidence(problem: Problem, kind: Kind) -> Evidence | None:
             rows.solver.climb_jointly(every, endless, [None] * len(every))
         if not bool((rows.prove() > 0).all()):
             return None
-    if kind == "joint" and all(proof.weights is None for proof in rows.proofs.values()):
+    if kind == "joint" and all(isinstance(proof.certificate, Composed) for proof in rows.proofs.values()):
         return None
     return Evidence.of(rows, torch.zeros(len(every), dtype=torch.bool))
 

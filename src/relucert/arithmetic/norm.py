@@ -221,9 +221,10 @@ class Norm:
 def _on_the_sphere(forms: Tensor, walls: Walls) -> Tensor:
     """The farthest points of the unit ball between walls: multiples of the forms, clamped, of length 1 if they can."""
     down, up = walls
-    high = 1e6 / _length(forms, 2, -1).clamp(min=1e-30)[..., None]
-    low = high * 1e-6
-    points = torch.minimum(torch.maximum(forms * low, -down), up)
+    lengths = _length(forms, 2, -1)[..., None]
+    forms = torch.where(lengths > 0, forms / torch.where(lengths > 0, lengths, 1), 0)
+    low, high = torch.ones_like(lengths), torch.full_like(lengths, 1e6)
+    points = torch.minimum(torch.maximum(forms, -down), up)
     for _ in range(SPHERE_ROUNDS):
         middle = (low * high).sqrt()
         points = torch.minimum(torch.maximum(forms * middle, -down), up)

@@ -95,16 +95,16 @@ class QuadraticMethod:
 
     def _bounded(self, rows: RegionRows, known: Tensor, notes: _Notes, arithmetic: Arithmetic) -> Tensor:
         """Margins of one region, (rows,), at least these."""
-        found = rows.least().to(known.dtype)
+        notes.weakest = weakest = rows.least(notes.weakest)
+        found = rows.solver.bounds.to(known.dtype)
         passed = bool((found > 0).all())
-        weakest = int(found.argmin())
-        notes.curve.add(float(rows.region.radius[0]), float(found[weakest]), float(rows.heights[weakest]))
+        notes.curve.add(weakest, float(rows.region.radius[0]), float(found[weakest]), float(rows.heights[weakest]))
         for row, solution in enumerate(rows.solver.solutions):
             if solution is not None and solution.memory is not None:
                 notes.remember(row, solution.memory, passed)
         if not passed:
             # Rows that were not climbed say nothing; the least one that was says how far off the radius is.
-            return torch.maximum(known, found.amin().clamp(max=0))
+            return torch.maximum(known, found[weakest].clamp(max=0))
         if arithmetic.rigorous:
             found = rows.prove()
             least = torch.maximum(known, found)
@@ -153,11 +153,13 @@ def _rounded(point: Tensor) -> bytes:
 class _Notes:
     """The state of a question, kept from radius to radius.
 
-    memories: by row, what to start from; passed: the rows whose memories are of a radius that passed; stable:
-    whether nothing was relaxed; evidence: of the largest radius at which certificates proved all margins.
+    curve: margins by radius; weakest: the row that decided last; memories: by row, what to start from; passed: the rows
+    whose memories are of a radius that passed; stable: whether nothing was relaxed; evidence: of the largest radius at
+    which certificates proved all margins.
     """
 
     curve: Curve = field(default_factory=lambda: Curve())
+    weakest: int | None = None
     memories: dict[int, Memory] = field(default_factory=dict)
     passed: set[int] = field(default_factory=set)
     stable: bool = False
@@ -175,33 +177,46 @@ class _Notes:
             self.evidence = evidence
 
 
+@dataclass(frozen=True)
+class CurvePoint:
+    """The margin of a row at an evaluated radius, and its value at the centre."""
+
+    row: int
+    radius: float
+    margin: float
+    height: float
+
+    @property
+    def fall(self) -> float:
+        return max(self.height - self.margin, 1e-9 * self.height)
+
+    @property
+    def doubt(self) -> float:
+        """How little the point tells about where the margin is 0; a margin below 0 is known badly."""
+        return abs(self.margin) * (1 if self.margin >= 0 else 1 + BADLY)
+
+
 @dataclass(eq=False)
 class Curve:
-    """The least margin of a question as a function of the radius: `height - a radius^growth` through what is known.
+    """The deciding margin of a question by radius: `height - a radius^growth` through what is known."""
 
-    points: Evaluated radii and the margins there. A margin far below 0 is known badly.
-    """
+    points: list[CurvePoint] = field(default_factory=list)
 
-    height: float = 1.0
-    points: list[tuple[float, float]] = field(default_factory=list)
+    def add(self, row: int, radius: float, margin: float, height: float) -> None:
+        if math.isfinite(margin) and height > 0 and radius > 0:
+            self.points.append(CurvePoint(row, radius, margin, height))
 
-    def add(self, radius: float, margin: float, height: float) -> None:
-        self.height = max(height, 1e-30)
-        if math.isfinite(margin):
-            self.points.append((radius, margin))
-
-    def at(self, radii: Tensor) -> Tensor:
-        """The margins at other radii, as guessed."""
-        falls = sorted(
-            (abs(margin) + (margin < 0) * BADLY * abs(margin), radius, max(self.height - margin, 1e-9 * self.height))
-            for radius, margin in self.points
-        )
-        if not falls:
-            return torch.full_like(radii, self.height)
-        (_, radius, fall), growth = falls[0], GROWTH
-        if len(falls) > 1 and falls[1][1] != radius:
-            growth = math.log(falls[1][2] / fall) / math.log(falls[1][1] / radius)
-        return self.height - fall * (radii / radius) ** min(max(growth, 1.0), STEEPEST)
+    def at(self, radii: Tensor) -> Tensor | None:
+        """The margins at other radii, as guessed; None: nothing is known."""
+        if not self.points:
+            return None
+        nearest = min(self.points, key=lambda point: point.doubt)
+        others = [point for point in self.points if point.row == nearest.row and point.radius != nearest.radius]
+        growth = GROWTH
+        if others:
+            other = min(others, key=lambda point: point.doubt)
+            growth = math.log(other.fall / nearest.fall) / math.log(other.radius / nearest.radius)
+        return nearest.height - nearest.fall * (radii / nearest.radius) ** min(max(growth, 1.0), STEEPEST)
 
 
 @dataclass(frozen=True)
@@ -228,8 +243,9 @@ class FittedMargins:
     ) -> Tensor:
         curves = [self.method.curve(point) for point in region.centre]
         centre = prop.values(network(region.centre))
-        guesses = [
-            values if curve is None else curve.at(radius).expand_as(values)
-            for curve, values, radius in zip(curves, centre, region.radius, strict=True)
-        ]
-        return torch.stack(guesses)
+        asked = zip(curves, region.radius, strict=True)
+        guesses = [None if curve is None else curve.at(radius) for curve, radius in asked]
+        return torch.stack([
+            values if guess is None else guess.expand_as(values)
+            for guess, values in zip(guesses, centre, strict=True)
+        ])  # fmt: skip

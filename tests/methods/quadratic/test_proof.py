@@ -11,6 +11,7 @@ from torch import Tensor
 from relucert.arithmetic.rigor import RIGOROUS
 from relucert.bounding.hidden import hidden_bounds
 from relucert.bounding.relaxers import CROWN
+from relucert.methods.quadratic import composed as composed_module
 from relucert.methods.quadratic.composed import Composed
 from relucert.methods.quadratic.dual import DualPoint, Weights
 from relucert.methods.quadratic.feasible import is_composed, is_joint
@@ -111,6 +112,18 @@ def test_weights_too_small_or_too_large_are_refused(name: str) -> None:
     assert not is_composed(scene, replace(composed, weights=half))
     shares = {pair: 1.01 * share for pair, share in composed.shares.items()}
     assert not is_composed(scene, replace(composed, shares=shares))
+
+
+@pytest.mark.parametrize("unit", [1.0, 2.0**-500, 2.0**-560])
+def test_no_product_that_underflows_makes_a_norm_enough(unit: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Norms of weights without what ReLUs carry on are too small, in whatever unit weights are counted."""
+    _, scene, _ = scene_of("five layers", 2.0, radius=2.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(composed_module, "carried", lambda neurons, total, errors: torch.zeros_like(errors))
+        short = composed_for(scene, 1)
+    norms = {pair: norm * unit for pair, norm in short.norms.items()}
+    weights = short.weights.times(torch.tensor([unit], dtype=torch.float64))
+    assert not is_composed(scene, replace(short, weights=weights, norms=norms))
 
 
 @pytest.mark.parametrize("limits", [None, *LIMITS])

@@ -155,7 +155,11 @@ def test_every_network_gains(name: str, norm: str) -> None:
 
 
 def test_what_it_does_not_better_has_the_weaker_method_s_radius_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows.RegionRows, "least", lambda self: torch.full((len(self.forms),), -1.0))
+    def nothing(self: rows.RegionRows, first: int | None = None) -> int:
+        self.solver.bounds.fill_(-1.0)
+        return 0
+
+    monkeypatch.setattr(rows.RegionRows, "least", nothing)
     network = NETWORKS["residual"]()
     points = centres(network, 2)
     for one, other in zip(
@@ -197,25 +201,22 @@ def test_evaluations_in_floating_point_have_smaller_radii() -> None:
 def test_spoilt_solutions_leave_the_weaker_method_s_margins(spoilt: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A finder that fails, or whose numbers are none, costs the gain, never the truth."""
 
-    def faulty(self: rows.RegionRows) -> Tensor:
-        found = torch.full((len(self.forms),), 1.0)
+    def faulty(self: rows.RegionRows, first: int | None = None) -> int:
         genuine(self)
+        self.solver.bounds.fill_(1.0)
         for row, solution in enumerate(self.solver.solutions):
             assert solution is not None
             if spoilt == "nothing":
                 self.solver.solutions[row] = None
                 continue
             value = min(solution.point.shares)
-            if solution.weights is None:
-                solution = replace(solution, weights=self.solver.composed.weights)
-            assert solution.weights is not None
             parts = {
-                "weights": solution.weights.deviations[value], "shares": solution.point.shares[value],
+                "weights": solution.certificate.weights.deviations[value], "shares": solution.point.shares[value],
                 "centre": solution.point.inputs,
             }  # fmt: skip
             parts[spoilt].fill_(torch.nan)
             self.solver.solutions[row] = replace(solution, bound=1.0)
-        return found
+        return 0
 
     genuine = rows.RegionRows.least
     monkeypatch.setattr(rows.RegionRows, "least", faulty)
@@ -227,3 +228,20 @@ def test_spoilt_solutions_leave_the_weaker_method_s_margins(spoilt: str, monkeyp
         hidden = method.hidden(network, region, RIGOROUS)
         margins = method.margins(network, region, prop, hidden, RIGOROUS)
         torch.testing.assert_close(margins, weaker.margins(network, region, prop, hidden, RIGOROUS), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1e3])
+def test_weights_of_any_size_keep_the_weaker_method_s_radius(scale: float) -> None:
+    network = mlp(8, 12, 12, 12, 4, seed=3, dtype=torch.float64)
+    layers = {value: node.operation for value, node in network.steps() if isinstance(node.operation, Linear)}
+    sized = network.with_operations({
+        value: Linear(layer.weight * scale, layer.bias * scale) for value, layer in layers.items()
+    })  # fmt: skip
+    points = centres(sized, 1)
+    asked: list[dict[str, Any]] = [{"norm": "inf"}, {"norm": 2, "box": (-3.0, 3.0)}]
+    for options in asked:
+        (crown,) = relucert.certify(sized, points, method="crown", **options)
+        (answer,) = relucert.certify(sized, points, method="sdp", **options)
+        assert crown.radius is not None
+        assert answer.radius is not None
+        assert answer.radius >= crown.radius * (1 - 1e-3)

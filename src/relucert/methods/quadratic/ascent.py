@@ -27,7 +27,6 @@ COOLED = 0.02  # share of the rates that is left at the end
 LOOSE = 0.3  # share of a neuron's largest error that is a unit of its centre
 SETTLING = 8  # power iterations after which an eigenvalue is believed
 CHECKED = 10  # steps between two looks at who is done
-LEAST = 1e-30
 
 
 @dataclass(frozen=True, eq=False)

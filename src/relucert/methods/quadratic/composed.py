@@ -28,7 +28,7 @@ VECTORS, ROUNDS = 2, 24  # of the estimate of a norm
 EXHAUSTED = 1e-4  # share of vectors that is left where all directions are known
 SURPLUSES = (1.005, 1.02, 1.06)  # of squared norms above their estimates, the first of which is mostly enough
 LARGEST = 1e6  # of an error's weight, relative to Q
-SPARE = 2.0**-30  # relative room for rounding
+ROOM = 2.0**-30  # relative, for rounding
 TINIEST = 1e-30
 
 
@@ -76,9 +76,9 @@ def compose(scene: Scene, quick: Scene, weights: dict[int, Tensor], surplus: flo
         lengths = {source: max(square, TINIEST) ** 0.5 for source, square in found.items()}
         for source, square in found.items():
             norms[value, source] = max(square, TINIEST)
-            shares[value, source] = (1 - SPARE) * lengths[source] / sum(lengths.values())
+            shares[value, source] = (1 - ROOM) * lengths[source] / sum(lengths.values())
             demanded[source] = demanded.get(source, 0.0) + norms[value, source] / shares[value, source]
-    inputs = torch.full((1, 1), (1 + SPARE) * demanded.get(THE_INPUT, 0.0), dtype=torch.float64)
+    inputs = torch.full((1, 1), (1 + ROOM) * demanded.get(THE_INPUT, 0.0), dtype=torch.float64)
     rows = [{value: numbers[None] for value, numbers in part.items()} for part in (deviations, errors)]
     return Composed(Weights(rows[0], rows[1], inputs), norms, shares)
 
@@ -86,14 +86,14 @@ def compose(scene: Scene, quick: Scene, weights: dict[int, Tensor], surplus: flo
 def _error_weights(neurons: Neurons, total: float) -> Tensor:
     """D, with which T is least: Q (s + w) / w."""
     ratio = (neurons.slope + neurons.width) / neurons.width.clamp(min=TINIEST)
-    return total * ratio.clamp(1 + SPARE, LARGEST)
+    return total * ratio.clamp(1 + ROOM, LARGEST)
 
 
 def carried(neurons: Neurons, total: float | Tensor, error_weights: Tensor) -> Tensor:
     """T - P, as computed: Q s^2 D / (D - Q)."""
     steep = neurons.slope > 0
     spare = torch.where(steep & (error_weights > total), error_weights - total, 1)
-    return torch.where(steep, total * neurons.slope.square() * error_weights / spare, 0)
+    return torch.where(steep, total * neurons.slope.square() * (error_weights / spare), 0)  # a quotient of at least 1
 
 
 def norm(scene: Scene, value: int, source: int, roots: Tensor, generator: torch.Generator) -> float:

@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from relucert.methods.quadratic.composed import Composed
+
 if TYPE_CHECKING:
     from relucert.methods.quadratic.dual import Weights
     from relucert.methods.quadratic.rows import RegionRows, RowProof
+    from relucert.methods.quadratic.solve import Joint
 
 ByLayer = dict[str, list[float]]
 
@@ -34,27 +37,26 @@ class Evidence:
             for value, neurons in rows.scene.neurons.items()
         }
         certificates: list[dict[str, Any]] = []
+        numbers: dict[Composed | Joint, int] = {}
         entries: list[dict[str, Any] | None] = []
-        composed = None
         for row in range(len(rows.forms)):
-            proof = None if bool(linear[row]) else rows.proofs[row]
-            if proof is None:
+            if bool(linear[row]):
                 entries.append(None)
-            elif proof.weights is not None:
-                certificates.append({"kind": "joint", **_weights(proof.weights)})
-                entries.append(_entry(proof, len(certificates) - 1, 1.0))
-            else:
-                if composed is None:
-                    composed = len(certificates)
-                    found = rows.composed
-                    assert found is not None
-                    certificates.append({
-                        "kind": "composed", **_weights(found.weights),
-                        "norms": [[*pair, norm, found.shares[pair]] for pair, norm in found.norms.items()],
-                    })  # fmt: skip
-                entries.append(_entry(proof, composed, proof.factor))
+                continue
+            proof = rows.proofs[row]
+            if proof.certificate not in numbers:
+                numbers[proof.certificate] = len(certificates)
+                certificates.append(_certificate(proof.certificate))
+            entries.append(_entry(proof, numbers[proof.certificate]))
         document = {"layers": layers, "certificates": certificates, "rows": entries}
         return cls(float(rows.region.radius[0]), document)
+
+
+def _certificate(certificate: Composed | Joint) -> dict[str, Any]:
+    if not isinstance(certificate, Composed):
+        return {"kind": "joint", **_weights(certificate.weights)}
+    norms = [[*pair, norm, certificate.shares[pair]] for pair, norm in certificate.norms.items()]
+    return {"kind": "composed", **_weights(certificate.weights), "norms": norms}
 
 
 def _weights(weights: Weights) -> dict[str, Any]:
@@ -65,11 +67,11 @@ def _weights(weights: Weights) -> dict[str, Any]:
     }
 
 
-def _entry(proof: RowProof, certificate: int, factor: float) -> dict[str, Any]:
+def _entry(proof: RowProof, certificate: int) -> dict[str, Any]:
     point = proof.point
     return {
         "certificate": certificate,
-        "factor": factor,
+        "factor": proof.factor,
         "links": _by_layer(proof.links),
         "inputs": point.inputs[0].tolist(),
         "errors": _by_layer(point.errors),

@@ -63,9 +63,9 @@ def is_composed(scene: Scene, composed: Composed) -> bool:
         part = weights.deviations[value][0]
         if bool(total > 0):
             bound = weights.errors[value][0]
-            if not bool((bound >= total * (1 + 2.0**-40)).all()):  # a difference then errs by 2**-12 of itself
+            if not bool((bound >= total * (1 + 2.0**-40)).all()):
                 return False
-            part = RIGOROUS.above(part + carried(neurons, total, bound) * (1 + 2.0**-11), 8)
+            part = RIGOROUS.above(part + carried(neurons, total, bound), 12)
         if not bool(part.isfinite().all()):
             return False
         whole[neurons.index] = part
@@ -133,5 +133,5 @@ def _is_short(matrix: Matrix, roundings: int, order: NDArray[np.intp] | None = N
     error = error + RIGOROUS.gamma(roundings) * _frobenius(matrix)
     if not error < 0.1:
         return False
-    factor = 1 + 2 * error + RIGOROUS.gamma(8)  # above 1 / (1 - error), and the rounding of this product
+    factor = 1 + 2 * error + RIGOROUS.gamma(8)  # above 1 / (1 - error); the second error covers the product's rounding
     return is_contraction(matrix * factor, order)

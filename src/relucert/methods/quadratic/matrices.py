@@ -124,6 +124,6 @@ def _error(network: Network, value: int) -> float:
     operations: list[Affine] = [
         network.affine(place) for place in _segment(network, value) if not isinstance(network.affine(place), Reshape)
     ]
-    if len(operations) <= 1:  # whose rows are stored
+    if len(operations) <= 1:  # whose rows are stored, or took a few roundings, for which `feasible` has room
         return 0.0
     return RIGOROUS.gamma(sum(operation.terms + 4 for operation in operations))

@@ -56,22 +56,27 @@ class Memory:
         }
         return replace(self, neurons=neurons)
 
-    def recall(self, layout: Layout, line: Tensor, radius: float) -> None:
+    def recall(self, layout: Layout, line: Tensor, radius: float, own: bool = True) -> None:
         """Writes what is known into a row of the table, (1, variables), which holds a start of its own.
 
         Neurons that were stable keep their start, its weights moved as those of the others of their layer were, and
         away from where they would make the certificate infeasible: such neurons err by little.
+
+        own: Whether it is about the same form; else only the weights are of use.
         """
         point, weights = layout.point(line), layout.logarithms(line)
         growth = math.log(radius / self.radius)  # of deviations, by whose squares weights are multiplied
-        point.inputs.copy_(self.inputs)
         weights.inputs.copy_(self.input_weights + growth)
+        if own:
+            point.inputs.copy_(self.inputs)
         for value, its in layout.scene.neurons.items():
             shares, errors, log_deviations, log_errors = self.neurons[value][:, its.index]
-            _put(point.shares[value], shares)
+            if own:
+                _put(point.shares[value], shares)
             _shifted(weights.deviations[value], log_deviations - growth, -CAUTION)
             if its.following:
-                _put(point.errors[value], errors * radius)
+                if own:
+                    _put(point.errors[value], errors * radius)
                 _shifted(weights.errors[value], log_errors - growth, CAUTION)
 
 

@@ -187,6 +187,7 @@ def prove_margins(ground: Ground, forms: Tensor, offsets: Tensor, weights: Weigh
         forms: (forms, classes).
         offsets: (forms,).
         weights: Of certificates that are proven: `D - A'PA` is semidefinite, with A as it is, or as passes compute it.
+            A factor that multiplied them since costs one rounding, which the charges of every product have room for.
         point: Any numbers.
     """
     scene = ground.scene

@@ -16,18 +16,17 @@ from relucert.bounding.interval import Bounds, Interval
 from relucert.common.deadline import TimeUp, until
 from relucert.common.progress import Report, silent
 from relucert.methods.quadratic.composed import SURPLUSES, Composed
-from relucert.methods.quadratic.dual import DualPoint, Weights
+from relucert.methods.quadratic.dual import DualPoint
 from relucert.methods.quadratic.feasible import is_composed, is_joint
 from relucert.methods.quadratic.memory import Memory
 from relucert.methods.quadratic.proof import Ground, prove_margins
 from relucert.methods.quadratic.scene import Scene
-from relucert.methods.quadratic.solve import MOST_JOINT, Solver
+from relucert.methods.quadratic.solve import MOST_JOINT, Joint, Solver
 from relucert.network import Network
 
-FEWEST_UNSTABLE = 200  # neurons, below which splitting comes to an end sooner
+FEWEST_UNSTABLE = 60  # neurons, below which splitting comes to an end sooner
 ENOUGH = 5e-3  # of a row's value at the reference: a computed bound that will be proven
-FAR = 0.05  # the same: a bound that says that a row is not the least one
-INFLATIONS = (1.0005, 1.003, 1.02)  # of own weights, the first of which is mostly proven to be feasible
+INFLATIONS = (1.0, 1.0005, 1.003, 1.02)  # of own weights, the first of which is mostly proven to be feasible
 ROOM = 2.0**-16  # by which bounds of neurons are widened, relatively: whoever checks a proof has bounds of his own
 
 
@@ -36,15 +35,15 @@ class RowProof:
     """What proves one row: a feasible certificate, and exactly the numbers of the dual bound.
 
     Attributes:
-        point: The dual point, in whose shares nobody need believe.
-        links: lambda by layer, (1, count) each.
-        weights: Of the row's own, (1, count) each; None: those of the composed certificate, times `factor`.
-        factor: Of the composed weights.
+        point: The centre t; its shares are not part of the proof, the links are.
+        links: lambda by layer, taken as exact, (1, count) each.
+        certificate: One that is proven to be feasible.
+        factor: Of its weights.
     """
 
     point: DualPoint
     links: dict[int, Tensor]
-    weights: Weights | None
+    certificate: Composed | Joint
     factor: float
 
 
@@ -61,7 +60,6 @@ class RegionRows:
         memories: Of every row, what was found at another radius.
         report: Called with every few steps.
         proofs: By row, what proves it.
-        composed: The composed certificate, where it is proven to be feasible.
     """
 
     network: Network
@@ -72,7 +70,6 @@ class RegionRows:
     memories: Sequence[Memory | None]
     report: Report = silent
     proofs: dict[int, RowProof] = field(default_factory=dict)
-    composed: Composed | None = None
 
     @classmethod
     def of(
@@ -109,21 +106,28 @@ class RegionRows:
             solver.climb_jointly(left, enough, self.memories)
         return solver.bounds
 
-    def least(self) -> Tensor:
-        """Bounds as computed, (rows,), of which the least is as high as it gets: the weakest row climbs to the end, the
-        others until they are known to be positive."""
+    def least(self, first: int | None = None) -> int:
+        """Bounds the rows, and returns the one that decides: one that is not positive, or else the one that climbed to
+        its end, beside which the others climb until they are known to be positive.
+
+        first: The row that is to climb to its end; by default the one that looks weakest.
+        """
         solver = self.solver
-        weakest = int(solver.start().argmin())
-        first, endless = torch.tensor([weakest]), torch.full_like(solver.bounds, torch.inf)
+        start = solver.start()
+        weakest = int(start.argmin()) if first is None else first
+        endless = torch.full_like(solver.bounds, torch.inf)
         climb = self._jointly if self.joint else solver.climb
-        climb(first, endless)
+        climb(torch.tensor([weakest]), endless)
         if not float(solver.bounds[weakest]) > 0:
-            return solver.bounds
-        enough = torch.minimum(FAR * solver.heights, solver.bounds[weakest]).clamp(min=0)
-        others = torch.arange(len(enough))
-        if len(left := self._left(others[others != weakest], enough)):
+            return weakest
+        enough = torch.full_like(endless, float(solver.bounds[weakest]))
+        every = torch.arange(len(enough))
+        others = every[every != weakest]
+        if self.joint and len(left := self._left(others, enough)):
+            solver.climb_like(weakest, left, enough)
+        if len(left := self._left(others, enough.clamp(max=0))):
             climb(left, enough)
-        return solver.bounds
+        return weakest if bool((solver.bounds > 0).all()) else int(solver.bounds.argmin())
 
     def _jointly(self, rows: Tensor, enough: Tensor) -> Tensor:
         return self.solver.climb_jointly(rows, enough, self.memories)
@@ -136,32 +140,29 @@ class RegionRows:
         proven = torch.full((len(self.forms),), -torch.inf, dtype=torch.float64)
         ground = Ground.of(self.scene, self.bounds)
         solutions = [(row, found) for row, found in enumerate(self.solver.solutions) if found and found.bound > 0]
-        if any(found.weights is None for _, found in solutions):
-            self.composed = self._feasible_composed()
+        feasible: dict[Composed | Joint, Composed | Joint | None] = {}
         for row, found in solutions:
-            own = None if found.weights is None else self._feasible_joint(found.weights)
-            weights = own
-            if found.weights is None and self.composed is not None:
-                weights = self.composed.weights.times(torch.tensor([found.factor], dtype=torch.float64))
-            if weights is None:
+            if found.certificate not in feasible:
+                feasible[found.certificate] = self._feasible(found.certificate)
+            certificate = feasible[found.certificate]
+            if certificate is None:
                 continue
             form, offset = self.forms[row : row + 1], self.offsets[row : row + 1]
+            weights = certificate.weights.times(torch.tensor([found.factor], dtype=torch.float64))
             bounds, links = prove_margins(ground, form, offset, weights, found.point)
             proven[row] = bounds[0]
             if float(bounds) > 0:
-                self.proofs[row] = RowProof(found.point, links, own, found.factor)
+                self.proofs[row] = RowProof(found.point, links, certificate, found.factor)
         return proven
 
-    def _feasible_composed(self) -> Composed | None:
-        """The composed certificate, with as much room for its norms as their proof needs; None: there is none."""
-        wider = map(self.solver.recompose, SURPLUSES[1:])
-        candidates = chain([self.solver.composed], wider)
-        return next((composed for composed in candidates if is_composed(self.scene, composed)), None)
-
-    def _feasible_joint(self, weights: Weights) -> Weights | None:
-        """Weights of a row's own, those of v as much larger as their proof needs; None: there are none."""
-        inflated = (weights.inflated(torch.tensor([factor], dtype=torch.float64)) for factor in INFLATIONS)
-        return next((larger for larger in inflated if is_joint(self.scene, larger)), None)
+    def _feasible(self, certificate: Composed | Joint) -> Composed | Joint | None:
+        """The certificate with as much room as the proof that it is feasible needs; None: there is no such proof."""
+        if isinstance(certificate, Composed):
+            composed = chain([certificate], map(self.solver.recompose, SURPLUSES[1:]))
+            return next((one for one in composed if is_composed(self.scene, one)), None)
+        factors = torch.tensor(INFLATIONS, dtype=torch.float64)
+        joint = (Joint(certificate.weights.inflated(factor[None])) for factor in factors)
+        return next((one for one in joint if is_joint(self.scene, one.weights)), None)
 
 
 def suits_certificates(network: Network, bounds: Bounds) -> bool:

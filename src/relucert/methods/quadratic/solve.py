@@ -10,22 +10,24 @@ The results are numbers, of which `proof` makes bounds.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
+from relucert.arithmetic.rigor import DOUBLE
 from relucert.bounding.adam import Adam
 from relucert.common.progress import Progress, Report, silent
 from relucert.methods.quadratic.ascent import AGAIN, CHECKED, COOLED, DECAY, Climb, Layout
-from relucert.methods.quadratic.composed import Composed, compose
-from relucert.methods.quadratic.dual import DualPoint, Weights, bound, pull
+from relucert.methods.quadratic.composed import TINIEST, Composed, compose
+from relucert.methods.quadratic.dual import DualPoint, Weights, bound, pull, squares_bound
 from relucert.methods.quadratic.joint import PowerIteration
 from relucert.methods.quadratic.memory import Memory
 from relucert.methods.quadratic.scene import Scene
 
 MOST_JOINT = 6000  # unstable neurons of a joint certificate, whose matrix has one row for each
-FACTORS = torch.logspace(-6, 4, 25)  # of the composed weights, that are tried
+INFLATION = 1.0005  # of own weights, beyond what seems to make them feasible
+FACTORS = torch.logspace(-5, 1, 25)  # of the composed weights: what the input costs, as a share of the form
 
 
 @dataclass(frozen=True)
@@ -47,20 +49,27 @@ EFFORT = Effort()
 
 
 @dataclass(frozen=True, eq=False)
+class Joint:
+    """A certificate with weights of every neuron's own, (1, ...) each, in float64, which seem to be feasible."""
+
+    weights: Weights
+
+
+@dataclass(frozen=True, eq=False)
 class Solution:
-    """What bounds one row, in float64, (1, ...) each.
+    """What bounds one row.
 
     Attributes:
         bound: The bound that these numbers are said to give.
-        point: The dual point.
-        weights: Weights of the row's own; None: those of the composed certificate, times `factor`.
-        factor: Of the composed weights.
+        point: The dual point, in float64, (1, ...) each.
+        certificate: One of the row's own, or one that rows share.
+        factor: Of the certificate's weights.
         memory: Where to start at another radius.
     """
 
     bound: float
     point: DualPoint
-    weights: Weights | None = None
+    certificate: Composed | Joint
     factor: float = 1.0
     memory: Memory | None = None
 
@@ -109,13 +118,15 @@ class Solver:
             shares.copy_(self._first_shares(value, self.pulled.coefficients[value]))
         still = {value: torch.zeros_like(part) for value, part in self.pulled.links.items()}
         best = torch.full_like(self.bounds, -torch.inf)
-        for factor in FACTORS:
+        cost = squares_bound(self.quick, self.base.inputs, DOUBLE).clamp(min=TINIEST)
+        unit = (self.heights.abs().mean() / cost[0]).clamp(TINIEST, 1 / TINIEST)
+        for factor in unit * FACTORS:
             found = bound(
                 self.quick, self.heights, self.base.times(factor.expand(len(best))), self.pulled, point, still
             ).bounds
             self.table[:, -1] = torch.where(found > best, factor.log(), self.table[:, -1])
             best = torch.maximum(best, found)
-        self._keep(torch.arange(len(best)), layout, self.table, best, None)
+        self._keep(torch.arange(len(best)), layout, self.table, best, self.composed)
         return self.bounds
 
     def recompose(self, surplus: float) -> Composed:
@@ -124,24 +135,47 @@ class Solver:
 
     def climb(self, rows: Tensor, enough: Tensor) -> Tensor:
         """Some rows, (count,), climb with the composed certificate until their bounds are enough, (rows,)."""
-        layout = Layout(self.quick, own=False)
-        climb = Climb(layout, self.forms[rows], self.heights[rows], self.base, self.table[rows].clone(), None)
-        return self._ascend(climb, rows, enough, self.effort.shared)
+        return self._climb_with(self.composed, self.table[rows].clone(), rows, enough)
+
+    def climb_like(self, other: int, rows: Tensor, enough: Tensor) -> Tensor:
+        """Some rows climb with the weights of another one's own certificate, where it has one: one proof is enough."""
+        solution = self.solutions[other]
+        if solution is None or isinstance(solution.certificate, Composed):
+            return self.bounds
+        shared = Joint(solution.certificate.weights.inflated(torch.tensor([INFLATION], dtype=torch.float64)))
+        self.solutions[other] = replace(solution, certificate=shared)
+        table = self.table[rows].clone()
+        table[:, -1] = 0.0
+        return self._climb_with(shared, table, rows, enough)
+
+    def _climb_with(self, certificate: Composed | Joint, table: Tensor, rows: Tensor, enough: Tensor) -> Tensor:
+        layout, base = Layout(self.quick, own=False), certificate.weights.map(Tensor.float)
+        climb = Climb(layout, self.forms[rows], self.heights[rows], base, table, None)
+        return self._ascend(climb, rows, enough, self.effort.shared, shared=certificate)
 
     def climb_jointly(self, rows: Tensor, enough: Tensor, memories: Sequence[Memory | None]) -> Tensor:
-        """Some rows climb with weights of their own, from where they were at another radius or are now."""
+        """Some rows climb with weights of their own, from where they were at another radius or are now.
+
+        An ascent that leaves the range of float32 ends with what is known.
+        """
+        try:
+            return self._climb_jointly(rows, enough, memories)
+        except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
+            return self.bounds
+
+    def _climb_jointly(self, rows: Tensor, enough: Tensor, memories: Sequence[Memory | None]) -> Tensor:
         layout = Layout(self.quick, own=True)
         table = self.forms.new_zeros(len(rows), sum(layout.sizes))
         shared = Layout(self.quick, own=False)
-        weights = self.base.times(self.table[rows, -1].exp()).map(lambda part: part.clamp(min=1e-30).log())
+        weights = self.base.times(self.table[rows, -1].exp()).map(lambda part: part.clamp(min=TINIEST).log())
         _copy(shared.point(self.table[rows]), weights, layout, table)
         power = PowerIteration(self.quick, len(rows), torch.Generator().manual_seed(0))
-        known = [memories[row] for row in rows.tolist()]
-        warm = all(memory is not None and memory.suits(self.radius) for memory in known)
-        if warm:
-            for place, memory in enumerate(known):
-                assert memory is not None
-                memory.recall(layout, table[place : place + 1], self.radius)
+        warm = all(memory is not None and memory.suits(self.radius) for memory in (memories[row] for row in rows))
+        like = self._best_memory()
+        for place, row in enumerate(rows.tolist()):
+            memory = memories[row] if warm else like
+            if memory is not None:
+                memory.recall(layout, table[place : place + 1], self.radius, own=warm)
         climb = Climb(layout, self.forms[rows], self.heights[rows], self.base, table, power)
         climb.settled()
         if not warm:
@@ -150,56 +184,70 @@ class Solver:
         left = rows[~(self.bounds[rows] > 0)]  # they may have been led astray
         return self.climb_jointly(left, enough, [None] * len(memories)) if len(left) else self.bounds
 
+    def _best_memory(self) -> Memory | None:
+        """What the row with the highest bound found at this radius, where it has weights of its own."""
+        found = [(solution.bound, solution.memory) for solution in self.solutions if solution and solution.memory]
+        return max(found, key=lambda pair: pair[0])[1] if found else None
+
     @property
     def radius(self) -> float:
         return float(self.scene.region.radius[0])
 
-    def _ascend(self, climb: Climb, rows: Tensor, enough: Tensor, steps: int, speed: float = 1.0) -> Tensor:
+    def _ascend(
+        self, climb: Climb, rows: Tensor, enough: Tensor, steps: int, speed: float = 1.0,
+        shared: Composed | Joint | None = None,
+    ) -> Tensor:  # fmt: skip
+        """Climbs until all bounds are enough; shared: whose weights factors multiply, None: weights are own ones."""
         adam, rates = Adam([climb.table], DECAY, 1e-12), speed * climb.layout.rates()
         for step in range(steps):
             if step % CHECKED == 0:
                 self.report(Progress(step=step, steps=steps))
-            before = climb.table.clone() if climb.power is None else None
+            before = None if shared is None else climb.table.clone()
             found = climb.step(adam, rates * (1 - (1 - COOLED) * step / steps))
-            if before is not None:
-                better = found > self.bounds[rows]
-                if bool(better.any()):
-                    self._keep(rows[better], climb.layout, before[better], found[better], None)
-            if step % CHECKED == CHECKED - 1 and step + 1 < steps:
+            if before is not None and shared is not None:
+                self._keep(rows, climb.layout, before, found, shared)
+            every = CHECKED if shared is not None else 3 * CHECKED  # own weights have to settle for a look
+            if step % every == every - 1 and step + 1 < steps:
                 done = found > enough[rows]
-                if climb.power is not None and bool(done.any()):
-                    settled, weights = climb.settled()
-                    self._keep(rows, climb.layout, climb.table, settled, weights)
-                    done = settled > enough[rows]
+                if shared is None and bool(done.any()):
+                    found = self._settle(climb, rows)
+                    done = found > enough[rows]
                 if bool(done.any()):
                     left = (~done).nonzero().flatten()
                     climb, rows = climb.select(left), rows[left]
                     adam.select(left)
                 if not len(rows):
                     return self.bounds
-        settled, weights = climb.settled()
-        self._keep(rows, climb.layout, climb.table, settled, weights if climb.power is not None else None)
+        if shared is None:
+            self._settle(climb, rows)
         return self.bounds
 
-    def _keep(self, rows: Tensor, layout: Layout, table: Tensor, found: Tensor, weights: Weights | None) -> None:
+    def _settle(self, climb: Climb, rows: Tensor) -> Tensor:
+        """Keeps where rows with weights of their own are, once these are known to be feasible; returns the bounds."""
+        found, weights = climb.settled()
+        self._keep(rows, climb.layout, climb.table, found, weights)
+        return found
+
+    def _keep(
+        self, rows: Tensor, layout: Layout, table: Tensor, found: Tensor, source: Composed | Joint | Weights
+    ) -> None:
         """Keeps what bounds some rows, where it is better than what is known.
 
-        weights: Own ones; None: those of the composed certificate.
+        source: A certificate that they share, or weights of their own, (rows, ...) each.
         """
-        for place, row in enumerate(rows.tolist()):
-            if not float(found[place]) > float(self.bounds[row]):
-                continue
-            line = table[place : place + 1].clone()
+        for place in (found > self.bounds[rows]).nonzero().flatten().tolist():
+            row, line = int(rows[place]), table[place : place + 1].clone()
             self.bounds[row] = found[place]
             point = layout.point(line).map(Tensor.double)
-            if weights is None:
-                self.table[row] = line[0]
-                factor = float(line[0, -1].double().exp())
-                self.solutions[row] = Solution(float(found[place]), point, factor=factor)
-            else:
-                own = weights.map(lambda part, place=place: part[place : place + 1].double())  # type: ignore[misc]
+            if isinstance(source, Weights):
+                own = source.map(lambda part, place=place: part[place : place + 1].double())  # type: ignore[misc]
                 memory = Memory.of(layout, line, self.radius)
-                self.solutions[row] = Solution(float(found[place]), point, own, memory=memory)
+                self.solutions[row] = Solution(float(found[place]), point, Joint(own), memory=memory)
+                continue
+            if source is self.composed:
+                self.table[row] = line[0]
+            factor = float(line[0, -1].double().exp())
+            self.solutions[row] = Solution(float(found[place]), point, source, factor)
 
 
 def _copy(point: DualPoint, weights: Weights, layout: Layout, table: Tensor) -> None:
