@@ -97,6 +97,7 @@ class NeuronProver:
         known = cheap_bounds(self.network, self.region, RIGOROUS if self.record is None else RECORDED)
         if self._certified(known):
             return
+        self._enter("root")
         stages = rooted(self.network, self.region, known, self.ends, record=self.record)
         seconds, refining = BEFORE_REFINING, Refining(self.ends, LAYER_SECONDS)
         while True:
