@@ -142,3 +142,28 @@ def test_intervals_have_no_backward_form() -> None:
     region = Region.around(torch.zeros(1, 6), 0.1, 2)
     with pytest.raises(InputError, match="leave form='backward' out"):
         relucert.bounds(mlp(6, 4), region, method="interval", form="backward")
+
+
+@pytest.mark.parametrize("box", [None, (-4.0, 4.0)])
+@pytest.mark.parametrize("norm", [1.0, 1.5, 2.0])
+def test_a_large_convolution_is_bounded_by_its_kernels(
+    norm: float, box: tuple[float, float] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its neurons are not pulled back; where a window lies within the image, bounds are those of its own form."""
+    network = NETWORKS["image residual"]().cast(torch.float64)
+    first = network.preactivations[0]
+    scale = torch.linspace(0.5, 1.0, network.sizes[0])
+    for stretch in (None, scale):
+        region = Region.around(centres(network), 0.3, norm, box=box, scale=stretch)
+        own = interval_bounds(network, region, RIGOROUS, [first])[first]
+        with monkeypatch.context() as patched:
+            patched.setattr(interval_propagation, "MANY_NEURONS", 0)
+            patched.setattr(backward, "bound_neurons", None)
+            shared = interval_bounds(network, region, RIGOROUS, [first])[first]
+        assert (shared.lower <= own.lower + 1e-12).all()
+        assert (shared.upper >= own.upper - 1e-12).all()
+        if box is None and stretch is None:
+            inside = torch.zeros(network.shapes[first], dtype=torch.bool)
+            inside[:, 1:-1, 1:-1] = True
+            torch.testing.assert_close(shared.lower[:, inside.flatten()], own.lower[:, inside.flatten()])
+            torch.testing.assert_close(shared.upper[:, inside.flatten()], own.upper[:, inside.flatten()])
