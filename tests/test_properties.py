@@ -32,6 +32,7 @@ CALLS: dict[str, Callable[..., Any]] = {
     "robust_at": partial(relucert.robust_at, radius=0.05),
     "exact": partial(relucert.exact, time_limit=5),
     "attack": partial(relucert.attack, steps=20),
+    "estimate": partial(relucert.estimate, batches=10, samples=10),
 }
 
 
@@ -68,12 +69,30 @@ def test_classes_are_one_such_property() -> None:
             assert int(OTHERS[answer.image, answer.row]) == expected.target or method == BEST
 
 
+def test_estimates_for_classes_are_those_for_their_property() -> None:
+    options: dict[str, Any] = {"norm": "2", "batches": 20, "samples": 20}
+    by_class = relucert.estimate(CLASSIFIER, IMAGES, LABELS, **options)
+    by_property = relucert.estimate(CLASSIFIER, IMAGES, property=Property.margins(LABELS, OTHERS, 3), **options)
+    for expected, answer in zip(by_class, by_property, strict=True):
+        assert answer.value == expected.value
+        assert answer.row is not None
+        assert int(OTHERS[answer.image, answer.row]) == expected.target
+
+
 def test_all_calls_agree_about_a_property() -> None:
     stated = Property.outputs_near(COMMANDS, 0.1)
     certified = relucert.certify(CONTROLLER, STATES, property=stated, method="crown")
     intervals = relucert.exact(CONTROLLER, STATES, property=stated)
     attacks = relucert.attack(CONTROLLER, STATES, property=stated)
-    for certificate, interval, attack in zip(certified, intervals, attacks, strict=True):
+    estimates = relucert.estimate(CONTROLLER, STATES, property=stated, batches=50, samples=50)
+    compared = relucert.compare(CONTROLLER, STATES, property=stated, methods=["crown", "exact"]).questions
+    for question, estimate, certificate, interval, attack in zip(
+        compared, estimates, certified, intervals, attacks, strict=True
+    ):
+        assert question.answers["crown"].radius == certificate.radius
+        assert question.answers["exact"].lower <= interval.upper
+        assert (estimate.label, estimate.target) == (None, None)
+        assert estimate.row in (0, 1)
         assert certificate.radius is not None
         assert interval.lower is not None
         assert interval.upper is not None

@@ -37,7 +37,7 @@ def test_defaults_are_those_of_the_library() -> None:
     assert {name: given[name] for name in compare.SETTING_OPTIONS} == {
         name: parameter.default
         for name, parameter in expected.items()
-        if name not in ("norm", "workers", "store", "progress")
+        if name not in ("norm", "property", "workers", "store", "progress")
     }
 
 
@@ -97,7 +97,7 @@ def test_inputs_that_are_no_pictures_or_coloured_ones(command: Command, tmp_path
 
 
 def _stand_in(monkeypatch: pytest.MonkeyPatch, fault: BaseException | None, radius: float) -> None:
-    def ask(network: NetworkLike, images: Tensor, labels: Tensor, setting: Setting) -> Iterator[Answer]:
+    def ask(network: NetworkLike, images: Tensor, labels: Tensor | None, setting: Setting) -> Iterator[Answer]:
         yield certified("op-norm", radius, 0).answer
         if fault is not None and len(images) > 1:
             raise fault

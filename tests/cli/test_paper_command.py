@@ -46,7 +46,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
         def ask(
             network: NetworkLike,
             images: Tensor,
-            labels: Tensor,
+            labels: Tensor | None,
             setting: Setting,
             contender: methods.Contender = contender,
         ) -> Iterator[Answer]:
@@ -128,7 +128,7 @@ def test_kill_loses_at_most_the_image_in_work(command: Command, tmp_path: Path, 
 def test_an_interruption_shows_what_is_done(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = iter([False, False, True])
 
-    def ask(network: NetworkLike, images: Tensor, labels: Tensor, setting: Setting) -> Iterator[Answer]:
+    def ask(network: NetworkLike, images: Tensor, labels: Tensor | None, setting: Setting) -> Iterator[Answer]:
         if next(calls):
             raise KeyboardInterrupt
         return contender.ask(network, images, labels, setting)
@@ -205,7 +205,7 @@ def test_a_slow_method_is_not_tried_again(command: Command, tmp_path: Path, monk
     """Unless it is given more time than it was."""
     calls = []
 
-    def slow(network: NetworkLike, images: Tensor, labels: Tensor, setting: Setting) -> Iterator[Answer]:
+    def slow(network: NetworkLike, images: Tensor, labels: Tensor | None, setting: Setting) -> Iterator[Answer]:
         calls.append(setting.budget)
         while True:
             time.sleep(0.01)

@@ -181,7 +181,8 @@ class LipschitzBound:
 
 @dataclass(frozen=True, repr=False)
 class Estimate(_Recorded):
-    """CLEVER's guess of how far an image can move before `target` catches up with `label`: no bound of anything.
+    """CLEVER's guess of how far an image can move before `target` catches up with `label`, or before a stated property
+    fails: no bound of anything.
 
     Where every batch found the same largest gradient the fitted distribution is a point: scale 0, no shape, and a
     reason that says so.
@@ -209,10 +210,11 @@ class Estimate(_Recorded):
         box: As of a `Certificate`.
         input_scale: As of a `Certificate`.
         failed: Whether an error inside the method, which the reason names, is why there is no value.
+        row: As of a `Certificate`.
     """
 
     image: int
-    label: int
+    label: int | None
     target: int | None
     norm: float
     method: str
@@ -231,6 +233,7 @@ class Estimate(_Recorded):
     box: Box = None
     input_scale: Tensor | None = None
     failed: bool = False
+    row: int | None = None
 
     @property
     def proven(self) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 from typing import Any
 
@@ -48,6 +48,7 @@ def estimate(
     *,
     norm: NormLike = "inf",
     target: TargetLike = "untargeted",
+    property: Property | None = None,
     radius: NumberLike | None = None,
     batches: int = 500,
     samples: int = 1024,
@@ -70,6 +71,7 @@ def estimate(
         labels: One class per image; by default those of the data set, else the network's predictions.
         norm: "inf" (or "linf"), "2" ("l2"), "1" ("l1") or any number >= 1.
         target: As for `certify`.
+        property: As for `certify`, in place of labels and targets.
         box: The valid inputs, as for `certify`; samples are clipped to it.
         scale: How far each coordinate may move per unit of radius, as for `certify`.
         radius: Of the region that is sampled; by default 30 for p = 1, 3 for p = 2, 0.1 for p = inf, and between them.
@@ -141,27 +143,28 @@ class _Estimator:
 
     def run(self, inquiry: Inquiry, report: Report) -> Iterator[list[Estimate]]:
         """The answers, those about one image at once."""
-        for image, group in groupby(inquiry.questions, key=lambda question: question.image):
+        for _, group in groupby(inquiry.questions, key=lambda question: question.image):
             image_questions = list(group)
             if image_questions[0].refusal is not None:
                 yield [self._answer(question, question.refusal, 0.0) for question in image_questions]
             else:
-                yield self._image(inquiry.images[image], inquiry.scores[image], image_questions, report)
+                yield self._image(inquiry, image_questions, report)
 
     def lost(self, inquiry: Inquiry, question: Question, reason: str) -> Estimate:
         """The answer where the processes that worked on it ended."""
         return self._answer(question, reason, 0.0, failed=True)
 
-    def _image(self, centre: Tensor, scores: Tensor, questions: list[Question], report: Report) -> list[Estimate]:
+    def _image(self, inquiry: Inquiry, questions: list[Question], report: Report) -> list[Estimate]:
         """All rivals of one image, in one pass over the samples."""
         started = time.perf_counter()
+        image = questions[0].image
         against = [rival for question in questions for rival in question.rivals]
-        prop = Property.margins(torch.tensor([questions[0].label]), torch.tensor([against]), self.network.classes)
+        prop = inquiry.property([replace(questions[0], rivals=against)])
         rows = prop.rows[0]
-        margins = dict(zip(against, prop.values(scores[None])[0].tolist(), strict=True))
+        margins = dict(zip(against, prop.values(inquiry.scores[image][None])[0].tolist(), strict=True))
         try:
             with torch.inference_mode():
-                maxima = self._sample(centre, rows.float(), questions[0], report).double().numpy()
+                maxima = self._sample(inquiry.images[image], rows.float(), questions[0], report).double().numpy()
             rivals = {
                 rival: _Rival(margins[rival], float(column.max()), _fitted(column))
                 for rival, column in zip(against, maxima.T, strict=True)
@@ -196,42 +199,48 @@ class _Estimator:
         asked = {number: rivals[number] for number in question.rivals}
         for number, rival in asked.items():
             if not math.isfinite(rival.largest):
-                return self._answer(question, f"no estimate against class {number}: {rival.fit}", seconds)
+                reason = f"no estimate {_against(question, [number])}: {rival.fit}"
+                return self._answer(question, reason, seconds)
         sampled = min(self._reach(rival.margin, rival.largest) for rival in asked.values())
         values = {number: self._reach(rival.margin, rival.steepest) for number, rival in asked.items()}
         weakest = min(values, key=lambda number: values[number])
         weibull = asked[weakest].fit
-        fields = {"target": weakest, "value": values[weakest], "sampled": sampled}
+        target, row = question.named(question.rivals.index(weakest))
+        fields = {"target": target, "row": row, "value": values[weakest], "sampled": sampled}
         if isinstance(weibull, WeibullFit):
             fields |= asdict(weibull)
-        return self._answer(question, _remark(asked, weakest), seconds, **fields)
+        return self._answer(question, _remark(question, asked, weakest), seconds, **fields)
 
     def _reach(self, margin: float, steepest: float) -> float:
         """The distance over which a margin with this Lipschitz constant stays positive, at most the sampled radius."""
         return min(margin / steepest, self.options.radius) if steepest > 0 else self.options.radius
 
     def _answer(self, question: Question, reason: str | None, seconds: float, **fields: Any) -> Estimate:
-        single = len(question.rivals) == 1 and question.refusal is None
+        target, row = question.named(None)
         absent = dict.fromkeys(("value", "sampled", *WeibullFit.__dataclass_fields__))
         options = self.options
-        assert question.label is not None
         return Estimate(
             image=question.image, label=question.label, norm=options.shape.norm.p, method=METHOD, reason=reason,
             seconds=seconds, sampling_radius=options.radius, batches=options.batches, samples=options.samples,
             box=options.shape.given_box, input_scale=options.shape.scale,
-            **{**absent, "target": question.rivals[0] if single else None, **fields},
+            **{**absent, "target": target, "row": row, **fields},
         )  # fmt: skip
 
 
-def _remark(rivals: dict[int, _Rival], weakest: int) -> str | None:
+def _remark(question: Question, rivals: dict[int, _Rival], weakest: int) -> str | None:
     """Which rivals have no fit, and what stands in for it; or that the weakest one's distribution is a point."""
     weibull = rivals[weakest].fit
     if isinstance(weibull, str):
-        return f"no fit against class {weakest}: {weibull}; {UNFITTED}"
-    unfitted = [str(number) for number, rival in rivals.items() if isinstance(rival.fit, str)]
+        return f"no fit {_against(question, [weakest])}: {weibull}; {UNFITTED}"
+    unfitted = [number for number, rival in rivals.items() if isinstance(rival.fit, str)]
     if unfitted:
-        return f"no fit against class {', '.join(unfitted)}: there {UNFITTED}"
+        return f"no fit {_against(question, unfitted)}: there {UNFITTED}"
     return ALIKE if weibull.shape is None else None
+
+
+def _against(question: Question, numbers: list[int]) -> str:
+    """Some rivals, or rows of a stated property, in words."""
+    return f"{'of row' if question.label is None else 'against class'} {', '.join(map(str, numbers))}"
 
 
 def _fitted(maxima: Any) -> WeibullFit | str:

@@ -18,9 +18,9 @@ from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import Arithmetic
 from relucert.bounding.backward import bound_forms, enclose
 from relucert.bounding.interval import Bounds, Centred, Interval, affine_image, propagate
+from relucert.bounding.noise import rounds
 from relucert.bounding.reference import ReferencePath
 from relucert.bounding.relaxers import FAST_LIN, FLAT
-from relucert.bounding.noise import rounds
 from relucert.network import INPUT, Activation, Affine, Convolution, Network
 
 ROW_BYTES = 2**24  # of the rows that are pulled back at once

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from relucert.cli import options, record, runs
-from relucert.cli.table import PLACE, QUESTION, Option, add_options, effort
+from relucert.cli.table import PLACE, STATED, Option, add_options, effort
 from relucert.common import names
 from relucert.common.words import counted
 from relucert.errors import RelucertError
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     which = "which methods, with commas between them: any of certify's, exact, clever, attack (default: all but best)"
     add_options(
         parser.add_argument_group("the question"),
-        *QUESTION,
+        *STATED,
         "--inference",
         methods=Option(which, options.each(options.spelled(names.CONTENDERS)), metavar="NAMES"),
         seed="for random starts, samples and targets",
@@ -78,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
         screen.line("images", f"{len(images)} of {images.name}")
         screen.line(
             "question",
-            f"norm {arguments.norm}, target {arguments.target}, {setup.valid}{runs.inference_text(arguments)}",
+            f"norm {arguments.norm}, {runs.asked_text(arguments)}, {setup.valid}{runs.inference_text(arguments)}",
         )
         screen.line("time", f"{time.perf_counter() - started:.2f} s")
     code = runs.end(work, kept, screen, counted(len(work.answers), "answer"))

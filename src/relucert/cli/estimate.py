@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from relucert.cli import options, runs
-from relucert.cli.table import PLACE, QUESTION, Option, add_options
+from relucert.cli.table import PLACE, STATED, Option, add_options
 from relucert.common.words import counted
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     sampled = "of the region that is sampled (default: 30 for p = 1, 3 for p = 2, 0.1 for p = inf)"
     add_options(
         parser.add_argument_group("the question"),
-        *QUESTION,
+        *STATED,
         radius=Option(sampled, options.rounded_up, metavar="R"),
         seed="of the samples",
     )
@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
         screen = setup.screen
         screen.estimates(estimates)
         screen.line("network", setup.about)
-        asked = f"norm {arguments.norm}, target {arguments.target}, {setup.valid}"
+        asked = f"norm {arguments.norm}, {runs.asked_text(arguments)}, {setup.valid}"
         screen.line("question", f"{asked}, CLEVER: not certified")
         (summed,) = overview(answer.to_json() for answer in estimates).methods
         over = f"over {summed.answered:,} of {counted(summed.images, 'image')}"

@@ -131,7 +131,6 @@ OPTIONS = {
 
 IMAGES = ("--data", "--data-dir", "--layout", "--pixels", "--images")
 REGION = (*IMAGES, ("--box", "--no-box"), "--scale", "--norm")
-QUESTION = (*REGION, ("--target", "--target-file"))
 STATED = (*REGION, ("--target", "--target-file", "--outputs-within"))
 PLACE = ("--threads", ("--workers", "--ray"))
 

@@ -18,8 +18,8 @@ from relucert.query.given import TargetLike
 from relucert.query.targets import parse_target
 
 UNTOLD = {
-    "shape", "norm", "target", "box", "scale", "inference", "memory", "proof", "workers", "store", "progress",
-    "fraction",
+    "shape", "norm", "target", "property", "box", "scale", "inference", "memory", "proof", "workers", "store",
+    "progress", "fraction",
 }  # fmt: skip
 # options that `identity` tells by themselves, or that change no answer
 

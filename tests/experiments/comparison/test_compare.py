@@ -90,7 +90,7 @@ def test_methods_that_do_not_suit_are_told() -> None:
 def _slow(before: float, after: float) -> Contender:
     """Answers the first image after one time, all others after another."""
 
-    def ask(network: NetworkLike, images: Tensor, labels: Tensor, setting: Setting) -> Iterator[Answer]:
+    def ask(network: NetworkLike, images: Tensor, labels: Tensor | None, setting: Setting) -> Iterator[Answer]:
         for image in range(len(images)):
             ends = time.monotonic() + (after if image else before)
             while time.monotonic() < ends:
@@ -132,7 +132,7 @@ def test_a_method_that_becomes_slow_keeps_what_it_has() -> None:
     ],
 )
 def test_exact_goes_on_only_where_it_closes(ends: list[tuple[float, float | None, bool]], expected: int) -> None:
-    def ask(network: NetworkLike, images: Tensor, labels: Tensor, setting: Setting) -> Iterator[Answer]:
+    def ask(network: NetworkLike, images: Tensor, labels: Tensor | None, setting: Setting) -> Iterator[Answer]:
         for image, interval in enumerate(ends):
             yield exact(*interval, image=image).answer
 
@@ -155,7 +155,7 @@ def test_a_slow_method_is_skipped_in_any_thread() -> None:
 def _failing(spoilt: bool) -> Contender:
     """Marks its first answer as failed, and then goes on, or breaks down outside of any answer."""
 
-    def ask(network: NetworkLike, images: Tensor, labels: Tensor, setting: Setting) -> Iterator[Answer]:
+    def ask(network: NetworkLike, images: Tensor, labels: Tensor | None, setting: Setting) -> Iterator[Answer]:
         if not spoilt:
             raise IndexError("nowhere\nat all")
         for image in range(len(images)):

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from relucert.answers.certificates import Answer
 from relucert.arithmetic.norm import Norm, NormLike
+from relucert.arithmetic.property import Property
 from relucert.arithmetic.region import RegionShape, check_inside
 from relucert.common.checks import checked_path, parse_memory
 from relucert.common.listening import listening
@@ -32,7 +33,7 @@ from relucert.inputs.storage.store import Anew, Section, Store, open_store
 from relucert.network import find_inference
 from relucert.query.given import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
 from relucert.query.plausible import unwarned
-from relucert.query.questions import pose, prepare
+from relucert.query.questions import check_stated, pose, prepare
 from relucert.query.targets import parse_target
 from relucert.report.answer_list import Presentable
 from relucert.report.reading import Kind
@@ -107,6 +108,7 @@ def compare(
     methods: Sequence[ContenderName] | None = None,
     norm: NormLike = "inf",
     target: TargetLike = "untargeted",
+    property: Property | None = None,
     box: BoxLike | None = None,
     scale: ScaleLike | None = None,
     steps: int = 100,
@@ -133,6 +135,7 @@ def compare(
         methods: Names such as "fast-lin", "exact", "clever" or "attack"; by default all but "best", which runs others.
         norm: "inf" (or "linf"), "2" ("l2"), "1" ("l1") or any number >= 1.
         target: As for `certify`.
+        property: As for `certify`, in place of labels and targets.
         box: The valid inputs, as for `certify`, the same for all methods.
         scale: How far each coordinate may move per unit of radius, as for `certify`.
         steps: Gradient steps of each attack.
@@ -152,10 +155,11 @@ def compare(
         ContradictionError: Where two answers can't both be true.
     """
     setting = Setting(
-        Norm.parse(norm), target, box, scale, steps, batches, samples, budget, parse_memory(memory),
+        Norm.parse(norm), target, property, box, scale, steps, batches, samples, budget, parse_memory(memory),
         INFERENCES.find(inference), seed,
     )  # fmt: skip
     contenders = find_contenders(methods)
+    check_stated(property, labels, target)
     prepared = prepare(network, images, labels, input_shape)
     loaded = Loaded(prepared.network, prepared.source)
     comparison = ComparisonRun(loaded, prepared.images, prepared.labels, contenders, setting)
@@ -209,15 +213,15 @@ class ComparisonRun:
         setting: Setting,
     ) -> None:
         network = loaded.network.evaluated_in(find_inference(setting.inference))
-        target = parse_target(setting.target, network.classes)
-        inquiry = pose(network, images, labels, target, setting.seed)
+        inquiry = pose(network, images, labels, setting.target, setting.seed, setting.property)
         self.shape = RegionShape.parse(setting.norm, setting.box, setting.scale, network.input_shape)
         check_inside(inquiry.images, self.shape.box)
         self.network, self.images, self.contenders, self.setting = network, inquiry.images, contenders, setting
         self.loaded = loaded
-        self.labels = torch.tensor(list({question.image: question.label for question in inquiry.questions}.values()))
-        self.target = target
-        self.answer_record = AnswerRecord(each_rival=target == "all")
+        by_image = {question.image: question.label for question in inquiry.questions}
+        self.labels = torch.tensor(list(by_image.values())) if inquiry.stated is None else None
+        self.target = setting.target if inquiry.stated is not None else parse_target(setting.target, network.classes)
+        self.answer_record = AnswerRecord(each_rival=self.target == "all")
         self.skipped: dict[str, str] = {}
         self.failed: dict[str, list[str]] = {}
         self.done, self.total = 0, len(contenders) * len(inquiry.images)
@@ -228,7 +232,8 @@ class ComparisonRun:
 
     def asked(self) -> dict[str, Any]:
         """What identifies a run, whatever methods are compared."""
-        return identity("compare", self.network, self.shape, self.target, self.setting)
+        target = self.target if self.setting.property is None else self.setting.property
+        return identity("compare", self.network, self.shape, target, self.setting)
 
     def tell(self, news: Progress) -> None:
         """Tells how far the comparison is, given how far its present method is."""
@@ -310,7 +315,13 @@ class ComparisonRun:
         """Asks the method when its first answer is wanted, so that what it refuses is met inside the loop."""
         target = self.target[:count] if isinstance(self.target, tuple) else self.target
         section = None if self.store is None else Section(self.store, contender.name)
-        setting = replace(self.setting, target=target, workers=self.execution, store=section, progress=self.tell)
+        stated = self.setting.property
+        if stated is not None and len(stated) > 1:
+            stated = stated.select(torch.arange(count))
+        setting = replace(
+            self.setting, target=target, property=stated, workers=self.execution, store=section, progress=self.tell,
+        )  # fmt: skip
+        labels = None if self.labels is None else self.labels[:count]
         with unwarned():
-            answers = contender.ask(self.loaded, self.images[:count], self.labels[:count], setting)
+            answers = contender.ask(self.loaded, self.images[:count], labels, setting)
         yield from answers

@@ -16,6 +16,7 @@ from relucert.api.certify import certify_each
 from relucert.api.estimate import estimate_each
 from relucert.api.exact import exact_each
 from relucert.arithmetic.norm import Norm
+from relucert.arithmetic.property import Property
 from relucert.common.checks import check_positive, check_whole, shown
 from relucert.common.names import CONTENDERS as CONTENDER_NAMES
 from relucert.common.names import MethodName
@@ -36,13 +37,14 @@ SOFT = 0.9  # the share of a budget after which methods that mind the time are t
 class Setting:
     """The question put to every method, and the effort; checked when built.
 
-    box, scale: as for `certify`; steps: of each attack; batches, samples: of CLEVER; budget: seconds for each
-    method and image; inference, workers, store, progress: what the network is evaluated in, where answers come from,
-    where they are kept and who is told, as for `certify`.
+    property: what is asked about in place of classes; box, scale: as for `certify`; steps: of each attack;
+    batches, samples: of CLEVER; budget: seconds for each method and image; inference, workers, store, progress: what
+    the network is evaluated in, where answers come from, where they are kept and who is told, as for `certify`.
     """
 
     norm: Norm
     target: TargetLike = "untargeted"
+    property: Property | None = None
     box: BoxLike | None = None
     scale: ScaleLike | None = None
     steps: int = 100
@@ -63,18 +65,17 @@ class Setting:
         find_inference(self.inference)
         check_whole("seed", self.seed, 0, 2**63 - 1)
 
-    @property
     def question(self) -> dict[str, Any]:
         """What every method is asked."""
-        return {name: getattr(self, name) for name in ("norm", "target", "box", "scale", "inference", "seed")}
+        names = ("norm", "target", "property", "box", "scale", "inference", "seed")
+        return {name: getattr(self, name) for name in names}
 
-    @property
     def resources(self) -> dict[str, Any]:
         """Where the answers come from, where they are kept, and who is told."""
         return {"workers": self.workers, "store": self.store, "progress": self.progress}
 
 
-Ask = Callable[[NetworkLike, Tensor, Tensor, Setting], Iterator[Answer]]
+Ask = Callable[[NetworkLike, Tensor, Tensor | None, Setting], Iterator[Answer]]
 
 
 @dataclass(frozen=True)
@@ -135,17 +136,17 @@ class Entry:
 
 
 def _certified(
-    method: MethodName, network: NetworkLike, images: Tensor, labels: Tensor, setting: Setting
+    method: MethodName, network: NetworkLike, images: Tensor, labels: Tensor | None, setting: Setting
 ) -> Iterator[Answer]:
     return certify_each(
-        network, images, labels, method=method, **setting.question, **setting.resources, memory=setting.memory,
+        network, images, labels, method=method, **setting.question(), **setting.resources(), memory=setting.memory,
         time_limit=setting.budget if _has_programs(method) else None,
     )  # fmt: skip
 
 
-def _best(network: NetworkLike, images: Tensor, labels: Tensor, setting: Setting) -> Iterator[Answer]:
+def _best(network: NetworkLike, images: Tensor, labels: Tensor | None, setting: Setting) -> Iterator[Answer]:
     return certify_each(
-        network, images, labels, method=BEST, **setting.question, **setting.resources, memory=setting.memory,
+        network, images, labels, method=BEST, **setting.question(), **setting.resources(), memory=setting.memory,
         budget=SOFT * setting.budget,
     )  # fmt: skip
 
@@ -154,25 +155,25 @@ def _has_programs(method: str) -> bool:
     return isinstance(find_method(method), ProgramMethod)
 
 
-def _exact(network: NetworkLike, images: Tensor, labels: Tensor, setting: Setting) -> Iterator[Answer]:
+def _exact(network: NetworkLike, images: Tensor, labels: Tensor | None, setting: Setting) -> Iterator[Answer]:
     return exact_each(
-        network, images, labels, **setting.question, **setting.resources, time_limit=SOFT * setting.budget,
+        network, images, labels, **setting.question(), **setting.resources(), time_limit=SOFT * setting.budget,
     )  # fmt: skip
 
 
-def _clever(network: NetworkLike, images: Tensor, labels: Tensor, setting: Setting) -> Iterator[Answer]:
-    question = setting.question
+def _clever(network: NetworkLike, images: Tensor, labels: Tensor | None, setting: Setting) -> Iterator[Answer]:
+    question = setting.question()
     if question.pop("inference") != "real":
         raise InputError(f"clever estimates the function in real arithmetic, not its evaluation in {setting.inference}")
     return estimate_each(
-        network, images, labels, **question, **setting.resources, batches=setting.batches, samples=setting.samples,
+        network, images, labels, **question, **setting.resources(), batches=setting.batches, samples=setting.samples,
     )  # fmt: skip
 
 
-def _attack(network: NetworkLike, images: Tensor, labels: Tensor, setting: Setting) -> Iterator[Answer]:
+def _attack(network: NetworkLike, images: Tensor, labels: Tensor | None, setting: Setting) -> Iterator[Answer]:
     return attack_each(
-        network, images, labels, **setting.question, **setting.resources, memory=setting.memory, steps=setting.steps,
-        time_limit=SOFT * setting.budget * len(images),
+        network, images, labels, **setting.question(), **setting.resources(), memory=setting.memory,
+        steps=setting.steps, time_limit=SOFT * setting.budget * len(images),
     )  # fmt: skip
 
 
