@@ -20,8 +20,9 @@ from relucert.branch_and_bound.approach import Approach
 from relucert.checker.check import check
 from relucert.errors import InputError
 from relucert.methods.table import find_method
+from relucert.search.batch import SearchEnd
 from relucert.search.portfolio import CHEAP_STEPS, Proven, Step, Task
-from relucert.search.radius import SearchEnd, Searcher
+from relucert.search.radius import Searcher
 from tests.nets import NETWORKS, centres, mlp
 from tests.search.test_radius import ask
 

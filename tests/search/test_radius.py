@@ -19,9 +19,10 @@ from relucert.methods.table import find_method, suited_network
 from relucert.network import Network
 from relucert.query.problem import Problem
 from relucert.query.targets import rivals
-from relucert.search.evaluation import Evaluation
+from relucert.search.batch import SearchEnd
+from relucert.search.evaluation import Evaluation, Evaluator
 from relucert.search.prediction import Correction
-from relucert.search.radius import SearchEnd, Searcher
+from relucert.search.radius import Searcher
 from tests.method_tables import LINEAR, LIPSCHITZ
 from tests.nets import NETWORKS, NORMS, centres, mlp
 
@@ -223,7 +224,7 @@ def test_a_margin_that_never_falls_ends_the_search_unclosed() -> None:
 def test_time_that_is_up_between_evaluations_loses_no_radius(predictions: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever was proven when predictions ran out of time is an answer."""
     network, left = NETWORKS["three layers"](), [predictions]
-    predict, evaluate = Searcher.predict, Searcher.evaluate
+    predict, evaluate = Evaluator.predict, Evaluator.evaluate
     proven: list[float] = []
 
     def limited(*asked: Any, **options: Any) -> Tensor:
@@ -232,13 +233,13 @@ def test_time_that_is_up_between_evaluations_loses_no_radius(predictions: int, m
             raise TimeUp
         return predict(*asked, **options)
 
-    def watched(searcher: Searcher, asked: Problem, radii: Tensor, arithmetic: Arithmetic) -> Evaluation:
-        evaluation = evaluate(searcher, asked, radii, arithmetic)
+    def watched(evaluator: Evaluator, asked: Problem, radii: Tensor, arithmetic: Arithmetic) -> Evaluation:
+        evaluation = evaluate(evaluator, asked, radii, arithmetic)
         proven.extend(radii[(evaluation.margins > 0).all(1)].tolist() if arithmetic.rigorous else [])
         return evaluation
 
-    monkeypatch.setattr(Searcher, "predict", limited)
-    monkeypatch.setattr(Searcher, "evaluate", watched)
+    monkeypatch.setattr(Evaluator, "predict", limited)
+    monkeypatch.setattr(Evaluator, "evaluate", watched)
     questions = ask(network)
     ends = search(network, questions)
     assert len(ends) == len(questions.centres)

@@ -1,4 +1,4 @@
-"""Results of evaluating a method at the radii of a search."""
+"""Evaluations of a method at the radii of a search, and predictions of what they would give between them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,20 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from relucert.arithmetic.property import Property
+from relucert.arithmetic.region import Region
+from relucert.arithmetic.rigor import DOUBLE, FLOAT, Arithmetic
+from relucert.bounding.hidden import bounded_by_relaxation
 from relucert.bounding.interval import Bounds, Interval
+from relucert.methods.interval import IntervalMethod
+from relucert.methods.lipschitz import LipschitzMethod
+from relucert.methods.method import ExpensiveMethod, Method
+from relucert.methods.table import suited_network
+from relucert.network import Network
+from relucert.query.problem import Problem
+from relucert.search.prediction import EvaluatedRadii, distinct_from_next_region
+
+FLOAT_NOISE = 2e-6  # relative radius that float32's rounding may move
 
 
 class Evaluation(NamedTuple):
@@ -27,19 +40,110 @@ class Evaluation(NamedTuple):
     constants: Tensor | None = None
 
     @classmethod
-    def join(cls, parts: Sequence[Evaluation], order: Tensor, dtype: torch.dtype) -> Evaluation:
+    def join(cls, batches: Sequence[Evaluation], order: Tensor, dtype: torch.dtype) -> Evaluation:
         """Joins evaluations of several batches, reordered by `order`; the bounds of hidden neurons are in `dtype`."""
 
         def joined(tensors: Iterable[Tensor]) -> Tensor:
             return torch.cat(list(tensors))[order]
 
-        def sides(value: int, side: int) -> Tensor:
-            return joined(part.hidden[value][side].to(dtype) for part in parts)
+        def interval(value: int) -> Interval:
+            return Interval(
+                joined(batch.hidden[value].lower.to(dtype) for batch in batches),
+                joined(batch.hidden[value].upper.to(dtype) for batch in batches),
+            )
 
-        constants = [part.constants for part in parts if part.constants is not None]
+        constants = [batch.constants for batch in batches if batch.constants is not None]
         return cls(
-            joined(part.margins for part in parts),
-            {value: Interval(sides(value, 0), sides(value, 1)) for value in parts[0].hidden},
-            joined(part.corrections for part in parts),
+            joined(batch.margins for batch in batches),
+            {value: interval(value) for value in batches[0].hidden},
+            joined(batch.corrections for batch in batches),
             joined(constants) if constants else None,
         )
+
+
+class Evaluator:
+    """Evaluates one method for one network at any radius, and predicts its margins from earlier evaluations.
+
+    Attributes:
+        network: As the method bounds it, in the precision of the proving arithmetic.
+        tolerance: The relative tolerance to search to: the one asked for, or the least that the method resolves.
+        proof: The arithmetic in which a radius counts as proven.
+        quick: The arithmetic of predictions.
+        first_look: The arithmetic of evaluations that are not meant to prove. Where an evaluation costs far more than
+            its proof, it is the proving one: what such an evaluation reaches counts at once.
+        noise: The relative radius that the rounding of `quick` may move.
+        initial_method: The weakest of the chain of weaker methods, whose margins are cheap.
+        surrogate: The method whose margins, plus a correction, predict those of the method.
+        shelled: The method, if it splits a region into shells.
+        bounds_stable_neurons: Whether the method bounds stable neurons as tightly as the others.
+    """
+
+    def __init__(self, network: Network, method: Method, proof: Arithmetic, tolerance: float) -> None:
+        network = suited_network(method, network, proof)
+        resolves = tolerance >= 10 * FLOAT_NOISE and not isinstance(method, IntervalMethod)  # whose radii may be tiny
+        self.quick = FLOAT if resolves and network.cast(torch.float32).finite else DOUBLE
+        self.noise = FLOAT_NOISE if self.quick is FLOAT else 1e-12
+        self.proof = proof if proof.rigorous else self.quick
+        self.method = method
+        self.initial_method = method
+        while self.initial_method.weaker is not None:
+            self.initial_method = self.initial_method.weaker
+        if isinstance(method, ExpensiveMethod):
+            self.tolerance, self.first_look = max(tolerance, method.resolution), self.proof
+            self.surrogate = method.surrogate
+        else:
+            self.tolerance, self.first_look = tolerance, self.quick
+            self.surrogate = self.initial_method
+        self.shelled = method if isinstance(method, LipschitzMethod) and method.shells > 1 else None
+        self.bounds_stable_neurons = method.bounds_stable_neurons(network)
+        self._networks = {dtype: network.cast(dtype) for dtype in {self.proof.dtype, self.quick.dtype}}
+        self.network = self._networks[self.proof.dtype]
+
+    def instance(self, problem: Problem, radii: Tensor, arithmetic: Arithmetic) -> tuple[Network, Region, Property]:
+        """Network, regions of these radii, (batch,), and properties, in the arithmetic's precision."""
+        dtype = arithmetic.dtype
+        return self._networks[dtype], problem.at(radii).region.cast(dtype), problem.prop.cast(dtype)
+
+    def evaluate(self, problem: Problem, radii: Tensor, arithmetic: Arithmetic) -> Evaluation:
+        """Evaluates the method at one radius per question, (batch,)."""
+        network, region, prop = self.instance(problem, radii, arithmetic)
+        hidden = self.method.hidden(network, region, arithmetic)
+        if self.shelled is not None:
+            margins, constants = self.shelled.least_margins(network, region, prop, hidden, arithmetic)
+            return Evaluation(margins.double(), hidden, torch.zeros_like(radii), constants.double())
+        margins = self.method.margins(network, region, prop, hidden, arithmetic)
+        if self.surrogate is self.method:
+            return Evaluation(margins.double(), hidden, torch.zeros_like(radii))
+        guess = self.surrogate.margins(network, region, prop, hidden, arithmetic)
+        return Evaluation(margins.double(), hidden, (margins.amin(1) - guess.amin(1)).double())
+
+    def tight(self, problem: Problem, radii: Tensor, hidden: Bounds) -> dict[int, Tensor]:
+        """Which hidden bounds of an evaluation are tight, by value (batch, size), or (batch, regions * size) where the
+        method bounds neurons in several regions. Of a value that is missing, all are.
+
+        The others only tell that a neuron is stable, or were taken over from a larger region.
+        """
+        if self.shelled is not None:
+            return distinct_from_next_region(hidden, self.network.sizes)
+        if self.bounds_stable_neurons:
+            return {}
+        network, region, _ = self.instance(problem, radii, self.quick)
+        return bounded_by_relaxation(network, region, hidden, self.quick)
+
+    def predict(
+        self, problem: Problem, radii: Tensor, evaluated: EvaluatedRadii,
+        surrogate: Method | None = None, signs_kept: bool = False,
+    ) -> Tensor:  # fmt: skip
+        """Predicted margins at candidate radii, (batch, candidates, rows), from interpolated hidden bounds.
+
+        signs_kept: As for `EvaluatedRadii.interpolate`: margins that jump where a sign is lost are not predicted then.
+        """
+        count, candidates = radii.shape
+        repeated = problem.select(torch.arange(count).repeat_interleave(candidates))
+        network, region, prop = self.instance(repeated, radii.flatten(), self.quick)
+        hidden = evaluated.interpolate(radii, signs_kept)
+        if self.shelled is not None:
+            margins, _ = self.shelled.least_margins(network, region, prop, hidden, self.quick)
+        else:
+            margins = (surrogate or self.surrogate).margins(network, region, prop, hidden, self.quick)
+        return margins.double().view(count, candidates, -1) + evaluated.correction.at(radii)[..., None]

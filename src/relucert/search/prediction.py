@@ -1,4 +1,4 @@
-"""Predictions for the radius search: hidden bounds between evaluations, and the root of a predicted margin.
+"""Predictions for the radius search: hidden bounds between evaluations.
 
 Nothing here is a bound. A prediction chooses where to look next, and a wrong one costs time, not truth.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -44,7 +43,7 @@ class Correction:
             return torch.zeros_like(radii)
         right = torch.searchsorted(self.radii, radii).clamp(1, self.radii.shape[1] - 1)
         (low, high), (start, end) = (
-            (known.gather(1, right - 1), known.gather(1, right)) for known in (self.radii, self.amounts)
+            (points.gather(1, right - 1), points.gather(1, right)) for points in (self.radii, self.amounts)
         )
         share = torch.where(high > low, (radii - low) / (high - low), 0)
         return start + share * (end - start)
@@ -68,35 +67,35 @@ class EvaluatedRadii:
     tight: dict[int, Tensor] = field(default_factory=dict)
 
     def add(
-        self, radii: Tensor, bounds: Bounds, corrections: Tensor, tight_now: Mapping[int, Tensor] | None = None
+        self, radii: Tensor, bounds: Bounds, corrections: Tensor, tight_now: Mapping[int, Tensor]
     ) -> EvaluatedRadii:
-        """With the bounds at one more radius, or with shells at two.
+        """Adds the bounds at one more radius; or at two, where neurons are bounded in several regions.
 
-        tight_now: which bounds are tight, (batch, size) by value; None: all of them, or with shells all that differ
-        from those in the next larger region.
+        tight_now: Which of these bounds are tight, by value, one entry per bound of a neuron: (batch, size) or
+            (batch, regions * size). Of values that are missing, all are.
         """
         distances, tight, steps = {}, {}, radii.new_zeros(1)
         for value, (lower, upper) in bounds.items():
+            size = self.centre[value].shape[1]
             centre = _repeated(self.centre[value], lower.shape[1])
-            sides = torch.cat([centre - lower.to(centre.dtype), upper.to(centre.dtype) - centre], 1)
-            newest = sides.clamp(min=TINIEST).log()[:, None]
-            if tight_now is None:
-                newest, steps = _distances_by_radius(newest[:, 0], self.centre[value].shape[1])
-            else:
+            both = torch.cat([centre - lower.to(centre.dtype), upper.to(centre.dtype) - centre], 1)
+            newest = both.clamp(min=TINIEST).log()[:, None]
+            if lower.shape[1] > size:
+                newest, steps = _distances_by_radius(newest[:, 0], size, tight_now.get(value))
+            elif value in tight_now:
                 newest_tight = tight_now[value][:, None]
                 tight[value] = torch.cat([self.tight.get(value, newest_tight[:, :0]), newest_tight], 1)[:, -MOST_RADII:]
             distances[value] = torch.cat([self.distances.get(value, newest[:, :0]), newest], 1)[:, -MOST_RADII:]
         logs = torch.cat([self.logs, radii.log()[:, None] + steps], 1)[:, -MOST_RADII:]
         for value, where in tight.items():
-            centre = _repeated(self.centre[value], where.shape[2])
-            distances[value] = _guessed(distances[value], where, logs, centre, self.growth[value])
+            distances[value] = _guessed(distances[value], where, logs, self.centre[value], self.growth[value])
         return replace(
             self, logs=logs, distances=distances, correction=self.correction.add(radii, corrections), tight=tight
         )
 
     @classmethod
-    def merge(cls, parts: Sequence[EvaluatedRadii], order: Tensor) -> EvaluatedRadii:
-        """Joins the batches and puts their members into the given order.
+    def merge(cls, batches: Sequence[EvaluatedRadii], order: Tensor) -> EvaluatedRadii:
+        """Joins batches, reordered by `order`.
 
         Where fewer radii are evaluated the first is repeated: a radius so close to another counts for nothing.
         """
@@ -107,14 +106,14 @@ class EvaluatedRadii:
         def joined(tensors: Sequence[Tensor]) -> Tensor:
             return torch.cat(list(tensors))[order]
 
-        first = parts[0]
+        first = batches[0]
         return cls(
-            {value: joined([part.centre[value] for part in parts]) for value in first.centre},
+            {value: joined([batch.centre[value] for batch in batches]) for value in first.centre},
             first.growth,
-            joined([padded(part.logs) for part in parts]),
-            {value: joined([padded(part.distances[value]) for part in parts]) for value in first.distances},
+            joined([padded(batch.logs) for batch in batches]),
+            {value: joined([padded(batch.distances[value]) for batch in batches]) for value in first.distances},
             Correction.none(len(order)),
-            {value: joined([padded(part.tight[value]) for part in parts]) for value in first.tight},
+            {value: joined([padded(batch.tight[value]) for batch in batches]) for value in first.tight},
         )
 
     def mean_growth(self) -> dict[int, float]:
@@ -156,9 +155,9 @@ class EvaluatedRadii:
             centre = _repeated(self.centre[value], logs.shape[2] // 2)[:, None]
             dtype = centre.dtype
             guess = torch.bmm(weights.to(dtype), logs) + (self.growth[value] * alone * steps[:, :, -1:]).to(dtype)
-            known, step = logs[:, None], steps[..., None].to(dtype)  # bounds widen with the radius, and not too fast
-            guess = torch.minimum(guess, (known + (FASTEST * step).clamp(min=0)).amin(2))
-            guess = torch.maximum(guess, known.where(step > 0, -torch.inf).amax(2))
+            evaluated, step = logs[:, None], steps[..., None].to(dtype)  # bounds widen with the radius, not too fast
+            guess = torch.minimum(guess, (evaluated + (FASTEST * step).clamp(min=0)).amin(2))
+            guess = torch.maximum(guess, evaluated.where(step > 0, -torch.inf).amax(2))
             below, above = guess.exp().chunk(2, 2)
             lower, upper = centre - below, centre + above
             if signs_kept and value in self.tight:
@@ -188,53 +187,68 @@ class EvaluatedRadii:
 def _guessed(distances: Tensor, tight: Tensor, logs: Tensor, centre: Tensor, growth: float) -> Tensor:
     """Distances of neurons at radii where their bounds are not tight, as growing to or from the last tight ones.
 
-    At such a radius the neuron is stable: its bound on the side of zero is nearer to the centre than zero. A neuron
+    At such a radius the neuron is stable: zero is farther from the centre than its bound in that direction. A neuron
     that is stable at every radius is taken to stay so.
 
     distances: (batch, radii, 2 * size); tight: (batch, radii, size); centre: (batch, size).
     """
-    sides, known = distances.unflatten(2, (2, -1)), tight[:, :, None]
-    places = torch.arange(1, known.shape[1] + 1)[:, None, None]
-    last = (known * places).argmax(1, keepdim=True)  # (batch, 1, 1, size)
+    both, tight = distances.unflatten(2, (2, -1)), tight[:, :, None]  # both: below and above the centre
+    numbers = torch.arange(1, tight.shape[1] + 1)[:, None, None]
+    last = (tight * numbers).argmax(1, keepdim=True)  # (batch, 1, 1, size)
     steps = logs[..., None, None] - logs[..., None, None].expand(-1, -1, 1, centre.shape[1]).gather(1, last)
-    grown = sides.take_along_dim(last, 1) + (growth * steps).to(sides.dtype)
+    grown = both.take_along_dim(last, 1) + (growth * steps).to(both.dtype)
     towards_zero = torch.stack([centre > 0, centre < 0], 1)[:, None]
     nearest = torch.where(towards_zero, centre.abs().clamp(min=TINIEST).log()[:, None, None], torch.inf)
-    guess = torch.minimum(grown, nearest).where(known.any(1, keepdim=True), math.log(TINIEST))
-    return torch.where(known, sides, guess).flatten(2)
+    guess = torch.minimum(grown, nearest).where(tight.any(1, keepdim=True), math.log(TINIEST))
+    return torch.where(tight, both, guess).flatten(2)
 
 
-def _distances_by_radius(logs: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """Logarithms of the distances that one evaluation gives, (batch, radii, 2 * regions * size), and of the shares of
-    the radius that they are at.
+def distinct_from_next_region(bounds: Bounds, sizes: Sequence[int]) -> dict[int, Tensor]:
+    """Of bounds in several regions, side by side from the smallest region on, which are not those of the next larger
+    region: (batch, regions * size) by value.
 
-    logs: (batch, 2 * regions * size). Several regions, of equally spaced radii, tell also what the bounds would be at
-    a radius less by one region.
+    sizes: By value, how many neurons it has.
     """
-    parts = logs.unflatten(1, (2, -1, size))
-    regions = parts.shape[2]
-    if regions == 1:
-        return logs[:, None], torch.zeros(1, dtype=torch.float64)
-    parts = _released(parts)
-    place = torch.arange(1, regions + 1, dtype=torch.float64)[:, None]
+    distinct = {}
+    for value, (lower, upper) in bounds.items():
+        equal = [side[:, : -sizes[value]] == side[:, sizes[value] :] for side in (lower, upper)]
+        distinct[value] = torch.nn.functional.pad(~(equal[0] & equal[1]), (0, sizes[value]), value=True)
+    return distinct
+
+
+def _distances_by_radius(logs: Tensor, size: int, tight: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Logarithms of the distances that an evaluation in several regions gives at two radii, (batch, radii,
+    2 * regions * size), and the logarithms of the shares of the radius that they are at, (radii,).
+
+    Regions of equally spaced radii also tell what the bounds would be at a radius less by one region.
+
+    logs: (batch, 2 * regions * size); tight: (batch, regions * size), or None where all are.
+    """
+    by_region = logs.unflatten(1, (2, -1, size))
+    regions = by_region.shape[2]
+    if tight is not None:
+        by_region = _guessed_by_region(by_region, tight.unflatten(1, (-1, size)))
+    numbers = torch.arange(1, regions + 1, dtype=torch.float64)[:, None]
     less = math.log((regions - 1) / regions)
-    weight = (less / (place[:-1] / place[1:]).log()).to(parts.dtype)
-    inner = torch.cat([parts[:, :, :1] + less, torch.lerp(parts[:, :, 1:], parts[:, :, :-1], weight)], 2)
+    weight = (less / (numbers[:-1] / numbers[1:]).log()).to(logs.dtype)
+    inner = torch.cat([by_region[:, :, :1] + less, torch.lerp(by_region[:, :, 1:], by_region[:, :, :-1], weight)], 2)
     steps = torch.tensor([less, 0], dtype=torch.float64)
-    return torch.stack([inner.flatten(1), parts.flatten(1)], 1), steps
+    return torch.stack([inner.flatten(1), by_region.flatten(1)], 1), steps
 
 
-def _released(parts: Tensor) -> Tensor:
-    """Logarithms of distances, (batch, 2, regions, size), where those that were merely taken over from the next larger
-    region are guessed: between regions that were looked at on the line, below all of them as growing with the radius.
+def _guessed_by_region(logs: Tensor, tight: Tensor) -> Tensor:
+    """Distances of neurons in regions where their bounds are not tight: between regions where they are, on the line;
+    in smaller regions than those, as growing with the radius.
+
+    logs: Logarithms of the distances, (batch, 2, regions, size); tight: (batch, regions, size), all True in the largest
+        region.
     """
-    regions = parts.shape[2]
-    copied = torch.nn.functional.pad((parts[:, :, :-1] == parts[:, :, 1:]).all(1), (0, 0, 0, 1))
-    place = torch.arange(regions)[:, None]
-    above = torch.where(copied, regions, place).flip(1).cummin(1).values.flip(1)
-    below = torch.where(copied, -1, place).cummax(1).values
-    positions = (place + 1).to(parts.dtype).log()
-    end, start = (parts.take_along_dim(known.clamp(min=0)[:, None], 2) for known in (above, below))
+    regions = logs.shape[2]
+    numbers = torch.arange(regions)[:, None]
+    above = torch.where(tight, numbers, regions).flip(1).cummin(1).values.flip(1)
+    below = torch.where(tight, numbers, -1).cummax(1).values
+    positions = (numbers + 1).to(logs.dtype).log()
+    end, start = (logs.take_along_dim(region.clamp(min=0)[:, None], 2) for region in (above, below))
     step, width = positions - positions[above, 0], positions[below.clamp(min=0), 0] - positions[above, 0]
     growth = torch.where((below >= 0) & (width < 0), 1, 0)[:, None] * (start - end - width[:, None])
     slope = 1 + growth / torch.where(width < 0, width, 1)[:, None]
@@ -243,50 +257,3 @@ def _released(parts: Tensor) -> Tensor:
 
 def _repeated(centre: Tensor, width: int) -> Tensor:
     return centre.repeat(1, width // centre.shape[1])
-
-
-class Curve(NamedTuple):
-    """Margins at radii in order, (batch, points) each."""
-
-    radii: Tensor
-    margins: Tensor
-
-    @property
-    def crossed(self) -> Tensor:
-        return ((self.margins > 0) != (self.margins[:, :1] > 0)).any(1)
-
-    def around(self, count: int) -> Curve:
-        """`count` neighbouring points around the first change of sign, or the last ones where there is none."""
-        changed = (self.margins > 0) != (self.margins[:, :1] > 0)
-        last = self.radii.shape[1] - 1
-        place = torch.where(changed.any(1), changed.int().argmax(1), last)[:, None]
-        first = (place - count // 2).clamp(0, last + 1 - count)
-        places = first + torch.arange(count)
-        return Curve(self.radii.gather(1, places), self.margins.gather(1, places))
-
-    def bracket(self) -> tuple[Curve, Curve]:
-        """The neighbours between which the sign changes."""
-        pair = self.around(2)
-        return Curve(pair.radii[:, :1], pair.margins[:, :1]), Curve(pair.radii[:, 1:], pair.margins[:, 1:])
-
-    def slope(self) -> Tensor:
-        """The slope of the chord where the sign changes; strictly negative, as margins are meant to fall."""
-        low, high = self.bracket()
-        chord = (high.margins - low.margins) / (high.radii - low.radii)
-        return chord.squeeze(1).nan_to_num(-1.0).clamp(max=-1e-30)
-
-    def root(self) -> Tensor:
-        """Where the margin crosses zero, by inverse interpolation through four points; the far end if it does not."""
-        low, high = self.bracket()
-        chord = low.radii + (high.radii - low.radii) * low.margins / (low.margins - high.margins)
-        radii, margins = self.around(4)
-        cubic = torch.zeros_like(chord)
-        for this in range(4):
-            others = [other for other in range(4) if other != this]
-            weight = torch.ones_like(chord[:, 0])
-            for other in others:
-                weight = weight * margins[:, other] / (margins[:, other] - margins[:, this])
-            cubic[:, 0] += weight * radii[:, this]
-        ends = torch.minimum(low.radii, high.radii), torch.maximum(low.radii, high.radii)
-        best = torch.where((cubic >= ends[0]) & (cubic <= ends[1]), cubic, chord.clamp(*ends))
-        return torch.where(self.crossed & best.isfinite().squeeze(1), best.squeeze(1), high.radii.squeeze(1))

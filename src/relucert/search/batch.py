@@ -1,0 +1,336 @@
+"""A batch of radius searches: evaluate, close what is within tolerance, predict where to look next, and again."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from relucert.common.deadline import TimeUp
+from relucert.common.progress import Progress, Reporter
+from relucert.methods.method import ExpensiveMethod
+from relucert.query.problem import Problem
+from relucert.search.evaluation import Evaluation, Evaluator
+from relucert.search.experience import Experience
+from relucert.search.prediction import Correction, EvaluatedRadii
+from relucert.search.profile import Profile
+from relucert.search.root import Curve, PredictedMargin
+
+MAX_ROUNDS = 60  # evaluations of a question, at most; halving the bracket after TRUST of them ends long before
+PATIENCE = 12  # rounds after which every evaluation proves, as margins may jump where predictions look for a root
+TRUST = 20  # rounds after which predictions are not used any more: halving the bracket always ends
+STRIDE_GROWTH = 4.0  # of the step above the best radius, where predictions are of no use
+LIMIT = 1e12  # no radius above is looked for, nor one below its inverse
+ROWS = 3  # margins that a prediction looks at
+NEWTON = (0.7, 0.95, 1.05, 1.4)  # where to look for the root, in steps that the slope suggests
+PROFILED = (0.5, 1.0, 2.0, 4.0)  # the same in steps that the constants of all shells suggest
+FAR = 0.02  # relative steps above which the constants of all shells tell enough
+DISTANCE_TRUST = 0.1  # by how much a root predicted at a distance from all evaluated radii may be off, relatively to it
+
+
+@dataclass(frozen=True)
+class SearchEnd:
+    """Result of the search for one question.
+
+    Attributes:
+        radius: The largest that passed; None where none did, infinite where it contains all valid inputs.
+        weakest: The row of the least margin there.
+        closed: Whether the search reached its tolerance.
+        method: The name of the method that proved it: the one asked for, or a weaker one that it started from.
+    """
+
+    question: int
+    radius: float | None
+    weakest: int
+    evaluations: int
+    closed: bool
+    method: str
+
+
+@dataclass(eq=False)
+class SearchBatch:
+    """The state of a batch of searches; every tensor has one row per question still open."""
+
+    evaluator: Evaluator
+    experience: Experience
+    reporter: Reporter
+    problem: Problem
+    evaluated: EvaluatedRadii
+    index: Tensor
+    radii: Tensor  # to evaluate next, or evaluated last
+    proving: Tensor  # whether that evaluation is the proving one
+    root: Tensor  # the predicted radius
+    slope: Tensor  # the margin's change with the radius there
+    drift: Tensor  # how far, relatively, the last evaluation moved the prediction
+    best: Tensor  # the largest radius proven, 0: none yet
+    ceiling: Tensor  # the smallest radius that failed to prove
+    weakest: Tensor  # the row of the least margin at the best radius
+    failures: Tensor
+    margin: Tensor  # the least of the last evaluation
+    heights: Tensor  # every margin at the centre, (open, rows)
+    steepness: Tensor  # every margin's slope there, (open, rows)
+    focus: Tensor  # the rows that predictions look at, (open, a few): those that look like reaching zero first
+    stride: Tensor  # in tolerances, from the best radius to the next where predictions are of no use
+    first_order: Tensor  # where the margin would vanish if it kept falling as at the centre
+    whole: Tensor  # the radius beyond which there are no further valid inputs
+    exact_prediction: bool  # whether what is predicted is what will be found
+    profile: Profile | None  # of the constants, where the method has shells
+    rounds: int = 0
+    due_to: dict[int, str] = field(default_factory=dict)  # by question, the weaker method that proved the best radius
+    ended_evaluated: list[EvaluatedRadii] = field(default_factory=list)
+    ended_index: list[Tensor] = field(default_factory=list)
+
+    @classmethod
+    def start(cls, evaluator: Evaluator, experience: Experience, reporter: Reporter, problem: Problem) -> SearchBatch:
+        network, region, prop = evaluator.instance(problem, problem.region.radius, evaluator.quick)
+        values = network.values(region.points)
+        count = len(problem)
+        which = torch.arange(count) if region.which is None else region.which
+        centre = {value: values[value][which] for value in network.preactivations}
+        evaluated = EvaluatedRadii(
+            centre, dict(experience.growth), torch.zeros(count, 0, dtype=torch.float64), {}, Correction.none(count)
+        )
+        zeros, none = torch.zeros(count, dtype=torch.float64), torch.zeros(count, dtype=torch.long)
+        margins = prop.values(values[-1][which]).double()
+        slopes = _slopes_at_centre(evaluator, problem, evaluated, margins)
+        reached = margins / -slopes  # by every row alone, to first order
+        radii, weakest = reached.clamp(1 / LIMIT, LIMIT).min(1)
+        whole = problem.region.whole if region.box is not None else zeros + torch.inf
+        first = torch.minimum(radii, whole)
+        # Without a box, bounds before the first ReLUs are linear in the radius.
+        linear = network.activation_depths[-1] <= 1 and evaluator.surrogate is evaluator.method and region.box is None
+        shelled = None if linear else evaluator.shelled
+        return cls(
+            evaluator=evaluator,
+            experience=experience,
+            reporter=reporter,
+            problem=problem,
+            evaluated=evaluated,
+            index=torch.arange(count),
+            radii=first * experience.first_share,
+            proving=zeros > 0,
+            root=first,
+            slope=slopes.gather(1, weakest[:, None]).squeeze(1),
+            drift=zeros if linear else zeros + torch.inf,
+            best=zeros,
+            ceiling=zeros + torch.inf,
+            weakest=none,
+            failures=none,
+            margin=margins.amin(1),
+            heights=margins,
+            steepness=slopes,
+            focus=_least(reached),
+            stride=zeros + 1,
+            first_order=first,
+            whole=whole,
+            exact_prediction=linear,
+            profile=None if shelled is None else Profile.start(shelled.shells, margins, slopes),
+        )
+
+    def run(self, ends: float = math.inf) -> Iterator[SearchEnd]:
+        """Yields each question's end as it is reached."""
+        try:
+            for _ in range(MAX_ROUNDS):
+                began = time.monotonic()
+                self._tell()
+                self.evaluate()
+                yield from self.close()
+                if not len(self.index):
+                    return
+                if 2 * time.monotonic() - began > ends:
+                    break
+                self.aim()
+        except TimeUp:  # what is proven until then counts
+            pass
+        yield from self.give_up()
+
+    def _tell(self) -> None:
+        lower = float(self.best.min())
+        state = Progress(stage=self.evaluator.method.name, evaluations=self.rounds, lower=lower or None)
+        self.reporter.enter(state)
+
+    def nearest_first(self) -> Tensor:
+        """All rows in the order of where they vanish, to first order: (batch, rows)."""
+        return (self.heights / -self.steepness).argsort(1)
+
+    def begin_with(self, evaluated: EvaluatedRadii) -> None:
+        """Starts where other searches in the same regions ended: the first radius is predicted already.
+
+        A prediction is trusted as much as it is near to the nearest evaluated radius.
+        """
+        if self.exact_prediction:
+            return
+        self.evaluated, self.profile = evaluated, None  # of this row no constants are known
+        last = evaluated.logs[:, -1].exp()
+        self.radii, self.margin = last, self.evaluator.predict(self.problem, last[:, None], evaluated).amin(2)[:, 0]
+        self._fit_parabola(torch.zeros_like(self.index)[:, None])
+        self._predict_root()
+        self.drift = DISTANCE_TRUST * (self.root.log()[:, None] - evaluated.logs).abs().amin(1)
+        self._choose()
+
+    def all_evaluated(self) -> EvaluatedRadii:
+        """The evaluated radii and hidden bounds of every question, also of those that ended."""
+        return EvaluatedRadii.merge(self.ended_evaluated, torch.cat(self.ended_index).argsort())
+
+    def resume(self, ends: Iterable[SearchEnd]) -> None:
+        """Starts from where a weaker method ended: what it proved is proven."""
+        self.best, self.weakest = self.best.clone(), self.weakest.clone()
+        for end in ends:
+            if end.radius is not None:
+                self.best[end.question], self.weakest[end.question] = end.radius, end.weakest
+                self.due_to[end.question] = end.method
+        finite = (self.best > 0) & self.best.isfinite()
+        gain = self.evaluator.method.gain if isinstance(self.evaluator.method, ExpensiveMethod) else 1.0
+        self.radii = torch.where(finite, torch.minimum(gain * self.best, self.whole), self.radii)
+
+    def evaluate(self) -> None:
+        """One evaluation of every open question, each in the arithmetic its step calls for."""
+        exploring, proving = (~self.proving).nonzero().squeeze(1), self.proving.nonzero().squeeze(1)
+        evaluations = [
+            self.evaluator.evaluate(self.problem.select(questions), self.radii[questions], arithmetic)
+            for questions, arithmetic in ((exploring, self.evaluator.first_look), (proving, self.evaluator.proof))
+            if len(questions)
+        ]
+        order = torch.cat([exploring, proving]).argsort()
+        joined = Evaluation.join(evaluations, order, self.evaluator.quick.dtype)
+        self.margin, weakest = joined.margins.min(1)
+        self.focus = _least(joined.margins / -self.steepness)
+        tight = self.evaluator.tight(self.problem, self.radii, joined.hidden)
+        self.evaluated = self.evaluated.add(self.radii, joined.hidden, joined.corrections, tight)
+        if self.profile is not None and joined.constants is not None:
+            self.profile = self.profile.add(self.radii, joined.constants)
+        if not self.rounds:
+            self._fit_parabola(weakest[:, None])
+        if self.rounds == 1:
+            self.experience.learn(self.evaluated.mean_growth(), self.radii / self.first_order)
+        self.rounds += 1
+        counts = self.proving | (self.evaluator.first_look is self.evaluator.proof)
+        passed = counts & (self.margin > 0) & (self.radii > self.best)
+        failed = self.proving & ~(self.margin > 0)
+        self.best = torch.where(passed, self.radii, self.best)
+        self.weakest = torch.where(passed, weakest, self.weakest)
+        for index in self.index[passed].tolist():
+            self.due_to.pop(index, None)
+        self.ceiling = torch.where(failed, torch.minimum(self.ceiling, self.radii), self.ceiling)
+        self.failures = self.failures + failed
+
+    def _fit_parabola(self, row: Tensor) -> None:
+        """Guesses the slope by a parabola through the first evaluation that starts as the margin does at the centre."""
+        height, steepness = self.heights.gather(1, row)[:, 0], self.steepness.gather(1, row)[:, 0]
+        bend = ((self.margin - height) / self.radii - steepness) / self.radii
+        root = 2 * height / (-steepness + (steepness.square() - 4 * bend * height).clamp(min=0).sqrt())
+        self.slope = (self.margin / (self.radii - root)).nan_to_num(-1.0).clamp(max=-1e-30)
+
+    @property
+    def focused(self) -> Problem:
+        """The open questions with their few rows of interest."""
+        return self.problem.narrow(self.focus)
+
+    def close(self) -> Iterator[SearchEnd]:
+        """Yields and drops the questions whose proven radius is within the tolerance of what can be reached."""
+        everywhere = self.best >= self.whole
+        self.best = torch.where(everywhere, torch.inf, self.best)
+        yield from self._report(everywhere, closed=True)
+        self._keep(~everywhere)
+        if not len(self.index):
+            return
+        endless = self.best > LIMIT
+        beyond = self.best * (1 + self.evaluator.tolerance)
+        done = (self.best > 0) & (self.ceiling <= beyond) & ~endless
+        fresh = (self.radii == self.best) & ~done & ~endless
+        if bool(fresh.any()):
+            questions = fresh.nonzero().squeeze(1)
+            focused, evaluated = self.focused.select(questions), self.evaluated.select(questions)
+            predicted = self.evaluator.predict(focused, beyond[questions, None], evaluated, signs_kept=True)
+            done[questions] = (predicted <= 0).any(2).squeeze(1)
+        lost = self.ceiling < 1 / LIMIT
+        yield from self._report(done | lost, closed=True)
+        yield from self._report(endless, closed=False)
+        self._keep(~(done | lost | endless))
+
+    def give_up(self) -> Iterator[SearchEnd]:
+        yield from self._report(torch.ones_like(self.proving), closed=False)
+        self._keep(torch.zeros_like(self.proving))
+
+    def aim(self) -> None:
+        """Predicts every root anew and chooses the next radius and how to check it."""
+        previous = self.root
+        self._predict_root()
+        if not self.exact_prediction:
+            self.drift = ((self.root - previous) / self.root).abs()
+        self._choose()
+
+    def _choose(self) -> None:
+        """The next radius, and whether to prove it, by the predicted root and how far it has drifted."""
+        tolerance = self.evaluator.tolerance
+        doubt = (2 * self.drift.square()).clamp(min=max(self.evaluator.noise, tolerance / 3))
+        self.proving = (doubt <= 0.6 * tolerance) | (self.rounds >= PATIENCE)
+        aim = self.root * (1 - torch.where(self.proving, doubt * 2.0 ** self.failures.clamp(max=30), 0).clamp(max=0.5))
+        inside = (aim > self.best) & (aim < self.ceiling) & (self.rounds < TRUST)
+        self.radii = torch.where(inside, aim, self._fallback()).clamp(max=2 * LIMIT)
+        inside &= self.radii < self.whole
+        self.radii = torch.minimum(self.radii, self.whole)
+        self.stride = torch.where(inside, 1.0, STRIDE_GROWTH * self.stride)
+        self.proving |= ~inside | (self.radii > LIMIT)
+
+    def _fallback(self) -> Tensor:
+        """The next radii where predictions are of no use, as before a jump: just above the best radius, then farther.
+
+        One step of the tolerance that fails ends the search. The middle of the bracket is never passed.
+        """
+        middle = torch.where(self.ceiling.isinf(), 2 * self.radii, (self.best + self.ceiling) / 2)
+        near = self.best * (1 + self.evaluator.tolerance * self.stride)
+        return torch.where(self.best > 0, torch.where(self.ceiling.isinf(), near, torch.minimum(near, middle)), middle)
+
+    def _predict_root(self) -> None:
+        """Predicts the root of the least margin, and the slope there; the slope not, where a profile suffices."""
+        last, shares = Curve(self.radii[:, None], self.margin[:, None]), NEWTON
+        step = -last.margins / self.slope[:, None]
+        if self.profile is not None:
+            self.root = self.profile.root()
+            if bool(((self.root - self.radii).abs() > FAR * self.radii).all()):
+                return
+            least = 2 * self.evaluator.tolerance * last.radii
+            step, shares = torch.maximum((self.root[:, None] - last.radii).abs(), least), PROFILED
+            step = torch.where(last.margins > 0, step, -step)
+        curve = PredictedMargin(self.evaluator, self.focused, self.evaluated).near_root(last, step, shares)
+        self.root, self.slope = curve.root(), curve.slope()
+
+    def _report(self, mask: Tensor, closed: bool) -> Iterator[SearchEnd]:
+        columns = (self.index[mask].tolist(), self.best[mask].tolist(), self.weakest[mask].tolist())
+        for index, radius, weakest in zip(*columns, strict=True):
+            method = self.due_to.get(index, self.evaluator.method.name)
+            yield SearchEnd(index, radius or None, weakest, self.rounds, closed, method)
+
+    def _keep(self, mask: Tensor) -> None:
+        if bool(mask.all()):
+            return
+        ended, still_open = (~mask).nonzero().squeeze(1), mask.nonzero().squeeze(1)
+        self.ended_evaluated.append(self.evaluated.select(ended))
+        self.ended_index.append(self.index[ended])
+        self.problem, self.evaluated = self.problem.select(still_open), self.evaluated.select(still_open)
+        self.profile = None if self.profile is None else self.profile.select(still_open)
+        for name, value in vars(self).items():
+            if isinstance(value, Tensor):
+                setattr(self, name, value[still_open])
+
+
+def _slopes_at_centre(evaluator: Evaluator, problem: Problem, evaluated: EvaluatedRadii, margins: Tensor) -> Tensor:
+    """The slope of each margin in the radius at the centre, (batch, rows), strictly negative; with a box the mean slope
+    up to the radius at which the first margin would vanish without it."""
+    radii = torch.ones(len(problem), 1, dtype=torch.float64)
+    unboxed = replace(problem, region=replace(problem.region, box=None))
+    for questions in [unboxed] if problem.region.box is None else [unboxed, problem]:
+        ahead = evaluator.predict(questions, radii, evaluated, evaluator.initial_method)[:, 0]
+        slopes = ((ahead - margins) / radii).clamp(max=-1e-30)
+        radii = (margins / -slopes).clamp(1 / LIMIT, LIMIT).amin(1, keepdim=True)
+    return slopes
+
+
+def _least(amounts: Tensor) -> Tensor:
+    """The rows of the few least amounts: (batch, few)."""
+    return amounts.topk(min(ROWS, amounts.shape[1]), largest=False).indices

@@ -1,0 +1,108 @@
+"""The root of a predicted margin: the radius at which a search looks next.
+
+Nothing here is a bound. A prediction chooses where to look next, and a wrong one costs time, not truth.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from relucert.query.problem import Problem
+from relucert.search.evaluation import Evaluator
+from relucert.search.prediction import EvaluatedRadii
+
+SECTIONINGS = 3  # at the most, to bring out a predicted root
+SHARPNESS = 0.05  # of the bracket around it: more is wasted on a guess
+NEAR = 0.7  # relative steps to a root below which the guess of them is believed
+DISTANT = (0.06, 0.25, 0.56, 0.999)  # relative steps, below the last radius, to look at otherwise; above it three times
+WITHIN = (-0.1, -0.01, 0.01, 0.1)  # around a root, as shares of its bracket
+
+
+class Curve(NamedTuple):
+    """Margins at radii in order, (batch, points) each."""
+
+    radii: Tensor
+    margins: Tensor
+
+    @property
+    def crossed(self) -> Tensor:
+        """Whether the sign changes, (batch,)."""
+        return ((self.margins > 0) != (self.margins[:, :1] > 0)).any(1)
+
+    def around(self, count: int) -> Curve:
+        """`count` neighbouring points around the first change of sign, or the last ones where there is none."""
+        changed = (self.margins > 0) != (self.margins[:, :1] > 0)
+        last = self.radii.shape[1] - 1
+        crossing = torch.where(changed.any(1), changed.int().argmax(1), last)[:, None]
+        points = (crossing - count // 2).clamp(0, last + 1 - count) + torch.arange(count)
+        return Curve(self.radii.gather(1, points), self.margins.gather(1, points))
+
+    def bracket(self) -> tuple[Curve, Curve]:
+        """The neighbours between which the sign changes."""
+        pair = self.around(2)
+        return Curve(pair.radii[:, :1], pair.margins[:, :1]), Curve(pair.radii[:, 1:], pair.margins[:, 1:])
+
+    def slope(self) -> Tensor:
+        """The slope of the chord where the sign changes; strictly negative, as margins are meant to fall."""
+        low, high = self.bracket()
+        chord = (high.margins - low.margins) / (high.radii - low.radii)
+        return chord.squeeze(1).nan_to_num(-1.0).clamp(max=-1e-30)
+
+    def root(self) -> Tensor:
+        """Where the margin crosses zero, by inverse interpolation through four points; the far end if it does not."""
+        low, high = self.bracket()
+        chord = low.radii + (high.radii - low.radii) * low.margins / (low.margins - high.margins)
+        radii, margins = self.around(4)
+        cubic = torch.zeros_like(chord)
+        for this in range(4):
+            others = [other for other in range(4) if other != this]
+            weight = torch.ones_like(chord[:, 0])
+            for other in others:
+                weight = weight * margins[:, other] / (margins[:, other] - margins[:, this])
+            cubic[:, 0] += weight * radii[:, this]
+        ends = torch.minimum(low.radii, high.radii), torch.maximum(low.radii, high.radii)
+        best = torch.where((cubic >= ends[0]) & (cubic <= ends[1]), cubic, chord.clamp(*ends))
+        return torch.where(self.crossed & best.isfinite().squeeze(1), best.squeeze(1), high.radii.squeeze(1))
+
+
+@dataclass(frozen=True, eq=False)
+class PredictedMargin:
+    """The least predicted margin of each question of a batch, as a function of the radius."""
+
+    evaluator: Evaluator
+    problem: Problem
+    evaluated: EvaluatedRadii
+
+    def near_root(self, last: Curve, step: Tensor, shares: tuple[float, ...]) -> Curve:
+        """Margins around the root, by sectioning ever more closely.
+
+        Args:
+            last: The last evaluation, (batch, 1) each.
+            step: From its radius to the root, as guessed: (batch, 1).
+            shares: Of that step, where to look first.
+        """
+        distant = torch.tensor(DISTANT, dtype=torch.float64)
+        far = last.radii * torch.where(last.margins > 0, 1 + 3 * distant, 1 - distant)
+        near = last.radii + step * torch.tensor(shares, dtype=torch.float64)
+        curve = self._section(torch.where(step.abs() < NEAR * last.radii, near, far), last)
+        if not bool(curve.crossed.all()):
+            curve = self._section(far, last)
+        for _ in range(SECTIONINGS):
+            low, high = curve.bracket()
+            width = high.radii - low.radii
+            if bool((width.abs() < SHARPNESS * low.radii).all()):
+                break
+            share = (curve.root()[:, None] - low.radii) / width
+            inner = (share + torch.tensor(WITHIN, dtype=torch.float64)).clamp(0.001, 0.999)
+            curve = self._section(low.radii + width * inner.sort(1).values, low, high)
+        return curve
+
+    def _section(self, grid: Tensor, before: Curve, *after: Curve) -> Curve:
+        """Margins at the radii of a grid, (batch, radii), between others that were computed already."""
+        middle = Curve(grid, self.evaluator.predict(self.problem, grid, self.evaluated).amin(2))
+        curves = [before, middle, *after]
+        return Curve(torch.cat([curve.radii for curve in curves], 1), torch.cat([curve.margins for curve in curves], 1))
