@@ -150,7 +150,7 @@ def least_of(network: Network, point: Array) -> Fraction:
     rows = torch.eye(network.classes, dtype=torch.float64).tolist()
     proof = Proof(
         name="", sha256="", index=0, image=point.tolist(), rows=rows, offsets=[0.0] * len(rows), norm=math.inf,
-        box=None, scale=None, radius=1e-9, inference="float32", relaxation=by_rule(Rule("interval", False)),
+        box=None, scale=None, radius=1e-9, inference="float32", relaxation=by_rule(Rule("interval", "all")),
     )  # fmt: skip
     return TreeCheck.of(network, proof, proof.relaxation, "float32").margins()[0]
 

@@ -62,9 +62,9 @@ def test_a_batch_equals_its_members(name: str) -> None:
 def test_neurons_that_intervals_decide_keep_their_signs() -> None:
     network = NETWORKS["five layers"]().cast(torch.float64)
     region = Region.around(centres(network), 0.1, 2)
-    last = network.preactivations[-1:]
+    wanted = network.preactivations
     quick, whole = (
-        backward(network, region, METHOD.relaxer, RIGOROUS, last, unstable_only=only) for only in (True, False)
+        backward(network, region, METHOD.relaxer, RIGOROUS, wanted, unstable_only=only) for only in (True, False)
     )
     for value, interval in quick.items():
         assert (interval.unstable == whole[value].unstable).all()

@@ -18,6 +18,7 @@ from torch import Tensor
 from relucert.arithmetic.property import Property
 from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import RIGOROUS
+from relucert.bounding.record import RuleName
 from relucert.methods.quadratic import solve
 from relucert.methods.quadratic.composed import Composed
 from relucert.methods.quadratic.evidence import Evidence
@@ -56,7 +57,8 @@ def _stored(name: str, kind: Kind, region: str, inference: str) -> str:
         found = _evidence(problem, kind)
         if found is not None:
             method = METHODS["sdp"]()
-            fields = quadratic_evidence(found, radius, inference, not method.bounds_stable_neurons(network))
+            rule = RuleName.of("crown", method.bounds_stable_neurons(network))
+            fields = quadratic_evidence(found, radius, inference, rule.scope)
             return json.dumps({**claimed(problem, 0), **fields})
     raise AssertionError("no radius is proven")
 

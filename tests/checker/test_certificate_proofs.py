@@ -18,8 +18,9 @@ from relucert.bounding.record import Recorder
 from relucert.checker.check import Claim, check
 from relucert.checker.document import Proof, Rejected, image_digest, read
 from relucert.checker.packing import pack, unpack
+from relucert.checker.rules import rule_bounds
 from relucert.checker.tree_check import TreeCheck
-from relucert.checker.trees import RULES
+from relucert.checker.trees import RULES, Rule
 from relucert.errors import InputError
 from relucert.network import Network
 from tests.checker.test_relaxation import pooled
@@ -102,6 +103,31 @@ def test_every_network_passes_as_it_runs(method: str, name: str, tmp_path: Path)
             assert any(one < two for one, two in zip(computed, real, strict=True))
 
 
+@pytest.mark.parametrize("by_intervals", [False, True])
+@pytest.mark.parametrize("method", ["fast-lin", "crown"])
+def test_scopes_of_earlier_files_keep_their_meaning(method: str, by_intervals: bool, tmp_path: Path) -> None:
+    """Lines bounded all neurons of the last pre-activations there, also those whose sign intervals tell."""
+    network = NETWORKS["image residual"]()
+    _, paths = certified(network, tmp_path, method=method)
+    document = stored(paths[0])
+    assert document["relaxation"]["rules"] == [{"rule": method, "scope": "signs"}]
+    document["relaxation"]["rules"] = [{"rule": method, "by_intervals": by_intervals}]
+    paths[0].write_bytes(gzip.compress(json.dumps(document).encode()))
+    assert check(paths[0], network).radius > 0
+    proof = read(paths[0])
+    assert isinstance(proof, Proof)
+    relaxation = TreeCheck.of(network, proof, proof.relaxation).relaxation
+    earlier, now, by_lines = (
+        rule_bounds(relaxation, rule, "real")
+        for rule in (proof.relaxation.rules[0], Rule(method, "signs"), Rule(method, "all"))
+    )
+    last = network.preactivations[-1]
+    assert earlier[last].lower == by_lines[last].lower
+    assert earlier[last].upper == by_lines[last].upper
+    assert bool((now[last].unstable == earlier[last].unstable).all())
+    assert now[last].lower != earlier[last].lower
+
+
 def test_layers_that_select_numbers_pass_as_they_run(tmp_path: Path) -> None:
     """A maximum becomes sums and ReLUs, which are charged nothing: no evaluation has them."""
     network = pooled()
@@ -150,7 +176,7 @@ def _other_rule(document: dict[str, Any], chance: random.Random) -> None:
 
 def _other_order(document: dict[str, Any], chance: random.Random) -> None:
     rule = document["relaxation"]["rules"][0]
-    rule["by_intervals"] = not rule["by_intervals"]
+    rule["scope"] = "signs" if rule["scope"] == "all" else "all"
     document["radius"] *= 1.002
 
 

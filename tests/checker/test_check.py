@@ -378,7 +378,7 @@ def an_unknown_rule(document: dict[str, Any]) -> None:
 
 def only_intervals(document: dict[str, Any]) -> None:
     document["relaxation"] = {
-        "rules": [{"rule": "interval", "by_intervals": False}], "neurons": {}, "hidden": {}, "rows": None,
+        "rules": [{"rule": "interval", "scope": "all"}], "neurons": {}, "hidden": {}, "rows": None,
     }  # fmt: skip
 
 
@@ -644,7 +644,7 @@ def test_numbers_that_cancel_beyond_the_precision_prove_nothing(norm: object, tm
         "rows": [[1.0, -1.0]], "offsets": [0.0], "norm": norm, "box": None, "scale": None,
         "radius": 10.0, "inference": "real",
         "relaxation": {
-            "rules": [{"rule": "fast-lin", "by_intervals": False}], "neurons": {source: pack(np.array([0]), 4)},
+            "rules": [{"rule": "fast-lin", "scope": "all"}], "neurons": {source: pack(np.array([0]), 4)},
             "hidden": {}, "rows": written([Leaf([0], [], 0)]),
         },
     }  # fmt: skip

@@ -30,7 +30,7 @@ def proof_of(network: Network, inference: str, radius: float = RADIUS, rule: str
     rows = torch.eye(network.classes, dtype=torch.float64).tolist()
     return Proof(
         name="", sha256="", index=0, image=centre.tolist(), rows=rows, offsets=[0.0] * len(rows), norm=math.inf,
-        box=None, scale=None, radius=radius, inference=inference, relaxation=by_rule(Rule(rule, False)),
+        box=None, scale=None, radius=radius, inference=inference, relaxation=by_rule(Rule(rule, "all")),
     )  # fmt: skip
 
 

@@ -37,7 +37,7 @@ GRAPHS = ("residual", "skipping", "normalised", "rectified input", "convolutiona
 
 
 def scene_of(network: Network, proof: CertificateProof) -> CertificateScene:
-    bounded = TreeCheck.of(network, proof, by_rule(Rule("crown", proof.by_intervals)), proof.inference)
+    bounded = TreeCheck.of(network, proof, by_rule(Rule("crown", proof.scope)), proof.inference)
     bounded.margins()
     return CertificateScene.of(proof, bounded)
 
@@ -401,7 +401,7 @@ CHANGES: dict[str, tuple[Change, str]] = {
     "label": (_turned, "does not prove"),
     **{
         f"without {name}": (_without(name), "entries")
-        for name in ("inference", "by_intervals", "layers", "certificates", "row_proofs")
+        for name in ("inference", "scope", "layers", "certificates", "row_proofs")
     },
     **{f"row without {name}": (_without("row_proofs", name), "entries") for name in ("factor", "links", "errors")},
     **{f"without {name}": (_without("certificates", name), "entries") for name in ("deviations", "errors", "norms")},

@@ -102,8 +102,8 @@ def backward(
 ) -> Bounds:  # fmt: skip
     """Bounds of every wanted value and of every pre-activation before it: the paper's Algorithm 1, layer after layer.
 
-    unstable_only: whether neurons that interval bounds show to be stable keep those: a tighter bound would not
-    change what comes after them.
+    unstable_only: whether neurons that interval bounds show to be stable keep those, also of wanted values: a tighter
+    bound would not change what comes after them.
     known: bounds that hold already, as those of a larger region do; neurons whose sign they tell keep them.
     """
     needed = network.ancestors(wanted)
@@ -112,10 +112,10 @@ def backward(
     part = Thinned(network, region, relaxer, arithmetic)
     for value in values:
         before = None if known is None else known[value]
-        if before is None and unstable_only and value not in wanted and network.activation_depths[value]:
+        if before is None and unstable_only and network.activation_depths[value]:
             before = propagate(part.path.network, region, part.path.bounds, value, arithmetic)
         bounds[value] = enclose(part.path, value, before)
-        part.add(value, bounds[value], cut=value not in wanted)
+        part.add(value, bounds[value], cut=value != values[-1])
     return bounds
 
 

@@ -20,15 +20,7 @@ def hidden_bounds(network: Network, region: Region, relaxer: Relaxer, arithmetic
         return {}
     if relaxer.parallel and network.suits_forward:
         return forward(network, region, relaxer, arithmetic, network.preactivations)
-    return backward(network, region, relaxer, arithmetic, _last(network), unstable_only=True)
-
-
-def _last(network: Network) -> tuple[int, ...]:
-    """The pre-activations that no other one depends on: of a chain the last one, of parallel branches one each."""
-    before: set[int] = set()
-    for value in network.preactivations:
-        before |= network.ancestors((value,)) - {value}
-    return tuple(value for value in network.preactivations if value not in before)
+    return backward(network, region, relaxer, arithmetic, network.preactivations, unstable_only=True)
 
 
 def bounded_by_relaxation(

@@ -25,10 +25,15 @@ Tables = dict[int, Tensor]
 
 
 class RuleName(NamedTuple):
-    """A rule for the bounds of all neurons, by its name; by_intervals: as in a `checker.trees.Rule`."""
+    """A rule for the bounds of all neurons, by its name; scope: as in a `checker.trees.Rule`."""
 
     name: str
-    by_intervals: bool
+    scope: str
+
+    @classmethod
+    def of(cls, name: str, bounds_stable_neurons: bool) -> RuleName:
+        """bounds_stable_neurons: whether lines also bound neurons whose sign intervals tell."""
+        return cls(name, "all" if bounds_stable_neurons else "signs")
 
 
 class Leaves(NamedTuple):
@@ -86,7 +91,7 @@ class Record:
 
 def rules_of(network: Network, names: Sequence[str]) -> list[RuleName]:
     """The rules as `hidden_bounds` follows them: the forward driver bounds all neurons by lines."""
-    return [RuleName(name, not (RELAXERS[name].parallel and network.suits_forward)) for name in names]
+    return [RuleName.of(name, RELAXERS[name].parallel and network.suits_forward) for name in names]
 
 
 class Recorder:

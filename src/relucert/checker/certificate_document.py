@@ -12,6 +12,7 @@ import numpy as np
 from relucert.checker.document import INFERENCES, KEYS, Certified, claim_of
 from relucert.checker.entries import as_list, as_number, as_text, as_whole, require
 from relucert.checker.packing import unpack, unpack_floats
+from relucert.checker.trees import Scope, scope_of
 
 CERTIFICATE_FORMAT = "relucert quadratic proof 2"
 SLOPE_BITS = 20
@@ -66,12 +67,12 @@ class RowEntry:
 class CertificateProof(Certified):
     """Quadratic certificates, and how they prove each row; None: CROWN's lines prove it.
 
-    inference: as of a `Proof`; by_intervals: as of a `Rule`, for the bounds of pre-activations, which follow by CROWN's
+    inference: as of a `Proof`; scope: as of a `Rule`, for the bounds of pre-activations, which follow by CROWN's
     rule; layers: by pre-activation.
     """
 
     inference: str
-    by_intervals: bool
+    scope: Scope
     layers: dict[int, LayerEntry]
     certificates: list[CertificateEntry]
     row_proofs: list[RowEntry | None]
@@ -79,9 +80,9 @@ class CertificateProof(Certified):
 
 def certificate_proof(document: dict[str, Any]) -> CertificateProof:
     """A proof whose every entry is of the right kind."""
-    entries = {"inference", "by_intervals", "layers", "certificates", "row_proofs"}
-    require(set(document) == KEYS | entries, "its entries are not those of a proof")
-    require(type(document["by_intervals"]) is bool, "by_intervals is neither true nor false")
+    entries = KEYS | {"inference", "layers", "certificates", "row_proofs"}
+    known = set(document) in (entries | {"scope"}, entries | {"by_intervals"})
+    require(known, "its entries are not those of a proof")
     require(document["inference"] in INFERENCES, "its inference is none that is known")
     claim = claim_of(document)
     layers = _by_layer(document["layers"], _layer)
@@ -91,7 +92,7 @@ def certificate_proof(document: dict[str, Any]) -> CertificateProof:
     used = {row.certificate for row in rows if row is not None}
     require(used == set(range(len(certificates))), "its rows do not name each of its certificates, and no other")
     return CertificateProof(
-        **claim, inference=document["inference"], by_intervals=document["by_intervals"], layers=layers,
+        **claim, inference=document["inference"], scope=scope_of(document), layers=layers,
         certificates=certificates, row_proofs=rows,
     )  # fmt: skip
 

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from relucert.checker.document import KEYS, Certified, claim_of
 from relucert.checker.entries import Rejected, as_numbers
+from relucert.checker.trees import Scope, scope_of
 
 QUADRATIC_FORMAT = "relucert quadratic proof 1"
 Part = TypeVar("Part")
@@ -43,10 +44,10 @@ class CertificateEntry:
 class QuadraticProof(Certified):
     """Quadratic certificates that prove it, one per row; None: CROWN's lines prove the row.
 
-    by_intervals: as of a `Rule`, for the bounds of hidden neurons, which follow by CROWN's rule.
+    scope: as of a `Rule`, for the bounds of hidden neurons, which follow by CROWN's rule.
     """
 
-    by_intervals: bool
+    scope: Scope
     sectors: list[SectorEntry]
     certificates: list[CertificateEntry | None]
 
@@ -55,14 +56,12 @@ def quadratic_proof(document: dict[str, Any]) -> QuadraticProof:
     """A proof whose every entry is of the right kind."""
     if set(document) != KEYS | {"by_intervals", "sectors", "certificates"}:
         raise Rejected("its entries are not those of a proof")
-    if type(document["by_intervals"]) is not bool:
-        raise Rejected("by_intervals is neither true nor false")
     claim = claim_of(document)
     sectors = _each(document["sectors"], _sector)
     certificates = _each(document["certificates"], _certificate)
     if len(certificates) != len(claim["rows"]):
         raise Rejected("it has not one certificate for each row")
-    return QuadraticProof(**claim, by_intervals=document["by_intervals"], sectors=sectors, certificates=certificates)
+    return QuadraticProof(**claim, scope=scope_of(document), sectors=sectors, certificates=certificates)
 
 
 def _sector(entry: Any) -> SectorEntry:

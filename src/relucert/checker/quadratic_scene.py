@@ -61,7 +61,7 @@ class Scene:
 def scene_of(network: Network, proof: QuadraticProof) -> tuple[Scene, list[Fraction]]:
     """The scene of a proof, whose sectors are checked, and what CROWN's lines prove of its rows."""
     chain = Chain.of(network)
-    found = TreeCheck.of(network, proof, by_rule(Rule("crown", proof.by_intervals)))
+    found = TreeCheck.of(network, proof, by_rule(Rule("crown", proof.scope)))
     linear = found.margins()
     region, layers = BallScene.of(proof), []
     if len(proof.sectors) != max(0, len(found.bounds) - 1):

@@ -90,7 +90,8 @@ def _hidden(relaxation: Relaxation, value: int, bounds: dict[int, Interval], rul
     """The bounds of a pre-activation, by the rule's lines, or by intervals where these tell a neuron's sign."""
     network = relaxation.network
     lines = rule_lines(network, bounds, rule.name)
-    if not rule.by_intervals or not network.activation_depths[value] or value in _last(network):
+    every = rule.scope == "all" or (rule.scope == "inner" and value in _last(network))
+    if every or not network.activation_depths[value]:
         return relaxation.enclose(value, bounds, lines)
     interval = relaxation.enclose(value, bounds, Lines(flat=True))
     neurons = interval.unstable.nonzero().flatten().tolist()

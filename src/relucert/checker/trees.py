@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -16,18 +16,22 @@ SLOPE_BITS = 20
 SCALE_ZERO = 2**15  # what is added to scales in a file, where no number is negative
 MOST_TREES = 2  # of a neuron's bound: that of an ascent, and that of a program
 
+Scope = Literal["all", "inner", "signs"]
+
 
 @dataclass(frozen=True)
 class Rule:
     """How all neurons are bounded, layer after layer, each from the bounds that the same rule gave those before.
 
-    name: one of `RULES`.
-    by_intervals: whether a neuron after the first layer of ReLUs is bounded by intervals first, and by lines where that
-    leaves its sign open.
+    Attributes:
+        name: One of `RULES`.
+        scope: Which neurons after the first layer of ReLUs are bounded by lines: all of them; those
+            whose sign intervals leave open ("signs"); of pre-activations that others depend on the same, of the last
+            ones all ("inner").
     """
 
     name: str
-    by_intervals: bool
+    scope: Scope
 
 
 class Part(NamedTuple):
@@ -155,10 +159,18 @@ def read_relaxation(entry: dict[str, Any]) -> Relaxation:
 
 
 def _rule(entry: dict[str, Any]) -> Rule:
-    require(set(entry) == {"rule", "by_intervals"}, "a rule has other entries")
+    require(set(entry) in ({"rule", "scope"}, {"rule", "by_intervals"}), "a rule has other entries")
     require(entry["rule"] in RULES, "a rule is none that is known")
-    require(type(entry["by_intervals"]) is bool, "by_intervals is neither true nor false")
-    return Rule(entry["rule"], entry["by_intervals"])
+    return Rule(entry["rule"], scope_of(entry))
+
+
+def scope_of(entry: dict[str, Any]) -> Scope:
+    """The scope of a rule; files of earlier versions say in its place whether inner neurons go by intervals first."""
+    if "by_intervals" in entry:
+        require(type(entry["by_intervals"]) is bool, "by_intervals is neither true nor false")
+        return "inner" if entry["by_intervals"] else "all"
+    require(entry["scope"] in ("all", "signs"), "the scope of a rule is none that is known")
+    return "all" if entry["scope"] == "all" else "signs"
 
 
 def _trees(entry: dict[str, Any], width: int) -> Trees:

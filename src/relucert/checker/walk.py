@@ -108,5 +108,5 @@ class Walk:
             relaxation = self.relaxation.over(FixedRegion.between(low, high))
             if len(self._bounds) >= KEPT:
                 self._bounds.pop(next(iter(self._bounds)))
-            self._bounds[key] = relaxation, rule_bounds(relaxation, Rule("crown", False), "real")
+            self._bounds[key] = relaxation, rule_bounds(relaxation, Rule("crown", "all"), "real")
         return self._bounds[key]

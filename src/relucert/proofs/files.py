@@ -69,7 +69,7 @@ class EvidenceKeeper:
         if isinstance(method, QuadraticMethod):
             return self._quadratic(method, problem, radius)
         if not isinstance(method, (AlphaMethod, ProgramMethod)):
-            ruled = Record([RuleName(method.name, by_intervals=not method.bounds_stable_neurons(self.network))])
+            ruled = Record([RuleName.of(method.name, method.bounds_stable_neurons(self.network))])
             return relaxation_evidence(ruled, radius, self.network.inference.name)
         record = None if method.recorder is None else method.recorder.take(problem.centre, problem.prop, radius)
         if record is None:
@@ -87,8 +87,8 @@ class EvidenceKeeper:
         found = method.evidence(problem.centre, problem.prop)
         if found is None or found.radius < radius:
             raise ArithmeticError(LOST.format(radius))
-        by_intervals = not method.bounds_stable_neurons(self.network)
-        return quadratic_evidence(found, radius, self.network.inference.name, by_intervals)
+        rule = RuleName.of("crown", method.bounds_stable_neurons(self.network))
+        return quadratic_evidence(found, radius, self.network.inference.name, rule.scope)
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,20 +11,20 @@ from relucert.checker.packing import pack, pack_floats
 from relucert.methods.quadratic.evidence import Evidence
 
 
-def quadratic_evidence(found: Evidence, radius: float, inference: str, by_intervals: bool) -> dict[str, Any]:
+def quadratic_evidence(found: Evidence, radius: float, inference: str, scope: str) -> dict[str, Any]:
     """The fields of a proof file besides its claim, where quadratic certificates prove a radius.
 
     Args:
         found: What they prove, for a radius that is no smaller.
         inference: What the network is evaluated in.
-        by_intervals: Whether hidden neurons were bounded by intervals first.
+        scope: Of the rule that bounded hidden neurons, as in a `RuleName`.
     """
     document = found.document
     return {
         "format": CERTIFICATE_FORMAT,
         "inference": inference,
         "radius": radius,
-        "by_intervals": by_intervals,
+        "scope": scope,
         "layers": {value: _layer(entry) for value, entry in document["layers"].items()},
         "certificates": [_packed(entry, ("deviations", "errors")) for entry in document["certificates"]],
         "row_proofs": [None if entry is None else _packed(entry, ("links", "errors")) for entry in document["rows"]],

@@ -29,7 +29,7 @@ def relaxation_entry(record: Record) -> dict[str, Any]:
         hidden[str(value)] = {"sides": pack(numbers, 4), **_trees(leaves, before)}
     count = 0 if record.rows is None or not len(record.rows.forms) else int(record.rows.forms.max()) + 1
     return {
-        "rules": [{"rule": rule.name, "by_intervals": rule.by_intervals} for rule in record.rules],
+        "rules": [{"rule": rule.name, "scope": rule.scope} for rule in record.rules],
         "neurons": {str(value): pack(neurons, 4) for value, neurons in columns.items()},
         "hidden": hidden,
         "rows": None if record.rows is None else _trees([(record.rows, count)], columns),
