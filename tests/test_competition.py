@@ -1,14 +1,13 @@
 """Convolutional networks of the field's competition, certified at the centres of their properties."""
 
-from pathlib import Path
-
 import pytest
 import torch
 
 import relucert
 from tests.regions import samples
+from tests.shared import SHARED
 
-SHARED = Path(__file__).parents[2] / "shared" / "vnncomp"
+VNNCOMP = SHARED / "vnncomp"
 QUESTIONS = {
     "oval21": ("cifar_base_kw.onnx", "cifar_base_kw-img2578-eps0.021176470588235297.vnnlib"),
     "resnet": ("resnet_2b.onnx", "prop_0_eps_0.008.vnnlib"),
@@ -21,7 +20,7 @@ QUESTIONS = {
 @pytest.mark.parametrize("norm", ["inf", "2", "1"])
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_certified_centres_keep_their_class(name: str, norm: str) -> None:
-    folder = SHARED / ("verivital" if "pooling" in name else name)
+    folder = VNNCOMP / ("verivital" if "pooling" in name else name)
     if not folder.is_dir():
         pytest.skip(f"{folder} is not there")
     model, question = QUESTIONS[name]

@@ -1,7 +1,5 @@
 """Against the paper's own network and published numbers; skipped where the network is not at hand."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -11,8 +9,9 @@ from relucert.data import bundled
 from relucert.network import Linear, Network, Relu
 from tests.methods.solvers.published import nearby_rival, one_sided_margin
 from tests.nets import chain
+from tests.shared import SHARED
 
-MODEL = Path(__file__).parents[2] / "shared" / "models" / "paper-mnist-2x20.npz"
+MODEL = SHARED / "models" / "paper-mnist-2x20.npz"
 AVERAGES = {
     ("inf", "runner-up"): 0.019086,
     ("inf", "least-likely"): 0.044781,

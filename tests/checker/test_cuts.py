@@ -16,7 +16,7 @@ from relucert.checker.check import check_property
 from relucert.checker.document import Rejected
 from relucert.network import Network
 from tests.nets import mlp
-from tests.verification.networks import SHARED
+from tests.verification.networks import VNNCOMP
 
 Document = dict[str, Any]
 
@@ -106,12 +106,12 @@ def test_what_was_changed_is_rejected(
 
 @pytest.mark.slow
 def test_proofs_about_published_networks_pass(tmp_path: Path) -> None:
-    if not SHARED.exists():
+    if not VNNCOMP.exists():
         pytest.skip("the published instances are not beside the project (shared/vnncomp)")
-    with (SHARED / "expected.csv").open() as lines:
+    with (VNNCOMP / "expected.csv").open() as lines:
         rows = [row for row in csv.DictReader(lines) if row["benchmark"] == "acasxu" and row["verdict"] == "unsat"]
     for number, row in enumerate(rows[:: len(rows) // 20][:20]):
-        network, path = relucert.load(SHARED / "acasxu" / row["onnx"]), tmp_path / f"{number}.json.gz"
-        verdict = relucert.verify(network, SHARED / "acasxu" / row["vnnlib"], time_limit=116, proof=path)
+        network, path = relucert.load(VNNCOMP / "acasxu" / row["onnx"]), tmp_path / f"{number}.json.gz"
+        verdict = relucert.verify(network, VNNCOMP / "acasxu" / row["vnnlib"], time_limit=116, proof=path)
         assert verdict.status == "holds", row
         assert check_property(path, network).cases

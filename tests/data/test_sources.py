@@ -25,8 +25,9 @@ from tests.data.samples import (
     records,
     store,
 )
+from tests.shared import SHARED
 
-SHARED = Path(__file__).parents[2].parent / "shared" / "data"
+DATA = SHARED / "data"
 TEST_BATCH = "8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b"  # SHA-256 of the original file
 
 
@@ -146,9 +147,9 @@ def test_the_official_sources() -> None:
 
 
 def _shared(file: str) -> Path:
-    if not (SHARED / file).is_file():
-        pytest.skip(f"{SHARED / file} is not here")
-    return SHARED
+    if not (DATA / file).is_file():
+        pytest.skip(f"{DATA / file} is not here")
+    return DATA
 
 
 def test_the_bundled_images_are_the_first_of_mnist() -> None:

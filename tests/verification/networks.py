@@ -13,8 +13,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 from relucert.network import Linear, Network, Relu
 from tests.nets import chain
+from tests.shared import SHARED
 
-SHARED = Path(__file__).parents[3] / "shared" / "vnncomp"
+VNNCOMP = SHARED / "vnncomp"
 
 
 def absolute() -> Network:
@@ -58,12 +59,12 @@ class Published(NamedTuple):
 
 def published(benchmark: str) -> list[Published]:
     """Those of one benchmark; skips where they are absent."""
-    listed = SHARED / "expected.csv"
+    listed = VNNCOMP / "expected.csv"
     if not listed.exists():
         pytest.skip("the published instances are not beside the project (shared/vnncomp)")
     with listed.open() as file:
         return [
-            Published(SHARED / benchmark / row["onnx"], SHARED / benchmark / row["vnnlib"], float(row["seconds"]),
+            Published(VNNCOMP / benchmark / row["onnx"], VNNCOMP / benchmark / row["vnnlib"], float(row["seconds"]),
                       row["verdict"])
             for row in csv.DictReader(file)
             if row["benchmark"] == benchmark

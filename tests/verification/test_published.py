@@ -12,7 +12,7 @@ import pytest
 
 from relucert import Query, Verdict, verify
 from relucert.checker.check import check_property
-from tests.verification.networks import SHARED, Published, published
+from tests.verification.networks import VNNCOMP, Published, published
 
 MISLISTED = ("test_nano", "property_N=8_0", "property_N=8_1", "property_N=8_2", "property_N=8_3")
 """Whose verdict in the list can't be true: the tests of them show it without this library's help."""
@@ -111,11 +111,11 @@ def test_no_verdict_contradicts_the_list(benchmark: str) -> None:
 @pytest.mark.parametrize("number", [1, 3, 7])
 def test_both_versions_of_the_format_get_the_same_verdict(number: int) -> None:
     pytest.importorskip("vnnlib", reason="VNN-LIB 2.0 needs the package vnnlib")
-    network = SHARED / "acasxu" / "onnx" / "ACASXU_run2a_1_9_batch_2000.onnx"
+    network = VNNCOMP / "acasxu" / "onnx" / "ACASXU_run2a_1_9_batch_2000.onnx"
     if not network.exists():
         pytest.skip("the published instances are not beside the project (shared/vnncomp)")
     one, two = (
-        verify(network, SHARED / "acasxu" / folder / f"prop_{number}.vnnlib", time_limit=3)
+        verify(network, VNNCOMP / "acasxu" / folder / f"prop_{number}.vnnlib", time_limit=3)
         for folder in ("vnnlib", "vnnlib-2.0")
     )
     assert {one.status, two.status} in ({one.status}, {one.status, "unknown"}, {two.status, "unknown"})

@@ -14,8 +14,9 @@ from relucert.experiments.comparison.methods import CONTENDERS
 from relucert.experiments.paper.networks import Subject, from_file
 from relucert.experiments.paper.published import TABLE_METHODS, TABLES, lines
 from relucert.inputs.recipes.plans import PLANS
+from tests.shared import SHARED
 
-MODEL = Path(__file__).parents[3] / "shared" / "models" / "paper-mnist-2x20.npz"
+MODEL = SHARED / "models" / "paper-mnist-2x20.npz"
 
 
 @pytest.mark.parametrize("table", TABLES)

@@ -19,6 +19,7 @@ from relucert.inputs.loading.onnx_file import OLDEST
 from tests.inputs.loading.image_models import assert_same as assert_same_as_module
 from tests.inputs.loading.onnx_models import Array, Axis, model, node, numbers, write
 from tests.inputs.loading.test_onnx_file import assert_same, whole
+from tests.shared import SHARED
 
 Case = tuple[NodeProto, dict[str, Array], tuple[Axis, ...]]
 
@@ -205,7 +206,7 @@ def test_what_the_exporters_of_torch_write_is_read(dynamo: bool, tmp_path: Path)
     assert_same_as_module(network, module, tolerance=1e-5)
 
 
-SHARED = Path(__file__).parents[3] / "shared" / "vnncomp"
+VNNCOMP = SHARED / "vnncomp"
 FAMILIES = {
     "acasxu": "ACASXU_run2a_1_1*.onnx", "oval21": "*.onnx", "resnet": "*.onnx", "safenlp": "*.onnx", "test": "*.onnx",
     "sat_relu": "sat_v18*.onnx", "tllverifybench": "*N=M=8*_0_0.onnx", "verivital": "*.onnx",
@@ -214,8 +215,8 @@ FAMILIES = {
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_networks_of_the_competition_load(family: str) -> None:
-    paths = sorted((SHARED / family).rglob(FAMILIES[family]))
+    paths = sorted((VNNCOMP / family).rglob(FAMILIES[family]))
     if not paths:
-        pytest.skip(f"{SHARED / family} is not there")
+        pytest.skip(f"{VNNCOMP / family} is not there")
     for path in paths:
         assert load(path).nodes

@@ -2,16 +2,16 @@
 
 import sys
 from fractions import Fraction
-from pathlib import Path
 
 import pytest
 
 from relucert.errors import MissingPackageError, RelucertError
 from relucert.verification.specification import version_one, version_two
+from tests.shared import SHARED
 
 pytest.importorskip("vnnlib", reason="VNN-LIB 2.0 needs the package vnnlib")
 
-SHARED = Path(__file__).parents[3] / "shared" / "vnncomp" / "acasxu"
+ACASXU = SHARED / "vnncomp" / "acasxu"
 HEAD = """(vnnlib-version <2.0>)
 (declare-network N (declare-input X {0} [1, 2]) (declare-output Y {0} [2]))
 """
@@ -86,7 +86,7 @@ def test_without_the_package_it_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.parametrize("number", range(1, 11))
 def test_both_versions_of_a_published_property_agree(number: int) -> None:
-    one, two = (SHARED / folder / f"prop_{number}.vnnlib" for folder in ("vnnlib", "vnnlib-2.0"))
+    one, two = (ACASXU / folder / f"prop_{number}.vnnlib" for folder in ("vnnlib", "vnnlib-2.0"))
     if not one.exists():
         pytest.skip("ACAS Xu's properties are not beside the project (shared/vnncomp/acasxu)")
     assert version_two.parse(two.read_text()).violations == version_one.parse(one.read_text()).violations

@@ -10,13 +10,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.export import ExportedProgram
-from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx.node import Node, map_arg
 
-from relucert.errors import LoadError, UnsupportedError
+from relucert.errors import UnsupportedError
 from relucert.inputs.loading.assembly import Assembly, Operand
 from relucert.inputs.loading.paths import one_line
+from relucert.inputs.loading.torch_program import Program
+from relucert.inputs.loading.torch_record import record
 from relucert.inputs.loading.torch_rules import CASTS, EXACT, RULES, Call, Reference
 from relucert.inputs.loading.walk import Step, Walk
 from relucert.network import Network
@@ -24,13 +24,13 @@ from relucert.network import Network
 _PLAIN_NAMES = {
     "_native_batch_norm_legit_no_training": "batch_norm",
     "_native_batch_norm_legit": "batch_norm",
+    "native_batch_norm": "batch_norm",
+    "convolution": "conv2d",
     "_to_copy": "to",
 }
 _FAMILIES = {name.split(".")[0] for name in RULES}
 SUPPORTED = {_PLAIN_NAMES.get(family, family).lstrip("_") for family in _FAMILIES}
 """The operators that are understood, as users call them."""
-
-_CASTS = ("to.", "_to_copy")
 
 
 @dataclass(frozen=True)
@@ -47,55 +47,46 @@ class Translation:
     folded: bool
 
 
-def trace(module: nn.Module, images: Tensor, name: str) -> tuple[ExportedProgram, bool]:
-    """The module as a program without in-place operators, and whether its code casts to a fixed precision anywhere.
+def trace(module: nn.Module, images: Tensor, name: str) -> Program:
+    """The module's program: recorded where it is plain and all its operators are understood, else exported."""
+    program = record(module, images)
+    if program is not None and all(_is_known(node) for node in _needed(program)):
+        return program
+    from relucert.inputs.loading.torch_export import exported  # which takes a second to import
 
-    A module with such a cast would compute in float64 only in part.
-    """
-    try:
-        program = torch.export.export(module, (images,))
-        casts = any(_operator(node).startswith(_CASTS) for node in program.graph.nodes)
-        return program.run_decompositions({}), casts
-    except Exception as error:
-        raise LoadError(
-            f"{name} can't be traced by torch.export; its forward must not branch on values or leave torch: "
-            f"{one_line(error)}"
-        ) from error
+    return exported(module, images, name)
 
 
-def translate(
-    program: ExportedProgram, images: Tensor, name: str, live: dict[str, Tensor] | None = None
-) -> Translation:
+def _is_known(node: Node) -> bool:
+    return _operator(_picked(node)[0]) in RULES.keys() | EXACT
+
+
+def translate(program: Program, images: Tensor, name: str, live: dict[str, Tensor] | None = None) -> Translation:
     """The program as a network.
 
     images: what it was traced with; live: tensors that replace the traced ones, by name.
     """
     walk = Walk(Assembly(tuple(images.shape[1:]), len(images), images.dtype, live is not None))
-    signature = program.graph_signature
-    stored = {**program.state_dict, **program.constants, **(live or {})}
-    for entry in signature.input_specs:
-        if entry.kind is InputKind.USER_INPUT:
-            walk.operands[entry.arg.name] = 0
-        elif isinstance(constant := stored.get(str(entry.target)), Tensor):
-            walk.operands[entry.arg.name] = constant
-    output = next(entry.arg.name for entry in signature.output_specs if entry.kind is OutputKind.USER_OUTPUT)
-    for node in _needed(program, output):
+    tensors = {**program.tensors, **(live or {})}
+    walk.operands[program.image] = 0
+    for node_name, target in program.stored.items():
+        walk.operands[node_name] = tensors[target]
+    for node in _needed(program):
         if not isinstance(node.meta.get("val"), tuple | list):  # one of several results has a node that picks it
             walk.take(_step(walk, node))
-    ranking = walk.ranking(output)
-    network = walk.finish(output, name)
+    ranking = walk.ranking(program.output)
+    network = walk.finish(program.output, name)
     left_out = 0 if ranking is None else len(ranking.layers)
     return Translation(network, left_out, frozenset(walk.assembly.casts), bool(walk.folded))
 
 
-def _needed(program: ExportedProgram, output: str) -> list[Node]:
+def _needed(program: Program) -> list[Node]:
     """The calls that the output depends on, in order."""
-    nodes = list(program.graph.nodes)
-    needed = {output}
-    for node in reversed(nodes):
+    needed = {program.output}
+    for node in reversed(program.nodes):
         if node.name in needed:
             needed.update(source.name for source in node.all_input_nodes)
-    return [node for node in nodes if node.name in needed and node.op == "call_function"]
+    return [node for node in program.nodes if node.name in needed and node.op == "call_function"]
 
 
 def _operator(node: Node) -> str:

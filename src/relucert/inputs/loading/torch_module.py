@@ -5,20 +5,18 @@ from __future__ import annotations
 import io
 import logging
 import os
+import sys
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stderr, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stderr, suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
-from torch.export import ExportedProgram
-from torch.export.graph_signature import InputKind
 from torch.nn.parameter import is_lazy
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from relucert.common.checks import checked_shape, shown
 from relucert.common.progress import Report, silent
@@ -28,7 +26,11 @@ from relucert.inputs.loading.compare import compare, in_batches, probes
 from relucert.inputs.loading.outputs import Chosen, Output, several
 from relucert.inputs.loading.paths import one_line
 from relucert.inputs.loading.torch_graph import trace, translate
+from relucert.inputs.loading.torch_record import UncompiledMode
 from relucert.network import Network, Shape
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
 
 BATCH = 3
 """The batch size used for tracing; the comparison uses another one, so a module with a fixed batch size is noticed."""
@@ -108,10 +110,10 @@ def load_program(
     program: ExportedProgram, input_shape: Shape | None, report: Report = silent, output: Output = None
 ) -> Network:
     """The network of the module that a program was exported from."""
-    stacks = (node.meta.get("nn_module_stack") for node in program.graph.nodes)
-    outermost = next((layer for stack in stacks if stack for _, layer in stack.values()), "ExportedProgram")
-    name = str(outermost).rpartition(".")[2]
-    batch, axes = _input_axes(program, name)
+    from relucert.inputs.loading.torch_export import input_axes, outermost_layer
+
+    name = outermost_layer(program)
+    batch, axes = input_axes(program, name)
     shape = tuple(axis for axis in axes if axis is not None) if input_shape is None else input_shape
     if len(shape) != len(axes) or any(axis not in (None, size) for axis, size in zip(axes, shape, strict=True)):
         shown = ", ".join("?" if axis is None else str(axis) for axis in axes)
@@ -136,7 +138,7 @@ def live_network(module: nn.Module, input_shape: Shape | None = None) -> Callabl
     shape = load_module(module, None if input_shape is None else checked_shape(input_shape)).input_shape
     with torch.no_grad(), _quiet():
         images = source.images(shape)
-        program, _ = trace(source.copy(), images, source.name)
+        program = trace(source.copy(), images, source.name)
 
     def current() -> Network:
         live = dict(
@@ -154,8 +156,7 @@ def _quiet() -> Iterator[None]:
     level, known = logging.root.manager.disable, set(os.environ)
     logging.disable(logging.CRITICAL)
     try:
-        stance = torch.compiler.set_stance("force_eager")
-        with warnings.catch_warnings(), redirect_stderr(io.StringIO()), stance:
+        with warnings.catch_warnings(), redirect_stderr(io.StringIO()), _uncompiled():
             warnings.simplefilter("ignore")
             yield
     finally:
@@ -165,12 +166,18 @@ def _quiet() -> Iterator[None]:
                 del os.environ[name]
 
 
+def _uncompiled() -> AbstractContextManager[None]:
+    """What torch.compile made runs as written; without it nothing can be compiled, and its import takes a second."""
+    loaded = "torch._dynamo" in sys.modules
+    return torch.compiler.set_stance("force_eager") if loaded else nullcontext()
+
+
 def _load(source: Source, shape: Shape, report: Report) -> Network:
     images = source.images(shape)
     run_module(source.copy(), images, source.name)
-    program, casts = trace(source.copy(), images, source.name)
+    program = trace(source.copy(), images, source.name)
     translation = translate(program, images, source.name)
-    module, precision = _widest(source, shape, widen=not (casts or translation.folded))
+    module, precision = _widest(source, shape, widen=not (program.casts or translation.folded))
 
     def run(inputs: Tensor) -> Tensor:
         return _scores(module, inputs, source.name, translation.left_out)
@@ -210,17 +217,6 @@ def _guess(source: Source) -> Shape:
             f"(flat images do not do: {error})"
         ) from error
     return shape
-
-
-def _input_axes(program: ExportedProgram, name: str) -> tuple[int | None, list[int | None]]:
-    """The batch size and the image's axes that a program was exported for, None where it leaves one open."""
-    inputs = [entry.arg.name for entry in program.graph_signature.input_specs if entry.kind is InputKind.USER_INPUT]
-    sizes = [node.meta["val"] for node in program.graph.nodes if node.op == "placeholder" and node.name in inputs]
-    if len(sizes) != 1 or not isinstance(sizes[0], Tensor) or sizes[0].ndim < 2:
-        raise LoadError(f"{name} must take one tensor, with the batch as first axis, not {len(inputs)}")
-    known: list[Any] = list(sizes[0].shape)  # an open axis is a symbol
-    batch, *axes = (size if isinstance(size, int) else None for size in known)
-    return batch, axes
 
 
 def runs_on(module: nn.Module, shape: Shape) -> bool:
@@ -263,7 +259,7 @@ def runner(module: nn.Module, shape: Shape, precision: torch.dtype) -> Callable[
     return run
 
 
-class _Recorder(TorchDispatchMode):
+class _LastInputs(UncompiledMode):
     """Keeps the inputs of every operator that may be left out, in the order of the calls."""
 
     def __init__(self) -> None:
@@ -280,7 +276,7 @@ def _scores(module: nn.Module, images: Tensor, name: str, left_out: int) -> Tens
     """The module's output before its last `left_out` layers."""
     if not left_out:
         return run_module(module, images, name)
-    with _Recorder() as recorder:
+    with _LastInputs() as recorder:
         run_module(module, images, name)
     if len(recorder.inputs) < left_out:
         raise LoadError(f"{name} can't be compared: its last layer does not run as an operator of torch")

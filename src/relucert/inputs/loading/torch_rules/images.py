@@ -39,6 +39,14 @@ def _transposed_convolution(assembly: Assembly, call: Call) -> Operand:
     return convolutions.transposed_convolution(assembly, call.operand("input"), weight, bias, geometry, groups, extra)
 
 
+def _any_convolution(assembly: Assembly, call: Call) -> Operand:
+    return (_transposed_convolution if call.arguments["transposed"] else _convolution)(assembly, call)
+
+
+def _any_batch_norm(assembly: Assembly, call: Call) -> Operand:
+    return (_batch_norm_of_the_batch if call.arguments["training"] else _batch_norm)(assembly, call)
+
+
 def _batch_norm(assembly: Assembly, call: Call) -> Operand:
     gain, bias = call.optional("weight"), call.optional("bias")
     mean, variance = call.constant("running_mean"), call.constant("running_var")
@@ -97,13 +105,15 @@ _CONVOLUTION = ("input", "weight", "bias", "stride", "padding", "dilation", "gro
 _POOLING = ("self", "kernel_size", "stride", "padding", "ceil_mode")
 _TRANSPOSED = ("conv_transpose1d", "conv_transpose2d.input")
 
+_NORM = ("input", "weight", "bias", "running_mean", "running_var", "momentum", "eps")
+
 RULES: dict[str, Rule] = {
+    "convolution": Rule(_any_convolution, (*_CONVOLUTION, "transposed", "output_padding")),
     **{f"conv{axes}d": Rule(_convolution, _CONVOLUTION) for axes in (1, 2)},
     **{f"conv{axes}d.padding": Rule(_convolution, _CONVOLUTION) for axes in (1, 2)},
     **{name: Rule(_transposed_convolution, (*_CONVOLUTION, "output_padding")) for name in _TRANSPOSED},
-    "_native_batch_norm_legit_no_training": Rule(
-        _batch_norm, ("input", "weight", "bias", "running_mean", "running_var", "momentum", "eps")
-    ),
+    "native_batch_norm": Rule(_any_batch_norm, (*_NORM, "training")),
+    "_native_batch_norm_legit_no_training": Rule(_batch_norm, _NORM),
     "_native_batch_norm_legit.no_stats": Rule(_batch_norm_of_the_batch),
     **{f"max_pool{axes}d": Rule(_largest(axes), (*_POOLING, "dilation")) for axes in (1, 2)},
     **{f"max_pool{axes}d_with_indices": Rule(_largest(axes), (*_POOLING, "dilation")) for axes in (1, 2)},

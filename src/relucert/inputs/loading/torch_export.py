@@ -1,0 +1,57 @@
+"""Programs of torch.export, for modules of every kind. Importing it takes a second."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor, nn
+from torch.export import ExportedProgram, export
+from torch.export.graph_signature import InputKind, OutputKind
+
+from relucert.errors import LoadError
+from relucert.inputs.loading.paths import one_line
+from relucert.inputs.loading.torch_program import Program
+
+_CASTS = ("aten.to.", "aten._to_copy")
+
+
+def exported(module: nn.Module, images: Tensor, name: str) -> Program:
+    """The module's program; raises LoadError where it can't be exported."""
+    try:
+        program = export(module, (images,))
+        casts = any(str(node.target).startswith(_CASTS) for node in program.graph.nodes)
+        program = program.run_decompositions({})
+    except Exception as error:
+        raise LoadError(
+            f"{name} can't be traced by torch.export; its forward must not branch on values or leave torch: "
+            f"{one_line(error)}"
+        ) from error
+    signature = program.graph_signature
+    known = {**program.state_dict, **program.constants}
+    images_here = [entry.arg.name for entry in signature.input_specs if entry.kind is InputKind.USER_INPUT]
+    stored = {
+        entry.arg.name: str(entry.target)
+        for entry in signature.input_specs
+        if entry.kind is not InputKind.USER_INPUT and isinstance(known.get(str(entry.target)), Tensor)
+    }
+    output = next(entry.arg.name for entry in signature.output_specs if entry.kind is OutputKind.USER_OUTPUT)
+    tensors = {target: known[target] for target in stored.values()}
+    return Program(list(program.graph.nodes), images_here[0], stored, tensors, output, casts)
+
+
+def outermost_layer(program: ExportedProgram) -> str:
+    """The class of the module that a program was exported from."""
+    stacks = (node.meta.get("nn_module_stack") for node in program.graph.nodes)
+    outermost = next((layer for stack in stacks if stack for _, layer in stack.values()), "ExportedProgram")
+    return str(outermost).rpartition(".")[2]
+
+
+def input_axes(program: ExportedProgram, name: str) -> tuple[int | None, list[int | None]]:
+    """The batch size and the image's axes that a program was exported for, None where it leaves one open."""
+    inputs = [entry.arg.name for entry in program.graph_signature.input_specs if entry.kind is InputKind.USER_INPUT]
+    sizes = [node.meta["val"] for node in program.graph.nodes if node.op == "placeholder" and node.name in inputs]
+    if len(sizes) != 1 or not isinstance(sizes[0], Tensor) or sizes[0].ndim < 2:
+        raise LoadError(f"{name} must take one tensor, with the batch as first axis, not {len(inputs)}")
+    known: list[Any] = list(sizes[0].shape)  # an open axis is a symbol
+    batch, *axes = (size if isinstance(size, int) else None for size in known)
+    return batch, axes

@@ -1,0 +1,155 @@
+"""A plain module's program, recorded while it runs: a hundredth of a second where torch.export takes two.
+
+Symbolic tracing (torch.fx) first shows that nothing the module does depends on the values of its input. What it runs
+is then what it always runs, so ATen's operators are written down in one evaluation. Modules of any other kind, and
+whatever the tracer would have to take for a constant, are left to torch.export.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from itertools import chain
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map
+
+from relucert.inputs.loading.torch_program import Program
+
+LAYERS = "torch.nn.modules."  # whose modules do the same whatever their input is, in evaluation mode
+FUNCTIONS = {"torch", "torch.functional", "torch.nn.functional", "torch._C._nn", "_operator", "math"}
+CASTS = {"to", "type", "type_as", "half", "bfloat16", "float", "double"}  # which may do nothing where they are recorded
+PARTS = {"bmm", "baddbmm", "_unsafe_view", "expand", "mean", "_to_copy"}
+"""Operators that may be parts of larger ones (a matmul of matrices, a global pooling, a softmax that casts), which
+torch.export tells whole: a module is to be the same network, with the same SHA-256, whoever traced it."""
+
+
+def record(module: nn.Module, images: Tensor) -> Program | None:
+    """The module's program; None where it is not certain that the recording says what the module always does.
+
+    It is certain where the module is made of PyTorch's own layers and functions, and calls nothing else.
+    """
+    if not _is_plain(module):
+        return None
+    try:
+        tracer = fx.Tracer(autowrap_modules=(math,))
+        tracer.proxy_buffer_attributes = True
+        graph = tracer.trace(module)
+    except Exception:  # whatever the module's code raises when its input has no values
+        return None
+    if not all(_is_certain(node, module) for node in graph.nodes):
+        return None
+    recorder = _Recorder(module, images)
+    with recorder:
+        traced = _Interpreter(fx.GraphModule(module, graph), recorder)
+        output = torch.func.functionalize(traced.run)(images)
+    return recorder.program(output)
+
+
+def _is_plain(module: nn.Module) -> bool:
+    """Whether nothing but `forward` runs when a layer is called: no hook, no compiled or scripted code."""
+    hooks = ("_forward_hooks", "_forward_pre_hooks")
+    return not any(
+        isinstance(layer, torch.jit.ScriptModule | fx.GraphModule)
+        or "forward" in vars(layer)
+        or getattr(layer, "_compiled_call_impl", None) is not None
+        or any(getattr(layer, name) for name in hooks)
+        for layer in module.modules()
+    )
+
+
+def _is_certain(node: fx.Node, module: nn.Module) -> bool:
+    """Whether a step of the traced module is PyTorch's own, and no number was computed while tracing."""
+    if any(callable(leaf) and not isinstance(leaf, fx.Node) for leaf in tree_leaves((node.args, node.kwargs))):
+        return False
+    if node.op == "call_module":
+        return type(module.get_submodule(str(node.target))).__module__.startswith(LAYERS)
+    if node.op == "call_function":
+        return node.target is getattr or getattr(node.target, "__module__", None) in FUNCTIONS
+    if node.op == "call_method":
+        return node.target not in CASTS
+    if node.op == "get_attr":
+        return not str(node.target).startswith("_tensor_constant")
+    return True
+
+
+class _Interpreter(fx.Interpreter):
+    """Runs a traced module, and tells the recorder which layer it is in."""
+
+    def __init__(self, module: fx.GraphModule, recorder: _Recorder) -> None:
+        super().__init__(module)
+        self.recorder = recorder
+
+    def run_node(self, n: fx.Node) -> Any:
+        stack = n.meta.get("nn_module_stack") or {}
+        self.recorder.layers = {key: (path, kind.__name__) for key, (path, kind) in stack.items()}
+        return super().run_node(n)
+
+
+class UncompiledMode(TorchDispatchMode):
+    """A mode that sees every operator of ATen; it does not import the compiler, which would take a second."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
+
+
+class _Recorder(UncompiledMode):
+    """Writes down every operator of ATen that runs, as a node of a graph."""
+
+    def __init__(self, module: nn.Module, images: Tensor) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.graph = fx.Graph()
+        self.layers: dict[str, tuple[str, str]] = {}
+        self.held: list[Any] = []  # so that no other tensor gets the identity of one of them
+        self.nodes: dict[int, fx.Node] = {}
+        self.stored: dict[str, str] = {}
+        self.tensors: dict[str, Tensor] = {}
+        self.certain = True
+        self.image = self._place(images, "image").name
+        for name, tensor in chain(module.named_parameters(), module.named_buffers()):
+            self.stored[self._place(tensor, "stored").name] = name
+            self.tensors[name] = tensor
+
+    def _place(self, tensor: Tensor, name: str) -> fx.Node:
+        node = self.graph.placeholder(name)
+        self._keep(tensor, node)
+        return node
+
+    def _keep(self, tensor: Tensor, node: fx.Node) -> None:
+        node.meta = {"val": tensor, "nn_module_stack": dict(self.layers)}
+        self.held.append(tensor)
+        self.nodes[id(tensor)] = node
+
+    def _told(self, given: Any) -> Any:
+        """An argument as the graph has it; a tensor from elsewhere makes the recording worth nothing."""
+        if not isinstance(given, Tensor):
+            return given
+        if id(given) not in self.nodes:
+            self.certain = False
+            return None
+        return self.nodes[id(given)]
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        result = func(*args, **kwargs)
+        told_args, told_kwargs = tree_map(self._told, (tuple(args), kwargs))
+        if func._schema.is_mutable or func._schema.name.removeprefix("aten::") in PARTS:
+            self.certain = False
+        node = self.graph.call_function(func, told_args, told_kwargs)
+        if isinstance(result, Tensor):
+            self._keep(result, node)
+            return result
+        node.meta = {"val": result, "nn_module_stack": dict(self.layers)}
+        for number, entry in enumerate(result if isinstance(result, tuple | list) else ()):
+            if isinstance(entry, Tensor):
+                self._keep(entry, self.graph.call_function(operator.getitem, (node, number)))
+        return result
+
+    def program(self, output: Any) -> Program | None:
+        if not self.certain or not isinstance(output, Tensor) or id(output) not in self.nodes:
+            return None
+        return Program(list(self.graph.nodes), self.image, self.stored, self.tensors, self.nodes[id(output)].name)

@@ -1,0 +1,174 @@
+"""Recorded programs: the networks of torch.export for plain modules, and nothing for any other."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from relucert.inputs.loading.torch_export import exported
+from relucert.inputs.loading.torch_graph import trace, translate
+from relucert.inputs.loading.torch_record import record
+from relucert.network.fingerprint import fingerprint
+
+
+class Residual(nn.Module):
+    """Layers, functions, methods and operators, in place and not, and shapes that are asked for."""
+
+    mean: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv2d(2, 4, 3, padding=1, bias=False), nn.Conv2d(4, 4, 3, padding=1)
+        self.norm, self.shift = nn.BatchNorm2d(4), nn.Parameter(torch.randn(4, 1, 1))
+        self.register_buffer("mean", torch.full((2, 1, 1), 0.3))
+        self.last = nn.Linear(64, 3)
+
+    def forward(self, images: Tensor) -> Tensor:
+        values = functional.relu(self.norm(self.first((images - self.mean) / 0.5)), inplace=True)
+        values = torch.relu(self.second(values) + self.shift).add_(values)
+        values = functional.avg_pool2d(values, 2).clamp(min=-1, max=0.9)
+        scores: Tensor = self.last(values.reshape(values.size(0), -1))
+        return scores
+
+
+def dense(*layers: nn.Module) -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(128, 12), *layers)
+
+
+PLAIN: dict[str, Callable[[], nn.Module]] = {
+    "dense": lambda: dense(nn.ReLU(), nn.Dropout(), nn.Linear(12, 3, bias=False), nn.Softmax(1)),
+    "in place": lambda: dense(nn.ReLU(inplace=True), nn.BatchNorm1d(12), nn.LeakyReLU(0.1, True), nn.Linear(12, 3)),
+    "clips": lambda: dense(nn.ReLU6(), nn.Hardtanh(-0.2, 0.4), nn.Hardsigmoid(), nn.Linear(12, 3)),
+    "pools": lambda: nn.Sequential(
+        nn.ConvTranspose2d(2, 4, 3, stride=2, output_padding=1), nn.ReLU(), nn.MaxPool2d(2, ceil_mode=True),
+        nn.Conv2d(4, 4, 3, groups=2, dilation=2), nn.ReLU(), nn.AvgPool2d(2), nn.Flatten(), nn.Linear(16, 3),
+    ),
+    "residual": Residual,
+}  # fmt: skip
+
+
+class Of(nn.Module):
+    """A function as a module."""
+
+    offset: Tensor
+
+    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.function = function
+        self.register_buffer("offset", torch.linspace(0, 1, 3))
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.function(images.flatten(1)[:, :3]) + self.offset
+
+
+class Branching(nn.Module):
+    """What it does depends on its input's values."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        return images.flatten(1)[:, :3] * (1 if images.sum() >= 0 else 2)
+
+
+class Computing(nn.Module):
+    """It computes a constant of constants."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.offset = torch.linspace(0, 1, 3)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return images.flatten(1)[:, :3] + (self.offset * 3).sum()
+
+
+def branch(values: Tensor) -> Tensor:
+    if bool(values.sum() >= 0):
+        return values
+    return values * 2
+
+
+def scripted() -> nn.Module:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return Of(torch.jit.script(branch))
+
+
+def hooked() -> nn.Module:
+    module = dense(nn.ReLU())
+    module.register_forward_hook(lambda *_: None)
+    return module
+
+
+def replaced() -> nn.Module:
+    module = dense(nn.ReLU())
+    module.forward = lambda images: images.flatten(1) if images.sum() >= 0 else images.flatten(1) * 2
+    return module
+
+
+OTHERS: dict[str, Callable[[], nn.Module]] = {
+    "branching": Branching,
+    "computing": Computing,
+    "hooked": hooked,
+    "replaced": replaced,
+    "scripted": scripted,
+    "cast that does nothing": lambda: Of(lambda values: values.float()),
+    "random": lambda: Of(lambda values: values + torch.rand(3)),
+    "parametrised": lambda: nn.utils.parametrizations.weight_norm(nn.Linear(8, 3)),
+    "checkpoint": lambda: Of(lambda values: torch.utils.checkpoint.checkpoint(branch, values)),
+    "part of a pooling": lambda: nn.AdaptiveAvgPool2d(1),
+    "numbers of the input": lambda: Of(lambda values: values * float(values.sum())),
+}
+
+
+def images_for(module: nn.Module) -> Tensor:
+    return torch.zeros(3, 8) if hasattr(module, "parametrizations") else torch.zeros(3, 2, 8, 8)
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_a_plain_module_is_the_network_that_its_export_is(name: str) -> None:
+    torch.manual_seed(0)
+    module = PLAIN[name]().eval()
+    images = torch.zeros(3, 2, 8, 8)
+    with torch.no_grad():
+        recorded = record(module, images)
+        assert recorded is not None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            programs = recorded, exported(module, images, name)
+        networks = [translate(program, images, name) for program in programs]
+    assert fingerprint(networks[0].network) == fingerprint(networks[1].network)
+    assert networks[0].left_out == networks[1].left_out
+    assert networks[0].folded == networks[1].folded
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_modules_are_not_recorded(name: str) -> None:
+    module = OTHERS[name]().eval()
+    with torch.no_grad():
+        assert record(module, images_for(module)) is None
+
+
+def test_what_is_not_understood_is_exported() -> None:
+    """Parametric leaky ReLUs are recorded as a kernel of ATen's own."""
+    module, images = dense(nn.PReLU(12)).eval(), torch.zeros(3, 2, 8, 8)
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert record(module, images) is not None
+        network = translate(trace(module, images, "leaky"), images, "leaky").network
+        points = torch.randn(5, 2, 8, 8)
+        torch.testing.assert_close(network(points.flatten(1)), module(points))
+
+
+def test_no_compiler_is_imported_for_a_plain_module() -> None:
+    """Its import takes longer than all else."""
+    code = (
+        "import sys, relucert; from torch import nn;"
+        "relucert.load(nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 3), nn.Softmax(1)));"
+        "sys.exit('torch._dynamo' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
