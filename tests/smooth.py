@@ -12,7 +12,32 @@ import torch
 from torch import Tensor
 
 from relucert.arithmetic.rigor import Arithmetic
-from relucert.network import Activation, Linear, Network, Node, registry
+from relucert.network import (
+    Activation,
+    Cos,
+    Elu,
+    Erf,
+    Exp,
+    Gelu,
+    GeluTanh,
+    HardSwish,
+    Linear,
+    Log,
+    Mish,
+    Network,
+    Node,
+    Power,
+    Reciprocal,
+    Sigmoid,
+    Silu,
+    Sin,
+    SmoothActivation,
+    Softplus,
+    Softsign,
+    Sqrt,
+    Tanh,
+    registry,
+)  # fmt: skip
 
 DOUBT = 1e-6  # far above what torch.tanh may be off
 
@@ -72,14 +97,42 @@ def known_to_files(operation: type[Activation] = CrudeTanh) -> Iterator[None]:
         del registry._REGISTRY[operation.name]
 
 
-def smooth_network(seed: int = 0, inputs: int = 5) -> Network:
-    """Three classes after two layers of tanh."""
+SMOOTH: dict[str, SmoothActivation] = {
+    "sigmoid": Sigmoid(),
+    "tanh": Tanh(),
+    "erf": Erf(),
+    "softsign": Softsign(),
+    "softplus": Softplus(),
+    "exp": Exp(),
+    "elu": Elu(1.0),
+    "elu with a kink below": Elu(0.4),
+    "elu with a kink above": Elu(1.7),
+    "silu": Silu(),
+    "gelu": Gelu(),
+    "gelu by tanh": GeluTanh(),
+    "mish": Mish(),
+    "hard swish": HardSwish(),
+    "square": Power(2),
+    "cube": Power(3),
+    "fourth power": Power(4),
+    "reciprocal": Reciprocal(),
+    "square root": Sqrt(),
+    "logarithm": Log(),
+    "sine": Sin(),
+    "cosine": Cos(),
+}
+"""Every activation by a formula."""
+
+
+def smooth_network(seed: int = 0, inputs: int = 5, activation: Activation | None = None) -> Network:
+    """Three classes after two layers of tanh, or of another activation, whose inputs are then positive at 0."""
     draw = torch.Generator().manual_seed(seed)
     nodes: list[Node] = []
     sizes = (inputs, 8, 7, 3)
     for before, after in pairwise(sizes):
         weight = torch.randn(after, before, generator=draw) / before**0.5
-        nodes.append(Node(Linear(weight, torch.randn(after, generator=draw)), (len(nodes),)))
+        bias = torch.randn(after, generator=draw)
+        nodes.append(Node(Linear(weight, bias if activation is None else 2 + bias.abs()), (len(nodes),)))
         if after != sizes[-1]:
-            nodes.append(Node(CrudeTanh(), (len(nodes),)))
+            nodes.append(Node(activation or CrudeTanh(), (len(nodes),)))
     return Network((inputs,), tuple(nodes), "smooth")

@@ -13,15 +13,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from scipy.special import erf
 from torch import nn
 
 import relucert
 from relucert.checker.document import read
 from relucert.inputs.loading import safetensors_file
-from relucert.network import Linear, Network, Node
+from relucert.network import Linear, Network, Node, Power, Scale, Shift
 from relucert.network.fingerprint import fingerprint
 from relucert.network.registry import _REGISTRY
 from tests.nets import NETWORKS
+from tests.smooth import SMOOTH
 
 FORMATS = Path(__file__).parents[2] / "docs" / "formats.md"
 Array = np.ndarray[Any, Any]
@@ -112,6 +114,24 @@ OPERATIONS: dict[str, Callable[..., Array]] = {
     "reshape": lambda x, after, before: x.reshape(after),
     "add": lambda x, y: x + y,
     "relu": lambda x: np.maximum(x, 0),
+    "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+    "tanh": np.tanh,
+    "erf": erf,
+    "softsign": lambda x: x / (1 + np.abs(x)),
+    "softplus": lambda x: np.log(1 + np.exp(x)),
+    "exp": np.exp,
+    "elu": lambda x, alpha: np.where(x > 0, x, alpha * (np.exp(x) - 1)),
+    "silu": lambda x: x / (1 + np.exp(-x)),
+    "gelu": lambda x: x * (1 + erf(x / np.sqrt(2))) / 2,
+    "gelu tanh": lambda x: x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))) / 2,
+    "mish": lambda x: x * np.tanh(np.log(1 + np.exp(x))),
+    "hard swish": lambda x: x * np.minimum(np.maximum(x + 3, 0), 6) / 6,
+    "power": lambda x, exponent: x**exponent,
+    "reciprocal": lambda x: 1 / x,
+    "sqrt": np.sqrt,
+    "log": np.log,
+    "sin": np.sin,
+    "cos": np.cos,
 }
 
 
@@ -130,8 +150,20 @@ def summed() -> Network:
     return Network((3,), (first, Node(Linear(torch.ones(2, 3), torch.zeros(2)), (1,))))
 
 
+def every_activation() -> Network:
+    """One after the other, each of a positive number."""
+    nodes: list[Node] = []
+    for activation in SMOOTH.values():
+        nodes.append(Node(Scale(torch.tensor(0.3).double(), divide=False), (len(nodes),)))
+        nodes.append(Node(Power(2), (len(nodes),)))
+        nodes.append(Node(Shift(torch.tensor(0.4).double()), (len(nodes),)))
+        nodes.append(Node(activation, (len(nodes),)))
+    return Network((3,), tuple(nodes))
+
+
 CASES: dict[str, Callable[[], Network]] = {
     **NETWORKS,
+    "smooth": every_activation,
     "imported": imported,
     "summed": summed,
     "float16": lambda: NETWORKS["convolutional"]().cast(torch.float16),

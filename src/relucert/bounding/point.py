@@ -8,6 +8,7 @@ from typing_extensions import assert_never
 
 from relucert.arithmetic.property import Property
 from relucert.arithmetic.rigor import Arithmetic
+from relucert.bounding.interval import Centred, Interval
 from relucert.bounding.noise import noise, rounds
 from relucert.common.deadline import check_time
 from relucert.network import INPUT, Activation, Affine, Network
@@ -35,6 +36,8 @@ def _evaluated(
 ) -> tuple[Tensor, Tensor]:
     """A value, and how far it may be off, from those of its operands."""
     operation = network.node(value).operation
+    if isinstance(operation, Activation) and operation.roundings and arithmetic.rigorous:
+        return _image(operation, operands[0], errors[0], arithmetic)
     result = operation.apply(*operands)
     if isinstance(operation, Activation):
         return result, _activation_error(operation, operands[0], errors[0], arithmetic)
@@ -51,16 +54,19 @@ def _evaluated(
 
 
 def _activation_error(activation: Activation, value: Tensor, error: Tensor, arithmetic: Arithmetic) -> Tensor:
-    """How far f may be apart at two numbers: their distance times the steepest derivative between them."""
+    """How far an f that does not round may be apart at two numbers: their distance times the steepest derivative
+    between them."""
     lower, upper = arithmetic.floor(value - error), arithmetic.ceil(value + error)
     least, largest = activation.derivatives(lower, upper)
     steepest = torch.maximum(-least, largest)
     moved = torch.where(steepest == 1, error, arithmetic.above(error * steepest, 1))
-    moved = torch.where(steepest == 0, 0, moved)
-    if not activation.roundings:
-        return moved
-    size = activation.apply(value).abs()
-    return arithmetic.above(moved + arithmetic.gamma(activation.roundings) * size, 2)
+    return torch.where(steepest == 0, 0, moved)
+
+
+def _image(activation: Activation, value: Tensor, error: Tensor, arithmetic: Arithmetic) -> tuple[Tensor, Tensor]:
+    """The middle of the image of an interval, and how far its ends are."""
+    interval = Interval(arithmetic.floor(value - error), arithmetic.ceil(value + error))
+    return Centred.activated(activation, interval, arithmetic)
 
 
 def _error(operation: Affine, values: list[Tensor], errors: list[Tensor], arithmetic: Arithmetic) -> Tensor:

@@ -3,8 +3,11 @@
 from relucert.arithmetic.forms import LinearForms, Rows, Shape, Windows
 from relucert.network.activation import Activation
 from relucert.network.add import Add
+from relucert.network.algebraic import Log, Power, Reciprocal, Sqrt
 from relucert.network.batch_scale import BatchScale
 from relucert.network.convolution import Convolution
+from relucert.network.exponentials import Elu, Exp, Softplus
+from relucert.network.gated import Gelu, GeluTanh, HardSwish, Mish, Silu
 from relucert.network.graph import Network, Node
 from relucert.network.index_map import IndexMap
 from relucert.network.inference import INFERENCES, REAL, Inference, find_inference
@@ -16,10 +19,14 @@ from relucert.network.relu import Relu
 from relucert.network.reshape import Reshape
 from relucert.network.scale import Scale
 from relucert.network.shift import Shift
+from relucert.network.sigmoids import Erf, Sigmoid, Softsign, Tanh
+from relucert.network.smooth_activation import SmoothActivation
+from relucert.network.waves import Cos, Sin
 
 __all__ = [
-    "INFERENCES", "INPUT", "REAL", "Activation", "Add", "Affine", "BatchScale", "Convolution", "IndexMap", "Inference",
-    "Layer", "Linear",
-    "LinearForms", "Network", "Node", "Operation", "Relu", "Reshape", "Rows", "Scale", "Shape", "Shift", "Units",
-    "Windows", "find", "find_inference", "pull_back", "transposed", "unit_forms",
+    "INFERENCES", "INPUT", "REAL", "Activation", "Add", "Affine", "BatchScale", "Convolution", "Cos", "Elu", "Erf",
+    "Exp", "Gelu", "GeluTanh", "HardSwish", "IndexMap", "Inference", "Layer", "Linear", "LinearForms", "Log", "Mish",
+    "Network", "Node", "Operation", "Power", "Reciprocal", "Relu", "Reshape", "Rows", "Scale", "Shape", "Shift",
+    "Sigmoid", "Silu", "Sin", "SmoothActivation", "Softplus", "Softsign", "Sqrt", "Tanh", "Units", "Windows", "find",
+    "find_inference", "pull_back", "transposed", "unit_forms",
 ]  # fmt: skip

@@ -34,6 +34,7 @@ from relucert.network import (
 from relucert.network.fingerprint import fingerprint
 from relucert.network.registry import _REGISTRY
 from tests.nets import mlp
+from tests.smooth import SMOOTH
 
 PRECISIONS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 
@@ -61,7 +62,8 @@ def example(dtype: torch.dtype = torch.float32) -> Network:
         (Convolution(numbers(2, 1, 2, 1, dtype=dtype), numbers(2, dtype=dtype), (2, 2), (1, 2), PADS, (1, 1), 1), (9,)),
         (BatchScale(numbers(2, 1, 1, dtype=dtype), numbers(2, 1, 1, dtype=dtype).abs(), 0.1), (10,)),
         (IndexMap.of(torch.tensor([5, -1, 0, 3]), (2, 3, 1)), (11,)),
-        (Scale(numbers(4, dtype=dtype), divide=False), (12,)),
+        *((activation, (place,)) for place, activation in enumerate(SMOOTH.values(), start=12)),
+        (Scale(numbers(4, dtype=dtype), divide=False), (12 + len(SMOOTH),)),
     ]
     return Network((2, 3), tuple(Node(operation, inputs) for operation, inputs in operations), "example")
 
@@ -248,7 +250,7 @@ DAMAGES: dict[str, Callable[[dict[str, Any], dict[str, Tensor]], object]] = {
     "roundings too few": changed("nodes", 3, "roundings", to=6),
     "roundings its own": changed("nodes", 3, "roundings", to=7),
     "roundings of a ReLU": changed("nodes", 4, "roundings", to=9),
-    "operation unknown": changed("nodes", 4, "operation", to="sigmoid"),
+    "operation unknown": changed("nodes", 4, "operation", to="softmax"),
     "operation no text": changed("nodes", 4, "operation", to=["relu"]),
     "operation other": changed("nodes", 0, "operation", to="linear"),
     "inputs no list": changed("nodes", 4, "inputs", to=4),

@@ -1,0 +1,158 @@
+"""Activations that are powers or a logarithm.
+
+Most are not defined everywhere: where an interval leaves their domain there are no bounds.
+
+Errors of formulas are counted in units of u = 2^-53, as in `relucert.arithmetic.elementary`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from relucert.arithmetic.elementary import Functions
+from relucert.errors import NetworkError
+from relucert.network.curvature import Cut
+from relucert.network.registry import register
+from relucert.network.smooth_activation import SmoothActivation, Terms
+
+LARGEST_EXPONENT = 64
+
+
+@register
+@dataclass(frozen=True, eq=False)
+class Power(SmoothActivation):
+    """`x^exponent` for a whole exponent from 2 to 64, coordinate by coordinate."""
+
+    name: ClassVar[str] = "power"
+    exponent: int
+
+    def __post_init__(self) -> None:
+        if type(self.exponent) is not int or not 2 <= self.exponent <= LARGEST_EXPONENT:
+            raise NetworkError(f"an exponent is a whole number from 2 to {LARGEST_EXPONENT}, not {self.exponent!r}")
+
+    @property
+    def curvatures(self) -> tuple[int, ...]:
+        return (-1, 1) if self.exponent % 2 else (1,)
+
+    @property
+    def cuts(self) -> tuple[Cut, ...]:
+        return (Cut(0.0, 0.0),) if self.exponent % 2 else ()
+
+    @property
+    def turns(self) -> tuple[Cut, ...]:
+        return () if self.exponent % 2 else (Cut(0.0, 0.0),)
+
+    def apply(self, *inputs: Tensor) -> Tensor:
+        return inputs[0] ** self.exponent
+
+    def formula(self, points: Tensor, functions: Functions) -> Terms:
+        """As many roundings as the exponent."""
+        before = _power(points, self.exponent - 1)
+        return Terms(before * points, self.exponent * before)
+
+    def tangent_point(self, slope: Tensor, piece: int) -> Tensor:
+        if self.exponent == 2:
+            return slope / 2
+        if self.exponent % 2:
+            size = (slope.clamp(min=0) / self.exponent) ** (1 / (self.exponent - 1))
+            return -size if piece == 0 else size
+        return slope.sign() * (slope.abs() / self.exponent) ** (1 / (self.exponent - 1))
+
+    @property
+    def lipschitz(self) -> float:
+        return math.inf
+
+
+@register
+@dataclass(frozen=True, eq=False)
+class Reciprocal(SmoothActivation):
+    """`1 / x`, coordinate by coordinate; not defined at 0."""
+
+    name: ClassVar[str] = "reciprocal"
+    curvatures = (-1, 1)
+    cuts = (Cut(0.0, 0.0),)
+
+    def inside(self, lower: Tensor, upper: Tensor) -> Tensor:
+        return (lower > 0) | (upper < 0)
+
+    def apply(self, *inputs: Tensor) -> Tensor:
+        return inputs[0].reciprocal()
+
+    def formula(self, points: Tensor, functions: Functions) -> Terms:
+        """1 and 2 roundings."""
+        value = 1 / points
+        return Terms(value, -value * value)
+
+    def tangent_point(self, slope: Tensor, piece: int) -> Tensor:
+        size = (-slope).clamp(min=0).rsqrt()
+        return -size if piece == 0 else size
+
+    @property
+    def lipschitz(self) -> float:
+        return math.inf
+
+
+@register
+@dataclass(frozen=True, eq=False)
+class Sqrt(SmoothActivation):
+    """The square root, coordinate by coordinate; not defined below 0."""
+
+    name: ClassVar[str] = "sqrt"
+    curvatures = (-1,)
+
+    def inside(self, lower: Tensor, upper: Tensor) -> Tensor:
+        return (lower >= 0) & (upper >= 0)
+
+    def apply(self, *inputs: Tensor) -> Tensor:
+        return inputs[0].sqrt()
+
+    def formula(self, points: Tensor, functions: Functions) -> Terms:
+        """4 u of the root, 5 u of its derivative."""
+        value = functions.sqrt(points)
+        return Terms(value, 0.5 / value)
+
+    def tangent_point(self, slope: Tensor, piece: int) -> Tensor:
+        return (2 * slope).clamp(min=0) ** -2
+
+    @property
+    def lipschitz(self) -> float:
+        return math.inf
+
+
+@register
+@dataclass(frozen=True, eq=False)
+class Log(SmoothActivation):
+    """The natural logarithm, coordinate by coordinate; not defined at 0 and below."""
+
+    name: ClassVar[str] = "log"
+    curvatures = (-1,)
+
+    def inside(self, lower: Tensor, upper: Tensor) -> Tensor:
+        return (lower > 0) & (upper > 0)
+
+    def apply(self, *inputs: Tensor) -> Tensor:
+        return inputs[0].log()
+
+    def formula(self, points: Tensor, functions: Functions) -> Terms:
+        """12 u of the logarithm, 1 u of its derivative."""
+        return Terms(functions.log(points), 1 / points)
+
+    def tangent_point(self, slope: Tensor, piece: int) -> Tensor:
+        return 1 / slope.clamp(min=0)
+
+    @property
+    def lipschitz(self) -> float:
+        return math.inf
+
+
+def _power(points: Tensor, exponent: int) -> Tensor:
+    """By squares, in one product for each unit of the exponent at most."""
+    if exponent == 1:
+        return points
+    half = _power(points, exponent // 2)
+    square = half * half
+    return square * points if exponent % 2 else square

@@ -1,0 +1,299 @@
+"""Smooth activations: bounds by tangents, from a formula of f and f' and the points where f changes its curvature.
+
+The theorem: where f is convex on [a, b], for any t in it
+
+    f(z) - s z >= f(t) - s t + min((f'(t) - s) (b - t), (f'(t) - s) (a - t)),
+
+and where f is concave the least value is at an end. So any line's offset follows from enclosures of f and f' at a point
+t that may be found roughly: where f'(t) is about s. Inflection points and kinks cut the interval into such pieces.
+A cut that is no number of float64 is enclosed in an interval of its own, on which f's Lipschitz constant bounds it.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from functools import partial
+from itertools import pairwise
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+
+from relucert.arithmetic.elementary import PLAIN, PROVEN, RELATIVE, Functions
+from relucert.arithmetic.rigor import RIGOROUS, TINY
+from relucert.network.activation import Activation
+from relucert.network.curvature import Cut, Piece, past
+from relucert.network.envelope import parallel_slope, supporting_slopes
+
+if TYPE_CHECKING:
+    from relucert.arithmetic.rigor import Arithmetic
+
+TANGENT_STEPS = 8  # that find the tangent through a point of the graph; each squares the error
+
+
+class Terms(NamedTuple):
+    """f and f' at points, and the sums of the absolute terms that they were computed from: with `PROVEN` functions
+    either is off by at most `RELATIVE` times its sum. None: its own absolute value."""
+
+    value: Tensor
+    slope: Tensor
+    value_size: Tensor | None = None
+    slope_size: Tensor | None = None
+
+    @property
+    def value_error(self) -> Tensor:
+        return RELATIVE * (self.value.abs() if self.value_size is None else self.value_size) + TINY
+
+    @property
+    def slope_error(self) -> Tensor:
+        return RELATIVE * (self.slope.abs() if self.slope_size is None else self.slope_size) + TINY
+
+
+class SmoothActivation(Activation):
+    """An activation by its formula; subclasses supply that, the cuts, and where f' has a given value."""
+
+    smooth_cuts: ClassVar[bool] = True
+    """Whether f' is continuous at the cuts."""
+
+    @property
+    def curvatures(self) -> tuple[int, ...]:
+        """1 (convex) or -1 (concave) for every piece in order, one more than there are cuts."""
+        return (1,)
+
+    @property
+    def cuts(self) -> tuple[Cut, ...]:
+        """Inflection points and kinks, in ascending order."""
+        return ()
+
+    @property
+    def turns(self) -> tuple[Cut, ...]:
+        """Where f' is zero and changes its sign."""
+        return ()
+
+    @abstractmethod
+    def formula(self, points: Tensor, functions: Functions) -> Terms:
+        """f and f' at points."""
+
+    @abstractmethod
+    def tangent_point(self, slope: Tensor, piece: int) -> Tensor:
+        """The point of a piece where f' is about the slope; where it is nowhere, the end or infinity nearest to it."""
+
+    def inside(self, lower: Tensor, upper: Tensor) -> Tensor | None:
+        """Whether f is defined on all of [lower, upper]; None: it is everywhere."""
+        return None
+
+    def pieces(self, lower: Tensor, upper: Tensor) -> Sequence[Piece]:
+        """Pieces that cover [lower, upper], in order."""
+        ends = (None, *self.cuts, None)
+        return [
+            Piece(curvature, ends[place], ends[place + 1], partial(self.tangent_point, piece=place))
+            for place, curvature in enumerate(self.curvatures)
+        ]
+
+    def image(self, lower: Tensor, upper: Tensor, arithmetic: Arithmetic) -> tuple[Tensor, Tensor]:
+        ends = torch.stack([lower, upper])
+        low, high = self._values(ends, arithmetic)
+        least, largest = low.amin(0), high.amax(0)
+        for turn in self.turns:
+            turned_low, turned_high = self._values_at(turn, arithmetic, lower)
+            met = turn.met(lower, upper)
+            least = torch.where(met, torch.minimum(least, turned_low), least)
+            largest = torch.where(met, torch.maximum(largest, turned_high), largest)
+        return self._defined(lower, upper, least), self._defined(lower, upper, largest)
+
+    def least(self, slope: Tensor, lower: Tensor, upper: Tensor, arithmetic: Arithmetic) -> Tensor:
+        return self._least(1, slope, lower, upper, arithmetic)
+
+    def largest(self, slope: Tensor, lower: Tensor, upper: Tensor, arithmetic: Arithmetic) -> Tensor:
+        return -self._least(-1, slope, lower, upper, arithmetic)
+
+    def _least(self, sign: int, slope: Tensor, lower: Tensor, upper: Tensor, arithmetic: Arithmetic) -> Tensor:
+        """The least `sign (f(z) - slope z)`: at an end, at a cut, or where `sign f` is convex and has that slope."""
+        slope, lower, upper = torch.broadcast_tensors(slope, lower, upper)
+        pieces = self.pieces(lower, upper)
+        convex = [piece for piece in pieces if isinstance(piece.curvature, Tensor) or piece.curvature == sign]
+        with torch.no_grad():
+            touching = [piece.touching(slope, lower, upper) for piece in convex]
+        points = torch.stack([lower, upper, *touching])
+        terms = self.formula(points, PROVEN if arithmetic.rigorous else PLAIN)
+        heights = _heights(sign, terms, slope, points, arithmetic)
+        least = heights[:2].amin(0)
+        steepness = _steepness(sign, terms, slope, arithmetic)
+        for place, piece in enumerate(convex, start=2):
+            start, end = piece.within(lower, upper)
+            falls = [(end - points[place]) * steepness[0][place], (start - points[place]) * steepness[1][place]]
+            fall = torch.minimum(*falls).clamp(max=0)
+            tangent = arithmetic.floor(heights[place] + arithmetic.down(fall, 4))
+            relevant = (end > start) & (sign * piece.curvature > 0)
+            least = torch.where(relevant, torch.minimum(least, tangent), least)
+        for before, after in pairwise(pieces):
+            cut = before.end
+            assert cut is not None
+            if not (cut.exact and any(piece is before or piece is after for piece in convex)):
+                least = self._with_cut(least, sign, cut, slope, lower, upper, arithmetic)
+        flat = slope == 0
+        if bool(flat.any()):
+            low, high = self.image(lower, upper, arithmetic)
+            least = torch.where(flat, low if sign > 0 else -high, least)
+        return self._defined(lower, upper, least)
+
+    def _with_cut(
+        self, least: Tensor, sign: int, cut: Cut, slope: Tensor, lower: Tensor, upper: Tensor, arithmetic: Arithmetic
+    ) -> Tensor:
+        """A bound of `sign (f(z) - slope z)` that also holds at the cut, where that lies in the interval."""
+        low, high = self._values_at(cut, arithmetic, lower)
+        value = low if sign > 0 else -high
+        moved = torch.maximum(sign * slope * cut.low, sign * slope * cut.high)
+        at_cut = arithmetic.floor(value - arithmetic.up(moved, 1))
+        return torch.where(cut.met(lower, upper), torch.minimum(least, at_cut), least)
+
+    def chord(self, lower: Tensor, upper: Tensor) -> Tensor:
+        """The slope of the nearest two parallel lines: where f is convex or concave the secant's; where f is S-shaped
+        the smaller one of both tangents through an end; else the best of a few at samples."""
+        if not self._s_shaped:
+            return parallel_slope(self._plain_values, lower, upper)
+        secant = self._secant(lower, upper)
+        if len(self.curvatures) == 1:
+            return secant
+        nearest = torch.minimum if self.curvatures[0] > 0 else torch.maximum
+        cut = self.cuts[0].low
+        return torch.where((lower < cut) & (upper > cut), nearest(*self.slopes(lower, upper)), secant)
+
+    def slopes(self, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
+        """Where f is convex the tangent in the middle and the secant; where it is S-shaped the tangents through the
+        ends, as in CROWN's paper; else the lines that support samples of f in the middle of the interval."""
+        if not self._s_shaped:
+            return supporting_slopes(self._plain_values, lower, upper)
+        secant = self._secant(lower, upper)
+        middle = self.formula((lower + upper) / 2, PLAIN).slope
+        if len(self.curvatures) == 1:
+            return (middle, secant) if self.curvatures[0] > 0 else (secant, middle)
+        cut = self.cuts[0].low
+        left, right = upper <= cut, lower >= cut
+        before, after = torch.where(left, middle, secant), torch.where(right, middle, secant)
+        mixed = ~(left | right)
+        if bool(mixed.any()):
+            before = torch.where(mixed, self._tangent_through(upper, lower, 0, secant), before)
+            after = torch.where(mixed, self._tangent_through(lower, upper, 1, secant), after)
+        return (before, after) if self.curvatures[0] > 0 else (after, before)
+
+    def _tangent_through(self, end: Tensor, far: Tensor, piece: int, secant: Tensor) -> Tensor:
+        """The slope of the tangent of a piece through the graph's point at the other end of the interval; that of the
+        secant where it touches beyond the interval.
+
+        The secants from that point are steepest where they touch, which is no farther from the cut than the point is:
+        so steps from a secant's slope to the point that has it as its tangent's converge quadratically.
+        """
+        value, cut = self.formula(end, PLAIN).value, self.cuts[0].low
+        with torch.no_grad():
+            nearest = torch.maximum if piece == 0 else torch.minimum
+            touching, reached = nearest(2 * cut - end, far), self.pieces(end, far)[piece]
+            for _ in range(TANGENT_STEPS):
+                slope = (self.formula(touching, PLAIN).value - value) / (touching - end)
+                point = reached.touching(slope, torch.minimum(end, far), torch.maximum(end, far))
+                touching = torch.where(point.isnan(), far, point)
+        apart = touching - end
+        narrow = apart.abs() <= _narrow(end, far)
+        slope = (self.formula(touching, PLAIN).value - value) / torch.where(narrow, 1, apart)
+        return torch.where(narrow, secant, slope)
+
+    def _secant(self, lower: Tensor, upper: Tensor) -> Tensor:
+        """The slope between both ends; f' in the middle where they are too near to each other to tell it."""
+        width = upper - lower
+        narrow = ~(width > _narrow(lower, upper))
+        rise = self.formula(upper, PLAIN).value - self.formula(lower, PLAIN).value
+        return torch.where(narrow, self.formula((lower + upper) / 2, PLAIN).slope, rise / torch.where(narrow, 1, width))
+
+    def derivatives(self, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
+        """At the ends, or at a cut between them: f' is monotone between two cuts. In float64 they are proven."""
+        ends = torch.stack([lower, upper])
+        terms = self.formula(ends, PROVEN if lower.dtype == torch.float64 else PLAIN)
+        low, high = terms.slope - terms.slope_error, terms.slope + terms.slope_error
+        least, largest = low.amin(0), high.amax(0)
+        for before in self.pieces(lower, upper)[:-1]:
+            cut = before.end
+            assert cut is not None
+            cut_low, cut_high = self._derivatives_at(cut, lower)
+            met = cut.met(lower, upper)
+            least = torch.where(met, torch.minimum(least, cut_low), least)
+            largest = torch.where(met, torch.maximum(largest, cut_high), largest)
+        inside = self.inside(lower, upper)
+        usable = ~(lower.isnan() | upper.isnan() | least.isnan() | largest.isnan())
+        usable = usable if inside is None else usable & inside
+        return torch.where(usable, least, -torch.inf), torch.where(usable, largest, torch.inf)
+
+    def derivative(self, points: Tensor) -> Tensor:
+        return self.formula(points, PLAIN).slope
+
+    def is_affine(self, lower: Tensor, upper: Tensor) -> Tensor:
+        return torch.zeros_like(lower, dtype=torch.bool)
+
+    @property
+    def roundings(self) -> int:
+        """Unknown: what a library's function is off by is not specified."""
+        return 2**20
+
+    @property
+    def _s_shaped(self) -> bool:
+        """Whether f is convex, concave, or one before a single inflection point and the other after it."""
+        return self.curvatures in ((1,), (-1,), (1, -1), (-1, 1)) and self.smooth_cuts
+
+    def _plain_values(self, points: Tensor) -> Tensor:
+        return self.formula(points, PLAIN).value
+
+    def _values(self, points: Tensor, arithmetic: Arithmetic) -> tuple[Tensor, Tensor]:
+        """f at points, from below and from above."""
+        if not arithmetic.rigorous:
+            value = self._plain_values(points)
+            return value, value
+        terms = self.formula(points, PROVEN)
+        return terms.value - terms.value_error, terms.value + terms.value_error
+
+    def _values_at(self, cut: Cut, arithmetic: Arithmetic, like: Tensor) -> tuple[Tensor, Tensor]:
+        """f from below and from above wherever the cut may be."""
+        low, high = self._values(torch.as_tensor(cut.low, dtype=like.dtype), arithmetic)
+        if cut.exact or not arithmetic.rigorous:
+            return low, high
+        doubt = 2 * self.lipschitz * (cut.high - cut.low)
+        return RIGOROUS.floor(low - doubt), RIGOROUS.ceil(high + doubt)
+
+    def _derivatives_at(self, cut: Cut, like: Tensor) -> tuple[Tensor, Tensor]:
+        """f' from below and from above wherever the cut may be, and at both sides of it.
+
+        Where cuts are not exact f'' is at most 4 near them.
+        """
+        ends = past(cut.low, -1), cut.low, past(cut.high, 1)
+        sides = torch.stack([torch.as_tensor(end, dtype=like.dtype) for end in ends])
+        terms = self.formula(sides, PROVEN if like.dtype == torch.float64 else PLAIN)
+        doubt = terms.slope_error.amax(0) + 8 * (cut.high - cut.low)
+        return terms.slope.amin(0) - doubt, terms.slope.amax(0) + doubt
+
+    def _defined(self, lower: Tensor, upper: Tensor, bound: Tensor) -> Tensor:
+        """A bound, and no number where f is not defined on the whole interval."""
+        inside = self.inside(lower, upper)
+        return bound if inside is None else torch.where(inside, bound, torch.nan)
+
+
+def _heights(sign: int, terms: Terms, slope: Tensor, points: Tensor, arithmetic: Arithmetic) -> Tensor:
+    """`sign (f(z) - slope z)` at points, from below."""
+    products = slope * points
+    heights = sign * (terms.value - products)
+    if not arithmetic.rigorous:
+        return heights
+    return heights - (terms.value_error + arithmetic.gamma(4) * (terms.value.abs() + products.abs()))
+
+
+def _steepness(sign: int, terms: Terms, slope: Tensor, arithmetic: Arithmetic) -> tuple[Tensor, Tensor]:
+    """`sign (f' - slope)` at points, from below and from above."""
+    steepness = sign * (terms.slope - slope)
+    if not arithmetic.rigorous:
+        return steepness, steepness
+    doubt = terms.slope_error + arithmetic.gamma(4) * (terms.slope.abs() + slope.abs())
+    return steepness - doubt, steepness + doubt
+
+
+def _narrow(lower: Tensor, upper: Tensor) -> Tensor:
+    """How near two ends may be for the difference of values to tell less than a derivative."""
+    share: float = torch.finfo(lower.dtype).eps ** (1 / 3)
+    return share * (1 + lower.abs() + upper.abs())
