@@ -130,7 +130,7 @@ def test_the_question_is_mathematics_and_the_network_is_not() -> None:
     """What a query adds rounds nothing, also with coefficients that float32 does not represent."""
     network = mlp(2, 4, 2).evaluated_in(FLOAT32)
     query = Query.within([0, 0], [1, 1], [([[0.1, -0.3], [1e-12, 1]], [0, 1])])
-    ((_, problem),) = boxes_of(network, query)
+    ((_, problem),) = boxes_of(network, query.possible)
     count = len(network.nodes)
     assert problem.network.inference is FLOAT32
     assert len(problem.network.nodes) > count

@@ -28,6 +28,7 @@ from relucert.network import Network, find_inference
 from relucert.proofs import query_proof as proofs
 from relucert.proofs.files import is_about
 from relucert.verification.attack import BoxAttack
+from relucert.verification.many_boxes import excluded
 from relucert.verification.problem import BoxViolations, boxes_of
 from relucert.verification.search import ATTACK_SHARE, bounded
 from relucert.verification.sources import Sources, is_joint, open_sources
@@ -165,7 +166,12 @@ class _Verification:
     def _bound(self) -> list[_Open]:
         waiting, now = [], time.monotonic()
         ends = now + (1 - ATTACK_SHARE) * (self.ends - now)
-        for part in boxes_of(self.network, self.query):
+        possible = self.query.possible
+        if not self.record:
+            closed = excluded(self.network, possible, ends, partial(self._report, 0))
+            self.method = next(reversed(closed.values()), self.method)
+            possible = tuple(one for number, one in enumerate(possible) if number not in closed)
+        for part in boxes_of(self.network, possible):
             check_time()
             rows = list(range(len(part.violations)))
             if not self.record:

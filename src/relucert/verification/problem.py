@@ -26,7 +26,7 @@ from relucert.common.numbers import float_above, float_below
 from relucert.errors import InputError
 from relucert.network import INPUT, Add, Affine, IndexMap, Layer, Linear, Network, Node, Relu, Reshape
 from relucert.query.problem import Problem
-from relucert.verification.specification.query import Constraint, Query, Violation
+from relucert.verification.specification.query import Constraint, Violation
 
 MOST_CONSTRAINTS = 512  # of one problem
 LEAST_RADIUS = 2.0**-1000  # where the box is one point
@@ -46,9 +46,9 @@ class BoxViolations(NamedTuple):
         return BoxViolations(tuple(self.violations[row] for row in rows), self.problem.narrow(torch.tensor([rows])))
 
 
-def boxes_of(network: Network, query: Query) -> Iterator[BoxViolations]:
-    """The violations of a query box by box: it holds where the rows of all problems stay positive."""
-    for _, group in groupby(query.possible, lambda violation: (id(violation.low), id(violation.high))):
+def boxes_of(network: Network, violations: Sequence[Violation]) -> Iterator[BoxViolations]:
+    """Violations box by box: all are excluded where the rows of all problems stay positive."""
+    for _, group in groupby(violations, lambda violation: (id(violation.low), id(violation.high))):
         same_box: list[Violation] = []
         for violation in group:
             if sum(max(1, len(other.constraints)) for other in (*same_box, violation)) > MOST_CONSTRAINTS and same_box:

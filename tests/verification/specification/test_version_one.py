@@ -165,7 +165,7 @@ def test_nothing_is_asserted_after_the_end(last: str) -> None:
         (BOX + "(assert (<= Y_0 (* " + "1e400 " * 20_000 + ")))", "bits"),
         ("(assert (<= X_0 1e350)) (assert (>= X_0 0)) (assert (>= X_1 0)) (assert (<= X_1 1)) (assert (<= Y_0 0))",
          "beyond the numbers of float64"),
-        (BOX + "(assert (or " + "(<= Y_0 0) " * 200 + "))" + "(assert (or " + "(<= Y_1 0) " * 200 + "))", "cases"),
+        (BOX + "(assert (or " + "(<= Y_0 0) " * 400 + "))" + "(assert (or " + "(<= Y_1 0) " * 400 + "))", "cases"),
     ],
 )  # fmt: skip
 def test_bad_files_say_what_is_wrong_in_one_line(text: str, said: str) -> None:

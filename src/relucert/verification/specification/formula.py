@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from relucert.errors import InputError
 
-MOST_CASES = 10_000
+MOST_CASES = 100_000
 MOST_BITS = 2**13  # of a number's numerator or denominator: products of many would take all time
 
 
@@ -31,6 +31,8 @@ class Linear:
     constant: Fraction = Fraction(0)
 
     def plus(self, other: Linear) -> Linear:
+        if not other.coefficients or not self.coefficients:  # as of most comparisons, which are with a number
+            return Linear(self.coefficients or other.coefficients, self.constant + other.constant)
         total = dict(self.coefficients)
         for variable, coefficient in other.coefficients.items():
             total[variable] = total.get(variable, Fraction(0)) + coefficient
@@ -45,7 +47,8 @@ class Linear:
         return Linear(scaled, constant)
 
     def minus(self, other: Linear) -> Linear:
-        return self.plus(other.times(Fraction(-1)))
+        negated = {variable: -coefficient for variable, coefficient in other.coefficients.items()}
+        return self.plus(Linear(negated, -other.constant))
 
 
 @dataclass(frozen=True)
@@ -112,7 +115,7 @@ class Case:
             if others or variable.output:
                 forms.append(atom)
                 continue
-            bound, index = End(-constant / coefficient, atom.strict), variable.place
+            bound, index = End(_quotient(-constant, coefficient), atom.strict), variable.place
             if coefficient > 0 and bound.is_tighter(high.get(index), upper=True):
                 high = dict(high) if high is self.high else high
                 high[index] = bound
@@ -122,6 +125,11 @@ class Case:
             if index in low and index in high and not low[index].leaves_room(high[index]):
                 return None
         return Case(low, high, tuple(forms))
+
+
+def _quotient(number: Fraction, divisor: Fraction) -> Fraction:
+    """The quotient; by 1 and -1 without Fraction's arithmetic, as coefficients mostly are."""
+    return number if divisor == 1 else -number if divisor == -1 else number / divisor
 
 
 def _bits(number: Fraction) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -15,12 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relucert.common.checks import shown
-from relucert.common.numbers import NumberLike, as_decimal, exactly, float_above, float_below, number_above
+from relucert.common.numbers import NumberLike, as_decimal, exactly, number_above
 from relucert.common.words import counted
 from relucert.errors import InputError
 from relucert.verification.specification.formula import AtMost, Case, End, Linear, Variable
 
 Terms = tuple[tuple[int, int], ...]
+LARGEST = Fraction(sys.float_info.max)
 NOTHING = "(* 0 Y_0)"  # which mentions an output, as a property must
 EMPTY = "no input meets the bounds: the region is empty"
 CONTRADICTORY = "no outputs meet the conditions of a violation: they contradict each other"
@@ -310,7 +312,7 @@ def _input_names(count: int, declared: Sequence[Declared]) -> list[str]:
 
 def _is_float(number: Fraction) -> bool:
     """Whether a number is within those of float64."""
-    return math.isfinite(float_below(number)) and math.isfinite(float_above(number))
+    return -LARGEST <= number <= LARGEST
 
 
 def _strict_ones(bounds: dict[int, End]) -> frozenset[int]:

@@ -17,6 +17,7 @@ LAST = ("check-sat", "exit")  # commands that nothing may be asserted after
 RELATIONS = ("<=", "<", ">=", ">", "=", "==")
 CONNECTIVES = ("and", "or")
 OPERATORS = ("+", "-", "*")
+ONE = Fraction(1)
 
 
 def parse(text: str) -> Query:
@@ -94,12 +95,11 @@ class _Parser:
             raise LoadError(f"line {expression.line}: unknown operator {operator[:40]!r}; formulas are made of {known}")
         if len(rest) != 2:
             raise LoadError(f"line {expression.line}: {operator} compares two terms, not {len(rest)}")
-        difference = self._linear(rest[0]).minus(self._linear(rest[1]))
         strict = operator in ("<", ">")
-        at_most, at_least = (AtMost(difference.times(Fraction(sign)), strict) for sign in (1, -1))
+        left, right = self._linear(rest[0]), self._linear(rest[1])
         if operator.startswith("="):
-            return All([at_most, at_least])
-        return at_most if operator.startswith("<") else at_least
+            return All([AtMost(left.minus(right)), AtMost(right.minus(left))])
+        return AtMost(left.minus(right) if operator.startswith("<") else right.minus(left), strict)
 
     def _linear(self, expression: Expression) -> Linear:
         if isinstance(expression, Word):
@@ -134,7 +134,7 @@ class _Parser:
         if index not in self.declared[letter]:
             raise LoadError(f"line {word.line}: {word.text} is used before it is declared")
         self.mentions_outputs |= letter == "Y"
-        return Linear({Variable(letter == "Y", index): Fraction(1)})
+        return Linear({Variable(letter == "Y", index): ONE})
 
 
 def _product(one: Linear, other: Linear, line: int) -> Linear:

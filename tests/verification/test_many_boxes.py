@@ -1,0 +1,74 @@
+"""Long lists of boxes are bounded in batches: the same verdicts, and nothing that happens is excluded."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import pytest
+import torch
+
+import relucert
+from relucert import Query
+from relucert.common.progress import silent
+from relucert.network import Network
+from relucert.verification import many_boxes
+from relucert.verification.many_boxes import excluded
+from tests.nets import NETWORKS, mlp
+
+FUNCTION = mlp(1, 12, 12, 1, seed=4)
+COUNT = 40
+
+
+def text(network: Network, room: float, seed: int = 0, pairs: bool = False) -> str:
+    """That outputs stay near those at the middle of each of many boxes; pairs: two conditions for each violation."""
+    generator = torch.Generator().manual_seed(seed)
+    inputs, outputs = network.sizes[0], network.classes
+    lines = [f"(declare-const X_{index} Real)" for index in range(inputs)]
+    lines += [f"(declare-const Y_{index} Real)" for index in range(outputs)] + ["(assert (or"]
+    for _ in range(COUNT):
+        low = torch.rand(inputs, generator=generator, dtype=torch.float64) * 2 - 1
+        high = low + 0.02
+        value = float(network.cast(torch.float64)((low + high)[None] / 2)[0, 0])
+        box = " ".join(f"(>= X_{i} {low[i]:.12f}) (<= X_{i} {high[i]:.12f})" for i in range(inputs))
+        sides = (f"(<= Y_0 {value - room:.12f})", f"(>= Y_0 {value + room:.12f})")
+        further = f"(<= (+ Y_0 (* 0.1 X_0)) {value + 9:.12f}) (<= (* 3 Y_0) {3 * value + 30:.12f}) " if pairs else ""
+        lines += [f"(and {box} {further}{side})" for side in sides]
+    return "\n".join([*lines, "))"])
+
+
+def query(tmp_path: Any, *given: Any, **options: Any) -> Query:
+    path = tmp_path / "many.vnnlib"
+    path.write_text(text(*given, **options))
+    return Query.read(path)
+
+
+@pytest.mark.parametrize("pairs", [False, True])
+@pytest.mark.parametrize("room", [0.5, 0.02, 1e-4])
+def test_batches_change_no_verdict(room: float, pairs: bool, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = query(tmp_path, FUNCTION, room, pairs=pairs)
+    batched = relucert.verify(FUNCTION, asked)
+    monkeypatch.setattr(many_boxes, "MANY", 10**9)
+    single = relucert.verify(FUNCTION, asked)
+    assert batched.status == single.status
+    assert batched.status == ("holds" if room == 0.5 else "violated")
+
+
+@pytest.mark.parametrize("name", ["three layers", "residual", "skipping", "convolutional"])
+def test_what_happens_is_not_excluded(name: str, tmp_path: Any) -> None:
+    network = NETWORKS[name]()
+    asked = query(tmp_path, network, 0.05)
+    closed = excluded(network, asked.possible, float("inf"), silent)
+    assert closed
+    exact, generator = network.cast(torch.float64), torch.Generator().manual_seed(1)
+    for number in closed:
+        violation = asked.possible[number]
+        low, high = (torch.tensor([float(end) for end in ends]) for ends in (violation.low, violation.high))
+        points = low + (high - low) * torch.rand(50, len(low), generator=generator, dtype=torch.float64)
+        for point, outputs in zip(points.tolist(), exact(points).tolist(), strict=True):
+            numbers = [Fraction(value) for value in point], [Fraction(value) for value in outputs]
+            assert not all(one.is_met_by(one.excess(*numbers)) for one in violation.constraints)
+
+
+def test_time_ends_it(tmp_path: Any) -> None:
+    assert excluded(FUNCTION, query(tmp_path, FUNCTION, 0.5).possible, 0.0, silent) == {}
