@@ -1,7 +1,7 @@
 """The search over radii for the exact minimum distortion.
 
-It tries the distance of the nearest violation known first, and smaller radii where time does not suffice. The lower end
-is proven at any moment.
+It first tries the distance of the nearest violation that an attack found, and smaller radii where time does not
+suffice. The lower end is proven at any moment.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from relucert.branch_and_bound.prove import prove
 from relucert.common.progress import Progress, Report, silent
 from relucert.query.problem import Problem
 
-GROWTH = 1.5  # of the radius, where no violation is known
+GROWTH = 1.5  # of the radius, where no violation was found
 FIRST = 64  # share of the goal to start with where nothing is certified
 INSIDE = 0.9  # share of the tolerance by which the last region stays below the nearest violation
-ENDLESS = 1e6  # how many times the image's size a region may have where no violation is known
+ENDLESS = 1e6  # how many times the image's size a region may have where no violation was found
 POLISH_SECONDS = 10.0
 FIRST_SECONDS = 5.0  # for a radius, where time does not end
 SHARE = 0.15  # of the time that is left, for a radius
@@ -39,7 +39,7 @@ class Approach:
     Attributes:
         problem: The question, whose radius is sought.
         certified: A radius that is proven without a search.
-        witness: The nearest violation known.
+        witness: The nearest violation found so far.
         lower: The largest radius proven.
         failure: Why the search stopped below its goal.
         nodes: How many nodes were bounded.

@@ -29,7 +29,7 @@ FEW = 16  # boxes that are cut more than once at a time
 CUTS = 2
 EFFORT = Effort(6, rate=0.25, decay=0.8, least=0, signed=True)  # of the slopes' ascent
 LEAST_WIDTH = 2.0**-40  # of a box, as a share of the whole region's
-WIDTH_WEIGHT = 0.3  # of a side's share of the width, beside its share of the gap
+WIDTH_WEIGHT = 0.3  # of an input's share of the width, beside its share of the gap
 STAGE = "cuts"
 TOO_SMALL = "a box that is too small to be cut could not be proven"
 
@@ -52,22 +52,22 @@ class Boxes:
     def __len__(self) -> int:
         return len(self.low)
 
-    def pick(self, chosen: Tensor | slice) -> Boxes:
-        return Boxes(self.low[chosen], self.high[chosen], self.open[chosen], self.names[chosen])
+    def pick(self, indices: Tensor | slice) -> Boxes:
+        return Boxes(self.low[indices], self.high[indices], self.open[indices], self.names[indices])
 
-    def cut(self, sides: Tensor, record: CutTree | None) -> Boxes:
-        """Bisects each box in one coordinate, (count,): all lower halves, then all upper ones."""
+    def cut(self, inputs: Tensor, record: CutTree | None) -> Boxes:
+        """Bisects each box at one input, (count,): all lower halves, then all upper ones."""
         boxes = torch.arange(len(self))
-        middle = self.low[boxes, sides] + (self.high[boxes, sides] - self.low[boxes, sides]) / 2
+        middle = self.low[boxes, inputs] + (self.high[boxes, inputs] - self.low[boxes, inputs]) / 2
         low, high = self.low.clone(), self.high.clone()
-        high[boxes, sides] = middle
-        low[boxes, sides] = middle
+        high[boxes, inputs] = middle
+        low[boxes, inputs] = middle
         halves = join([replace(self, high=high), replace(self, low=low)])
-        return halves if record is None else replace(halves, names=record.cut(self.names, sides, middle))
+        return halves if record is None else replace(halves, names=record.cut(self.names, inputs, middle))
 
 
-def join(parts: list[Boxes]) -> Boxes:
-    columns = zip(*((part.low, part.high, part.open, part.names) for part in parts), strict=True)
+def join(batches: list[Boxes]) -> Boxes:
+    columns = zip(*((batch.low, batch.high, batch.open, batch.names) for batch in batches), strict=True)
     return Boxes(*(torch.cat(column) for column in columns))
 
 
@@ -80,7 +80,7 @@ class BoxProver:
         violates: Checks a point (size,) that the search came upon; True ends the search.
         ends: When time is over, on the monotonic clock.
         report: Called now and then with how far the search is.
-        record: Keeps what a proof needs, where one is asked for.
+        record: Keeps what a proof needs, where a proof is to be written.
         nodes: How many boxes were bounded.
     """
 
@@ -148,9 +148,9 @@ class BoxProver:
             return None
         scores, boxes = self._scores(region, hidden, ascent, worst, left), boxes.pick(left)
         for _ in range(CUTS if len(left) <= FEW else 1):
-            sides = scores.argmax(1, keepdim=True)
-            boxes = boxes.cut(sides.flatten(), self.record)
-            scores = scores.scatter(1, sides, scores.gather(1, sides) / 2).repeat(2, 1)
+            inputs = scores.argmax(1, keepdim=True)
+            boxes = boxes.cut(inputs.flatten(), self.record)
+            scores = scores.scatter(1, inputs, scores.gather(1, inputs) / 2).repeat(2, 1)
         return boxes
 
     def _violated(self, boxes: Boxes, minimisers: Tensor, left: Tensor) -> bool:
@@ -161,7 +161,7 @@ class BoxProver:
         return bool(margins[least] <= 0) and self.violates(points[least])
 
     def _scores(self, region: Region, hidden: BoxBounds, ascent: SlopeAscent, worst: Tensor, left: Tensor) -> Tensor:
-        """How much of the bound's gap is due to every side of the boxes that are left, (count, size)."""
+        """How much of the bound's gap is due to every input, in the boxes that are left, (count, size)."""
         gaps = ascent.input_coefficients[worst] * region.spans(RIGOROUS).largest[left]
         for source, weights in ascent.gap_weights(worst).items():
             shares = hidden.lines.of(source).shares[left]
@@ -172,7 +172,7 @@ class BoxProver:
 
 
 def _surrounding(region: Region) -> Box:
-    """The ends of a region that is a box, a batch of one, rounded outwards but not beyond the valid inputs."""
+    """The ends of one region that is a box, rounded outwards but not beyond the valid inputs."""
     below, above = region.spans(RIGOROUS)
     low, high = RIGOROUS.floor(region.reference - below)[0], RIGOROUS.ceil(region.reference + above)[0]
     if region.box is None:
@@ -180,9 +180,9 @@ def _surrounding(region: Region) -> Box:
     return Box(torch.maximum(low, region.box.low), torch.minimum(high, region.box.high))
 
 
-def _normalised(parts: Tensor) -> Tensor:
-    parts = parts.nan_to_num(0)
-    return parts / parts.sum(1, keepdim=True).clamp(min=torch.finfo(parts.dtype).tiny)
+def _normalised(amounts: Tensor) -> Tensor:
+    amounts = amounts.nan_to_num(0)
+    return amounts / amounts.sum(1, keepdim=True).clamp(min=torch.finfo(amounts.dtype).tiny)
 
 
 def _worst(lower: Tensor, pairs: _Pairs, count: int) -> Tensor:
@@ -268,15 +268,15 @@ class SlopeAscent:
         lower = bound_forms(path, self.network.output, rows, duals=duals, offsets=offsets).lower.squeeze(1)
         return promising[lower > 0]
 
-    def gap_weights(self, chosen: Tensor) -> dict[int, Tensor]:
+    def gap_weights(self, indices: Tensor) -> dict[int, Tensor]:
         """The share of the relaxation of each neuron in the gaps of some pairs: (count, size) by pre-activation."""
         weights: dict[int, Tensor] = {}
         for value, source in self.relus.items():
             if value not in self.coefficients:
                 continue
-            lower, upper = (side[chosen] for side in self.pairs.bounds[source])
+            lower, upper = (bound[indices] for bound in self.pairs.bounds[source])
             unstable = Interval(lower, upper).unstable
-            forms = self.coefficients[value][:, 0].expand(len(self.highest), -1)[chosen]
+            forms = self.coefficients[value][:, 0].expand(len(self.highest), -1)[indices]
             slopes = CROWN(Relu(), Interval(lower, upper), DOUBLE).slope_below
             below = torch.maximum((1 - slopes) * upper, -slopes * lower)
             above = -lower * upper / torch.where(unstable, upper - lower, 1)

@@ -26,8 +26,8 @@ class Rows:
     forms: Tensor
     offsets: Tensor
 
-    def pick(self, chosen: Tensor) -> Rows:
-        return Rows(self.value, self.forms[chosen], self.offsets[chosen])
+    def pick(self, indices: Tensor) -> Rows:
+        return Rows(self.value, self.forms[indices], self.offsets[indices])
 
 
 def neuron_rows(stages: Stages, value: int, neurons: Tensor, signs: Tensor) -> Rows:
@@ -47,9 +47,9 @@ def proven_bounds(stages: Stages, rows: Rows, nodes: Nodes, ends: float = math.i
         started = time.monotonic()
         if started > ends:
             break
-        chosen = nodes.pick(some)
-        least[some] = _proven(stages, rows, chosen)
-        stages.pace = (time.monotonic() - started) / len(chosen.rows)
+        batch = nodes.pick(some)
+        least[some] = _proven(stages, rows, batch)
+        stages.pace = (time.monotonic() - started) / len(batch.rows)
     return least
 
 
@@ -66,16 +66,16 @@ def _proven(stages: Stages, rows: Rows, nodes: Nodes) -> Tensor:
     table = nodes.duals.double() if stages.record is None else rounded_duals(nodes.signs, nodes.duals)
     for stage in stages.stages:
         signs, numbers = nodes.signs[:, stage.columns], table[:, stage.columns].nan_to_num(0)
-        size, places = stages.cut.sizes[stage.value], stages.places(stage)
-        slopes, multipliers, known = torch.zeros(3, 1, count, size, dtype=torch.float64)
-        slopes[0, :, places] = torch.where(signs == 0, numbers, 0)
-        multipliers[0, :, places], known[0, :, places] = numbers * signs, signs.double()
-        for place, relu in enumerate(stages.relus[stage.value]):
+        size, neurons = stages.cut.sizes[stage.value], stages.cut_indices(stage)
+        slopes, multipliers, split = torch.zeros(3, 1, count, size, dtype=torch.float64)
+        slopes[0, :, neurons] = torch.where(signs == 0, numbers, 0)
+        multipliers[0, :, neurons], split[0, :, neurons] = numbers * signs, signs.double()
+        for number, relu in enumerate(stages.relus[stage.value]):
             duals.slopes[relu] = slopes
             if bool(signs.any()):
-                duals.signs[relu] = known
-                if place == 0:
+                duals.signs[relu] = split
+                if number == 0:
                     duals.multipliers[relu] = multipliers
-    chosen = rows.pick(nodes.rows)
-    forms, offsets = chosen.forms[None], chosen.offsets[None]
+    repeated = rows.pick(nodes.rows)
+    forms, offsets = repeated.forms[None], repeated.offsets[None]
     return bound_forms(stages.path(), rows.value, forms, duals=duals, offsets=offsets).lower[0]

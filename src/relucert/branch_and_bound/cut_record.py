@@ -22,7 +22,7 @@ Slopes = dict[int, Tensor]  # by the value of a ReLU, (pairs, 1, size)
 
 @dataclass(eq=False)
 class CutTree:
-    """The cuts of all boxes, by input and place, and the slopes that closed each row in a box; all in float64."""
+    """The cuts of boxes, each at an input and a threshold, and the slopes that closed each row in a box, in float64."""
 
     network: Network
     prop: Property
@@ -30,11 +30,12 @@ class CutTree:
     leaves: dict[tuple[int, int], dict[str, list[float]]] = field(default_factory=dict)
     boxes: int = 1
 
-    def cut(self, names: Tensor, sides: Tensor, places: Tensor) -> Tensor:
+    def cut(self, names: Tensor, inputs: Tensor, thresholds: Tensor) -> Tensor:
         """Records cuts of some boxes; returns the names of their halves, all lower ones first: (2 * count,)."""
         count = len(names)
-        for place, (name, side, at) in enumerate(zip(names.tolist(), sides.tolist(), places.tolist(), strict=True)):
-            self.cuts[name] = (side, at, self.boxes + place, self.boxes + count + place)
+        cuts = zip(names.tolist(), inputs.tolist(), thresholds.tolist(), strict=True)
+        for number, (name, index, threshold) in enumerate(cuts):
+            self.cuts[name] = (index, threshold, self.boxes + number, self.boxes + count + number)
         fresh = torch.arange(self.boxes, self.boxes + 2 * count)
         self.boxes += 2 * count
         return fresh
@@ -69,12 +70,12 @@ class CutTree:
         nodes: list[dict[str, Any]] = [{} for _ in range(count)]
         waiting = [(0, row, row) for row in range(count)]
         while waiting:
-            name, row, place = waiting.pop()
+            name, row, node = waiting.pop()
             if (name, row) in self.leaves:
-                nodes[place] = {"slopes": self.leaves[name, row]}
+                nodes[node] = {"slopes": self.leaves[name, row]}
                 continue
-            side, at, *halves = self.cuts[name]
-            nodes[place] = {"cut": [side, at], "halves": [len(nodes), len(nodes) + 1]}
+            index, threshold, *halves = self.cuts[name]
+            nodes[node] = {"cut": [index, threshold], "halves": [len(nodes), len(nodes) + 1]}
             waiting += [(half, row, len(nodes) + offset) for offset, half in enumerate(halves)]
             nodes += [{}, {}]
         return nodes

@@ -4,6 +4,9 @@ The variables are the slopes (alpha) of unstable neurons and the multipliers (be
 back-substitution through the stages. Its gradient is one forward pass of the relaxed network from the point of the
 region where the pulled-back form is least: with the coefficient g of a neuron's activation, the slope of its lower line
 gains g+ z, the multiplier of its sign -z or z.
+
+It does not use the shared driver (bounding/ascent): its gradient takes no autograd, its steps are in place, and nodes
+that are proven leave it.
 """
 
 from __future__ import annotations
@@ -44,8 +47,8 @@ class Nodes(NamedTuple):
     signs: Tensor
     duals: Tensor
 
-    def pick(self, chosen: Tensor | slice) -> Nodes:
-        return Nodes(self.rows[chosen], self.signs[chosen], self.duals[chosen])
+    def pick(self, indices: Tensor | slice) -> Nodes:
+        return Nodes(self.rows[indices], self.signs[indices], self.duals[indices])
 
     def split(self, neurons: Tensor) -> Nodes:
         """Splits each node by the sign of one neuron, (count,): all nodes with the sign 1, then all with -1.
@@ -59,8 +62,8 @@ class Nodes(NamedTuple):
         return join(halves)
 
 
-def join(parts: list[Nodes]) -> Nodes:
-    return Nodes(*(torch.cat(columns) for columns in zip(*parts, strict=True)))
+def join(batches: list[Nodes]) -> Nodes:
+    return Nodes(*(torch.cat(columns) for columns in zip(*batches, strict=True)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,8 +83,8 @@ class AscentResult:
     scores: Tensor
     points: Tensor
 
-    def pick(self, chosen: Tensor) -> AscentResult:
-        return AscentResult(self.lower[chosen], self.nodes.pick(chosen), self.scores[chosen], self.points[chosen])
+    def pick(self, indices: Tensor) -> AscentResult:
+        return AscentResult(self.lower[indices], self.nodes.pick(indices), self.scores[indices], self.points[indices])
 
 
 class DualAscent:
@@ -121,27 +124,27 @@ class DualAscent:
         count = len(nodes.rows)
         best, highest = nodes.duals.clone(), torch.full((count,), -torch.inf)
         scores, points = torch.zeros_like(best), self.corners.reference.repeat(count, 1)
-        places, state = torch.arange(count), _AscentState(self, nodes, rate)
+        ascending, state = torch.arange(count), _AscentState(self, nodes, rate)
         for step in range(steps + 1):
             state.pull()
-            better = state.bound > highest[places]
-            highest[places[better]] = state.bound[better]
-            best[places[better]] = state.duals()[better]
+            better = state.bound > highest[ascending]
+            highest[ascending[better]] = state.bound[better]
+            best[ascending[better]] = state.duals()[better]
             over = step == steps or time.monotonic() > ends
-            still = ~(highest[places] > enough)
+            still = ~(highest[ascending] > enough)
             left = int(still.sum())
-            if over or not left or left < STAYING * len(places):
-                places = places[still]
+            if over or not left or left < STAYING * len(ascending):
+                ascending = ascending[still]
                 if over or not left:
                     break
                 state = state.pick(still)
                 state.pull()
             state.ascend(step)
-        if len(places):
-            last = _AscentState(self, nodes._replace(duals=best).pick(places), rate)
+        if len(ascending):
+            last = _AscentState(self, nodes._replace(duals=best).pick(ascending), rate)
             last.pull()
             last.relax()
-            scores[places], points[places] = last.scores(), self.corners.point(last.corner)
+            scores[ascending], points[ascending] = last.scores(), self.corners.point(last.corner)
         return AscentResult(highest, nodes._replace(duals=best), scores, points)
 
     def margins(self, points: Tensor) -> Tensor:
@@ -153,8 +156,8 @@ class DualAscent:
             total = maps.bias.expand(len(points), -1)
             if maps.entrance is not None:
                 total = total + deviation @ maps.entrance.T
-            for place, weight in maps.weights.items():
-                total = total + activations[place] @ weight.T
+            for number, weight in maps.weights.items():
+                total = total + activations[number] @ weight.T
             return total
 
         for stage in self.stages:
@@ -165,8 +168,8 @@ class DualAscent:
 class _Layer:
     """The numbers of a batch of nodes at one stage.
 
-    With the coefficient c of a neuron's activation the line that stands for it is `tilt z + height`: that of a known
-    sign, the chord where c is negative, else the lower line with the node's own slope.
+    With the coefficient c of a neuron's activation the line that stands for it is `tilt z + height`: that of the sign
+    where it is split, the chord where c is negative, else the lower line with the node's own slope.
     """
 
     def __init__(self, stage: Stage, chord: tuple[Tensor, Tensor], signs: Tensor, duals: Tensor) -> None:
@@ -178,12 +181,12 @@ class _Layer:
         self.mean, self.square = torch.zeros_like(self.duals), torch.zeros_like(self.duals)
         self.unit: Tensor | None = None
 
-    def pick(self, chosen: Tensor) -> _Layer:
+    def pick(self, indices: Tensor) -> _Layer:
         """The numbers of some of the nodes."""
         picked = copy(self)
         for name, numbers in vars(self).items():
             if isinstance(numbers, Tensor):
-                setattr(picked, name, numbers[chosen])
+                setattr(picked, name, numbers[indices])
         return picked
 
     def pull(self, forms: Tensor) -> Tensor:
@@ -238,7 +241,7 @@ class _AscentState:
 
     def __init__(self, dual_ascent: DualAscent, nodes: Nodes, rate: float) -> None:
         self.dual_ascent, self.rate, rows = dual_ascent, rate, dual_ascent.rows
-        self.forms = {place: weight[nodes.rows] for place, weight in rows.weights.items()}
+        self.forms = {number: weight[nodes.rows] for number, weight in rows.weights.items()}
         self.entrance = None if dual_ascent.row_matrix is None else dual_ascent.row_matrix[nodes.rows]
         self.bias = rows.bias[nodes.rows]
         signs = nodes.signs.float()
@@ -248,12 +251,12 @@ class _AscentState:
         ]
         self.bound = self.corner = self.bias
 
-    def pick(self, chosen: Tensor) -> _AscentState:
+    def pick(self, indices: Tensor) -> _AscentState:
         """The ascent of some of the nodes alone."""
         picked = copy(self)
-        picked.forms = {place: form[chosen] for place, form in self.forms.items()}
-        picked.entrance = None if self.entrance is None else self.entrance[chosen]
-        picked.bias, picked.layers = self.bias[chosen], [layer.pick(chosen) for layer in self.layers]
+        picked.forms = {number: form[indices] for number, form in self.forms.items()}
+        picked.entrance = None if self.entrance is None else self.entrance[indices]
+        picked.bias, picked.layers = self.bias[indices], [layer.pick(indices) for layer in self.layers]
         return picked
 
     def duals(self) -> Tensor:
@@ -266,18 +269,18 @@ class _AscentState:
         pairs = zip(self.layers, self.dual_ascent.influences, strict=True)
         return self._joined([layer.scores() * influence for layer, influence in pairs])
 
-    def _joined(self, parts: list[Tensor]) -> Tensor:
-        return torch.cat(parts, 1) if parts else torch.zeros(len(self.bias), 0)
+    def _joined(self, by_layer: list[Tensor]) -> Tensor:
+        return torch.cat(by_layer, 1) if by_layer else torch.zeros(len(self.bias), 0)
 
     def pull(self) -> None:
         """Back-substitution: computes the bound, and the corner of the region where the pulled-back form is least."""
-        forms = {place: form.clone() for place, form in self.forms.items()}
+        forms = {number: form.clone() for number, form in self.forms.items()}
         bound = self.bias.clone()
         at_input = None if self.entrance is None else self.entrance.clone()
-        for place, layer in reversed(list(enumerate(self.layers))):
+        for number, layer in reversed(list(enumerate(self.layers))):
             check_time()
-            maps, matrix = layer.stage.maps, self.dual_ascent.matrices[place]
-            form = forms.pop(place, None)
+            maps, matrix = layer.stage.maps, self.dual_ascent.matrices[number]
+            form = forms.pop(number, None)
             if form is None:
                 form = torch.zeros(len(bound), len(layer.stage.neurons))
             bound += layer.pull(form)
@@ -294,9 +297,9 @@ class _AscentState:
     def relax(self) -> None:
         """Evaluates the relaxed network where the form is least; the layers keep the values."""
         activations: list[Tensor] = []
-        for place, layer in enumerate(self.layers):
+        for number, layer in enumerate(self.layers):
             check_time()
-            maps, matrix = layer.stage.maps, self.dual_ascent.matrices[place]
+            maps, matrix = layer.stage.maps, self.dual_ascent.matrices[number]
             values = maps.bias.repeat(len(self.bias), 1)
             if matrix is not None:
                 values.addmm_(self.corner, matrix.T)
@@ -328,7 +331,7 @@ def _added(total: Tensor | None, forms: Tensor, weight: Tensor) -> Tensor:
 
 
 class _Corners:
-    """Concretises linear forms on the input's deviation over a region, a batch of one in float32.
+    """Concretises linear forms on the input's deviation over one region, in float32.
 
     Forms, and the points where they are least, are in units of the scale.
     """

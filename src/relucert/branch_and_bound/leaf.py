@@ -33,8 +33,8 @@ class _Inequalities(NamedTuple):
     least: Tensor
 
 
-class Part(NamedTuple):
-    """A leaf: a row of the property, and a subdomain in which the sign of every neuron is known.
+class Leaf(NamedTuple):
+    """A row of the property over a subdomain in which every neuron is stable.
 
     Attributes:
         row: The number of the row.
@@ -47,14 +47,14 @@ class Part(NamedTuple):
     signs: dict[int, Tensor]
 
 
-def nearest(problem: Problem, part: Part, seconds: float) -> Iterator[tuple[Tensor, dict[int, Tensor]]]:
-    """Solves the program of a part, without and with the helping coordinate.
+def nearest(problem: Problem, leaf: Leaf, seconds: float) -> Iterator[tuple[Tensor, dict[int, Tensor]]]:
+    """Solves the program of a leaf, without and with the helping coordinate.
 
     Yields:
-        The nearest point at which the row of the part is violated, (size,), and by pre-activation the multipliers of
+        The nearest point at which the row of the leaf is violated, (size,), and by pre-activation the multipliers of
         the signs, (size,); nothing where the solver fails.
     """
-    solver = _PartSolver(problem, part)
+    solver = _LeafProgram(problem, leaf)
     for helped in HELPS:
         solution = solver.solve(helped, seconds)
         if solution is not None:
@@ -63,22 +63,22 @@ def nearest(problem: Problem, part: Part, seconds: float) -> Iterator[tuple[Tens
 
 
 @dataclass(eq=False)
-class _PartSolver:
+class _LeafProgram:
     problem: Problem
-    part: Part
+    leaf: Leaf
 
     def __post_init__(self) -> None:
-        problem, part = self.problem, self.part
+        problem, leaf = self.problem, self.leaf
         scale = problem.region.scale
         self.scale = torch.ones_like(problem.centre) if scale is None else scale
-        self.pattern: Pattern = {value: interval.lower >= 0 for value, interval in part.bounds.items()}
-        row, offset = problem.prop.rows[0, part.row][None], problem.prop.offsets[0, part.row][None]
+        self.pattern: Pattern = {value: interval.lower >= 0 for value, interval in leaf.bounds.items()}
+        row, offset = problem.prop.rows[0, leaf.row][None], problem.prop.offsets[0, leaf.row][None]
         self.violation = self._require(problem.exact.output, torch.zeros(1), -row, -offset)
-        self.sides = []
-        for value, signs in part.signs.items():
+        self.by_sign = []
+        for value, signs in leaf.signs.items():
             neurons = signs.nonzero().flatten()
             forms = torch.diag(signs.double())[neurons]
-            self.sides.append(self._require(value, neurons, forms, torch.zeros(len(forms), dtype=torch.float64)))
+            self.by_sign.append(self._require(value, neurons, forms, torch.zeros(len(forms), dtype=torch.float64)))
 
     def _require(self, value: int, neurons: Tensor, forms: Tensor, offsets: Tensor) -> _Inequalities:
         """The inequalities that forms (forms, size) on a value, plus offsets, are not negative."""
@@ -93,12 +93,13 @@ class _PartSolver:
         down, up = self._walls()
         norm = self.problem.region.norm
         program = nearest_program(norm, np.append(down, 0.0), np.append(up, np.inf if helped else 0.0))
-        for part in (self.violation, *self.sides):
-            if len(part.rows):
-                helping = helped * part.rows.norm(dim=1, keepdim=True)
-                program.add(torch.cat([part.rows, helping], 1).numpy(), part.least.numpy())
+        for inequalities in (self.violation, *self.by_sign):
+            rows = inequalities.rows
+            if len(rows):
+                helping = helped * rows.norm(dim=1, keepdim=True)
+                program.add(torch.cat([rows, helping], 1).numpy(), inequalities.least.numpy())
         solution = program.solve(seconds)
-        return solution if solution is not None and all(np.isfinite(part).all() for part in solution) else None
+        return solution if solution is not None and all(np.isfinite(array).all() for array in solution) else None
 
     def _walls(self) -> tuple[Array, Array]:
         """How far offsets in units of the scale may go down and up."""
@@ -113,8 +114,10 @@ class _PartSolver:
         """The multipliers of the signs, by pre-activation, in units of the multiplier of the property's row."""
         multipliers = solution.multipliers
         unit = max(multipliers[0], LEAST * multipliers.max(), np.finfo(float).tiny)
-        shares = torch.from_numpy(multipliers[1:] / unit).split([len(part.neurons) for part in self.sides])
-        tables = {value: torch.zeros(signs.shape, dtype=torch.float64) for value, signs in self.part.signs.items()}
-        for part, share in zip(self.sides, shares, strict=True):
-            tables[part.value][part.neurons] = share
+        shares = torch.from_numpy(multipliers[1:] / unit).split(
+            [len(inequalities.neurons) for inequalities in self.by_sign]
+        )
+        tables = {value: torch.zeros(signs.shape, dtype=torch.float64) for value, signs in self.leaf.signs.items()}
+        for inequalities, share in zip(self.by_sign, shares, strict=True):
+            tables[inequalities.value][inequalities.neurons] = share
         return tables

@@ -1,4 +1,4 @@
-"""Branch and bound for a given region: do the rows of a property stay positive in it?
+"""Branch and bound for one region: do the rows of a property stay positive in it?
 
 Boxes of few inputs are cut at the inputs (input splitting), other regions are split by the signs of neurons (ReLU
 splitting); so is a box whose cuts end at a point that they can't decide, such as one at which a margin is zero.
@@ -38,8 +38,8 @@ class Outcome:
         failure: Why the search ended where it is not, and no violation ended it.
         nodes: How many nodes were bounded.
         stage: What the search was doing last: a `Progress`'s.
-        record: The trees that prove it, where a record was asked for and neurons were split.
-        cuts: The tree that proves it, where a record was asked for and inputs were cut.
+        record: The trees that prove it, where a record is to be kept and neurons were split.
+        cuts: The tree that proves it, where a record is to be kept and inputs were cut.
     """
 
     proven: bool

@@ -25,7 +25,7 @@ class Refining:
     """The effort of refining each layer.
 
     Attributes:
-        ends: When time is over, on the monotonic clock: layers share a part of the time that is left.
+        ends: When time is over, on the monotonic clock: layers share REFINING_SHARE of the time that is left.
         most: The most seconds for one layer.
         leaves: The most leaves of one layer's trees.
     """
@@ -48,14 +48,14 @@ class Refining:
 
 
 class Refinement:
-    """One small tree for either bound of every unstable neuron of a value, grown side by side.
+    """One small tree for either bound of every unstable neuron of a value, grown together.
 
     In every round each row's worst leaf is split in two. A row's bound is the least over its leaves.
     """
 
     def __init__(self, stages: Stages, value: int, interval: Interval, ends: float, most: int) -> None:
         self.stages, self.value, self.interval, self.ends, self.most = stages, value, interval, ends, most
-        self.neurons, self.signs = sides(interval)
+        self.neurons, self.signs = unstable_bounds(interval)
         maps = stages.maps(value, self.neurons[: len(self.neurons) // 2])
         both = torch.arange(len(self.neurons)) % (len(self.neurons) // 2)
         self.dual_ascent = DualAscent(stages, maps.pick(both, self.signs))
@@ -64,11 +64,11 @@ class Refinement:
     def run(self, ends: float) -> Interval:
         """The interval with what the trees prove; ends: when no more can be proven."""
         roots = self.dual_ascent.roots()
-        parts = [
+        results = [
             self.dual_ascent.run(roots.pick(some), HIDDEN_STEPS, self.ends, HIDDEN_RATE)
             for some in torch.arange(len(self.neurons)).split(self.stages.crowd)
         ]
-        self.leaves = _Leaves(parts)
+        self.leaves = _Leaves(results)
         history = [self._missing()]
         while time.monotonic() + self.leaves.count * self.stages.pace < self.ends and self.leaves.count < self.most:
             if not self._round():
@@ -102,11 +102,11 @@ class Refinement:
         worst = torch.zeros(len(self.neurons), dtype=torch.long)
         worst[leaves.nodes().rows[order]] = order
         rows = (~stable).repeat(2).nonzero().flatten()
-        chosen = worst[rows]
-        chosen = chosen[leaves.score[chosen] > 0] if self.dual_ascent.unstable_count else chosen[:0]
-        if not len(chosen):
+        worst = worst[rows]
+        worst = worst[leaves.score[worst] > 0] if self.dual_ascent.unstable_count else worst[:0]
+        if not len(worst):
             return False
-        for some in chosen.split(max(1, self.stages.crowd // 2)):
+        for some in worst.split(max(1, self.stages.crowd // 2)):
             if time.monotonic() > self.ends:
                 break
             halves = leaves.nodes().pick(some).split(leaves.best[some])
@@ -122,10 +122,10 @@ class _Leaves:
         best, score: The neuron to split, and how much it matters, (count,).
     """
 
-    def __init__(self, parts: list[AscentResult]) -> None:
-        self._nodes = join([part.nodes for part in parts])
-        self._lower = torch.cat([part.lower for part in parts])
-        self._score, self._best = self._choice(torch.cat([part.scores for part in parts]))
+    def __init__(self, results: list[AscentResult]) -> None:
+        self._nodes = join([result.nodes for result in results])
+        self._lower = torch.cat([result.lower for result in results])
+        self._score, self._best = self._choice(torch.cat([result.scores for result in results]))
         self.count = len(self._lower)
 
     def nodes(self) -> Nodes:
@@ -143,17 +143,17 @@ class _Leaves:
     def score(self) -> Tensor:
         return self._score[: self.count]
 
-    def replace(self, chosen: Tensor, halves: AscentResult) -> None:
-        """Replaces each of some leaves by its two halves; `halves` has all with one sign first, then all others."""
-        lower = torch.maximum(halves.lower, self._lower[chosen].repeat(2))
-        self._reserve(len(chosen))
-        new = torch.arange(self.count, self.count + len(chosen))
-        places = torch.cat([chosen, new])
+    def replace(self, indices: Tensor, halves: AscentResult) -> None:
+        """Replaces each of some leaves by its two halves; `halves` has those of the sign 1 first, then those of -1."""
+        lower = torch.maximum(halves.lower, self._lower[indices].repeat(2))
+        self._reserve(len(indices))
+        new = torch.arange(self.count, self.count + len(indices))
+        both = torch.cat([indices, new])
         for table, numbers in zip(self._nodes, halves.nodes, strict=True):
-            table[places] = numbers
-        self._lower[places] = lower
-        self._score[places], self._best[places] = self._choice(halves.scores)
-        self.count += len(chosen)
+            table[both] = numbers
+        self._lower[both] = lower
+        self._score[both], self._best[both] = self._choice(halves.scores)
+        self.count += len(indices)
 
     def _reserve(self, more: int) -> None:
         if self.count + more > len(self._lower):
@@ -177,15 +177,15 @@ def _grown(table: Tensor, size: int) -> Tensor:
     return larger
 
 
-def sides(interval: Interval) -> tuple[Tensor, Tensor]:
-    """The two sides of every unstable neuron: its number and the sign 1 for its lower bound, -1 for its upper one."""
+def unstable_bounds(interval: Interval) -> tuple[Tensor, Tensor]:
+    """Both bounds of every unstable neuron: its index, and the sign 1 for its lower bound, -1 for its upper one."""
     unstable = interval.unstable[0].nonzero().flatten()
     return unstable.repeat(2), torch.cat([torch.ones(len(unstable)), -torch.ones(len(unstable))])
 
 
 def improved(interval: Interval, neurons: Tensor, signs: Tensor, least: Tensor) -> Interval:
     """The intersection of bounds, (1, size), with lower bounds of some neurons times signs, (count,)."""
-    lower, upper = (side.clone() for side in interval)
+    lower, upper = (bound.clone() for bound in interval)
     rising, falling = signs > 0, signs < 0
     lower[0, neurons[rising]] = torch.fmax(lower[0, neurons[rising]], least[rising])
     upper[0, neurons[falling]] = torch.fmin(upper[0, neurons[falling]], -least[falling])

@@ -17,7 +17,7 @@ from relucert.bounding.interval import Bounds, Interval
 from relucert.bounding.relaxers import CROWN, FAST_LIN
 from relucert.branch_and_bound.confirm import neuron_rows, proven_bounds
 from relucert.branch_and_bound.dual_ascent import DualAscent
-from relucert.branch_and_bound.refine import HIDDEN_RATE, HIDDEN_STEPS, Refinement, Refining, improved, sides
+from relucert.branch_and_bound.refine import HIDDEN_RATE, HIDDEN_STEPS, Refinement, Refining, improved, unstable_bounds
 from relucert.branch_and_bound.search_record import SearchRecord
 from relucert.branch_and_bound.stages import Stages, folds
 from relucert.network import Network
@@ -25,45 +25,45 @@ from relucert.network import Network
 
 def cheap_bounds(network: Network, region: Region, arithmetic: Arithmetic) -> Bounds:
     """The bounds of every pre-activation: the intersection of Fast-Lin's and CROWN's."""
-    known = hidden_bounds(network, region, CROWN, arithmetic)
+    adaptive = hidden_bounds(network, region, CROWN, arithmetic)
     parallel = hidden_bounds(network, region, FAST_LIN, arithmetic)
-    return {value: interval.meet(parallel[value]) for value, interval in known.items()}
+    return {value: interval.meet(parallel[value]) for value, interval in adaptive.items()}
 
 
 def rooted(
-    network: Network, region: Region, known: Bounds, ends: float,
+    network: Network, region: Region, bounds: Bounds, ends: float,
     refining: Refining | None = None, record: SearchRecord | None = None,
 ) -> Stages:  # fmt: skip
     """The stages of a network, in float64, over a region, a batch of one, each bounded as well as it can be.
 
-    known: Proven bounds of every pre-activation; with a record the cheap ones.
+    bounds: Proven bounds of every pre-activation; with a record the cheap ones.
     """
-    stages = Stages(network, region, folds(network, known), record=record)
+    stages = Stages(network, region, folds(network, bounds), record=record)
     deep = [value for value in network.preactivations if network.activation_depths[value]]
     for value in network.preactivations:
-        interval = known[value] if record is None else record.repeated(stages, value, known[value], ends)
+        interval = bounds[value] if record is None else record.repeated(stages, value, bounds[value], ends)
         if value in deep and stages.unstable_count and bool(interval.unstable.any()):
             interval = _optimised(stages, value, interval, ends)
             if refining is not None and bool(interval.unstable.any()):
                 until = refining.layer_ends(len(deep) - deep.index(value))
                 interval = Refinement(stages, value, interval, until, refining.leaves).run(ends)
         if record is not None:
-            record.settle(value, known[value], interval)
+            record.settle(value, bounds[value], interval)
         stages.add(value, interval)
     return stages
 
 
 def _optimised(stages: Stages, value: int, interval: Interval, ends: float) -> Interval:
     """The interval, improved by optimised slopes for either bound of every unstable neuron (alpha-CROWN)."""
-    neurons, signs = sides(interval)
-    for some, side in zip(neurons.split(stages.crowd), signs.split(stages.crowd), strict=True):
+    neurons, signs = unstable_bounds(interval)
+    for some, sign in zip(neurons.split(stages.crowd), signs.split(stages.crowd), strict=True):
         if time.monotonic() > ends:
             break
-        dual_ascent = DualAscent(stages, stages.maps(value, some).pick(torch.arange(len(some)), side))
+        dual_ascent = DualAscent(stages, stages.maps(value, some).pick(torch.arange(len(some)), sign))
         result = dual_ascent.run(dual_ascent.roots(), HIDDEN_STEPS, ends, HIDDEN_RATE)
-        rows = neuron_rows(stages, value, some, side)
+        rows = neuron_rows(stages, value, some, sign)
         least = proven_bounds(stages, rows, result.nodes)
         if stages.record is not None:
-            stages.record.offer(stages, value, some, side, result.nodes, least)
-        interval = improved(interval, some, side, least)
+            stages.record.offer(stages, value, some, sign, result.nodes, least)
+        interval = improved(interval, some, sign, least)
     return interval

@@ -1,6 +1,6 @@
 """The record of ReLU splitting, for a proof: the trees of hidden neurons and of the property's rows.
 
-A search that starts again from a tighter root keeps the trees of hidden neurons, bounded anew with what is known there.
+A search that starts again from a tighter root keeps the trees of hidden neurons, bounded anew with that root's bounds.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ CHEAP_RULES = ("fast-lin", "crown")  # that bound all neurons before any search
 
 
 class _Offer(NamedTuple):
-    """Trees of several sides of neurons, and the bound that each of them proves, (count,)."""
+    """Trees for lower or upper bounds of neurons, and the bound that each of them proves, (count,)."""
 
-    sides: Sides
+    trees: Sides
     bounds: Tensor
 
 
-_Choice = tuple[tuple[int, int], tuple[float, int, int]]
+_Best = tuple[tuple[int, int], tuple[float, int, int]]
 
 
 @dataclass(eq=False)
@@ -50,49 +50,49 @@ class SearchRecord:
         self._offers[value] = []
         if value not in self._kept:
             return interval
-        sides = self._kept[value]
-        nodes = _moved(sides.leaves, stages)
-        rows = neuron_rows(stages, value, sides.neurons, sides.signs)
-        least = row_bounds(proven_bounds(stages, rows, nodes, ends=ends), nodes, len(sides.neurons))
-        self.offer(stages, value, sides.neurons, sides.signs, nodes, least)
-        return improved(interval, sides.neurons, sides.signs, least)
+        trees = self._kept[value]
+        nodes = _moved(trees.leaves, stages)
+        rows = neuron_rows(stages, value, trees.neurons, trees.signs)
+        least = row_bounds(proven_bounds(stages, rows, nodes, ends=ends), nodes, len(trees.neurons))
+        self.offer(stages, value, trees.neurons, trees.signs, nodes, least)
+        return improved(interval, trees.neurons, trees.signs, least)
 
     def offer(self, stages: Stages, value: int, neurons: Tensor, signs: Tensor, nodes: Nodes, least: Tensor) -> None:
         """Takes the trees of neurons times signs, (count,), as leaves, and the least bound of each tree."""
-        sides = Sides(neurons, signs.to(torch.int8), _leaves(stages, nodes, nodes.rows))
-        self._offers[value].append(_Offer(sides, least.nan_to_num(-torch.inf)))
+        trees = Sides(neurons, signs.to(torch.int8), _leaves(stages, nodes, nodes.rows))
+        self._offers[value].append(_Offer(trees, least.nan_to_num(-torch.inf)))
 
     def settle(self, value: int, ruled: Interval, interval: Interval) -> None:
-        """Keeps the best tree of each side of a value's neurons, if it beats the rules and the side matters.
+        """Keeps the best tree for either bound of each neuron of a value, if it beats the rules and the bound matters.
 
-        A side does not matter where the other one shows that the neuron is stable.
+        One bound of a neuron does not matter where the other bound shows that the neuron is stable.
         """
         best: dict[tuple[int, int], tuple[float, int, int]] = {}
         offers = self._offers.pop(value, [])
         for number, offer in enumerate(offers):
-            columns = offer.sides.neurons.tolist(), offer.sides.signs.tolist(), offer.bounds.tolist()
-            for place, (neuron, sign, bound) in enumerate(zip(*columns, strict=True)):
-                known = float(ruled.lower[0, neuron]) if sign > 0 else -float(ruled.upper[0, neuron])
+            columns = offer.trees.neurons.tolist(), offer.trees.signs.tolist(), offer.bounds.tolist()
+            for index, (neuron, sign, bound) in enumerate(zip(*columns, strict=True)):
+                by_rules = float(ruled.lower[0, neuron]) if sign > 0 else -float(ruled.upper[0, neuron])
                 needless = bool((interval.upper if sign > 0 else -interval.lower)[0, neuron] <= 0)
-                if not needless and bound > best.get((neuron, sign), (known,))[0]:
-                    best[neuron, sign] = bound, number, place
+                if not needless and bound > best.get((neuron, sign), (by_rules,))[0]:
+                    best[neuron, sign] = bound, number, index
         self._keep(value, offers, list(best.items()))
 
-    def _keep(self, value: int, offers: list[_Offer], chosen: list[_Choice]) -> None:
-        """Keeps one tree per side; chosen: neuron and sign, with the bound, the offer and the tree's place in it."""
-        if not chosen:
+    def _keep(self, value: int, offers: list[_Offer], best: list[_Best]) -> None:
+        """Keeps one tree per bound; best: neuron and sign, with the bound, the offer and the tree's index in it."""
+        if not best:
             self._kept.pop(value, None)
             return
-        parts = []
+        leaves = []
         for number, offer in enumerate(offers):
             numbers = torch.full((len(offer.bounds),), -1, dtype=torch.long)
-            for place, (_, (_, source, form)) in enumerate(chosen):
+            for index, (_, (_, source, form)) in enumerate(best):
                 if source == number:
-                    numbers[form] = place
-            forms = numbers[offer.sides.leaves.forms]
-            parts.append(offer.sides.leaves.pick(forms >= 0)._replace(forms=forms[forms >= 0]))
-        neurons, signs = torch.tensor([side for side, _ in chosen]).T
-        self._kept[value] = Sides(neurons, signs.to(torch.int8), join_leaves(parts))
+                    numbers[form] = index
+            forms = numbers[offer.trees.leaves.forms]
+            leaves.append(offer.trees.leaves.pick(forms >= 0)._replace(forms=forms[forms >= 0]))
+        neurons, signs = torch.tensor([neuron_and_sign for neuron_and_sign, _ in best]).T
+        self._kept[value] = Sides(neurons, signs.to(torch.int8), join_leaves(leaves))
 
     def close(self, stages: Stages, rows: Tensor, nodes: Nodes) -> None:
         """Records proven leaves of the property's rows, (count,)."""
@@ -101,7 +101,7 @@ class SearchRecord:
 
     def finish(self) -> Record:
         """The record that proves the property, once every leaf of every row is closed."""
-        hidden = {value: [sides] for value, sides in self._kept.items()}
+        hidden = {value: [trees] for value, trees in self._kept.items()}
         return Record(rules_of(self.network, CHEAP_RULES), hidden, join_leaves(self._rows))
 
 
@@ -113,7 +113,7 @@ def _leaves(stages: Stages, nodes: Nodes, forms: Tensor) -> Leaves:
 def _moved(leaves: Leaves, stages: Stages) -> Nodes:
     """The leaves of an earlier root as nodes of a tighter one, where neurons that are stable need no split."""
     count = len(leaves.forms)
-    places = {stage.value: stage for stage in stages.stages}
+    by_value = {stage.value: stage for stage in stages.stages}
     slopes = [(stage.upper > -stage.lower).float() for stage in stages.stages]
     duals = (torch.cat(slopes) if slopes else torch.zeros(0)).repeat(count, 1)
     signs = torch.zeros(duals.shape, dtype=torch.int8)
@@ -122,13 +122,13 @@ def _moved(leaves: Leaves, stages: Stages) -> Nodes:
     for value, neurons in leaves.neurons.items():
         old = slice(first, first + len(neurons))
         first += len(neurons)
-        lower, upper = (side[0, neurons] for side in stages.bounds[value])
-        known = leaves.signs[:, old]
-        nonempty &= ~(((known < 0) & (lower >= 0)) | ((known > 0) & (upper <= 0) & (lower < 0))).any(1)
-        stage = places[value]
+        lower, upper = (bound[0, neurons] for bound in stages.bounds[value])
+        split = leaves.signs[:, old]
+        nonempty &= ~(((split < 0) & (lower >= 0)) | ((split > 0) & (upper <= 0) & (lower < 0))).any(1)
+        stage = by_value[value]
         columns = torch.full((stages.exact.sizes[value],), -1)
         columns[stage.neurons[: stage.unstable_count]] = stage.first + torch.arange(stage.unstable_count)
         now = columns[neurons]
-        signs[:, now[now >= 0]] = known[:, now >= 0]
+        signs[:, now[now >= 0]] = split[:, now >= 0]
         duals[:, now[now >= 0]] = leaves.duals[:, old][:, now >= 0]
     return Nodes(leaves.forms, signs, duals).pick(nonempty.nonzero().flatten())

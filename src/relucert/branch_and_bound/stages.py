@@ -1,7 +1,7 @@
 """A network over one region as dense matrices between the neurons that are not inactive, in float32: for ascents.
 
 Each pre-activation is a stage: its neurons that are not inactive, the unstable ones first, as affine functions of the
-activations of earlier stages and of the input. Where that makes fewer numbers, active neurons are no part of the
+activations of earlier stages and of the input. Where that makes fewer numbers, active neurons are left out of the
 stages: what they do is linear, and goes into the matrices. Beside them stands the same network in float64 without the
 inactive neurons, with proven bounds, for what has to be proven.
 """
@@ -67,13 +67,13 @@ class Maps:
         matrices = [*self.weights.values(), *([] if self.entrance is None else [self.entrance])]
         return sum(matrix.numel() for matrix in matrices)
 
-    def pick(self, chosen: Tensor, signs: Tensor | None = None) -> Maps:
+    def pick(self, indices: Tensor, signs: Tensor | None = None) -> Maps:
         """Some of the functions, (count,), each times a sign."""
-        factor = torch.ones(len(chosen), dtype=self.bias.dtype) if signs is None else signs.to(self.bias.dtype)
+        factor = torch.ones(len(indices), dtype=self.bias.dtype) if signs is None else signs.to(self.bias.dtype)
         return Maps(
-            {stage: weight[chosen] * factor[:, None] for stage, weight in self.weights.items()},
-            None if self.entrance is None else self.entrance[chosen] * factor[:, None],
-            self.bias[chosen] * factor,
+            {stage: weight[indices] * factor[:, None] for stage, weight in self.weights.items()},
+            None if self.entrance is None else self.entrance[indices] * factor[:, None],
+            self.bias[indices] * factor,
         )
 
 
@@ -83,7 +83,7 @@ class Stage:
 
     Attributes:
         value: The pre-activation.
-        neurons: The places of those in it that later stages are functions of, (count,), the unstable ones first.
+        neurons: The indices in it of those that later stages are functions of, (count,), the unstable ones first.
         unstable_count: How many of them are unstable.
         lower, upper: The bounds of the unstable ones, (unstable,), in float32.
         maps: The neurons as affine functions of earlier stages and of the input.
@@ -106,7 +106,7 @@ class Stage:
 
 @dataclass(eq=False)
 class Stages:
-    """The stages of a network over a region, a batch of one, as far as it is bounded.
+    """The stages of a network over one region (a batch of one), as far as it is bounded.
 
     Attributes:
         exact: The network in float64.
@@ -115,7 +115,7 @@ class Stages:
         bounds: The proven bounds of all neurons of the pre-activations that are stages, (1, size) each.
         cut: The network without inactive neurons, where that can be cut out; values keep their numbers.
         cut_bounds: The proven bounds of the neurons that are left.
-        kept: By pre-activation the places of the neurons that are left, in their order, where some were cut out.
+        kept: By pre-activation the indices of the neurons that are left, in their order, where some were cut out.
         pace: The seconds that the proof of a node's bound took last.
         record: Keeps what proves the bounds, where a proof is to be written.
     """
@@ -162,7 +162,7 @@ class Stages:
         neurons = unstable if self.folded else not_inactive
         maps = self.maps(value, neurons)
         self._numbers += maps.numbers
-        lower, upper = (side[0, unstable].float() for side in interval)
+        lower, upper = (bound[0, unstable].float() for bound in interval)
         self.stages.append(Stage(value, neurons, len(unstable), lower, upper, maps, self.unstable_count))
         self.cut_bounds[value] = interval
         if len(not_inactive) and can_be_cut(self.cut, value):
@@ -176,8 +176,8 @@ class Stages:
             self._path = ReferencePath(self.cut, self.region, self.cut_bounds, FAST_LIN, self.arithmetic, upper=True)
         return self._path
 
-    def places(self, stage: Stage) -> Tensor:
-        """Where a stage's unstable neurons are in the pre-activation of the cut network, (unstable,)."""
+    def cut_indices(self, stage: Stage) -> Tensor:
+        """The indices of a stage's unstable neurons in the pre-activation of the cut network, (unstable,)."""
         if stage.value in self.kept:
             return torch.arange(stage.unstable_count)
         return stage.neurons[: stage.unstable_count]
@@ -186,11 +186,11 @@ class Stages:
         """Neurons of a value, (count,), as functions of the stages and the input, in float32."""
         size = self.exact.sizes[value]
         step = max(1, CHUNK_NUMBERS // max(self.exact.sizes))
-        parts: list[Maps] = []
+        chunks: list[Maps] = []
         for some in neurons.split(step) if len(neurons) else [neurons]:
-            parts.append(self.pulled(value, torch.nn.functional.one_hot(some, size).double()))
-            self._check_room(sum(part.numbers for part in parts))
-        return _joined(parts)
+            chunks.append(self.pulled(value, torch.nn.functional.one_hot(some, size).double()))
+            self._check_room(sum(chunk.numbers for chunk in chunks))
+        return _joined(chunks)
 
     def _check_room(self, more: int) -> None:
         if self._numbers + more > MOST_NUMBERS:
@@ -202,16 +202,16 @@ class Stages:
 
     def pulled(self, value: int, forms: Tensor, offsets: Tensor | None = None) -> Maps:
         """Back-substitutes forms on a value, (count, size) in float64, plus offsets, to the stages and the input."""
-        places = {relu: place for place, stage in enumerate(self.stages) for relu in self.relus[stage.value]}
+        numbers = {relu: number for number, stage in enumerate(self.stages) for relu in self.relus[stage.value]}
         walk = _Walk(self.exact, len(forms), offsets, self.bounds if self.folded else {})
         left = pull_back(self.exact, value, forms[None], walk)
         weights: dict[int, Tensor] = {}
         for relu, form in walk.stopped.items():
-            if relu not in places:
+            if relu not in numbers:
                 raise AssertionError("a ReLU before its stage")
-            place = places[relu]
-            chosen = form[0][:, self.stages[place].neurons].float()
-            weights[place] = weights[place] + chosen if place in weights else chosen
+            number = numbers[relu]
+            weight = form[0][:, self.stages[number].neurons].float()
+            weights[number] = weights[number] + weight if number in weights else weight
         entrance = left[INPUT][0] if INPUT in left else None
         bias = walk.constant
         if entrance is not None:
@@ -233,7 +233,7 @@ def folds(network: Network, bounds: Bounds) -> bool:
 
 
 def _active(interval: Interval) -> Tensor:
-    """Which neurons are active and not unstable, (size,), of the bounds of a batch of one."""
+    """Which neurons are active and not unstable, (size,), by their bounds, (1, size)."""
     return interval.active[0] & ~interval.unstable[0]
 
 
@@ -262,12 +262,12 @@ class _Walk:
         return one + other
 
 
-def _joined(parts: list[Maps]) -> Maps:
-    if len(parts) == 1:
-        return parts[0]
-    entrances = [part.entrance for part in parts if part.entrance is not None]
+def _joined(chunks: list[Maps]) -> Maps:
+    if len(chunks) == 1:
+        return chunks[0]
+    entrances = [chunk.entrance for chunk in chunks if chunk.entrance is not None]
     return Maps(
-        {stage: torch.cat([part.weights[stage] for part in parts]) for stage in parts[0].weights},
+        {stage: torch.cat([chunk.weights[stage] for chunk in chunks]) for stage in chunks[0].weights},
         torch.cat(entrances) if entrances else None,
-        torch.cat([part.bias for part in parts]),
+        torch.cat([chunk.bias for chunk in chunks]),
     )

@@ -1,8 +1,8 @@
-"""Branch and bound by ReLU splitting, as in beta-CROWN: subdomains are given by the signs of split neurons.
+"""Branch and bound by ReLU splitting, as in beta-CROWN: a subdomain is where split neurons have certain signs.
 
-A node has its known signs, its slopes (alpha) and its multipliers (beta); the root's bounds of hidden neurons are kept
-in all subdomains, so that many nodes are bounded a second. Nodes are bounded by batched dual ascents in float32; one
-closes only by a back-substitution in float64 that bounds its rounding.
+A node has the signs of its split neurons, its slopes (alpha) and its multipliers (beta); the root's bounds of hidden
+neurons are kept in all subdomains, so that many nodes are bounded a second. Nodes are bounded by batched dual ascents
+in float32; a node closes only by a back-substitution in float64 that bounds its rounding.
 """
 
 from __future__ import annotations
@@ -87,18 +87,20 @@ class NeuronProver:
         self.stage, self.bound = stage, None
         self._tell(len(self.left))
 
-    def _tell(self, parts: int) -> None:
-        self.report(Progress(stage=self.stage, nodes=self.nodes, open=parts, rows=len(self.left), bound=self.bound))
+    def _tell(self, open_nodes: int) -> None:
+        self.report(
+            Progress(stage=self.stage, nodes=self.nodes, open=open_nodes, rows=len(self.left), bound=self.bound)
+        )
 
     def _search(self) -> None:
         self._check_time()
         self.left = torch.arange(self.prop.rows.shape[1])
         self._enter("root")
-        known = cheap_bounds(self.network, self.region, RIGOROUS if self.record is None else RECORDED)
-        if self._certified(known):
+        bounds = cheap_bounds(self.network, self.region, RIGOROUS if self.record is None else RECORDED)
+        if self._certified(bounds):
             return
         self._enter("root")
-        stages = rooted(self.network, self.region, known, self.ends, record=self.record)
+        stages = rooted(self.network, self.region, bounds, self.ends, record=self.record)
         seconds, refining = BEFORE_REFINING, Refining(self.ends, LAYER_SECONDS)
         while True:
             waiting = self._roots(stages)
@@ -115,8 +117,8 @@ class NeuronProver:
                 continue
             self._enter("refinement")
             if self.record is None:
-                known = stages.bounds
-            stages = rooted(self.network, self.region, known, self.ends, refining, self.record)
+                bounds = stages.bounds
+            stages = rooted(self.network, self.region, bounds, self.ends, refining, self.record)
             self._check_time()
             if self._certified(stages.bounds):
                 return
@@ -125,7 +127,7 @@ class NeuronProver:
     def _certified(self, bounds: Bounds) -> bool:
         """Whether quadratic certificates prove all rows that are left; those that they do prove leave the search.
 
-        Where the search is recorded they are not asked: they have no place in its trees.
+        Where the search is recorded they are not tried: its trees can't contain them.
         """
         if self.record is not None or not suits_certificates(self.network, bounds):
             return False
@@ -165,7 +167,7 @@ class NeuronProver:
         return nodes._replace(rows=torch.arange(len(self.left)))
 
     def _tree(self, stages: Stages, roots: Nodes, until: float) -> bool:
-        """Searches until all nodes are closed, or until the given time; returns whether all are closed.
+        """Searches until all nodes are closed, or until the time `until`; returns whether all are closed.
 
         Rows that are proven by then leave the search.
         """
@@ -204,9 +206,9 @@ class NeuronProver:
         self._offer(self.dual_ascent, result)
         splittable = (result.scores > 0).any(1)
         self._settle(stages, result.nodes.pick((~splittable).nonzero().flatten()))
-        chosen = splittable.nonzero().flatten()
-        neurons = result.scores[chosen].argmax(1) if len(chosen) else chosen
-        return result.nodes.pick(chosen).split(neurons)
+        indices = splittable.nonzero().flatten()
+        neurons = result.scores[indices].argmax(1) if len(indices) else indices
+        return result.nodes.pick(indices).split(neurons)
 
     def _offer(self, dual_ascent: DualAscent, result: AscentResult) -> None:
         """Tries the minimisers of the relaxed rows as counterexamples."""
@@ -228,9 +230,9 @@ class NeuronProver:
         result = self.dual_ascent.run(nodes, LAST_STEPS, self.ends, enough=0.0)
         still = ~(proven_bounds(stages, self.rows, result.nodes) > 0)
         self._close(stages, result.nodes.pick(~still))
-        for place in still.nonzero():
+        for index in still.nonzero():
             self._check_time()
-            self._solve(stages, result.nodes.pick(place))
+            self._solve(stages, result.nodes.pick(index))
 
     def _close(self, stages: Stages, nodes: Nodes) -> None:
         """Records nodes that are proven."""
@@ -240,7 +242,7 @@ class NeuronProver:
     def _solve(self, stages: Stages, node: Nodes) -> None:
         """Closes one node without unstable neurons by a program, or ends the search."""
         seconds = max(0.01, min(LEAF_SECONDS, self.ends - time.monotonic()))
-        for point, multipliers in leaf.nearest(self.problem, self._part(stages, node), seconds):
+        for point, multipliers in leaf.nearest(self.problem, self._leaf(stages, node), seconds):
             if self.violates(point):
                 raise _Ended(None)
             tables = [multipliers[stage.value][stage.neurons[: stage.unstable_count]] for stage in stages.stages]
@@ -250,16 +252,16 @@ class NeuronProver:
                 return
         raise _Ended(LATE if time.monotonic() > self.ends else UNSETTLED)
 
-    def _part(self, stages: Stages, node: Nodes) -> leaf.Part:
-        """A node as a part of the region with bounds and signs of all neurons, inactive ones included."""
+    def _leaf(self, stages: Stages, node: Nodes) -> leaf.Leaf:
+        """A node with the bounds and signs of all neurons in its subdomain, inactive ones included."""
         bounds: Bounds = {}
         tables: dict[int, Tensor] = {}
         for stage in stages.stages:
             neurons, signs = stage.neurons[: stage.unstable_count], node.signs[0, stage.columns]
-            lower, upper = (side.clone() for side in stages.bounds[stage.value])
+            lower, upper = (bound.clone() for bound in stages.bounds[stage.value])
             lower[0, neurons] = torch.where(signs > 0, lower[0, neurons].clamp(min=0), lower[0, neurons])
             upper[0, neurons] = torch.where(signs < 0, upper[0, neurons].clamp(max=0), upper[0, neurons])
             bounds[stage.value] = Interval(lower, upper)
             tables[stage.value] = torch.zeros(lower.shape[1], dtype=torch.int8)
             tables[stage.value][neurons] = signs
-        return leaf.Part(int(self.left[node.rows]), bounds, tables)
+        return leaf.Leaf(int(self.left[node.rows]), bounds, tables)
