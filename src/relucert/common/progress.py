@@ -94,7 +94,7 @@ def silent(state: Progress) -> None:
 
 def about_image(report: Report, image: int | None) -> Report:
     """A report of news that are about this image."""
-    return lambda state: report(replace(state, image=image))
+    return report if report is silent else lambda state: report(replace(state, image=image))
 
 
 class Reporter:
@@ -108,7 +108,8 @@ class Reporter:
         self.listener, self._context = listener, Progress()
 
     def __call__(self, news: Progress) -> None:
-        self.listener(self._context.and_news(news))
+        if self.listener is not silent:
+            self.listener(self._context.and_news(news))
 
     def enter(self, context: Progress) -> None:
         """Sets what all further news is about, and passes it on."""

@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Generic
 
 from relucert.common.checks import checked_path
-from relucert.common.listening import Listener, faults_of, listener
-from relucert.common.progress import Progress, ProgressLike
+from relucert.common.listening import Listener, NoListener, faults_of, listener
+from relucert.common.progress import Progress, ProgressLike, Report, silent
 from relucert.execution.execution import Came, Execution, Worked, here
 from relucert.execution.job import ImageJob, Item, Job, Learner, ReplyType
 from relucert.inputs.storage.store import About, Anew, Section, StoreLike, open_store
@@ -65,6 +65,8 @@ class _Run(Generic[ReplyType]):
         self.total = sum(map(len, job.items))
         self.ready: dict[int, ReplyType] = {}
         self.done = 0
+        nobody = execution.tell is None and isinstance(told, NoListener)
+        self.report: Report = silent if nobody else self._tell
         self.about: list[About] = []
         if section is not None:
             self._recall(section, again)
@@ -88,7 +90,7 @@ class _Run(Generic[ReplyType]):
         stopped: KeyboardInterrupt | None = None
         try:
             with faults_of(self.told):
-                self._tell(Progress())
+                self.report(Progress())
                 while following < self.total:
                     while following in self.ready:
                         yield self.ready.pop(following)
@@ -97,7 +99,7 @@ class _Run(Generic[ReplyType]):
                         came = next(work, None)
                         assert came is not None or following in self.ready, "every item is answered"
                         self._take(came or [])
-                        self._tell(Progress())
+                        self.report(Progress())
                         if self.done == self.total:
                             stopped = _drained(work)  # so that workers are idle, and serve what is asked next
                 if stopped is not None:
@@ -124,11 +126,11 @@ class _Run(Generic[ReplyType]):
         if isinstance(answerer, Learner):
             answerer.experience = answerer.experience or self._experience
             if answerer.experience is None and items:
-                for came in here(self.job, items[:1], self._tell):
+                for came in here(self.job, items[:1], self.report):
                     self._keep(came, answerer.experience)
                     yield came
                 items = items[1:]
-        work = self.execution.run(self.job, self._unsettled(items), len(items), self._tell)
+        work = self.execution.run(self.job, self._unsettled(items), len(items), self.report)
         try:
             for came in work:
                 self._keep(came)

@@ -57,13 +57,14 @@ class Curve(NamedTuple):
         low, high = self.bracket()
         chord = low.radii + (high.radii - low.radii) * low.margins / (low.margins - high.margins)
         radii, margins = self.around(4)
-        cubic = torch.zeros_like(chord)
-        for this in range(4):
-            others = [other for other in range(4) if other != this]
-            weight = torch.ones_like(chord[:, 0])
-            for other in others:
-                weight = weight * margins[:, other] / (margins[:, other] - margins[:, this])
-            cubic[:, 0] += weight * radii[:, this]
+        same = torch.eye(4, dtype=torch.bool)
+        factors = torch.where(same, 1, margins[:, None])
+        differences = torch.where(same, 1, margins[:, None] - margins[:, :, None])
+        weights = torch.ones_like(margins)  # Lagrange's: of each point, the product over all others
+        for other in range(4):
+            weights = weights * factors[..., other] / differences[..., other]
+        first, second, third, fourth = (weights * radii).split(1, 1)
+        cubic = first + second + third + fourth
         ends = torch.minimum(low.radii, high.radii), torch.maximum(low.radii, high.radii)
         best = torch.where((cubic >= ends[0]) & (cubic <= ends[1]), cubic, chord.clamp(*ends))
         return torch.where(self.crossed & best.isfinite().squeeze(1), best.squeeze(1), high.radii.squeeze(1))

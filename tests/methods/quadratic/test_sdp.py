@@ -145,7 +145,7 @@ def test_every_network_gains(name: str, norm: str) -> None:
     points = centres(network, 1)
     asked: dict[str, Any] = {"norm": norm, "target": "runner-up"}
     (crown,) = relucert.certify(network, points, method="crown", **asked)
-    (answer,) = relucert.certify(network, points, method="sdp", **asked)
+    (answer,) = relucert.certify(network, points, method="sdp", tolerance=0.05, **asked)
     (attacked,) = relucert.attack(network, points, **asked)
     assert crown.radius is not None
     assert answer.radius is not None
