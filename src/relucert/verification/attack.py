@@ -16,7 +16,7 @@ from relucert.inputs.loading.runtime import own_precision
 from relucert.network import Network
 from relucert.verification.witness_check import StatedBox
 
-OVERSHOOT = 0.25  # by which samples reach beyond the box on every side before they are clamped
+OVERSHOOT = 0.25  # by which samples reach beyond the box at either end before they are clamped
 MOST_NUMBERS = 2**23  # that one evaluation may hold
 DEPTH = 1e-3  # how far beyond a constraint, relative to its size, the descent goes on
 
@@ -54,7 +54,7 @@ class BoxAttack:
         self.low, self.high = self.stated.box.cast(self.precision)
         self.crowd = max(1, MOST_NUMBERS // sum(self.network.sizes))
         owners = self.stated.tables[3]
-        self.members = [(owners == place).nonzero().flatten() for place in range(len(self.stated.violations))]
+        self.members = [(owners == number).nonzero().flatten() for number in range(len(self.stated.violations))]
 
     def candidates(self) -> Iterator[Tensor]:
         """Points (count, size) worth checking, round after round."""
@@ -67,9 +67,9 @@ class BoxAttack:
             except TimeUp:
                 return
             yield samples[missed.amin(1).argsort()[: effort.starts]]
-            for place in range(len(self.members)):
-                starts = samples[missed[:, place].argsort()[: effort.starts]]
-                yield from self._descend(starts, place, effort.steps)
+            for violation in range(len(self.members)):
+                starts = samples[missed[:, violation].argsort()[: effort.starts]]
+                yield from self._descend(starts, violation, effort.steps)
                 if time.monotonic() > self.ends:
                     return
 
@@ -77,8 +77,8 @@ class BoxAttack:
         """Points that descents from a point (size,) come to, for every violation."""
         start = self.stated.represent(point[None]).to(self.precision)
         yield start
-        for place in range(len(self.members)):
-            yield from self._descend(start, place, steps, reach=0.1)
+        for violation in range(len(self.members)):
+            yield from self._descend(start, violation, steps, reach=0.1)
 
     def _samples(self, count: int) -> Tensor:
         drawn = torch.rand(count, len(self.low), generator=self.generator, dtype=torch.float64)
@@ -93,14 +93,14 @@ class BoxAttack:
             excess = self.stated.excess(points, self.network(points))
         return torch.stack([excess[:, rows].amax(1) for rows in self.members], 1)
 
-    def _descend(self, points: Tensor, place: int, steps: int, reach: float = 0.5) -> tuple[Tensor, Tensor]:
+    def _descend(self, points: Tensor, violation: int, steps: int, reach: float = 0.5) -> tuple[Tensor, Tensor]:
         """In whatever mode the caller is: gradients are needed."""
         with torch.inference_mode(False):
-            return self._descended(points.clone(), place, steps, reach)
+            return self._descended(points.clone(), violation, steps, reach)
 
-    def _descended(self, points: Tensor, place: int, steps: int, reach: float) -> tuple[Tensor, Tensor]:
+    def _descended(self, points: Tensor, violation: int, steps: int, reach: float) -> tuple[Tensor, Tensor]:
         """The best points of a descent, and the corners next to them."""
-        rows, half = self.members[place], (self.high - self.low) / 2
+        rows, half = self.members[violation], (self.high - self.low) / 2
         best, least = points, torch.full((len(points),), torch.inf, dtype=points.dtype)
         for step in range(steps + 1):
             try:

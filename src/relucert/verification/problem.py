@@ -2,7 +2,7 @@
 
 Each violation becomes one margin, appended to the network: all of `a_j y <= b_j` are met where
 `max_j (a_j y - b_j) <= 0`, and `max(p, q) = p + relu(q - p)`. Boxes are rounded outwards and bounds upwards: where the
-margins are positive, no violation is possible. Strict constraints are met in fewer places.
+margins are positive, no violation is possible. Strict constraints are met at fewer points.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def outer_box(violation: Violation) -> Box:
 
 
 class _Extension:
-    """A network under extension: its nodes so far. What is added is part of the question: nobody evaluates it."""
+    """A network under extension: its nodes so far. What is added belongs to the question: nobody evaluates it."""
 
     def __init__(self, network: Network) -> None:
         self.network, self.nodes = network, list(network.nodes)
@@ -90,9 +90,9 @@ class _Extension:
     def linear(self, value: int, weight: Tensor, bias: Tensor | None = None) -> int:
         return self.append(Linear(weight, weight.new_zeros(len(weight)) if bias is None else bias), value)
 
-    def pick(self, value: int, places: list[int], size: int) -> int:
+    def pick(self, value: int, indices: list[int], size: int) -> int:
         """Some coordinates of a value, -1 for zero."""
-        return self.append(IndexMap.of(torch.tensor(places), (size,)), value)
+        return self.append(IndexMap.of(torch.tensor(indices), (size,)), value)
 
     def flat_input(self) -> int:
         shape = self.network.input_shape
@@ -121,20 +121,20 @@ def _with_margins(network: Network, violations: Sequence[Violation], region: Reg
 
 
 def _halve(extension: _Extension, value: int, counts: Sequence[int]) -> int:
-    """The larger of every two numbers that stand side by side in one group; an odd one at the end stays as it is."""
+    """The larger of every two neighbouring numbers of a group; an odd number at its end stays as it is."""
     kept: list[int] = []
     pairs: list[tuple[int, int]] = []
     raised: list[int] = []
     first = 0
     for count in counts:
-        for place in range(first, first + count, 2):
-            kept.append(place)
-            raised.append(len(pairs) if place + 1 < first + count else -1)
-            pairs += [(place, place + 1)] if place + 1 < first + count else []
+        for index in range(first, first + count, 2):
+            kept.append(index)
+            raised.append(len(pairs) if index + 1 < first + count else -1)
+            pairs += [(index, index + 1)] if index + 1 < first + count else []
         first += count
     differences = torch.zeros(len(pairs), first, dtype=torch.float64)
-    for row, (one, other) in enumerate(pairs):
-        differences[row, one], differences[row, other] = -1, 1
+    for row, (left, right) in enumerate(pairs):
+        differences[row, left], differences[row, right] = -1, 1
     rises = extension.append(Relu(), extension.linear(value, differences))
     base = extension.pick(value, kept, first)
     return extension.append(Add(), base, extension.pick(rises, raised, len(pairs)))
@@ -145,15 +145,15 @@ def _rows(network: Network, constraints: Sequence[Constraint], region: Region) -
     rows = torch.zeros(len(constraints), network.classes, dtype=torch.float64)
     input_rows = torch.zeros(len(constraints), network.sizes[INPUT], dtype=torch.float64)
     bias = torch.zeros(len(constraints), dtype=torch.float64)
-    for place, constraint in enumerate(constraints):
+    for row, constraint in enumerate(constraints):
         scale, slack = constraint.scale, Fraction(0)
         for table, terms, value in ((rows, constraint.outputs, network.output), (input_rows, constraint.inputs, INPUT)):
             for index, number in terms:
                 rounded = float(scale * number)
-                table[place, index] = rounded
+                table[row, index] = rounded
                 if (lost := abs(scale * number - Fraction(rounded))) > 0:
                     slack += lost * _largest(network, region, value, index)
-        bias[place] = float_below(-scale * constraint.bound - slack)
+        bias[row] = float_below(-scale * constraint.bound - slack)
     if not bool(bias.isfinite().all()):
         raise InputError("a constraint of the property has a bound beyond the numbers of float64")
     return rows, input_rows, bias

@@ -59,7 +59,7 @@ class Rationals:
 
     def plus(self, other: Rationals) -> Rationals:
         denominator = math.lcm(self.denominator, other.denominator)
-        one, two = (part.numerators * (denominator // part.denominator) for part in (self, other))
+        one, two = (number.numerators * (denominator // number.denominator) for number in (self, other))
         return Rationals(one + two, denominator)
 
     def times(self, other: Rationals) -> Rationals:
@@ -98,7 +98,7 @@ def _convolution(operation: Any, inputs: list[Rationals]) -> Rationals:
     down, across = operation.stride
     windows = sliding_window_view(padded, extent, axis=(1, 2))[:, ::down, ::across, ::row_step, ::column_step]
     groups = zip(np.split(weight.numerators, operation.groups), np.split(windows, operation.groups), strict=True)
-    images = [np.tensordot(kernel, part, axes=((1, 2, 3), (0, 3, 4))) for kernel, part in groups]
+    images = [np.tensordot(kernel, windows, axes=((1, 2, 3), (0, 3, 4))) for kernel, windows in groups]
     sums = Rationals(np.concatenate(images), weight.denominator * denominator)
     return sums.plus(Rationals.stored(operation.bias[:, None, None]))
 

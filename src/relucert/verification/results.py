@@ -24,8 +24,8 @@ def results(verdict: Verdict) -> str:
     lines = [word(verdict)]
     if verdict.coordinates is not None and verdict.outputs is not None:
         outputs = [Fraction(number) for number in verdict.outputs.double().tolist()]
-        pairs = [f"(X_{place} {as_decimal(number)})" for place, number in enumerate(verdict.coordinates)]
-        pairs += [f"(Y_{place} {as_decimal(number)})" for place, number in enumerate(outputs)]
+        pairs = [f"(X_{index} {as_decimal(number)})" for index, number in enumerate(verdict.coordinates)]
+        pairs += [f"(Y_{index} {as_decimal(number)})" for index, number in enumerate(outputs)]
         lines.append("(" + "\n".join(pairs) + ")")
     return "\n".join(lines) + "\n"
 

@@ -52,17 +52,17 @@ def _joined(given: Sources, query: Query, inference: Inference) -> tuple[Network
 
     from relucert.inputs.loading.joined import Part, joined
 
-    parts = []
+    networks = []
     for name, path in _files(given, query).items():
         inputs, outputs = (
             [one.shape for one in query.declared if one.network == name and one.output == output]
             for output in (False, True)
         )
-        parts.append(Part(name, path, inputs, outputs))
+        networks.append(Part(name, path, inputs, outputs))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "joined.onnx"
-        save(joined(parts), path)
-        network = replace(load(path), name=" and ".join(dict.fromkeys(part.path.stem for part in parts)))
+        save(joined(networks), path)
+        network = replace(load(path), name=" and ".join(dict.fromkeys(part.path.stem for part in networks)))
         network = network.evaluated_in(inference)
         replay = runtime_of(path, network)
     if keeps_only_order(network):
@@ -93,9 +93,12 @@ def _files(given: Sources, query: Query) -> dict[str, Path]:
 
 
 def check_sizes(network: Network, query: Query) -> None:
-    for what, asked, there in (("inputs", query.inputs, network.sizes[0]), ("outputs", query.outputs, network.classes)):
-        if asked != there:
-            raise InputError(f"the property is about {asked} {what}, {network.name} has {there}")
+    for what, declared, there in (
+        ("inputs", query.inputs, network.sizes[0]),
+        ("outputs", query.outputs, network.classes),
+    ):
+        if declared != there:
+            raise InputError(f"the property is about {declared} {what}, {network.name} has {there}")
 
 
 def check_fit(network: Network, query: Query) -> None:

@@ -63,10 +63,10 @@ def impossible(network: Network, violation: Violation, ends: float) -> bool:
         return False
     for constraint in violation.constraints:
         excess: Form = {CONSTANT: -constraint.bound}
-        for place, number in constraint.inputs:
-            _add(excess, forms.inputs[place], Fraction(number))
-        for place, number in constraint.outputs:
-            _add(excess, outputs[place], Fraction(number))
+        for index, number in constraint.inputs:
+            _add(excess, forms.inputs[index], Fraction(number))
+        for index, number in constraint.outputs:
+            _add(excess, outputs[index], Fraction(number))
         if any(forms.least(excess, steep).excludes(constraint.strict) for steep in STEEP):
             return True
     return False
@@ -87,7 +87,7 @@ class _Forms:
     box: Violation
     ends: float
     hinges: list[Hinge] = field(default_factory=list)
-    places: dict[frozenset[tuple[int, Fraction]], int] = field(default_factory=dict)  # of hinges, by what they rectify
+    indices: dict[frozenset[tuple[int, Fraction]], int] = field(default_factory=dict)  # of hinges, by pre-activation
 
     def __post_init__(self) -> None:
         self.inputs = _inputs(self.box, self.network.sizes[INPUT])
@@ -131,8 +131,8 @@ class _Forms:
     def _rectified(self, form: Form) -> Form:
         """The form of a ReLU: its source's where it is active, none where it is inactive, else a hinge's."""
         key, negative = frozenset(form.items()), {term: -number for term, number in form.items()}
-        if key in self.places:
-            return {self.places[key]: Fraction(1)}
+        if key in self.indices:
+            return {self.indices[key]: Fraction(1)}
         low = max(_below(self.least(form, steep).bound) for steep in STEEP)
         high = -max(_below(self.least(negative, steep).bound) for steep in STEEP)
         if low >= 0:
@@ -142,36 +142,40 @@ class _Forms:
         slope = high / (high - low)
         slope = slope if slope.denominator.bit_length() <= LONGEST else round(slope / UNIT) * UNIT
         self.hinges.append(Hinge(form, slope, max(-slope * low, (1 - slope) * high)))
-        self.places[key] = self.network.sizes[INPUT] + len(self.hinges) - 1
-        return {self.places[key]: Fraction(1)}
+        self.indices[key] = self.network.sizes[INPUT] + len(self.hinges) - 1
+        return {self.indices[key]: Fraction(1)}
 
     def least(self, form: Form, steep: Fraction) -> Least:
         """A lower bound in the box; steep: one of `STEEP`."""
         inputs = self.network.sizes[INPUT]
         left = dict(form)
-        for place in range(len(self.hinges) - 1, -1, -1):
-            number = left.pop(inputs + place, Fraction(0))
-            hinge = self.hinges[place]
+        for index in range(len(self.hinges) - 1, -1, -1):
+            number = left.pop(inputs + index, Fraction(0))
+            hinge = self.hinges[index]
             if number < 0:
                 _add(left, hinge.source, number * hinge.slope)
                 _add(left, {CONSTANT: hinge.height}, number)
             elif number > 0 and hinge.slope > steep:
                 _add(left, hinge.source, number)
         bound, reached = left.pop(CONSTANT, Fraction(0)), True
-        for place, number in left.items():
-            bound += number * (self.box.low[place] if number > 0 else self.box.high[place])
-            reached &= place not in (self.box.open_low if number > 0 else self.box.open_high)
+        for index, number in left.items():
+            bound += number * (self.box.low[index] if number > 0 else self.box.high[index])
+            reached &= index not in (self.box.open_low if number > 0 else self.box.open_high)
         return Least(bound, reached)
 
 
 def _inputs(violation: Violation, count: int) -> list[Form]:
     """The inputs as forms, those that equal an earlier one, up to a constant, as forms on it."""
-    forms: list[Form] = [{place: Fraction(1)} for place in range(count)]
-    known = {(one.inputs, one.bound) for one in violation.constraints if len(one.inputs) == 2 and not one.outputs}
-    for terms, bound in sorted(known):
+    forms: list[Form] = [{index: Fraction(1)} for index in range(count)]
+    pairs = {
+        (constraint.inputs, constraint.bound)
+        for constraint in violation.constraints
+        if len(constraint.inputs) == 2 and not constraint.outputs
+    }
+    for terms, bound in sorted(pairs):
         (first, number), (second, other) = terms
-        if number + other == 0 and (((first, other), (second, number)), -bound) in known:
-            forms[second] = {**forms[first]}  # number * (first - second) is the bound, from both sides
+        if number + other == 0 and (((first, other), (second, number)), -bound) in pairs:
+            forms[second] = {**forms[first]}  # number * (first - second) is at most and at least the bound
             _add(forms[second], {CONSTANT: -bound / number})
     return forms
 

@@ -65,8 +65,8 @@ class WitnessCheck:
         inputs = stated.represent(points)
         if self.rounds and not stated.representable:  # no input of that precision is in the box
             return None
-        for place in stated.promising(inputs, self.evaluate(inputs.double()).double()).tolist():
-            witness = self._check(inputs[place], stated)
+        for index in stated.promising(inputs, self.evaluate(inputs.double()).double()).tolist():
+            witness = self._check(inputs[index], stated)
             if witness is not None:
                 return witness
         return None
@@ -90,7 +90,7 @@ class WitnessCheck:
         if stated.representable:
             scores, errors = scores_at(self.exact, point.double()[None], RIGOROUS)
             if bool((scores.isfinite() & errors.isfinite()).all()):
-                centres, radii = ([Fraction(number) for number in side[0].tolist()] for side in (scores, errors))
+                centres, radii = ([Fraction(number) for number in numbers[0].tolist()] for numbers in (scores, errors))
                 if stated.violated(exact_point, centres, radii):
                     return "rigorous"
         if self._rational >= MOST_EXACT:
@@ -103,7 +103,7 @@ class WitnessCheck:
 
 
 class StatedBox:
-    """The violations of one box, and its largest part of numbers that the network takes.
+    """The violations of one box, and the largest box within it whose ends the network's precision represents.
 
     Where a box has no such number between two ends, what the network is given is next to it, and the exact number
     counts.
@@ -115,17 +115,17 @@ class StatedBox:
         first = violations[0]
         low = [_above(float_above(end, dtype), precision) for end in first.low]
         high = [-_above(-float_below(end, dtype), precision) for end in first.high]
-        for place in first.open_low:
-            low[place] = _past(low[place], first.low[place], precision)
-        for place in first.open_high:
-            high[place] = -_past(-high[place], -first.high[place], precision)
+        for index in first.open_low:
+            low[index] = _past(low[index], first.low[index], precision)
+        for index in first.open_high:
+            high[index] = -_past(-high[index], -first.high[index], precision)
         self.exact = {
-            place: (first.low[place] + first.high[place]) / 2
-            for place, (least, most) in enumerate(zip(low, high, strict=True))
+            index: (first.low[index] + first.high[index]) / 2
+            for index, (least, most) in enumerate(zip(low, high, strict=True))
             if not least <= most
         }
-        for place, number in self.exact.items():
-            low[place] = high[place] = float(torch.tensor(float(number), dtype=torch.float64).to(precision))
+        for index, number in self.exact.items():
+            low[index] = high[index] = float(torch.tensor(float(number), dtype=torch.float64).to(precision))
         self.box = Box(torch.tensor(low, dtype=precision), torch.tensor(high, dtype=precision))
 
     @property
@@ -139,8 +139,8 @@ class StatedBox:
     def coordinates(self, point: Tensor) -> tuple[Fraction, ...]:
         """The exact coordinates of what `represent` gave."""
         numbers = [Fraction(number) for number in point.double().tolist()]
-        for place, number in self.exact.items():
-            numbers[place] = number
+        for index, number in self.exact.items():
+            numbers[index] = number
         return tuple(numbers)
 
     def violated(
@@ -158,11 +158,11 @@ class StatedBox:
 
     @cached_property
     def _owned(self) -> list[tuple[int, Constraint]]:
-        """All constraints, each with its violation's place; one that is always met where a violation has none."""
+        """All constraints, each with its violation's number; one that is always met where a violation has none."""
         always = (Constraint((), (), Fraction(0)),)
         return [
-            (place, constraint)
-            for place, violation in enumerate(self.violations)
+            (number, constraint)
+            for number, violation in enumerate(self.violations)
             for constraint in violation.constraints or always
         ]
 
@@ -184,7 +184,7 @@ class StatedBox:
                 for index, number in terms:
                     table[row, index] = float(constraint.scale * number)
             bounds[row] = float(constraint.scale * constraint.bound)
-        return rows, input_rows, bounds, torch.tensor([place for place, _ in owners])
+        return rows, input_rows, bounds, torch.tensor([number for number, _ in owners])
 
     def excess(self, inputs: Tensor, outputs: Tensor) -> Tensor:
         """By how much each constraint is missed, as computed, at (count, size) and (count, outputs)."""
@@ -193,7 +193,7 @@ class StatedBox:
         return missed + inputs.to(outputs.dtype) @ input_rows.T if bool(input_rows.any()) else missed
 
     def promising(self, inputs: Tensor, outputs: Tensor) -> Tensor:
-        """The points at which float64 sees a violation, or nearly one, the clearest first: their places."""
+        """The points at which float64 sees a violation, or nearly one, the clearest first: their indices, (count,)."""
         rows, input_rows, bounds, owners = self.tables
         size = outputs[:, : rows.shape[1]].abs() @ rows.abs().T + inputs.double().abs() @ input_rows.abs().T
         excess = self.excess(inputs, outputs)

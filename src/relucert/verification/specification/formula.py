@@ -17,10 +17,10 @@ class Variable(NamedTuple):
     """An input or an output of the network, counted flat from 0."""
 
     output: bool
-    place: int
+    number: int
 
     def __str__(self) -> str:
-        return f"{'Y' if self.output else 'X'}_{self.place}"
+        return f"{'Y' if self.output else 'X'}_{self.number}"
 
 
 @dataclass(frozen=True)
@@ -61,12 +61,16 @@ class AtMost:
 
 @dataclass(frozen=True)
 class All:
-    parts: Sequence[Formula]
+    """A conjunction."""
+
+    operands: Sequence[Formula]
 
 
 @dataclass(frozen=True)
 class AnyOf:
-    parts: Sequence[Formula]
+    """A disjunction."""
+
+    operands: Sequence[Formula]
 
 
 Formula = AtMost | All | AnyOf
@@ -79,7 +83,7 @@ class End(NamedTuple):
     strict: bool = False
 
     def is_tighter(self, other: End | None, upper: bool) -> bool:
-        """Whether fewer numbers meet it than meet another bound of the same side; None: no bound."""
+        """Whether fewer numbers meet it than meet another bound, both upper or both lower ones; None: no bound."""
         if other is None:
             return True
         if self.at == other.at:
@@ -115,7 +119,7 @@ class Case:
             if others or variable.output:
                 forms.append(atom)
                 continue
-            bound, index = End(_quotient(-constant, coefficient), atom.strict), variable.place
+            bound, index = End(_quotient(-constant, coefficient), atom.strict), variable.number
             if coefficient > 0 and bound.is_tighter(high.get(index), upper=True):
                 high = dict(high) if high is self.high else high
                 high[index] = bound
@@ -141,22 +145,24 @@ def cases(formula: Formula) -> list[Case]:
     return _extended([Case()], formula)
 
 
-def _extended(known: list[Case], formula: Formula) -> list[Case]:
-    """The cases in which one of the known ones and the formula are met."""
+def _extended(found: list[Case], formula: Formula) -> list[Case]:
+    """The cases in which one of those found so far and the formula are met."""
     if isinstance(formula, AtMost):
-        extended = [case.with_all([formula]) for case in known]
+        extended = [case.with_all([formula]) for case in found]
         return [case for case in extended if case is not None]
     if isinstance(formula, AnyOf):
         several: list[Case] = []
-        for part in formula.parts:
-            several += _extended(known, part)
+        for operand in formula.operands:
+            several += _extended(found, operand)
             if len(several) > MOST_CASES:
                 raise InputError(f"the property has more than {MOST_CASES:,} cases: split it into several")
         return several
-    atoms = [part for part in formula.parts if isinstance(part, AtMost)]  # first, since they rule out the most
-    joined = [case.with_all(atoms) for case in known]
+    atoms = [
+        operand for operand in formula.operands if isinstance(operand, AtMost)
+    ]  # first, since they rule out the most
+    joined = [case.with_all(atoms) for case in found]
     remaining = [case for case in joined if case is not None]
-    for part in formula.parts:
-        if not isinstance(part, AtMost):
-            remaining = _extended(remaining, part)
+    for operand in formula.operands:
+        if not isinstance(operand, AtMost):
+            remaining = _extended(remaining, operand)
     return remaining

@@ -68,7 +68,7 @@ class Constraint:
             scale /= math.gcd(*(int(scale * number) for number in coefficients))
         inputs, outputs = (
             tuple(
-                (variable.place, int(scale * number))
+                (variable.number, int(scale * number))
                 for variable, number in sorted(form.coefficients.items())
                 if variable.output == output
             )
@@ -84,11 +84,11 @@ class Constraint:
 
     def excess(self, inputs: Sequence[Fraction], outputs: Sequence[Fraction]) -> Fraction:
         """By how much the sum is above the bound at an input and its outputs."""
-        parts = chain(
+        terms = chain(
             (number * inputs[index] for index, number in self.inputs),
             (number * outputs[index] for index, number in self.outputs),
         )
-        return sum(parts, -self.bound)
+        return sum(terms, -self.bound)
 
     def is_met_by(self, excess: Fraction) -> bool:
         """Whether it is met where the sum is so much above the bound."""
@@ -120,8 +120,8 @@ class Violation:
 
     @property
     def contradictory(self) -> bool:
-        """Whether no inputs and outputs at all meet the constraints, seen from those that bound a sum from both sides;
-        a constant is its own other side."""
+        """Whether no inputs and outputs at all meet the constraints, seen from pairs of which one bounds a sum from
+        above and the other from below; a constant is bounded by itself."""
         ends: dict[tuple[Terms, Terms], End] = {}
         for constraint in self.constraints:
             key, end = (constraint.inputs, constraint.outputs), End(constraint.bound, constraint.strict)
@@ -136,8 +136,8 @@ class Violation:
         """Whether an input lies in the box, and off its open ends."""
         return (
             all(low <= number <= high for low, number, high in zip(self.low, point, self.high, strict=True))
-            and not any(point[place] == self.low[place] for place in self.open_low)
-            and not any(point[place] == self.high[place] for place in self.open_high)
+            and not any(point[index] == self.low[index] for index in self.open_low)
+            and not any(point[index] == self.high[index] for index in self.open_high)
         )
 
 
@@ -198,7 +198,7 @@ class Query:
         lowest, highest = (_numbers(end, f"the {name} end of the box") for end, name in ((low, "low"), (high, "high")))
         if len(lowest) != len(highest) or not lowest:
             raise InputError(f"a box has two ends of as many numbers, not {len(lowest)} and {len(highest)}")
-        below, above = ({place: End(number) for place, number in enumerate(side)} for side in (lowest, highest))
+        below, above = ({index: End(number) for index, number in enumerate(ends)} for ends in (lowest, highest))
         if not isinstance(violations, (list, tuple)):
             raise InputError(f"a query needs a list of violations, not {shown(violations)}")
         forms = [_forms(violation, len(lowest)) for violation in violations]
@@ -232,8 +232,8 @@ class Query:
         if not isinstance(ends, (tuple, list)) or len(ends) != 2:
             raise InputError("a query is about a region: give box=(low, high) of the inputs, or around= and radius=")
         violations = []
-        for place, (least, most) in enumerate(zip(lowest, highest, strict=True)):
-            unit = [[int(place == other) for other in range(len(lowest))]]
+        for index, (least, most) in enumerate(zip(lowest, highest, strict=True)):
+            unit = [[int(index == column) for column in range(len(lowest))]]
             violations += [(unit, [least]), ([[-number for number in unit[0]]], [-most])]
         return cls.within(ends[0], ends[1], violations, strict=True)
 
@@ -303,10 +303,10 @@ def _input_names(count: int, declared: Sequence[Declared]) -> list[str]:
     if not declared:
         return [str(Variable(False, index)) for index in range(count)]
     return [
-        f"{tensor.name}[{','.join(map(str, place))}]" if place else tensor.name
+        f"{tensor.name}[{','.join(map(str, indices))}]" if indices else tensor.name
         for tensor in declared
         if not tensor.output
-        for place in product(*map(range, tensor.shape))
+        for indices in product(*map(range, tensor.shape))
     ]
 
 
@@ -320,17 +320,17 @@ def _strict_ones(bounds: dict[int, End]) -> frozenset[int]:
 
 
 def _negated(terms: Terms) -> Terms:
-    return tuple((place, -number) for place, number in terms)
+    return tuple((index, -number) for index, number in terms)
 
 
-def _ends(bounds: dict[int, End], side: str, names: Sequence[str]) -> tuple[Fraction, ...]:
+def _ends(bounds: dict[int, End], which: str, names: Sequence[str]) -> tuple[Fraction, ...]:
     missing = [name for index, name in enumerate(names) if index not in bounds]
     if missing:
         listed = ", ".join(missing[:3]) + (", ..." if missing[3:] else "")
-        raise InputError(f"the region is unbounded: {listed} has no {side} bound; assert one for every input")
+        raise InputError(f"the region is unbounded: {listed} has no {which} bound; assert one for every input")
     for index, name in enumerate(names):
         if not _is_float(bounds[index].at):
-            raise InputError(f"the {side} bound of {name} is beyond the numbers of float64")
+            raise InputError(f"the {which} bound of {name} is beyond the numbers of float64")
     return tuple(bounds[index].at for index in range(len(names)))
 
 
@@ -360,8 +360,8 @@ def _forms(violation: Sequence[Any], inputs: int) -> tuple[int, list[Linear]]:
         )
     forms = []
     for row, input_row, bound in zip(rows, input_rows, bounds, strict=True):
-        terms = chain(((Variable(True, place), number) for place, number in enumerate(row)),
-                      ((Variable(False, place), number) for place, number in enumerate(input_row)))  # fmt: skip
+        terms = chain(((Variable(True, index), number) for index, number in enumerate(row)),
+                      ((Variable(False, index), number) for index, number in enumerate(input_row)))  # fmt: skip
         forms.append(Linear({variable: number for variable, number in terms if number}, -bound))
     return len(rows[0]), forms
 
@@ -371,7 +371,7 @@ def _rows(given: Any, count: int, what: str) -> list[list[Fraction]]:
     if len(shape) != 2 or shape[0] != count or not count or not shape[1]:
         raise InputError(f"a violation's {what} have the shape (constraints, columns) with {count} bounds, not {shape}")
     numbers = _numbers(given, f"a violation's {what}")
-    return [numbers[place : place + shape[1]] for place in range(0, len(numbers), shape[1])]
+    return [numbers[first : first + shape[1]] for first in range(0, len(numbers), shape[1])]
 
 
 def _text(query: Query) -> str:
@@ -380,8 +380,8 @@ def _text(query: Query) -> str:
     lines = [f"(declare-const {name} Real)" for name in names]
     if not query.violations:
         return "\n".join([*lines, "(assert (<= X_0 -1))", "(assert (>= X_0 1))", f"(assert (<= {NOTHING} 0))", ""])
-    parts = "\n".join(f"  (and {' '.join(_atoms(violation))})" for violation in query.violations)
-    return "\n".join([*lines, f"(assert (or\n{parts}\n))", ""])
+    violations = "\n".join(f"  (and {' '.join(_atoms(violation))})" for violation in query.violations)
+    return "\n".join([*lines, f"(assert (or\n{violations}\n))", ""])
 
 
 def _atoms(violation: Violation) -> Iterable[str]:

@@ -17,7 +17,7 @@ class Word(NamedTuple):
 
 
 class Group(NamedTuple):
-    parts: list[Expression]
+    items: list[Expression]
     line: int
 
 
@@ -41,13 +41,13 @@ def groups(text: str) -> list[Group]:
             if len(open_groups) == 1:
                 raise LoadError(f"line {line}: a closing bracket has no opening one")
             closed = open_groups.pop()
-            open_groups[-1].parts.append(closed)
+            open_groups[-1].items.append(closed)
         elif not token.startswith(";"):
-            open_groups[-1].parts.append(Word(token, line))
+            open_groups[-1].items.append(Word(token, line))
     if len(open_groups) > 1:
         raise LoadError(f"line {open_groups[-1].line}: an opening bracket is never closed")
-    whole = [part for part in outermost if isinstance(part, Group)]
+    whole = [item for item in outermost if isinstance(item, Group)]
     if len(whole) != len(outermost):
-        stray = next(part for part in outermost if isinstance(part, Word))
+        stray = next(item for item in outermost if isinstance(item, Word))
         raise LoadError(f"line {stray.line}: {stray.text[:40]!r} stands outside of brackets")
     return whole

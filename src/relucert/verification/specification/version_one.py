@@ -70,9 +70,9 @@ class _Parser:
             raise LoadError(f"line {group.line}: unknown command {command[:40]!r}; known are declare-const and assert")
 
     def _declare(self, command: str, rest: list[Expression], line: int) -> None:
-        if command == "declare-fun" and len(rest) == 3 and isinstance(rest[1], Group) and not rest[1].parts:
+        if command == "declare-fun" and len(rest) == 3 and isinstance(rest[1], Group) and not rest[1].items:
             rest = [rest[0], rest[2]]
-        words = [part.text for part in rest if isinstance(part, Word)]
+        words = [item.text for item in rest if isinstance(item, Word)]
         name = NAME.fullmatch(words[0]) if len(words) == len(rest) == 2 else None
         if name is None or words[1] != "Real":
             raise LoadError(f"line {line}: a declaration is (declare-const X_0 Real), with X or Y and a number")
@@ -88,11 +88,13 @@ class _Parser:
         if operator in CONNECTIVES:
             if not rest:
                 raise LoadError(f"line {expression.line}: ({operator}) has no parts")
-            parts = [self._formula(part) for part in rest]
-            return All(parts) if operator == "and" else AnyOf(parts)
+            operands = [self._formula(item) for item in rest]
+            return All(operands) if operator == "and" else AnyOf(operands)
         if operator not in RELATIONS:
-            known = ", ".join((*CONNECTIVES, *RELATIONS))
-            raise LoadError(f"line {expression.line}: unknown operator {operator[:40]!r}; formulas are made of {known}")
+            understood = ", ".join((*CONNECTIVES, *RELATIONS))
+            raise LoadError(
+                f"line {expression.line}: unknown operator {operator[:40]!r}; formulas are made of {understood}"
+            )
         if len(rest) != 2:
             raise LoadError(f"line {expression.line}: {operator} compares two terms, not {len(rest)}")
         strict = operator in ("<", ">")
@@ -106,11 +108,13 @@ class _Parser:
             return self._word(expression)
         operator, rest = _head(expression)
         if operator not in OPERATORS:
-            known = ", ".join(OPERATORS)
-            raise LoadError(f"line {expression.line}: unknown operator {operator[:40]!r}; terms are made of {known}")
+            understood = ", ".join(OPERATORS)
+            raise LoadError(
+                f"line {expression.line}: unknown operator {operator[:40]!r}; terms are made of {understood}"
+            )
         if not rest:
             raise LoadError(f"line {expression.line}: ({operator}) has no terms")
-        terms = [self._linear(part) for part in rest]
+        terms = [self._linear(item) for item in rest]
         first, others = terms[0], terms[1:]
         if operator == "-" and not others:
             return first.times(Fraction(-1))
@@ -145,6 +149,6 @@ def _product(one: Linear, other: Linear, line: int) -> Linear:
 
 def _head(group: Group) -> tuple[str, list[Expression]]:
     """The word that a group begins with, and the rest."""
-    if not group.parts or not isinstance(group.parts[0], Word):
+    if not group.items or not isinstance(group.items[0], Word):
         raise LoadError(f"line {group.line}: brackets begin with a command or an operator")
-    return group.parts[0].text, group.parts[1:]
+    return group.items[0].text, group.items[1:]

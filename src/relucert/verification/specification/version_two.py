@@ -18,7 +18,7 @@ MOST_VARIABLES = 2**24  # inputs, and outputs, that a file may declare
 TYPES = {"Real": "real", "F16": "float16", "BF16": "bfloat16", "F32": "float32", "F64": "float64"}
 
 
-class Place(NamedTuple):
+class TensorSlice(NamedTuple):
     """Where a tensor's numbers begin among all inputs or all outputs, and its shape."""
 
     output: bool
@@ -68,11 +68,11 @@ class _Translation:
             for output, tensors in ((False, network.inputs), (True, network.outputs))
             for tensor in tensors
         ]
-        self.places: dict[tuple[str, str], Place] = {}
+        self.slices: dict[tuple[str, str], TensorSlice] = {}
         self.sizes = {False: 0, True: 0}
         for tensor in self.declared:
-            place = Place(tensor.output, self.sizes[tensor.output], tensor.shape)
-            self.places[tensor.network, tensor.name] = place
+            tensor_slice = TensorSlice(tensor.output, self.sizes[tensor.output], tensor.shape)
+            self.slices[tensor.network, tensor.name] = tensor_slice
             self.sizes[tensor.output] += prod(tensor.shape)
             if self.sizes[tensor.output] > MOST_VARIABLES:
                 raise LoadError(f"{tensor.name} has the shape {tensor.shape}: more than {MOST_VARIABLES:,} variables")
@@ -96,8 +96,8 @@ class _Translation:
     def _formula(self, expression: Any) -> Formula:
         package = self.package
         if isinstance(expression, (package.And, package.Or)):
-            parts = [self._formula(part) for part in expression.args]
-            return All(parts) if isinstance(expression, package.And) else AnyOf(parts)
+            operands = [self._formula(argument) for argument in expression.args]
+            return All(operands) if isinstance(expression, package.And) else AnyOf(operands)
         if not isinstance(expression, package.Comparison) or isinstance(expression, package.NotEqual):
             raise LoadError(f"{_short(expression)} is not supported; formulas are made of and, or, <=, <, >=, > and ==")
         difference = self._linear(expression.lhs).minus(self._linear(expression.rhs))
@@ -110,9 +110,9 @@ class _Translation:
     def _linear(self, expression: Any) -> Linear:
         package = self.package
         if isinstance(expression, package.Var):
-            place = self.places[expression.network_name, expression.name]
-            self.mentions_outputs |= place.output
-            return Linear({place.variable(list(expression.indices)): Fraction(1)})
+            tensor_slice = self.slices[expression.network_name, expression.name]
+            self.mentions_outputs |= tensor_slice.output
+            return Linear({tensor_slice.variable(list(expression.indices)): Fraction(1)})
         if isinstance(expression, package.Literal):
             number = parse_decimal(expression.lexeme)
             if number is None:
@@ -122,12 +122,12 @@ class _Translation:
             return self._linear(expression.expr).times(Fraction(-1))
         if isinstance(expression, package.Minus):
             total = self._linear(expression.head)
-            for part in expression.rest:
-                total = total.minus(self._linear(part))
+            for argument in expression.rest:
+                total = total.minus(self._linear(argument))
             return total
         if not isinstance(expression, (package.Plus, package.Multiply)):
             raise LoadError(f"{_short(expression)} is not supported; terms are made of +, - and * by constants")
-        total, *others = [self._linear(part) for part in expression.args]
+        total, *others = [self._linear(argument) for argument in expression.args]
         for other in others:
             if isinstance(expression, package.Plus):
                 total = total.plus(other)
