@@ -8,6 +8,9 @@ DEVELOP := .venv/.ready-to-develop
 DOCUMENT := .venv/.ready-to-document
 CHECKED := src tests bench tools
 
+# Where it is set, each process that the tests start would compile the package anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help certify test quick lint types test-slow test-ray browser bench wheel docs notebook pictures clean
