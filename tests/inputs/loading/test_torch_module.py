@@ -289,23 +289,22 @@ def test_plain_numbers_are_stored_exactly() -> None:
 
 def test_everything_unsupported_is_named_at_once() -> None:
     def unsupported(layers: Layers, x: Tensor) -> Any:
-        hidden = torch.sigmoid(layers.first(x.cumsum(2).flatten(1))).masked_fill(x[:, 0, :1] > 4, 4)
-        return torch.tanh(hidden) * hidden / hidden
+        hidden = torch.sinh(layers.first(x.cumsum(2).flatten(1))).masked_fill(x[:, 0, :1] > 4, 4)
+        return torch.acos(hidden) * hidden / hidden
 
     with pytest.raises(UnsupportedError) as caught:
         load(make(unsupported), input_shape=(2, 3))
     message = str(caught.value)
-    for operator in ("cumsum", "sigmoid", "tanh", "masked_fill"):
+    for operator in ("cumsum", "sinh", "acos", "masked_fill"):
         assert f"{operator} at the top level of forward" in message
-    assert "sigmoid, tanh: not piecewise linear" in message
     assert message.endswith("docs/networks.md lists what is supported")
     assert len(message) < 700
     assert "\n" not in message
 
 
 def test_an_unsupported_layer_is_named_by_its_path() -> None:
-    block = nn.Sequential(nn.Linear(6, 6), nn.GELU())
-    with pytest.raises(UnsupportedError, match=r"gelu at layer 0\.1 \(GELU\) and layer 1\.1 \(GELU\); gelu: not "):
+    block = nn.Sequential(nn.Linear(6, 6), nn.GLU(), nn.Linear(3, 6))
+    with pytest.raises(UnsupportedError, match=r"glu at layer 0\.1 \(GLU\) and layer 1\.1 \(GLU\)"):
         load(nn.Sequential(block, deepcopy(block), nn.Linear(6, 2)))
 
 
@@ -314,7 +313,7 @@ CONVOLUTIONAL = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.MaxPool2
 REFUSED: list[tuple[nn.Module, tuple[int, ...], str]] = [
     (nn.Sequential(nn.LayerNorm(6), nn.Linear(6, 2)), (6,), r"layer_norm at layer 0 \(LayerNorm\).* divides by what"),
     (make(lambda layers, x: layers.first(x) * layers.first(x)), (6,), "product of two computed values"),
-    (make(lambda layers, x: 1 / layers.first(x)), (6,), "reciprocal"),
+    (make(lambda layers, x: x[:, :1] / layers.first(x)), (6,), "division by a computed value"),
     (make(lambda layers, x: functional.threshold(layers.first(x), 0.0, 1.0)), (6,), "a jump"),
     (make(lambda layers, x: layers.first(x).int()), (6,), "change of type to torch.int32"),
     (make(lambda layers, x: layers.first(x).sum(0)), (6,), "the batch among them"),

@@ -19,8 +19,10 @@ from torch import Tensor
 
 from relucert.errors import UnsupportedError
 from relucert.inputs.loading.fusion import tidied
+from relucert.inputs.loading.gates import product, quotient
 from relucert.inputs.loading.local import Picked, picked
 from relucert.network import (
+    Activation,
     Add,
     Affine,
     BatchScale,
@@ -30,6 +32,7 @@ from relucert.network import (
     Linear,
     Network,
     Node,
+    Reciprocal,
     Relu,
     Reshape,
     Scale,
@@ -203,6 +206,14 @@ class Assembly:
     def relu(self, value: Operand) -> int:
         return self._append(Relu(), _value(value))
 
+    def activation(self, activation: Activation, value: Operand) -> int:
+        """A function of every coordinate."""
+        return self._append(activation, _value(value))
+
+    def value(self, operand: Operand) -> int:
+        """The number of a computed value; a constant is refused."""
+        return _value(operand)
+
     def fitting(self, value: Operand, constant: Tensor) -> int:
         """The value in the shape to which it and the constant broadcast."""
         return self._joined(_value(value), constant)[0]
@@ -224,14 +235,18 @@ class Assembly:
 
     def multiply(self, left: Operand, right: Operand) -> int:
         value, factor = (right, left) if isinstance(left, Tensor) else (left, right)
+        if not isinstance(value, Tensor) and not isinstance(factor, Tensor):
+            return self._gated(value, factor)
         if isinstance(value, Tensor) or not isinstance(factor, Tensor):
             raise UnsupportedError("a product of two computed values")
         fitting, stored = self._joined(value, factor)
         return self._append(Scale(stored, divide=False), fitting)
 
     def divide(self, left: Operand, right: Operand) -> int:
-        if isinstance(left, Tensor) or not isinstance(right, Tensor):
-            raise UnsupportedError("division by a computed value")
+        if not isinstance(right, Tensor):
+            return self._quotient(left, right)
+        if isinstance(left, Tensor):
+            raise UnsupportedError("of constants alone")
         fitting, stored = self._joined(left, right)
         if not bool(stored.all()):
             raise UnsupportedError("division by zero")
@@ -272,6 +287,27 @@ class Assembly:
         longer = isinstance(operation, Affine) and 0 < operation.roundings < self._roundings and not self._exact
         self._nodes.append(Node(operation, inputs, self._exact, self._roundings if longer else None))
         return len(self._nodes)
+
+    def _gated(self, left: int, right: int) -> int:
+        """A product of two values that is an activation of one value."""
+        found = product(self._nodes, left, right)
+        if found is None:
+            raise UnsupportedError("a product of two computed values")
+        result = self._append(found.activation, found.value)
+        for scale in found.scales:
+            result = self._append(scale, result)
+        return result
+
+    def _quotient(self, top: Operand, bottom: int) -> int:
+        """A division by a value: a constant times its reciprocal, or an activation that is written so."""
+        if isinstance(top, Tensor) and not (top.numel() == 1 and float(top) == 1):
+            return self.multiply(self._append(Reciprocal(), bottom), top)
+        found = quotient(self._nodes, None if isinstance(top, Tensor) else top, bottom)
+        if found is not None:
+            return self._append(found.activation, found.value)
+        if not isinstance(top, Tensor):
+            raise UnsupportedError("division by a computed value")
+        return self._append(Reciprocal(), bottom)
 
     def _channels(self, image: int, chosen: Picked) -> int:
         """Channels of an image that are picked as a whole, by a kernel of one tap."""

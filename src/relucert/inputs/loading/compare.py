@@ -12,7 +12,7 @@ from torch import Tensor
 from relucert.common.progress import Progress, Report, silent
 from relucert.common.words import counted
 from relucert.errors import LoadError, MismatchError
-from relucert.network import Network, Shape
+from relucert.network import Log, Network, Reciprocal, Shape, Softplus, Sqrt
 
 SCALES = (0.1, 1.0, 10.0)
 PER_SCALE = 5
@@ -23,6 +23,7 @@ FAR = (1e4, -1e16, 1e40, -1e100)
 """Scales of one more input each, where no value leaves the precision: clips far out act there, too, on either side."""
 ROOM = 2.0**-20  # share of a precision's largest number that values may reach there
 STAGE = "comparison with the original"
+DOMAINS = (Log, Sqrt, Reciprocal)
 SAFETY = 8.0
 """The runtime may differ by this many times the estimated rounding error of our evaluation."""
 
@@ -57,7 +58,9 @@ def compare(
     casts: the precisions that it changes to on the way; inputs_in: that of the original's inputs, where it is narrower.
     report: told at how many inputs, of how many, they were compared.
     """
-    near = probes(network.input_shape)
+    near = _usable(network, probes(network.input_shape), inputs_in or precision)
+    softplus = any(isinstance(activation, Softplus) for activation in network.activations.values())
+    casts = (*casts, torch.float32) if softplus else casts  # PyTorch's is the identity from where float32 can't tell it
     coarsest = max((precision, *casts), key=lambda dtype: torch.finfo(dtype).eps)
     least = min((inputs_in or precision, *casts), key=lambda dtype: torch.finfo(dtype).max)
     inputs = torch.cat([near.to(precision), _far(network, near[:1], least).to(precision)])
@@ -132,6 +135,22 @@ def probes(shape: Shape) -> Tensor:
     count = min(PER_SCALE, max(FEWEST, PLENTY // max(1, prod(shape))))
     drawn = [scale * torch.randn(count, *shape, generator=generator) for scale in SCALES]
     return torch.cat([*drawn, torch.zeros(1, *shape)])
+
+
+def _usable(network: Network, inputs: Tensor, precision: torch.dtype) -> Tensor:
+    """The inputs, or their absolute values, at which every activation is defined and nothing leaves the precision."""
+    if network.rectifiers_only:
+        return inputs
+    if any(isinstance(activation, DOMAINS) for activation in network.activations.values()):
+        inputs = torch.cat([inputs, inputs.abs()])
+    _, largest = _scores(network.cast(torch.float64), inputs.double())
+    usable = inputs[largest < ROOM * torch.finfo(precision).max]
+    if not len(usable):
+        raise MismatchError(
+            f"{network.name}: at every random input a value is not defined or too large, so nothing shows that it was "
+            "understood; it is refused"
+        )
+    return usable
 
 
 def _far(network: Network, probe: Tensor, precision: torch.dtype) -> Tensor:

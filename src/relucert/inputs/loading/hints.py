@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-_SMOOTH = "not piecewise linear: train with ReLU, or another activation of straight pieces, in its place"
-_MONOTONE = f"{_SMOOTH}; if it is the last layer, return the scores before it, whose order is the same"
 _DIVIDES = "divides by what it computes: a batch normalisation in evaluation mode is affine"
 _RANDOM = "random: pass training=self.training, and call eval() before an export"
 _CHOOSES = "not a score of each class: return the scores themselves"
@@ -16,8 +14,6 @@ _LINEAR = "not among the resizes that only copy: use the mode 'nearest'"
 _BRANCHES = "control flow: export the model without it, for inputs of one shape"
 
 HINTS: dict[str, str] = {
-    **dict.fromkeys(("sigmoid", "tanh", "softplus", "logsigmoid", "exp", "log", "erf", "softsign"), _MONOTONE),
-    **dict.fromkeys(("gelu", "silu", "mish", "elu", "selu", "celu", "hardswish", "pow", "sqrt", "swish"), _SMOOTH),
     **dict.fromkeys(("layernorm", "groupnorm", "instancenorm"), _DIVIDES),
     **dict.fromkeys(("layernormalization", "instancenormalization", "groupnormalization"), _DIVIDES),
     **dict.fromkeys(("dropout", "nativedropout", "bernoulli", "rand", "randn", "randlike", "randnlike"), _RANDOM),

@@ -2,9 +2,27 @@
 
 from __future__ import annotations
 
+from relucert.errors import UnsupportedError
 from relucert.inputs.loading.assembly import Assembly, Operand, scalar
 from relucert.inputs.loading.lowering import activations as lowering
+from relucert.inputs.loading.lowering import smooth
 from relucert.inputs.loading.onnx_rules.call import Call, Rule, single
+from relucert.network import (
+    Activation,
+    Cos,
+    Erf,
+    Exp,
+    Gelu,
+    GeluTanh,
+    HardSwish,
+    Log,
+    Mish,
+    Sigmoid,
+    Sin,
+    Softsign,
+    Sqrt,
+    Tanh,
+)
 
 
 def _relu(assembly: Assembly, call: Call) -> Operand:
@@ -48,6 +66,45 @@ def _hard_sigmoid(assembly: Assembly, call: Call) -> Operand:
     return lowering.clip(assembly, shifted, scalar(0.0), scalar(1.0))
 
 
+def _plain(activation: Activation) -> Rule:
+    """An activation without parameters."""
+    return Rule(lambda assembly, call: assembly.activation(activation, call.value(0)))
+
+
+def _gelu(assembly: Assembly, call: Call) -> Operand:
+    form = call.text("approximate", "none")
+    if form not in ("none", "tanh"):
+        raise UnsupportedError(f"approximate={form}")
+    return assembly.activation(Gelu() if form == "none" else GeluTanh(), call.value(0))
+
+
+def _softplus(assembly: Assembly, call: Call) -> Operand:
+    return smooth.softplus(assembly, call.value(0), 1.0, smooth.LEAST_THRESHOLD)
+
+
+def _swish(assembly: Assembly, call: Call) -> Operand:
+    return smooth.swish(assembly, call.value(0), call.attributes.get("alpha", 1.0))
+
+
+def _elu(assembly: Assembly, call: Call) -> Operand:
+    return smooth.elu(assembly, call.value(0), call.attributes.get("alpha", 1.0))
+
+
+def _selu(assembly: Assembly, call: Call) -> Operand:
+    alpha, gamma = (call.attributes.get(name, single(default)) for name, default in SELU.items())
+    return smooth.elu(assembly, call.value(0), alpha, gamma)
+
+
+def _celu(assembly: Assembly, call: Call) -> Operand:
+    return smooth.celu(assembly, call.value(0), call.attributes.get("alpha", 1.0))
+
+
+def _power(assembly: Assembly, call: Call) -> Operand:
+    return smooth.power(assembly, call.value(0), call.constant(1))
+
+
+SELU = {"alpha": 1.67326319217681884765625, "gamma": 1.05070102214813232421875}
+
 RULES: dict[str, Rule] = {
     "Abs": Rule(_absolute),
     "Clip": Rule(_clip, ("min", "max")),
@@ -57,4 +114,23 @@ RULES: dict[str, Rule] = {
     "Min": Rule(_minimum),
     "PRelu": Rule(_parametric_relu),
     "Relu": Rule(_relu),
+    "Celu": Rule(_celu, ("alpha",)),
+    "Cos": _plain(Cos()),
+    "Elu": Rule(_elu, ("alpha",)),
+    "Erf": _plain(Erf()),
+    "Exp": _plain(Exp()),
+    "Gelu": Rule(_gelu, ("approximate",)),
+    "HardSwish": _plain(HardSwish()),
+    "Log": _plain(Log()),
+    "Mish": _plain(Mish()),
+    "Pow": Rule(_power),
+    "Reciprocal": Rule(lambda assembly, call: assembly.divide(scalar(1.0), call.value(0))),
+    "Selu": Rule(_selu, ("alpha", "gamma")),
+    "Sigmoid": _plain(Sigmoid()),
+    "Sin": _plain(Sin()),
+    "Softplus": Rule(_softplus),
+    "Softsign": _plain(Softsign()),
+    "Sqrt": _plain(Sqrt()),
+    "Swish": Rule(_swish, ("alpha",)),
+    "Tanh": _plain(Tanh()),
 }

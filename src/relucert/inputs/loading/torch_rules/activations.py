@@ -7,7 +7,25 @@ from collections.abc import Callable
 from relucert.errors import UnsupportedError
 from relucert.inputs.loading.assembly import Assembly, Operand, scalar
 from relucert.inputs.loading.lowering import activations as lowering
+from relucert.inputs.loading.lowering import smooth
 from relucert.inputs.loading.torch_rules.call import Call, Rule
+from relucert.network import (
+    Activation,
+    Cos,
+    Erf,
+    Exp,
+    Gelu,
+    GeluTanh,
+    HardSwish,
+    Log,
+    Mish,
+    Power,
+    Sigmoid,
+    Silu,
+    Sin,
+    Sqrt,
+    Tanh,
+)
 
 
 def _relu(assembly: Assembly, call: Call) -> Operand:
@@ -61,6 +79,44 @@ def _minimum(assembly: Assembly, call: Call) -> Operand:
     return lowering.minimum(assembly, call.operand("self"), call.operand("other"))
 
 
+def _plain(activation: Activation) -> Rule:
+    """An activation without parameters."""
+    return Rule(lambda assembly, call: assembly.activation(activation, call.operand("self")), ("self",))
+
+
+def _lowered(lower: Callable[[Assembly, Operand], int]) -> Rule:
+    return Rule(lambda assembly, call: lower(assembly, call.operand("self")), ("self",))
+
+
+def _gelu(assembly: Assembly, call: Call) -> Operand:
+    forms: dict[object, Activation] = {"none": Gelu(), "tanh": GeluTanh()}
+    return assembly.activation(forms[call.arguments["approximate"]], call.operand("self"))
+
+
+def _softplus(assembly: Assembly, call: Call) -> Operand:
+    return smooth.softplus(
+        assembly, call.operand("self"), float(call.arguments["beta"]), float(call.arguments["threshold"])
+    )
+
+
+def _elu(assembly: Assembly, call: Call) -> Operand:
+    alpha, scale, input_scale = (float(call.arguments[name]) for name in ("alpha", "scale", "input_scale"))
+    return smooth.elu(assembly, call.operand("self"), alpha, scale, input_scale)
+
+
+def _selu(assembly: Assembly, call: Call) -> Operand:
+    return smooth.elu(assembly, call.operand("self"), SELU_ALPHA, SELU_SCALE)
+
+
+def _celu(assembly: Assembly, call: Call) -> Operand:
+    return smooth.celu(assembly, call.operand("self"), float(call.arguments["alpha"]))
+
+
+def _power(assembly: Assembly, call: Call) -> Operand:
+    return smooth.power(assembly, call.operand("self"), call.constant("exponent"))
+
+
+SELU_ALPHA, SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
 _PAIR = ("self", "other")
 
 RULES: dict[str, Rule] = {
@@ -78,4 +134,30 @@ RULES: dict[str, Rule] = {
     "abs": Rule(_absolute, ("self",)),
     **{name: Rule(_maximum, _PAIR) for name in ("maximum", "max.other")},
     **{name: Rule(_minimum, _PAIR) for name in ("minimum", "min.other")},
+    "sigmoid": _plain(Sigmoid()),
+    "special_expit": _plain(Sigmoid()),
+    "tanh": _plain(Tanh()),
+    "erf": _plain(Erf()),
+    "special_erf": _plain(Erf()),
+    "exp": _plain(Exp()),
+    "log": _plain(Log()),
+    "sqrt": _plain(Sqrt()),
+    "reciprocal": _lowered(lambda assembly, value: assembly.divide(scalar(1.0), value)),
+    "square": _plain(Power(2)),
+    "sin": _plain(Sin()),
+    "cos": _plain(Cos()),
+    "silu": _plain(Silu()),
+    "mish": _plain(Mish()),
+    "hardswish": _plain(HardSwish()),
+    "gelu": Rule(_gelu, ("self", "approximate")),
+    "softplus": Rule(_softplus, ("self", "beta", "threshold")),
+    "elu": Rule(_elu, ("self", "alpha", "scale", "input_scale")),
+    "selu": Rule(_selu, ("self",)),
+    "celu": Rule(_celu, ("self", "alpha")),
+    "log_sigmoid": _lowered(smooth.log_sigmoid),
+    "expm1": _lowered(smooth.expm1),
+    "log1p": _lowered(smooth.log1p),
+    "rsqrt": _lowered(smooth.inverse_root),
+    "pow.Tensor_Scalar": Rule(_power, ("self", "exponent")),
+    "pow.Tensor_Tensor": Rule(_power, ("self", "exponent")),
 }
