@@ -64,7 +64,7 @@ def text() -> str:
 def test_every_part_is_there(text: str) -> None:
     for words in (
         "Certified accuracy against radius", "Methods side by side", "Time against tightness", "Image by image",
-        "Adversarial examples", "Where neurons are undecided", "For reproduction", "lp-full: 60 s were not enough",
+        "Adversarial examples", "Where neurons are unstable", "For reproduction", "lp-full: 60 s were not enough",
     ):  # fmt: skip
         assert words in text, words
 

@@ -34,7 +34,7 @@ def rooted(
     network: Network, region: Region, bounds: Bounds, ends: float,
     refining: Refining | None = None, record: SearchRecord | None = None,
 ) -> Stages:  # fmt: skip
-    """The stages of a network, in float64, over a region, a batch of one, each bounded as well as it can be.
+    """The stages of a network, in float64, over one region, each bounded as tightly as time allows.
 
     bounds: Proven bounds of every pre-activation; with a record the cheap ones.
     """

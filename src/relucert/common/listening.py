@@ -41,7 +41,7 @@ def listening(progress: ProgressLike) -> Iterator[Listener]:
 
 @contextmanager
 def faults_of(told: Listener) -> Iterator[None]:
-    """Within, what this listener raises comes out as it was raised."""
+    """Within this context, what the function of this listener raises is raised again as it was."""
     try:
         yield
     except OwnFault as fault:

@@ -10,7 +10,7 @@ from typing import Any
 from markupsafe import Markup
 
 from relucert.report.markup import render
-from relucert.report.reading import NEURON_STATUSES, Kind
+from relucert.report.reading import NEURON_STATES, Kind
 from relucert.report.series import PROVEN, Sandwich, Series
 from relucert.report.summary import ROUND_STEPS
 
@@ -94,7 +94,7 @@ def decided(times: Mapping[str, Sequence[float]], count: int) -> Markup:
 
 
 def bar(question: Sandwich, top: float) -> Markup:
-    """From 0: what is proven, then what is not known, up to the nearest adversarial example; one line per method."""
+    """A bar from 0: what is proven, then what is open, up to the nearest adversarial example; one mark per method."""
 
     def x(value: float) -> float:
         return BAR * min(1.0, value / top)
@@ -109,9 +109,9 @@ def bar(question: Sandwich, top: float) -> Markup:
 
 
 def stack(counts: Sequence[float]) -> Markup:
-    """One layer's neurons as shares of a bar: dead, undecided, active."""
+    """One layer's neurons as shares of a bar: inactive, unstable, active."""
     whole, x, rectangles = max(1.0, sum(counts)), 0.0, []
-    for name, count in zip(NEURON_STATUSES, counts, strict=True):
+    for name, count in zip(NEURON_STATES, counts, strict=True):
         share = count / whole
         rectangles.append((x, BAR * share, name, f"{name}: {share:.1%}"))
         x += BAR * share

@@ -20,7 +20,8 @@ from relucert.report.domain import Domain, assumed, check_options, read_domain
 from relucert.report.fields import finite, norm, number, optional, text, whole
 from relucert.report.older import upgraded
 
-NEURON_STATUSES = ("dead", "undecided", "active")
+NEURON_KEYS = ("dead", "undecided", "active")  # of run files
+NEURON_STATES = ("inactive", "unstable", "active")
 REAL = "real"
 PRECISIONS = (REAL, "float32", "float16", "bfloat16")  # of evaluations
 COLOURS = 3
@@ -56,7 +57,7 @@ class Result:
         upper: The distance of an adversarial example.
         asked: Whether there was a question at all.
         fitted: Whether an estimate comes from a fitted distribution; False for every other kind of answer.
-        neurons: For each layer of ReLUs, how many are dead, undecided and active.
+        neurons: For each layer of ReLUs, how many are inactive, unstable and active.
         domain: The valid inputs that the answer is about; None where an older file does not say.
         failed: Whether an error inside the method spoilt it.
         inference: What the network is evaluated in.
@@ -255,8 +256,8 @@ def _neurons(row: Mapping[str, Any]) -> tuple[tuple[float, float, float], ...]:
     layers = row.get("neurons") or []
     if not isinstance(layers, list) or not all(isinstance(layer, dict) for layer in layers):
         raise ValueError("neurons is no list of counts")
-    counts = [[float(whole(layer, status)) for status in NEURON_STATUSES] for layer in layers]
-    return tuple((dead, undecided, active) for dead, undecided, active in counts)
+    counts = [[float(whole(layer, key)) for key in NEURON_KEYS] for layer in layers]
+    return tuple((inactive, unstable, active) for inactive, unstable, active in counts)
 
 
 def _picture(row: Mapping[str, Any]) -> Picture | None:

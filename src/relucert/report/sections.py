@@ -15,7 +15,7 @@ from relucert.report.domain import NOT_RECORDED, in_words
 from relucert.report.gallery import gallery
 from relucert.report.grouping import Group
 from relucert.report.markup import render
-from relucert.report.reading import NEURON_STATUSES, Kind, Result
+from relucert.report.reading import NEURON_STATES, Kind, Result
 from relucert.report.series import PROVEN, Sandwich, Series, best_proven, sandwiches, series, tightness
 from relucert.report.summary import against, rounded_down, rounded_up
 
@@ -60,7 +60,7 @@ def norm_section(group: Group, norm: str, title: str, facts: Mapping[str, Any] |
         bar_keys=_bar_keys(questions),
         images=tables.sandwich(questions, top, group.every_rival),
         gallery=gallery(questions),
-        neuron_keys=[(status, status) for status in NEURON_STATUSES],
+        neuron_keys=[(state, state) for state in NEURON_STATES],
         neurons=_neurons(results),
     )
 
@@ -189,7 +189,7 @@ def _neurons(results: Sequence[Result]) -> list[Markup]:
     for name in dict.fromkeys(result.name for result in results if result.neurons):
         rows = [result.neurons for result in results if result.name == name and result.neurons]
         layers = [
-            [fmean(row[layer][status] for row in rows if layer < len(row)) for status in range(len(NEURON_STATUSES))]
+            [fmean(row[layer][state] for row in rows if layer < len(row)) for state in range(len(NEURON_STATES))]
             for layer in range(max(map(len, rows)))
         ]
         blocks.append(tables.neurons(name, layers, len(rows)))

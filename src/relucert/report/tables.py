@@ -11,7 +11,7 @@ from markupsafe import Markup
 from relucert.common.words import counted
 from relucert.report import charts
 from relucert.report.markup import render
-from relucert.report.reading import NEURON_STATUSES, Kind, Result
+from relucert.report.reading import NEURON_STATES, Kind, Result
 from relucert.report.series import PROVEN, Sandwich, Series, tightness
 from relucert.report.summary import rounded_down, rounded_up
 
@@ -118,7 +118,7 @@ def neurons(name: str, layers: Sequence[Sequence[float]], answers: int) -> Marku
         for number, counts in enumerate(layers, start=1)
     ]
     caption = f"{name}: neurons at the certified radius, mean over {counted(answers, 'answer')}"
-    return table(caption, ("layer", "shares", *NEURON_STATUSES), rows)
+    return table(caption, ("layer", "shares", *NEURON_STATES), rows)
 
 
 def bound(answer_kind: Kind, value: float | None, note: str | None = None) -> Cell:

@@ -1,7 +1,7 @@
-"""A portfolio of methods: the largest radius that they prove in the time given, each from what is proven before.
+"""A portfolio of methods: the largest radius that they prove within a time, each from what is proven before.
 
 A step is a function that takes what is proven and yields what it proves beyond that, at any moment ready to be cut
-off: `Step` in this file says what it is given. Methods are steps as they are (`method_step`).
+off: `Step` in this file says what it gets. Methods are steps as they are (`method_step`).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Evidential(Protocol):
         """The method, keeping the evidence of its radii."""
 
     def evidence(self, method: Method, problem: Problem, end: SearchEnd) -> Evidence:
-        """The evidence of the radius of a search by such a method for a problem, a batch of one."""
+        """The evidence of the radius that a search by this method ended with, for a problem of one question."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +74,7 @@ class Task:
 
     @cached_property
     def problem(self) -> Problem:
-        """The question as a batch of one, whose radius is sought."""
+        """The question, whose radius is sought, as a problem of its own."""
         return self.inquiry.problem(self.network, self.shape, [self.question])
 
 

@@ -38,7 +38,7 @@ class Correction:
         return Correction(ordered, torch.cat([self.amounts, amounts[:, None]], 1).gather(1, order))
 
     def at(self, radii: Tensor) -> Tensor:
-        """On the chord between the neighbours of each candidate, (batch, candidates), or on the last chord."""
+        """The correction at candidates, (batch, candidates): on the chord between neighbours, or on the last chord."""
         if self.radii.shape[1] == 1:
             return torch.zeros_like(radii)
         right = torch.searchsorted(self.radii, radii).clamp(1, self.radii.shape[1] - 1)
@@ -133,12 +133,12 @@ class EvaluatedRadii:
                 growth[value] = mean
         return growth
 
-    def select(self, chosen: Tensor) -> EvaluatedRadii:
-        centre = {value: tensor[chosen] for value, tensor in self.centre.items()}
-        distances = {value: tensor[chosen] for value, tensor in self.distances.items()}
-        correction = Correction(self.correction.radii[chosen], self.correction.amounts[chosen])
-        tight = {value: tensor[chosen] for value, tensor in self.tight.items()}
-        return EvaluatedRadii(centre, self.growth, self.logs[chosen], distances, correction, tight)
+    def select(self, members: Tensor) -> EvaluatedRadii:
+        centre = {value: tensor[members] for value, tensor in self.centre.items()}
+        distances = {value: tensor[members] for value, tensor in self.distances.items()}
+        correction = Correction(self.correction.radii[members], self.correction.amounts[members])
+        tight = {value: tensor[members] for value, tensor in self.tight.items()}
+        return EvaluatedRadii(centre, self.growth, self.logs[members], distances, correction, tight)
 
     def interpolate(self, radii: Tensor, signs_kept: bool = False) -> Bounds:
         """Guessed hidden bounds at candidate radii (batch, candidates): flat batches, one row per candidate.
@@ -168,7 +168,7 @@ class EvaluatedRadii:
         return hidden
 
     def _weights(self, steps: Tensor) -> tuple[Tensor, Tensor]:
-        """Lagrange's weights at candidates, given their steps from the evaluated radii, (batch, candidates, radii), and
+        """Lagrange's weights at candidates, by their steps from the evaluated radii, (batch, candidates, radii), and
         whether a single radius counts.
 
         A radius too close to a newer one counts for nothing: between them rounding would be all there is to see.

@@ -28,12 +28,12 @@ def row(entry: Entry, network: Network, images: Tensor) -> dict[str, Any]:
 
 
 def neurons(network: Network, image: Tensor, radius: float, answer: Any) -> list[dict[str, int]]:
-    """How many neurons of each ReLU layer Fast-Lin finds dead, undecided and active within the radius."""
+    """How many neurons of each ReLU layer Fast-Lin finds inactive, unstable and active within the radius."""
     region = Region.around(image[None], min(radius, FAR), answer.norm, answer.box, answer.input_scale)
     intervals = bounds(network, region, arithmetic="float", inference=answer.inference)
     states = []
     for interval in intervals[: len(network.preactivations)]:
-        dead = int((interval.upper <= 0).sum())
+        inactive = int((interval.upper <= 0).sum())
         active = int(((interval.lower >= 0) & (interval.upper > 0)).sum())
-        states.append({"dead": dead, "undecided": interval.lower.numel() - dead - active, "active": active})
+        states.append({"dead": inactive, "undecided": interval.lower.numel() - inactive - active, "active": active})
     return states
