@@ -59,7 +59,7 @@ class Profile:
         return radii[:, None] * (torch.arange(1, self.shells + 1, dtype=radii.dtype) / self.shells)
 
     def _at(self, radii: Tensor) -> Tensor:
-        """The constants at radii (batch, some), on chords between neighbours, beyond the last by the trend: (..., rows)."""
+        """The constants at radii (batch, some), on chords between neighbours or, beyond the last, by the trend."""
         last = self.radii.shape[1] - 1
         right = torch.searchsorted(self.radii, radii.contiguous()).clamp(1, last)
         beyond = radii > self.radii[:, -1:]

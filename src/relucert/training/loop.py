@@ -183,7 +183,7 @@ class _Stage:
 def _certified(
     network: Network, images: Tensor, labels: Tensor, defence: Certified, grown: float, plain: Tensor
 ) -> Tensor:
-    """The weighted mean of the loss and of its upper bound in balls; weight and radius have grown to a share of their last."""
+    """The mean of the loss and its upper bound in balls; the weight of the bound and the radius grow with `grown`."""
     clean, radius = 1 - (1 - defence.clean) * grown, defence.epsilon * defence.stretch * grown
     if clean == 1 or radius == 0:
         return plain
