@@ -155,6 +155,8 @@ TAKE: dict[str, Call] = {
     "attack": lambda network, path: relucert.attack(network, ZEROS, steps=10),
     "estimate": lambda network, path: relucert.estimate(network, ZEROS, batches=3, samples=8),
     "robust_loss": lambda network, path: relucert.robust_loss(network, ZEROS.float(), torch.zeros(2).long(), 0.1),
+    "robust_at": lambda network, path: relucert.robust_at(network, ZEROS, radius=0.01, time_limit=5),
+    "verify": lambda network, path: relucert.verify(network, query(), time_limit=5),
     "compare": lambda network, path: relucert.compare(network, ZEROS, methods=["crown", "attack"], steps=10),
 }
 """By public call, a question that it answers about any activation."""
@@ -169,11 +171,8 @@ REFUSE: dict[str, list[Call]] = {
         lambda network, path: relucert.certify(network, ZEROS, method="interval", inference="float32"),
     ],
     "exact": [lambda network, path: relucert.exact(network, ZEROS)],
-    "robust_at": [lambda network, path: relucert.robust_at(network, ZEROS, radius=0.01)],
-    "verify": [
-        lambda network, path: relucert.verify(network, query()),
-        lambda network, path: relucert.verify(network, query(), proof=path / "proof.json"),
-    ],
+    "robust_at": [lambda network, path: relucert.robust_at(network, ZEROS[:1], radius=0.01, proof=path / "proof.json")],
+    "verify": [lambda network, path: relucert.verify(network, query(), proof=path / "proof.json")],
     "save": [lambda network, path: relucert.save(network, path / "smooth.safetensors")],
     "the check of proofs": [
         lambda network, path: fixed_layers(network),

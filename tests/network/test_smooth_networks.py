@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import relucert
 from relucert.arithmetic.rigor import RIGOROUS
@@ -15,7 +15,8 @@ from relucert.bounding.reference import ReferencePath
 from relucert.bounding.relaxers import CROWN
 from relucert.common.names import MethodName
 from relucert.methods.table import METHODS
-from relucert.network import Linear, Network, Tanh
+from relucert.network import Activation, Linear, Network, Node, Tanh
+from tests.inputs.loading.image_models import Function
 from tests.smooth import SMOOTH, smooth_network
 
 ANY: list[MethodName] = [name for name in METHODS if not METHODS[name]().needs_rectifiers]
@@ -75,3 +76,69 @@ def literal(network: Network, hidden: Bounds, form: Tensor, centre: float, radiu
             pulled[place] = coefficient * slope
         coefficients = pulled
     return constant + float(coefficients.sum() * centre - coefficients.abs().sum() * radius)
+
+
+def undecided_network(activation: Activation) -> Network:
+    """Three classes of three inputs; the first one leads by a little at 0.1."""
+    draw = torch.Generator().manual_seed(4)
+    first = Linear(torch.randn(12, 3, generator=draw).double(), torch.randn(12, generator=draw).double())
+    last = Linear(torch.randn(3, 12, generator=draw).double(), torch.zeros(3).double())
+    nodes = Node(first, (0,)), Node(activation, (1,)), Node(last, (2,))
+    scores = Network((3,), nodes)(torch.full((1, 3), 0.1).double())[0]
+    shifted = Linear(last.weight, torch.tensor([0.3, 0.0, 0.0]).double() - scores)
+    return Network((3,), (*nodes[:2], Node(shifted, (2,))))
+
+
+@pytest.mark.parametrize("name", ["sigmoid", "gelu", "sine", "square", "elu with a kink above"])
+def test_verdicts_are_true(name: str) -> None:
+    """Small radii hold, large ones are violated; what is in between may stay unknown, but no answer is wrong."""
+    network, box = undecided_network(SMOOTH[name]), (-3, 3)
+    image = torch.full((1, 3), 0.1, dtype=torch.float64)
+    distance = relucert.attack(network, image, box=box, steps=40)[0].distance
+    certified = relucert.certify(network, image, method="crown", box=box)[0].radius
+    assert distance is not None
+    assert certified is not None
+    wanted = {0.5 * certified: "holds", 0.9 * distance: "holds", 1.01 * distance: "violated"}
+    for radius, expected in wanted.items():
+        (verdict,) = relucert.robust_at(network, image, radius=radius, box=box, time_limit=20)
+        rivals = [([[float(one == 0) - float(one == rival) for one in range(3)]], [0.0]) for rival in (1, 2)]
+        query = relucert.Query.within([0.1 - radius] * 3, [0.1 + radius] * 3, rivals)
+        asked = relucert.verify(network, query, time_limit=20)
+        assert verdict.status == asked.status == expected
+
+
+def test_cuts_decide_what_bounds_leave_open() -> None:
+    """Regions between what CROWN proves and an attack's distance are decided by cuts at the inputs."""
+    torch.manual_seed(3)
+    module = nn.Sequential(nn.Linear(2, 10), nn.Tanh(), nn.Linear(10, 10), nn.ReLU(), nn.Linear(10, 8), nn.SiLU())
+    network = relucert.load(nn.Sequential(module, nn.Linear(8, 2)).double())
+    image = torch.tensor([[0.3, -0.2]], dtype=torch.float64)
+    distance = relucert.attack(network, image, box=(-4, 4), steps=80)[0].distance
+    certified = relucert.certify(network, image, method="crown", box=(-4, 4))[0].radius
+    assert distance is not None
+    assert certified is not None
+    radius = 0.9 * distance
+    assert certified < radius
+    (verdict,) = relucert.robust_at(network, image, radius=radius, box=(-4, 4), time_limit=60)
+    assert verdict.status == "holds"
+    assert verdict.nodes > 0
+
+
+def test_a_domain_that_is_left_is_a_region_that_is_not_certified() -> None:
+    """A logarithm of x + 1: within 0.5 of 0 it is bounded, within 2 it is not defined."""
+    first, last = nn.Linear(2, 2, bias=False), nn.Linear(2, 2)
+    with torch.no_grad():
+        first.weight.copy_(torch.eye(2))
+        last.weight.copy_(torch.tensor([[1.0, 1.0], [-1.0, -1.0]]))
+        last.bias.copy_(torch.tensor([10.0, 0.0]))
+    network = relucert.load(nn.Sequential(first, Function(lambda x: torch.log(x + 1)), last))
+    held, left = (
+        relucert.robust_at(network, torch.zeros(1, 2), torch.tensor([0]), radius=radius, time_limit=5)[0]
+        for radius in (0.5, 2.0)
+    )
+    assert held.status == "holds"
+    assert left.status == "unknown"
+    assert left.reason
+    radius = relucert.certify(network, torch.zeros(1, 2), torch.tensor([0]), method="crown")[0].radius
+    assert radius is not None
+    assert 0.5 < radius < 1

@@ -106,7 +106,7 @@ def robust_at_each(
 
     Everything is checked at the call; the work is done as verdicts are asked for.
     """
-    posed = arguments.pose(needs_rectifiers="a verdict")
+    posed = arguments.pose(needs_rectifiers=None if proof is None else "a proof")
     path = None if proof is None else checked_path(proof, "a proof")
     fraction = stated_fraction(radius, "the radius")
     options = _Options(posed.shape, number_above(radius, "the radius"), time_limit, arguments.seed, path, fraction)

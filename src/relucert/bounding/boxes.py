@@ -45,7 +45,7 @@ def box_bounds(network: Network, region: Region, arithmetic: Arithmetic) -> BoxB
 def _pulled(path: ReferencePath, value: int, known: Interval) -> Interval:
     """Improves known bounds of unstable pairs of box and neuron by back-substitution."""
     network = path.network
-    boxes, neurons = known.unstable.nonzero().unbind(1)
+    boxes, neurons = (~network.stable(value, *known)).nonzero().unbind(1)
     lower, upper = (side.clone() for side in known)
     step = max(1, PAIR_BYTES // (16 * max(network.sizes)))
     for some, places in zip(boxes.split(step), neurons.split(step), strict=True):

@@ -18,7 +18,7 @@ from relucert.bounding.backward import DualVariables, PulledBack, bound_forms
 from relucert.bounding.boxes import BoxBounds, box_bounds
 from relucert.bounding.interval import Bounds, Interval, copied, select
 from relucert.bounding.reference import ReferencePath
-from relucert.bounding.relaxers import CROWN, FAST_LIN
+from relucert.bounding.relaxers import CROWN
 from relucert.branch_and_bound.cut_record import CutTree
 from relucert.common.progress import Progress, Report, silent
 from relucert.network import Network, Relu
@@ -29,6 +29,7 @@ FEW = 16  # boxes that are cut more than once at a time
 CUTS = 2
 EFFORT = Effort(6, rate=0.25, decay=0.8, least=0, signed=True)  # of the slopes' ascent
 LEAST_WIDTH = 2.0**-40  # of a box, as a share of the whole region's
+FIXED = 2.0**-48  # share of an input's size up to which the width of a box is but rounding
 WIDTH_WEIGHT = 0.3  # of an input's share of the width, beside its share of the gap
 STAGE = "cuts"
 TOO_SMALL = "a box that is too small to be cut could not be proven"
@@ -97,7 +98,7 @@ class BoxProver:
     def run(self) -> tuple[bool, str | None]:
         """Whether it is proven, and why the search ended where it is not and no violation ended it."""
         box = _surrounding(self.problem.region)
-        self.widths = box.high - box.low
+        self.widths = torch.where(moves(*box), box.high - box.low, 0)
         rows = torch.ones(1, self.prop.rows.shape[1], dtype=torch.bool)
         waiting = Boxes(box.low[None], box.high[None], rows, torch.zeros(1, dtype=torch.long))
         while len(waiting):
@@ -108,7 +109,7 @@ class BoxProver:
             halves = self._visit(visited)
             if halves is None:
                 return False, None
-            if bool((halves.high - halves.low <= LEAST_WIDTH * self.widths).all(1).any()):
+            if bool(((halves.high - halves.low <= LEAST_WIDTH * self.widths) | (self.widths == 0)).all(1).any()):
                 return False, TOO_SMALL
             waiting = join([waiting, halves])
             open_rows = int(waiting.open.any(0).sum())
@@ -168,7 +169,12 @@ class BoxProver:
             gaps = gaps + (shares @ weights[..., None]).squeeze(-1)
         widths = region.spans(RIGOROUS).largest[left] / torch.where(self.widths > 0, self.widths, 1)
         scores = _normalised(gaps) + WIDTH_WEIGHT * _normalised(widths)
-        return torch.where(widths > 0, scores, -1)
+        return torch.where((widths > 0) & (self.widths > 0), scores, -1)
+
+
+def moves(low: Tensor, high: Tensor) -> Tensor:
+    """Which inputs a box lets move, by more than its rounding outwards: (size,)."""
+    return high - low > FIXED * torch.maximum(low.abs(), high.abs())
 
 
 def _surrounding(region: Region) -> Box:
@@ -209,7 +215,9 @@ class _Pairs:
 
 
 class SlopeAscent:
-    """Optimises lower slopes for pairs, as alpha-CROWN does, by signed-gradient steps; the best are kept.
+    """Optimises lower slopes of ReLUs for pairs, as alpha-CROWN does, by signed-gradient steps; the best are kept.
+
+    Other activations keep the lines of CROWN.
 
     Attributes:
         highest: The best bounds so far, as computed, (pairs,).
@@ -223,17 +231,16 @@ class SlopeAscent:
         self.network, self.pairs = network, pairs
         self.coefficients: dict[int, Tensor] = {}
         self.rows, self.offsets = prop.rows[0, pairs.rows][:, None], prop.offsets[0, pairs.rows][:, None]
-        self.relus = {
-            value: node.inputs[0]
-            for value, node in network.steps()
-            if isinstance(node.operation, Relu) and value in network.ancestors((network.output,))
-        }
+        needed = network.ancestors((network.output,))
+        sources = {value: network.source(value) for value in network.activations if value in needed}
+        self.relus = {value: source for value, source in sources.items() if network.activations[value].rectifier}
+        self.others = {value: source for value, source in sources.items() if value not in self.relus}
 
     def run(self) -> None:
         pairs, output = self.pairs, self.network.output
         with torch.inference_mode(False), torch.enable_grad():
             bounds, rows, offsets = copied(pairs.bounds), self.rows.clone(), self.offsets.clone()
-            path = ReferencePath(self.network, pairs.region.clone(), bounds, FAST_LIN, DOUBLE, upper=True)
+            path = ReferencePath(self.network, pairs.region.clone(), bounds, CROWN, DOUBLE, upper=True)
             slopes = {
                 value: CROWN(Relu(), bounds[source], DOUBLE).slope_below[:, None]
                 for value, source in self.relus.items()
@@ -282,4 +289,12 @@ class SlopeAscent:
             above = -lower * upper / torch.where(unstable, upper - lower, 1)
             gap = forms.clamp(min=0) * below - forms.clamp(max=0) * above
             weights[source] = weights.get(source, 0) + torch.where(unstable, gap, 0)
+        for value, source in self.others.items():
+            if value in self.coefficients:
+                interval = self.pairs.bounds[source].select(indices)
+                lines, middle = CROWN(self.network.activations[value], interval, DOUBLE), sum(interval) / 2
+                apart = lines.high + (lines.slope_above - lines.slope_below) * middle
+                apart = apart if lines.low is None else apart - lines.low
+                forms = self.coefficients[value][:, 0].expand(len(self.highest), -1)[indices]
+                weights[source] = weights.get(source, 0) + forms.abs() * apart
         return weights

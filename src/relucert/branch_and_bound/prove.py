@@ -15,7 +15,7 @@ from torch import Tensor
 from relucert.answers.verdicts import LATE
 from relucert.arithmetic.region import Region
 from relucert.bounding.record import Record
-from relucert.branch_and_bound.boxes import STAGE, TOO_SMALL, BoxProver
+from relucert.branch_and_bound.boxes import STAGE, TOO_SMALL, BoxProver, moves
 from relucert.branch_and_bound.cut_record import CutTree
 from relucert.branch_and_bound.search_record import SearchRecord
 from relucert.branch_and_bound.stages import TooLarge
@@ -27,6 +27,7 @@ from relucert.query.problem import Problem
 
 MOST_CUT_INPUTS = 12  # that may move
 NEURONS_PER_INPUT = 4  # at least, for cuts to be worth it
+ONLY_RELU = "bounds do not decide it, and splits by neurons are for networks of ReLUs"
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +80,8 @@ def prove(
             proven, failure = False, LATE
         if failure != TOO_SMALL:
             return Outcome(proven, failure, box_prover.nodes, STAGE, cuts=cuts)
+    if not problem.network.rectifiers_only:
+        return Outcome(False, ONLY_RELU, 0, STAGE)
     kept = SearchRecord(problem.exact) if record else None
     prover = NeuronProver(problem, violates, ends, report, kept)
     try:
@@ -98,7 +101,7 @@ def suits_cuts(network: Network, region: Region) -> bool:
     """
     moving = network.sizes[INPUT]
     if region.box is not None:
-        moving = int((region.box.high > region.box.low).sum())
+        moving = int(moves(*region.box).sum())
     if region.scale is not None:
         moving = min(moving, int((region.scale > 0).sum()))
     neurons = sum(network.sizes[value] for value in network.preactivations)

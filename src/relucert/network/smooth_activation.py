@@ -119,12 +119,14 @@ class SmoothActivation(Activation):
         terms = self.formula(points, PROVEN if arithmetic.rigorous else PLAIN)
         heights = _heights(sign, terms, slope, points, arithmetic)
         least = heights[:2].amin(0)
-        steepness = _steepness(sign, terms, slope, arithmetic)
+        steepness = _steepness(sign, terms, slope, arithmetic) if arithmetic.rigorous else None  # 0, or at an end
         for place, piece in enumerate(convex, start=2):
             start, end = piece.within(lower, upper)
-            falls = [(end - points[place]) * steepness[0][place], (start - points[place]) * steepness[1][place]]
-            fall = torch.minimum(*falls).clamp(max=0)
-            tangent = arithmetic.floor(heights[place] + arithmetic.down(fall, 4))
+            tangent = heights[place]
+            if steepness is not None:
+                falls = (end - points[place]) * steepness[0][place], (start - points[place]) * steepness[1][place]
+                fall = torch.minimum(*falls).clamp(max=0)
+                tangent = arithmetic.floor(tangent + arithmetic.down(fall, 4))
             relevant = (end > start) & (sign * piece.curvature > 0)
             least = torch.where(relevant, torch.minimum(least, tangent), least)
         for before, after in pairwise(pieces):
@@ -287,8 +289,6 @@ def _heights(sign: int, terms: Terms, slope: Tensor, points: Tensor, arithmetic:
 def _steepness(sign: int, terms: Terms, slope: Tensor, arithmetic: Arithmetic) -> tuple[Tensor, Tensor]:
     """`sign (f' - slope)` at points, from below and from above."""
     steepness = sign * (terms.slope - slope)
-    if not arithmetic.rigorous:
-        return steepness, steepness
     doubt = terms.slope_error + arithmetic.gamma(4) * (terms.slope.abs() + slope.abs())
     return steepness - doubt, steepness + doubt
 
