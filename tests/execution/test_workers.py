@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,23 +23,29 @@ from relucert.experiments.comparison.deadline import OutOfTime, Worker
 from tests.execution.answering import Answering, job
 
 
-def test_workers_give_the_answers_of_one_process_in_its_order(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def pool() -> Iterator[Execution]:
+    """Two processes for several tests."""
+    with Execution(2) as execution:
+        yield execution
+
+
+def test_workers_give_the_answers_of_one_process_in_its_order(pool: Execution) -> None:
     """Of several methods, by the same two processes."""
     network, data = relucert.load("mnist-2x20"), relucert.data.bundled().first(12)
-    with Execution(2) as pool:
-        for ask, options in (
-            (relucert.certify_each, {"method": "crown", "target": "all", "memory": 2**20}),
-            (relucert.estimate_each, {"batches": 4, "samples": 8, "norm": 2}),
-            (relucert.attack_each, {"steps": 3, "memory": 2**22, "box": (-0.5, 0.5)}),
-            (relucert.robust_at_each, {"radius": 0.01, "seed": 3}),
-        ):
-            call: Any = ask
-            alone, shared = (list(call(network, data, workers=workers, **options)) for workers in (1, pool))
-            assert [replace(answer, seconds=0.0).to_json() for answer in shared] == [
-                replace(answer, seconds=0.0).to_json() for answer in alone
-            ]
-        (exact,) = relucert.exact(network, data.first(1), time_limit=1, workers=pool)  # in this process
-        assert exact.lower
+    for ask, options in (
+        (relucert.certify_each, {"method": "crown", "target": "all", "memory": 2**20}),
+        (relucert.estimate_each, {"batches": 4, "samples": 8, "norm": 2}),
+        (relucert.attack_each, {"steps": 3, "memory": 2**22, "box": (-0.5, 0.5)}),
+        (relucert.robust_at_each, {"radius": 0.01, "seed": 3}),
+    ):
+        call: Any = ask
+        alone, shared = (list(call(network, data, workers=workers, **options)) for workers in (1, pool))
+        assert [replace(answer, seconds=0.0).to_json() for answer in shared] == [
+            replace(answer, seconds=0.0).to_json() for answer in alone
+        ]
+    (exact,) = relucert.exact(network, data.first(1), time_limit=1, workers=pool)  # in this process
+    assert exact.lower
 
 
 def test_a_worker_that_dies_costs_a_retry_and_one_that_kills_gets_a_reason(tmp_path: Path) -> None:
@@ -55,13 +62,12 @@ def test_a_worker_that_dies_costs_a_retry_and_one_that_kills_gets_a_reason(tmp_p
     assert len((tmp_path / "asked-4").read_text()) == 1
 
 
-def test_workers_serve_one_run_after_the_other(tmp_path: Path) -> None:
-    with Execution(2) as pool:
-        served = []
-        for _ in range(3):
-            assert len(list(start(job(Answering(tmp_path), 4, 1), pool, None, None))) == 4
-            assert pool._processes is not None
-            served.append({process.popen.pid for process in pool._processes._idle})
+def test_workers_serve_one_run_after_the_other(tmp_path: Path, pool: Execution) -> None:
+    served = []
+    for _ in range(3):
+        assert len(list(start(job(Answering(tmp_path), 4, 1), pool, None, None))) == 4
+        assert pool._processes is not None
+        served.append({process.popen.pid for process in pool._processes._idle})
     assert served[0] == served[1] == served[2]
     assert len(served[0]) == 2
 
