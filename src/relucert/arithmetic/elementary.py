@@ -115,10 +115,10 @@ def tanh(points: Tensor) -> Tensor:
 
 def _polynomial(coefficients: Sequence[float], points: Tensor) -> Tensor:
     """Horner's scheme. In the term of degree n meet 2 n + 1 roundings and that of the coefficient."""
-    total = torch.full_like(points, coefficients[-1])
-    for coefficient in reversed(coefficients[:-1]):
-        total = total * points + coefficient
-    return total
+    total = points * coefficients[-1]
+    for coefficient in reversed(coefficients[1:-1]):
+        total = total.add_(coefficient).mul_(points)
+    return total.add_(coefficients[0])
 
 
 def _power_of_two(exponent: Tensor) -> Tensor:

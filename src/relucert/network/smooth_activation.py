@@ -29,7 +29,7 @@ from relucert.network.envelope import parallel_slope, supporting_slopes
 if TYPE_CHECKING:
     from relucert.arithmetic.rigor import Arithmetic
 
-TANGENT_STEPS = 8  # that find the tangent through a point of the graph; each squares the error
+TANGENT_STEPS = 5  # that find the tangent through a point of the graph; each squares the error
 
 
 class Terms(NamedTuple):
@@ -154,57 +154,61 @@ class SmoothActivation(Activation):
         """The slope of the nearest two parallel lines: where f is convex or concave the secant's; where f is S-shaped
         the smaller one of both tangents through an end; else the best of a few at samples."""
         if not self._s_shaped:
-            return parallel_slope(self._plain_values, lower, upper)
+            return parallel_slope(self.apply, lower, upper)
         secant = self._secant(lower, upper)
         if len(self.curvatures) == 1:
             return secant
-        nearest = torch.minimum if self.curvatures[0] > 0 else torch.maximum
-        cut = self.cuts[0].low
-        return torch.where((lower < cut) & (upper > cut), nearest(*self.slopes(lower, upper)), secant)
+        mixed, nearest = self._mixed(lower, upper), torch.minimum if self.curvatures[0] > 0 else torch.maximum
+        if not bool(mixed.any()):
+            return secant
+        return torch.where(mixed, nearest(*self._tangents(lower, upper, secant)), secant)
 
     def slopes(self, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
         """Where f is convex the tangent in the middle and the secant; where it is S-shaped the tangents through the
         ends, as in CROWN's paper; else the lines that support samples of f in the middle of the interval."""
         if not self._s_shaped:
-            return supporting_slopes(self._plain_values, lower, upper)
+            return supporting_slopes(self.apply, lower, upper)
         secant = self._secant(lower, upper)
         middle = self.formula((lower + upper) / 2, PLAIN).slope
         if len(self.curvatures) == 1:
             return (middle, secant) if self.curvatures[0] > 0 else (secant, middle)
-        cut = self.cuts[0].low
-        left, right = upper <= cut, lower >= cut
-        before, after = torch.where(left, middle, secant), torch.where(right, middle, secant)
-        mixed = ~(left | right)
+        left, mixed = upper <= self.cuts[0].low, self._mixed(lower, upper)
+        before, after = torch.where(left, middle, secant), torch.where(left, secant, middle)
         if bool(mixed.any()):
-            before = torch.where(mixed, self._tangent_through(upper, lower, 0, secant), before)
-            after = torch.where(mixed, self._tangent_through(lower, upper, 1, secant), after)
+            tangents = self._tangents(lower, upper, secant)
+            before, after = torch.where(mixed, tangents[0], before), torch.where(mixed, tangents[1], after)
         return (before, after) if self.curvatures[0] > 0 else (after, before)
 
-    def _tangent_through(self, end: Tensor, far: Tensor, piece: int, secant: Tensor) -> Tensor:
-        """The slope of the tangent of a piece through the graph's point at the other end of the interval; that of the
-        secant where it touches beyond the interval.
+    def _mixed(self, lower: Tensor, upper: Tensor) -> Tensor:
+        """Whether the only inflection point lies inside of intervals."""
+        return (lower < self.cuts[0].low) & (upper > self.cuts[0].low)
 
-        The secants from that point are steepest where they touch, which is no farther from the cut than the point is:
-        so steps from a secant's slope to the point that has it as its tangent's converge quadratically.
+    def _tangents(self, lower: Tensor, upper: Tensor, secant: Tensor) -> Tensor:
+        """The slopes of the tangents of the piece before the cut through the graph's point at the upper end, and of the
+        piece after it through that at the lower end: (2, ...). Where one touches beyond the interval, the secant's.
+
+        The secants from an end are steepest where they touch, which is no farther from the cut than the end is: so
+        steps from a secant's slope to the point that has it as its tangent's converge quadratically.
         """
-        value, cut = self.formula(end, PLAIN).value, self.cuts[0].low
+        cut = torch.full_like(lower, float(self.cuts[0].low))
+        ends, low, high = torch.stack([upper, lower]), torch.stack([lower, cut]), torch.stack([cut, upper])
+        values = self.apply(ends)
         with torch.no_grad():
-            nearest = torch.maximum if piece == 0 else torch.minimum
-            touching, reached = nearest(2 * cut - end, far), self.pieces(end, far)[piece]
+            touching = torch.clamp(2 * cut - ends, low, high)
             for _ in range(TANGENT_STEPS):
-                slope = (self.formula(touching, PLAIN).value - value) / (touching - end)
-                point = reached.touching(slope, torch.minimum(end, far), torch.maximum(end, far))
-                touching = torch.where(point.isnan(), far, point)
-        apart = touching - end
-        narrow = apart.abs() <= _narrow(end, far)
-        slope = (self.formula(touching, PLAIN).value - value) / torch.where(narrow, 1, apart)
-        return torch.where(narrow, secant, slope)
+                slopes = (self.apply(touching) - values) / (touching - ends)
+                points = torch.stack([self.tangent_point(slopes[place], place) for place in (0, 1)])
+                touching = torch.clamp(points, low, high)
+            touching = torch.where(touching.isnan(), low, touching)
+        apart = touching - ends
+        narrow = apart.abs() <= _narrow(lower, upper)
+        return torch.where(narrow, secant, (self.apply(touching) - values) / torch.where(narrow, 1, apart))
 
     def _secant(self, lower: Tensor, upper: Tensor) -> Tensor:
         """The slope between both ends; f' in the middle where they are too near to each other to tell it."""
         width = upper - lower
         narrow = ~(width > _narrow(lower, upper))
-        rise = self.formula(upper, PLAIN).value - self.formula(lower, PLAIN).value
+        rise = self.apply(upper) - self.apply(lower)
         return torch.where(narrow, self.formula((lower + upper) / 2, PLAIN).slope, rise / torch.where(narrow, 1, width))
 
     def derivatives(self, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
@@ -241,13 +245,10 @@ class SmoothActivation(Activation):
         """Whether f is convex, concave, or one before a single inflection point and the other after it."""
         return self.curvatures in ((1,), (-1,), (1, -1), (-1, 1)) and self.smooth_cuts
 
-    def _plain_values(self, points: Tensor) -> Tensor:
-        return self.formula(points, PLAIN).value
-
     def _values(self, points: Tensor, arithmetic: Arithmetic) -> tuple[Tensor, Tensor]:
         """f at points, from below and from above."""
         if not arithmetic.rigorous:
-            value = self._plain_values(points)
+            value = self.apply(points)
             return value, value
         terms = self.formula(points, PROVEN)
         return terms.value - terms.value_error, terms.value + terms.value_error
