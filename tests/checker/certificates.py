@@ -1,6 +1,6 @@
 """Proofs by quadratic certificates about small networks, found with little effort; every row has one.
 
-Of joint proofs at least one row has weights of its own.
+Of joint proofs at least one row has weights of its own; of tightened ones some neurons are bounded by certificates.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from relucert.arithmetic.property import Property
 from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import RIGOROUS
 from relucert.bounding.record import RuleName
-from relucert.methods.quadratic import solve
+from relucert.methods.quadratic import intervals, solve
 from relucert.methods.quadratic.composed import Composed
 from relucert.methods.quadratic.evidence import Evidence
 from relucert.methods.quadratic.rows import RegionRows
@@ -31,7 +31,7 @@ from relucert.query.problem import Problem
 from tests.checker.test_certificate_proofs import REGIONS
 from tests.nets import NETWORKS, centres
 
-Kind = Literal["composed", "joint"]
+Kind = Literal["composed", "joint", "tightened"]
 EFFORT = solve.Effort(shared=10, own=40, again=20)
 RADII = [0.7**power for power in range(2, 16)]  # that are tried
 
@@ -71,6 +71,11 @@ def _evidence(problem: Problem, kind: Kind) -> Evidence | None:
         rows = RegionRows.of(problem.exact, problem.region, problem.prop, bounds)
         if not rows.relaxed or not bool((rows.heights > 0).all()):
             return None
+        if kind == "tightened":
+            patch.setattr(intervals, "STEPS", EFFORT.again)
+            rows = rows.tightened(bounds, {})
+            if rows.tight is None or not rows.tight.proofs or not rows.relaxed:
+                return None
         every, endless = torch.arange(len(rows.forms)), torch.full_like(rows.solver.bounds, torch.inf)
         rows.solver.start()
         if kind == "composed":

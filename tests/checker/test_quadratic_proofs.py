@@ -16,6 +16,7 @@ import torch
 import relucert
 from relucert.checker.certificate_document import CertificateEntry, CertificateProof, RowEntry
 from relucert.checker.certificate_feasible import Feasibility
+from relucert.checker.certificate_intervals import IntervalCheck
 from relucert.checker.certificate_margin import Margin
 from relucert.checker.certificate_scene import CertificateScene
 from relucert.checker.check import check
@@ -39,7 +40,7 @@ GRAPHS = ("residual", "skipping", "normalised", "rectified input", "convolutiona
 def scene_of(network: Network, proof: CertificateProof) -> CertificateScene:
     bounded = TreeCheck.of(network, proof, by_rule(Rule("crown", proof.scope)), proof.inference)
     bounded.margins()
-    return CertificateScene.of(proof, bounded)
+    return CertificateScene.of(proof, bounded, IntervalCheck(proof, bounded))
 
 
 def as_read(document: Document, folder: Path) -> CertificateProof:

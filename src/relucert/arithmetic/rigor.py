@@ -73,6 +73,12 @@ class Arithmetic:
         return torch.floor(slopes / unit + 0.5) * unit if self.recorded else slopes
 
 
+def short(numbers: Tensor) -> Tensor:
+    """Numbers in float64, rounded to 24 significant bits, which proof files store in half the bytes."""
+    mantissa, exponent = torch.frexp(numbers)
+    return torch.ldexp(torch.round(mantissa * 2.0**24) * 2.0**-24, exponent)
+
+
 def check_subnormals() -> None:
     """Refuses to prove anything while the processor takes subnormal numbers for zero."""
     if not bool(torch.tensor([5e-324], dtype=torch.float64) * 1.0 > 0):

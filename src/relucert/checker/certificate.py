@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from relucert.checker.certificate_document import CertificateProof
 from relucert.checker.certificate_feasible import Feasibility
+from relucert.checker.certificate_intervals import IntervalCheck
 from relucert.checker.certificate_margin import Margin
 from relucert.checker.certificate_scene import CertificateScene
 from relucert.checker.entries import Rejected
@@ -19,7 +20,7 @@ def check_certificates(network: Network, proof: CertificateProof) -> None:
     for number, entry in enumerate(proof.row_proofs):
         if entry is None and not linear[number] > 0:
             raise Rejected(f"by CROWN's lines, row {number} is not proven to be positive")
-    scene = CertificateScene.of(proof, bounded)
+    scene = CertificateScene.of(proof, bounded, IntervalCheck(proof, bounded))
     feasibility = Feasibility(scene)
     for certificate in proof.certificates:
         feasibility.check_sizes(certificate)

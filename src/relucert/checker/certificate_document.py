@@ -64,11 +64,24 @@ class RowEntry:
 
 
 @dataclass(frozen=True)
+class IntervalEntry:
+    """What proves bounds of neurons of a pre-activation: one joint certificate, and one proof for each bound.
+
+    signs: 1 for a lower bound, -1 for an upper one.
+    """
+
+    neurons: list[int]
+    signs: list[int]
+    certificate: CertificateEntry
+    proofs: list[RowEntry]
+
+
+@dataclass(frozen=True)
 class CertificateProof(Certified):
     """Quadratic certificates, and how they prove each row; None: CROWN's lines prove it.
 
     inference: as of a `Proof`; scope: as of a `Rule`, for the bounds of pre-activations, which follow by CROWN's
-    rule; layers: by pre-activation.
+    rule; layers: by pre-activation; intervals: by pre-activation, what bounds its neurons better than CROWN's rule.
     """
 
     inference: str
@@ -76,12 +89,13 @@ class CertificateProof(Certified):
     layers: dict[int, LayerEntry]
     certificates: list[CertificateEntry]
     row_proofs: list[RowEntry | None]
+    intervals: dict[int, IntervalEntry]
 
 
 def certificate_proof(document: dict[str, Any]) -> CertificateProof:
     """A proof whose every entry is of the right kind."""
     entries = KEYS | {"inference", "layers", "certificates", "row_proofs"}
-    known = set(document) in (entries | {"scope"}, entries | {"by_intervals"})
+    known = set(document) - {"intervals"} in (entries | {"scope"}, entries | {"by_intervals"})
     require(known, "its entries are not those of a proof")
     require(document["inference"] in INFERENCES, "its inference is none that is known")
     claim = claim_of(document)
@@ -91,9 +105,10 @@ def certificate_proof(document: dict[str, Any]) -> CertificateProof:
     require(len(rows) == len(claim["rows"]), "it has not one proof for each row")
     used = {row.certificate for row in rows if row is not None}
     require(used == set(range(len(certificates))), "its rows do not name each of its certificates, and no other")
+    intervals = _by_layer(document.get("intervals", {}), _interval)
     return CertificateProof(
         **claim, inference=document["inference"], scope=scope_of(document), layers=layers,
-        certificates=certificates, row_proofs=rows,
+        certificates=certificates, row_proofs=rows, intervals=intervals,
     )  # fmt: skip
 
 
@@ -134,6 +149,34 @@ def _row(entry: Any) -> RowEntry:
     require(factor > 0, "a factor is not positive")
     links, errors = (_by_layer(entry[name], _floats) for name in ("links", "errors"))
     return RowEntry(as_whole(entry["certificate"]), factor, links, _floats(entry["inputs"]), errors)
+
+
+def _interval(entry: Any) -> IntervalEntry:
+    keys = {"neurons", "uppers", "certificate", "factors", "links", "inputs", "errors"}
+    require(set(entry) == keys, f"bounds of neurons do not have the entries {', '.join(sorted(keys))}")
+    certificate = _certificate(entry["certificate"])
+    require(certificate.norms is None, "the certificate for neurons is not a joint one")
+    neurons = unpack(as_text(entry["neurons"]), 4).tolist()
+    uppers, count = as_whole(entry["uppers"]), len(neurons)
+    require(0 <= uppers <= count, "there are more upper bounds than bounds")
+    factors = _floats(entry["factors"])
+    require(len(factors) == count and all(factor > 0 for factor in factors), "a bound has no positive factor")
+    links, errors = (_by_layer(entry[name], lambda part: _rows(part, count)) for name in ("links", "errors"))
+    inputs = _rows(entry["inputs"], count)
+    proofs = [
+        RowEntry(0, factors[row], {value: part[row] for value, part in links.items()}, inputs[row],
+                 {value: part[row] for value, part in errors.items()})
+        for row in range(count)
+    ]  # fmt: skip
+    return IntervalEntry(neurons, [1] * (count - uppers) + [-1] * uppers, certificate, proofs)
+
+
+def _rows(entry: Any, count: int) -> list[list[float]]:
+    """Numbers as so many rows of one length."""
+    numbers = _floats(entry)
+    require(bool(count) and len(numbers) % count == 0, "bounds have not the same number of numbers each")
+    width = len(numbers) // count
+    return [numbers[width * row : width * (row + 1)] for row in range(count)]
 
 
 def _by_layer(entry: Any, read: Callable[[Any], Entry]) -> dict[int, Entry]:

@@ -27,7 +27,7 @@ ZERO = fmpq(0)
 
 @dataclass(eq=False)
 class Margin:
-    """A lower bound of one row of the outputs in the region, added up.
+    """A lower bound of one form in the region, added up.
 
     Attributes:
         inputs: The weights of all inputs, 0 for those that stay.
@@ -49,10 +49,10 @@ class Margin:
         self.factor = fraction(self.entry.factor)
 
     def least(self, row: list[float], offset: float) -> fmpq:
-        """The bound of a row plus its offset."""
-        output = numbers_of(self.scene.values[self.scene.network.output])
+        """The bound of a row, a form on the scene's end, plus its offset."""
+        output = numbers_of(self.scene.values[self.scene.end])
         self.total = fraction(offset) + sum(
-            (fraction(one) * two for one, two in zip(row, output, strict=True)), ZERO
+            (fraction(one) * two for one, two in zip(row, output, strict=True) if one), ZERO
         )  # fmt: skip
         coefficients, links, form = self._pull(row)
         centres = {
@@ -75,11 +75,11 @@ class Margin:
         """By layer the coefficients g of open neurons and the lambda, and the coefficients of the input."""
         network = self.scene.network
         forms = of_floats(torch.tensor(row, dtype=torch.float64)[None])
-        pending: dict[int, Fixed] = {network.output: forms}
+        pending: dict[int, Fixed] = {self.scene.end: forms}
         on_relus: dict[int, Fixed] = {}
         coefficients: dict[int, Numbers] = {}
         links: dict[int, Numbers] = {}
-        for value in range(network.output, INPUT - 1, -1):
+        for value in range(self.scene.end, INPUT - 1, -1):
             if value in self.scene.neurons:
                 nothing = Fixed(torch.zeros(1, network.sizes[value], dtype=torch.int64), 0)
                 reached = on_relus.pop(value, nothing)

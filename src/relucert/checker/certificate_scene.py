@@ -8,7 +8,7 @@ and dh are the deviations of a neuron and of its ReLU, all deviations are linear
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -67,6 +67,7 @@ class CertificateScene:
             neurons, (size,).
         reach: By pre-activation, how far its neurons may lie from the reference, (size,); 0 for inactive ones.
         neurons: By pre-activation.
+        end: The value that forms are on: the output, or a pre-activation that is to be bounded.
     """
 
     network: Network
@@ -77,18 +78,22 @@ class CertificateScene:
     slopes: dict[int, Fixed]
     reach: dict[int, Fixed]
     neurons: dict[int, Neurons]
+    end: int
 
     @classmethod
-    def of(cls, proof: CertificateProof, bounded: TreeCheck) -> CertificateScene:
-        """From a check that has bounded all pre-activations."""
+    def of(cls, proof: CertificateProof, bounded: TreeCheck, bound: Bounder) -> CertificateScene:
+        """From a check that has bounded all pre-activations.
+
+        bound: Gives the bounds of a pre-activation, from the scene as far as it goes.
+        """
         relaxation, network = bounded.relaxation, bounded.relaxation.network
         known = set(proof.layers) == set(network.preactivations)
         require(known, "it has not the neurons of every pre-activation")
         region = BallScene.of(proof)
-        scene = cls(network, relaxation.layers, region, {}, {}, {}, {}, {})
+        scene = cls(network, relaxation.layers, region, {}, {}, {}, {}, {}, network.output)
         scene._refer(INPUT, fixed(region.centre), None)
         if INPUT in network.preactivations:
-            scene._open(INPUT, proof, bounded.bounds[INPUT])
+            scene._open(INPUT, proof, bound(scene, INPUT))
         for value, node in network.steps():
             if node.operation.name == "relu":
                 scene.values[value] = scene._relu(node.inputs[0])
@@ -99,7 +104,7 @@ class CertificateScene:
                     found = found.plus(layer.constant.reshaped(1, -1))
                 scene._refer(value, found, relaxation.noise.get(value))
             if value in network.preactivations:
-                scene._open(value, proof, bounded.bounds[value])
+                scene._open(value, proof, bound(scene, value))
         return scene
 
     def _refer(self, value: int, found: Fixed, noise: Fixed | None) -> None:
@@ -146,6 +151,18 @@ class CertificateScene:
         passed[:, index] = before.units[:, index].clamp(min=0)
         return replace(before, units=passed)
 
+    def before(self, value: int) -> CertificateScene:
+        """The network that ends at a value, where the neurons of all ReLUs before it are known."""
+        cut = replace(self, end=value)
+        neurons = {layer: replace(self.neurons[layer], followed=layer in cut.followed) for layer in cut.rectified}
+        return replace(cut, neurons=neurons)
+
+    @cached_property
+    def rectified(self) -> list[int]:
+        """The pre-activations of ReLUs up to the end, in order."""
+        relus = (value for value in self.network.activations if value <= self.end)
+        return sorted({self.network.source(value) for value in relus})
+
     def sources(self, value: int) -> list[int]:
         """The pre-activations whose ReLUs reach a value through affine operations alone, and the input, -1."""
         relus = set(self.network.activations)
@@ -154,7 +171,7 @@ class CertificateScene:
 
     @cached_property
     def followed(self) -> set[int]:
-        return {source for value in self.network.preactivations for source in self.sources(value)}
+        return {source for value in self.rectified for source in self.sources(value)}
 
     def forward(self, inputs: Fixed, errors: Mapping[int, Fixed]) -> tuple[dict[int, Fixed], dict[int, Fixed]]:
         """Deviations of all pre-activations, and the drift of a deviation from them.
@@ -169,7 +186,7 @@ class CertificateScene:
         """
         moved: dict[int, Fixed] = {INPUT: replace(inputs, error=0)}
         drift: dict[int, Fixed] = {INPUT: most(self.residuals[INPUT].plus(uniform(inputs)))}
-        for value in sorted(self.network.ancestors(self.network.preactivations) - {INPUT}):
+        for value in sorted(self.network.ancestors(self.rectified) - {INPUT}):
             node = self.network.node(value)
             if node.operation.name == "relu":
                 source = node.inputs[0]
@@ -182,8 +199,10 @@ class CertificateScene:
                 spread = self.layers[value].magnitude([drift[source] for source in node.inputs])
                 spread = most(spread.plus(self.residuals[value]))
             moved[value], drift[value] = replace(found, error=0), most(spread.plus(uniform(found)))
-        layers = self.network.preactivations
-        return {value: moved[value] for value in layers}, {value: drift[value] for value in layers}
+        return {value: moved[value] for value in self.rectified}, {value: drift[value] for value in self.rectified}
+
+
+Bounder = Callable[[CertificateScene, int], Interval]
 
 
 def uniform(numbers: Fixed) -> Fixed:

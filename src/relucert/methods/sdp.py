@@ -25,11 +25,14 @@ from relucert.methods.method import Method
 from relucert.methods.quadratic.evidence import Evidence
 from relucert.methods.quadratic.memory import Memory
 from relucert.methods.quadratic.rows import RegionRows
+from relucert.methods.quadratic.shared_memory import SharedMemory
 from relucert.network import Network
 
 GROWTH = 1.4  # of what a margin loses, with the radius, while one radius is evaluated
 STEEPEST = 6.0
+COLLAPSED = 2.0  # times a row's value is what it loses where a margin breaks down
 BADLY = 2.0  # times worse is a negative margin known than a positive one
+HOPELESS = 10.0  # times a row's value is what it loses where intervals are tightened
 REMEMBERED = 2**30  # bytes of multipliers that are kept, about
 BYTES_EACH = 100  # of them per input and neuron
 
@@ -90,6 +93,8 @@ class QuadraticMethod:
                 if not rows.relaxed:
                     notes.stable = True  # nothing is relaxed: no margin could be larger
                     continue
+                if _is_hopeless(rows.heights, margins[member]):
+                    rows = rows.tightened(select(hidden, chosen), notes.layers)
                 margins[member] = self._bounded(rows, margins[member], notes, arithmetic)
         return margins
 
@@ -102,6 +107,8 @@ class QuadraticMethod:
         for row, solution in enumerate(rows.solver.solutions):
             if solution is not None and solution.memory is not None:
                 notes.remember(row, solution.memory, passed)
+        if rows.tight is not None and (passed or not notes.passed):
+            notes.layers = rows.tight.memories
         if not passed:
             # Rows that were not climbed say nothing; the least one that was says how far off the radius is.
             return torch.maximum(known, found[weakest].clamp(max=0))
@@ -144,6 +151,16 @@ class QuadraticMethod:
         return {}
 
 
+def _is_hopeless(heights: Tensor, margins: Tensor) -> bool:
+    """Whether the linear relaxation's bounds are so far off that its intervals of deep layers are of no use.
+
+    Args:
+        heights: The rows at the centre, (rows,).
+        margins: Their bounds, (rows,).
+    """
+    return bool(((heights - margins) > HOPELESS * heights.abs()).any())
+
+
 def _rounded(point: Tensor) -> bytes:
     """Tells points apart, whichever precision they come in."""
     return point.float().contiguous().numpy().tobytes()
@@ -153,15 +170,21 @@ def _rounded(point: Tensor) -> bytes:
 class _Notes:
     """The state of a question, kept from radius to radius.
 
-    curve: margins by radius; weakest: the row that decided last; memories: by row, what to start from; passed: the rows
-    whose memories are of a radius that passed; stable: whether nothing was relaxed; evidence: of the largest radius at
-    which certificates proved all margins.
+    Attributes:
+        curve: Margins by radius.
+        weakest: The row that decided last.
+        memories: By row, what to start from.
+        passed: The rows whose memories are of a radius that passed.
+        layers: By layer, what to start from where intervals are tightened.
+        stable: Whether nothing was relaxed.
+        evidence: Of the largest radius at which certificates proved all margins.
     """
 
     curve: Curve = field(default_factory=lambda: Curve())
     weakest: int | None = None
     memories: dict[int, Memory] = field(default_factory=dict)
     passed: set[int] = field(default_factory=set)
+    layers: dict[int, SharedMemory] = field(default_factory=dict)
     stable: bool = False
     evidence: Evidence | None = None
 
@@ -210,6 +233,8 @@ class Curve:
         """The margins at other radii, as guessed; None: nothing is known."""
         if not self.points:
             return None
+        if (bracket := self._bracket()) is not None:
+            return _between(*bracket, radii)
         nearest = min(self.points, key=lambda point: point.doubt)
         others = [point for point in self.points if point.row == nearest.row and point.radius != nearest.radius]
         growth = GROWTH
@@ -217,6 +242,24 @@ class Curve:
             other = min(others, key=lambda point: point.doubt)
             growth = math.log(other.fall / nearest.fall) / math.log(other.radius / nearest.radius)
         return nearest.height - nearest.fall * (radii / nearest.radius) ** min(max(growth, 1.0), STEEPEST)
+
+    def _bracket(self) -> tuple[CurvePoint, CurvePoint] | None:
+        """Two radii between which the margin breaks down, so that no power law tells where it is 0."""
+        passed = max((point for point in self.points if point.margin > 0), key=lambda point: point.radius, default=None)
+        rest = (point for point in self.points if not point.margin > 0)
+        failed = min(rest, key=lambda point: point.radius, default=None)
+        if passed is None or failed is None or failed.radius <= passed.radius:
+            return None
+        return (passed, failed) if failed.fall > COLLAPSED * failed.height else None
+
+
+def _between(passed: CurvePoint, failed: CurvePoint, radii: Tensor) -> Tensor:
+    """Margins through two known ones, that are 0 half-way between their radii."""
+    steps = torch.log(radii / math.sqrt(passed.radius * failed.radius))
+    half = math.log(failed.radius / passed.radius) / 2
+    below, above = math.log(passed.height / passed.fall), math.log(failed.fall / failed.height)
+    falls = passed.height * torch.exp(torch.where(steps < 0, below * steps, above * steps) / half)
+    return passed.height - falls
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ def quadratic_evidence(found: Evidence, radius: float, inference: str, scope: st
         scope: Of the rule that bounded hidden neurons, as in a `RuleName`.
     """
     document = found.document
+    intervals = {value: _interval(entry) for value, entry in document["intervals"].items()}
     return {
         "format": CERTIFICATE_FORMAT,
         "inference": inference,
@@ -28,12 +29,22 @@ def quadratic_evidence(found: Evidence, radius: float, inference: str, scope: st
         "layers": {value: _layer(entry) for value, entry in document["layers"].items()},
         "certificates": [_packed(entry, ("deviations", "errors")) for entry in document["certificates"]],
         "row_proofs": [None if entry is None else _packed(entry, ("links", "errors")) for entry in document["rows"]],
+        **({"intervals": intervals} if intervals else {}),
     }
 
 
 def _layer(entry: dict[str, Any]) -> dict[str, str]:
     slopes = np.rint(np.asarray(entry["slopes"]) * 2.0**SLOPE_BITS).astype(np.int64)
     return {"neurons": pack(np.asarray(entry["neurons"], dtype=np.int64), 4), "slopes": pack(slopes, 3)}
+
+
+def _interval(entry: dict[str, Any]) -> dict[str, Any]:
+    return {
+        **_packed(entry, ("links", "errors")),
+        "neurons": pack(np.asarray(entry["neurons"], dtype=np.int64), 4),
+        "certificate": _packed(entry["certificate"], ("deviations", "errors")),
+        "factors": pack_floats(entry["factors"]),
+    }
 
 
 def _packed(entry: dict[str, Any], by_layer: tuple[str, ...]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from relucert.bounding.adam import Adam
 from relucert.common.deadline import check_time
-from relucert.methods.quadratic.dual import DualPoint, Evaluated, Weights, evaluate, gradient
+from relucert.methods.quadratic.dual import DualPoint, Gradient, Weights, evaluate, gradient
 from relucert.methods.quadratic.joint import PowerIteration, Spectrum
 from relucert.methods.quadratic.scene import Scene
 
@@ -118,28 +118,13 @@ class Climb:
         weights, spectrum = self.weights()
         point = self.layout.point(self.table)
         found = evaluate(self.scene, self.forms, self.heights, weights, point)
-        (way,) = adam.directions([self._gradient(weights, point, found, spectrum)])
+        slope = gradient(self.scene, weights, point, found)
+        (way,) = adam.directions([torch.cat([point_gradient(slope), self._weight_gradient(slope, spectrum)], 1)])
         self.table.add_(way * rates)
         return found.bounds
 
-    def _gradient(self, weights: Weights, point: DualPoint, found: Evaluated, spectrum: Spectrum | None) -> Tensor:
-        slope = gradient(self.scene, weights, point, found)
-        layers = list(self.scene.neurons)
-        followed = list(slope.errors)
-        parts = [
-            *(slope.point.shares[value] for value in layers), slope.point.inputs,
-            *(slope.point.errors[value] for value in point.errors),
-        ]  # fmt: skip
-        total = slope.inputs.sum(1) + sum(part.sum(1) for part in slope.errors.values())
-        if spectrum is None:
-            total = total + sum(part.sum(1) for part in slope.deviations.values())
-            return torch.cat([*parts, total[:, None]], 1)
-        carried = total[:, None]
-        parts += [slope.deviations[value] + carried * spectrum.deviations[value] for value in layers]
-        parts += [slope.errors[value] - carried * spectrum.errors[value] for value in followed]
-        inputs = slope.inputs - carried * spectrum.inputs
-        parts.append(inputs.sum(1, keepdim=True) if self.layout.input_weights == 1 else inputs)
-        return torch.cat(parts, 1)
+    def _weight_gradient(self, slope: Gradient, spectrum: Spectrum | None) -> Tensor:
+        return factor_gradient(slope) if spectrum is None else weight_gradient(self.layout, slope, spectrum)
 
     def settled(self) -> tuple[Tensor, Weights]:
         """The bounds, (forms,), with weights whose feasibility is known well."""
@@ -153,3 +138,23 @@ class Climb:
     def select(self, rows: Tensor) -> Climb:
         power = None if self.power is None else self.power.select(rows)
         return Climb(self.layout, self.forms[rows], self.heights[rows], self.base, self.table[rows], power)
+
+
+def point_gradient(slope: Gradient) -> Tensor:
+    """The gradient in the dual point as the first columns of a table, (forms, ...)."""
+    return torch.cat([*slope.point.shares.values(), slope.point.inputs, *slope.point.errors.values()], 1)
+
+
+def factor_gradient(slope: Gradient) -> Tensor:
+    """The gradient in the logarithm of a factor on all weights, (forms, 1)."""
+    parts = [slope.inputs, *slope.errors.values(), *slope.deviations.values()]
+    return torch.cat(parts, 1).sum(1, keepdim=True)
+
+
+def weight_gradient(layout: Layout, slope: Gradient, spectrum: Spectrum) -> Tensor:
+    """The gradient in the logarithms of own weights, which are scaled until they are feasible: (forms, ...)."""
+    carried = slope.inputs.sum(1, keepdim=True) + sum(part.sum(1, keepdim=True) for part in slope.errors.values())
+    parts = [part + carried * spectrum.deviations[value] for value, part in slope.deviations.items()]
+    parts += [part - carried * spectrum.errors[value] for value, part in slope.errors.items()]
+    inputs = slope.inputs - carried * spectrum.inputs
+    return torch.cat([*parts, inputs.sum(1, keepdim=True) if layout.input_weights == 1 else inputs], 1)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from relucert.methods.quadratic.intervals import MOST_JOINT
 from relucert.methods.quadratic.joint import VECTORS
 from relucert.methods.quadratic.semidefinite import SPEED
-from relucert.methods.quadratic.solve import EFFORT, MOST_JOINT, Effort
+from relucert.methods.quadratic.solve import EFFORT, Effort
 from relucert.network import Affine, Network
 
 PASSES = 4  # over the network, of one step

@@ -243,10 +243,20 @@ def squares_bound(scene: Scene, weights: Tensor, arithmetic: Arithmetic) -> Tens
 
 
 class Gradient(NamedTuple):
+    """By layer, in the order of layers: in the dual point, and in the logarithms of the weights."""
+
     point: DualPoint
     deviations: dict[int, Tensor]
     errors: dict[int, Tensor]
     inputs: Tensor
+
+    def summed(self) -> Gradient:
+        """The same for weights that all forms share."""
+        deviations, errors = (
+            {value: part.sum(0, keepdim=True) for value, part in parts.items()}
+            for parts in (self.deviations, self.errors)
+        )
+        return Gradient(self.point, deviations, errors, self.inputs.sum(0, keepdim=True))
 
 
 def gradient(scene: Scene, weights: Weights, point: DualPoint, found: Evaluated) -> Gradient:
@@ -273,4 +283,5 @@ def gradient(scene: Scene, weights: Weights, point: DualPoint, found: Evaluated)
         log_errors[value] = -weights.errors[value] * away.square()
     away = found.farthest - point.inputs
     inputs = on_inputs + 2 * weights.inputs * away
-    return Gradient(DualPoint(shares, inputs, errors), log_deviations, log_errors, -weights.inputs * away.square())
+    ordered = {value: shares[value] for value in scene.neurons}
+    return Gradient(DualPoint(ordered, inputs, errors), log_deviations, log_errors, -weights.inputs * away.square())

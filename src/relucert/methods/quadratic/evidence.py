@@ -11,6 +11,7 @@ from relucert.methods.quadratic.composed import Composed
 
 if TYPE_CHECKING:
     from relucert.methods.quadratic.dual import Weights
+    from relucert.methods.quadratic.intervals import LayerProof
     from relucert.methods.quadratic.rows import RegionRows, RowProof
     from relucert.methods.quadratic.solve import Joint
 
@@ -48,7 +49,9 @@ class Evidence:
                 numbers[proof.certificate] = len(certificates)
                 certificates.append(_certificate(proof.certificate))
             entries.append(_entry(proof, numbers[proof.certificate]))
-        document = {"layers": layers, "certificates": certificates, "rows": entries}
+        tight = {} if rows.tight is None else rows.tight.proofs
+        intervals = {str(value): _interval(proof) for value, proof in tight.items()}
+        document = {"layers": layers, "certificates": certificates, "rows": entries, "intervals": intervals}
         return cls(float(rows.region.radius[0]), document)
 
 
@@ -75,6 +78,19 @@ def _entry(proof: RowProof, certificate: int) -> dict[str, Any]:
         "links": _by_layer(proof.links),
         "inputs": point.inputs[0].tolist(),
         "errors": _by_layer(point.errors),
+    }
+
+
+def _interval(proof: LayerProof) -> dict[str, Any]:
+    """The proofs of a layer's bounds, lower ones first."""
+    return {
+        "neurons": proof.neurons.tolist(),
+        "uppers": int((proof.signs < 0).sum()),
+        "certificate": {"kind": "joint", **_weights(proof.weights)},
+        "factors": proof.factors.tolist(),
+        "links": {str(value): part.flatten().tolist() for value, part in proof.links.items()},
+        "inputs": proof.point.inputs.flatten().tolist(),
+        "errors": {str(value): part.flatten().tolist() for value, part in proof.point.errors.items()},
     }
 
 

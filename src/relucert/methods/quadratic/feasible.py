@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
-from relucert.arithmetic.rigor import RIGOROUS
+from relucert.arithmetic.rigor import RIGOROUS, short
 from relucert.common.deadline import check_time
 from relucert.methods.quadratic.composed import Composed, carried, source_mask
 from relucert.methods.quadratic.dual import Weights
@@ -19,6 +19,9 @@ from relucert.methods.quadratic.semidefinite import is_contraction
 from relucert.network import INPUT
 
 CHUNK = 512  # neurons whose rows are computed at once
+LANCZOS = 60  # iterations for the norm of a joint certificate's matrix
+ROOMS = (1e-6, 1e-4, 3e-3, 3e-2)  # above its squared norm as estimated, the first of which is mostly proven
+SHORTEST = 2.0**-23  # relative room for rounding to 24 bits
 
 
 def is_joint(scene: Scene, weights: Weights) -> bool:
@@ -26,14 +29,40 @@ def is_joint(scene: Scene, weights: Weights) -> bool:
 
     `I - B B'` is semidefinite with `B = P^1/2 A D^-1/2`: one row for each unstable neuron whose P is not 0.
     """
+    matrix = _joint_matrix(scene, weights)
+    return matrix is not None and _is_short(matrix, 6)
+
+
+def feasible_joint(scene: Scene, weights: Weights) -> Weights | None:
+    """Weights with D times about the least number for which they are proven to be feasible; None: there is no proof.
+
+    D is rounded up to 24 bits.
+    """
+    matrix = _joint_matrix(scene, weights)
+    if matrix is None:
+        return None
+    square = _largest_square(matrix)
+    if not 0 < square < torch.inf:
+        return weights if square == 0 else None
+    for room in ROOMS:
+        factor = square * (1 + room)
+        if _is_short(matrix * factor**-0.5, 10):
+            scaled = weights.inflated(torch.tensor([factor], dtype=torch.float64))
+            errors = {value: short(part * (1 + SHORTEST)) for value, part in scaled.errors.items()}
+            return Weights(scaled.deviations, errors, short(scaled.inputs * (1 + SHORTEST)))
+    return None
+
+
+def _joint_matrix(scene: Scene, weights: Weights) -> Tensor | None:
+    """B, (neurons, inputs and errors), with six roundings of each entry at the most; None where weights are none."""
     layers = [value for value, neurons in scene.neurons.items() if neurons.following and len(neurons)]
     diagonal = torch.cat([
         weights.inputs[0].expand(len(scene.radii)), *(weights.errors[value][0] for value in layers)
     ])  # fmt: skip
     if not _are_weights(weights) or not bool((diagonal > 0).all()):
-        return False
+        return None
     scale = diagonal.rsqrt()
-    rows = []
+    rows = [scale.new_zeros(0, len(scale))]
     for value in scene.neurons:
         roots = weights.deviations[value][0].sqrt()
         for chunk in (roots > 0).nonzero().flatten().split(CHUNK):
@@ -45,9 +74,29 @@ def is_joint(scene: Scene, weights: Weights) -> bool:
             inputs, errors = scene.transposed(forms)
             entries = torch.cat([inputs, *(errors[layer] for layer in layers)], 1)
             rows.append(entries * scale * roots[chunk, None])
-    if not rows:
-        return True
-    return _is_short(torch.cat(rows), 6)
+    return torch.cat(rows)
+
+
+def _largest_square(matrix: Tensor) -> float:
+    """About the squared 2-norm of a matrix, by Lanczos iterations: nobody believes it."""
+    if not len(matrix) or not bool(matrix.any()):
+        return 0.0
+    generator = torch.Generator().manual_seed(0)
+    vector = torch.randn(len(matrix), generator=generator, dtype=matrix.dtype)
+    basis, images = matrix.new_zeros(0, len(matrix)), matrix.new_zeros(0, matrix.shape[1])
+    for _ in range(min(LANCZOS, len(matrix))):
+        check_time()
+        for _ in range(2):
+            vector = vector - (vector @ basis.T) @ basis
+        length = vector.norm()
+        if not bool(length > 0):
+            break
+        image = (vector / length) @ matrix
+        basis, images = torch.cat([basis, (vector / length)[None]]), torch.cat([images, image[None]])
+        vector = matrix @ image
+    if not bool(images.isfinite().all()):
+        return torch.nan
+    return float(torch.linalg.matrix_norm(images, 2)) ** 2
 
 
 def is_composed(scene: Scene, composed: Composed) -> bool:

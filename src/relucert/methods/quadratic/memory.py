@@ -72,21 +72,24 @@ class Memory:
         for value, its in layout.scene.neurons.items():
             shares, errors, log_deviations, log_errors = self.neurons[value][:, its.index]
             if own:
-                _put(point.shares[value], shares)
-            _shifted(weights.deviations[value], log_deviations - growth, -CAUTION)
+                put(point.shares[value], shares)
+            shift(weights.deviations[value], log_deviations - growth, -CAUTION)
             if its.following:
                 if own:
-                    _put(point.errors[value], errors * radius)
-                _shifted(weights.errors[value], log_errors - growth, CAUTION)
+                    put(point.errors[value], errors * radius)
+                shift(weights.errors[value], log_errors - growth, CAUTION)
 
 
-def _put(target: Tensor, known: Tensor) -> None:
-    target.copy_(torch.where(known.isnan(), target, known))
+def put(target: Tensor, known: Tensor, rows: Tensor | slice = slice(None)) -> None:
+    """Writes what is known, (rows, count) with NaN elsewhere, into some rows of a table."""
+    target[rows] = torch.where(known.isnan(), target[rows], known)
 
 
-def _shifted(target: Tensor, known: Tensor, caution: float) -> None:
+def shift(target: Tensor, known: Tensor, caution: float) -> None:
+    """Writes known logarithms, (count,) with NaN elsewhere; the others move as these did on the median, and by a
+    caution."""
     missing = known.isnan()
     if bool(missing.all()):
         return
-    shift = (known - target)[:, ~missing].median() + caution
-    target.copy_(torch.where(missing, target + shift, known))
+    moved = (known - target)[:, ~missing].median() + caution
+    target.copy_(torch.where(missing, target + moved, known))

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from relucert.arithmetic.rigor import RIGOROUS, TINY
+from relucert.arithmetic.rigor import RIGOROUS, TINY, short
 from relucert.bounding.interval import Bounds, Centred, Interval, affine_image
 from relucert.bounding.noise import noise, rounds
 from relucert.common.deadline import check_time
@@ -141,7 +141,7 @@ def pull_back(ground: Ground, forms: Tensor, point: DualPoint) -> PulledBack:
             reached, error = on_relus.pop(value, (zeros, zeros))
             index = scene.neurons[value].index
             coefficients[value] = reached[:, index]
-            links[value] = point.shares[value] * coefficients[value]
+            links[value] = short(point.shares[value] * coefficients[value])
             through = (reached * scene.stable[value]).index_copy_(1, index, links[value])
             lost = lost + (error * ground.reach(value)).sum(1)
             _join(pending, value, (through, torch.zeros_like(through)))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import chain
 
 import torch
@@ -12,22 +12,22 @@ from torch import Tensor
 
 from relucert.arithmetic.property import Property
 from relucert.arithmetic.region import Region
-from relucert.bounding.interval import Bounds, Interval
+from relucert.bounding.interval import Bounds
 from relucert.common.deadline import TimeUp, until
 from relucert.common.progress import Report, silent
 from relucert.methods.quadratic.composed import SURPLUSES, Composed
 from relucert.methods.quadratic.dual import DualPoint
-from relucert.methods.quadratic.feasible import is_composed, is_joint
+from relucert.methods.quadratic.feasible import feasible_joint, is_composed
+from relucert.methods.quadratic.intervals import MOST_JOINT, Tightened, tightened, widened
 from relucert.methods.quadratic.memory import Memory
 from relucert.methods.quadratic.proof import Ground, prove_margins
 from relucert.methods.quadratic.scene import Scene
-from relucert.methods.quadratic.solve import MOST_JOINT, Joint, Solver
+from relucert.methods.quadratic.shared_memory import SharedMemory
+from relucert.methods.quadratic.solve import Joint, Solver
 from relucert.network import Network
 
 FEWEST_UNSTABLE = 60  # neurons, below which splitting comes to an end sooner
 ENOUGH = 5e-3  # of a row's value at the reference: a computed bound that will be proven
-INFLATIONS = (1.0, 1.0005, 1.003, 1.02)  # of own weights, the first of which is mostly proven to be feasible
-ROOM = 2.0**-16  # by which bounds of neurons are widened, relatively: whoever checks a proof has bounds of his own
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +59,7 @@ class RegionRows:
         bounds: Proven ones of every pre-activation, (1, size) each.
         memories: Of every row, what was found at another radius.
         report: Called with every few steps.
+        tight: Where the bounds come from, if they are not CROWN's alone.
         proofs: By row, what proves it.
     """
 
@@ -69,6 +70,7 @@ class RegionRows:
     bounds: Bounds
     memories: Sequence[Memory | None]
     report: Report = silent
+    tight: Tightened | None = None
     proofs: dict[int, RowProof] = field(default_factory=dict)
 
     @classmethod
@@ -77,7 +79,7 @@ class RegionRows:
         memories: Sequence[Memory | None] | None = None, report: Report = silent,
     ) -> RegionRows:  # fmt: skip
         """From a property that is a batch of one."""
-        wide = {value: _widened(interval) for value, interval in bounds.items()}
+        wide = {value: widened(interval) for value, interval in bounds.items()}
         forms, offsets = prop.rows[0].double(), prop.offsets[0].double()
         return cls(network, region, forms, offsets, wide, memories or [None] * len(forms), report)
 
@@ -85,6 +87,17 @@ class RegionRows:
         self.scene = Scene.of(self.network, self.region, self.bounds)
         self.heights = self.forms @ self.scene.values[self.network.output][0] + self.offsets
         self.solver = Solver(self.scene, self.forms, self.heights, report=self.report)
+
+    def tightened(self, bounds: Bounds, memories: Mapping[int, SharedMemory]) -> RegionRows:
+        """The same rows with bounds of pre-activations that certificates tighten.
+
+        Args:
+            bounds: Proven ones by CROWN.
+            memories: By layer, what was found at another radius.
+        """
+        tight = tightened(self.network, self.region, bounds, memories)
+        wide = {value: widened(interval) for value, interval in tight.bounds.items()}
+        return replace(self, bounds=wide, tight=tight)
 
     @property
     def relaxed(self) -> bool:
@@ -160,9 +173,8 @@ class RegionRows:
         if isinstance(certificate, Composed):
             composed = chain([certificate], map(self.solver.recompose, SURPLUSES[1:]))
             return next((one for one in composed if is_composed(self.scene, one)), None)
-        factors = torch.tensor(INFLATIONS, dtype=torch.float64)
-        joint = (Joint(certificate.weights.inflated(factor[None])) for factor in factors)
-        return next((one for one in joint if is_joint(self.scene, one.weights)), None)
+        weights = feasible_joint(self.scene, certificate.weights)
+        return None if weights is None else Joint(weights)
 
 
 def suits_certificates(network: Network, bounds: Bounds) -> bool:
@@ -193,8 +205,3 @@ def proven_rows(network: Network, region: Region, prop: Property, bounds: Bounds
             return asked.prove() > 0
     except TimeUp:
         return nothing
-
-
-def _widened(interval: Interval) -> Interval:
-    room = ROOM * (interval.upper - interval.lower)
-    return Interval((interval.lower - room).double(), (interval.upper + room).double())

@@ -142,6 +142,15 @@ class Scene:
         """The number of unstable neurons."""
         return sum(map(len, self.neurons.values()))
 
+    def first_shares(self, value: int, coefficients: Tensor) -> Tensor:
+        """Where searches start with lambda / g, from g, (forms, count).
+
+        0 or 1 where the lower line of ReLU counts, else the mean slope of chords.
+        """
+        neurons = self.neurons[value]
+        active = (neurons.centre > 0).to(coefficients.dtype)
+        return torch.where(coefficients > 0, active, neurons.slope)
+
     def forward(self, inputs: Tensor, errors: dict[int, Tensor]) -> dict[int, Tensor]:
         """`A v`: the deviations of unstable neurons by layer, (batch, count) each.
 

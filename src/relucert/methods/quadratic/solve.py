@@ -25,7 +25,6 @@ from relucert.methods.quadratic.joint import PowerIteration
 from relucert.methods.quadratic.memory import Memory
 from relucert.methods.quadratic.scene import Scene
 
-MOST_JOINT = 6000  # unstable neurons of a joint certificate, whose matrix has one row for each
 INFLATION = 1.0005  # of own weights, beyond what seems to make them feasible
 FACTORS = torch.logspace(-5, 1, 25)  # of the composed weights: what the input costs, as a share of the form
 
@@ -91,15 +90,9 @@ class Solver:
         self.scene, self.quick = scene, scene.quick()
         self.forms, self.heights = forms.float(), heights.float()
         self.effort, self.report = effort or EFFORT, report
-        self.pulled = pull(self.quick, self.forms, self._first_shares)
+        self.pulled = pull(self.quick, self.forms, self.quick.first_shares)
         self.solutions: list[Solution | None] = [None] * len(forms)
         self.bounds = torch.full((len(forms),), -torch.inf)
-
-    def _first_shares(self, value: int, coefficients: Tensor) -> Tensor:
-        """0 or 1 where the lower line of ReLU counts, else the mean slope of chords."""
-        neurons = self.quick.neurons[value]
-        active = (neurons.centre > 0).to(coefficients.dtype)
-        return torch.where(coefficients > 0, active, neurons.slope)
 
     def start(self) -> Tensor:
         """The composed certificate with the best factor for each row; returns the bounds, (rows,)."""
@@ -115,7 +108,7 @@ class Solver:
         self.table = self.forms.new_zeros(len(self.forms), sum(layout.sizes))
         point = layout.point(self.table)
         for value, shares in point.shares.items():
-            shares.copy_(self._first_shares(value, self.pulled.coefficients[value]))
+            shares.copy_(self.quick.first_shares(value, self.pulled.coefficients[value]))
         still = {value: torch.zeros_like(part) for value, part in self.pulled.links.items()}
         best = torch.full_like(self.bounds, -torch.inf)
         cost = squares_bound(self.quick, self.base.inputs, DOUBLE).clamp(min=TINIEST)

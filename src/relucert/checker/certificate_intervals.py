@@ -1,0 +1,73 @@
+"""Bounds of pre-activations that quadratic certificates tighten, layer after layer, in integers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from relucert.checker.certificate_document import CertificateProof, IntervalEntry
+from relucert.checker.certificate_feasible import Feasibility
+from relucert.checker.certificate_margin import Margin
+from relucert.checker.certificate_scene import CertificateScene
+from relucert.checker.entries import require
+from relucert.checker.lines import BOUND_BITS, Interval
+from relucert.checker.rules import rule_lines
+from relucert.checker.tree_check import TreeCheck
+
+
+@dataclass(eq=False)
+class IntervalCheck:
+    """Bounds pre-activations in the order of the graph, from the bounds of those before.
+
+    Attributes:
+        proof: Whose certificates bound neurons.
+        bounded: Has bounds of all pre-activations by CROWN's rule.
+        bounds: By pre-activation, as far as it went.
+    """
+
+    proof: CertificateProof
+    bounded: TreeCheck
+    bounds: dict[int, Interval] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        known = set(self.bounded.bounds)
+        require(set(self.proof.intervals) <= known, "it bounds neurons of values that are no pre-activations")
+
+    def __call__(self, scene: CertificateScene, value: int) -> Interval:
+        """The bounds of a pre-activation; the scene has the neurons of all before it."""
+        interval = self.bounded.bounds[value]
+        if any(before in self.proof.intervals for before in self.bounds):
+            interval = self._by_lines(value, interval)
+        if value in self.proof.intervals:
+            interval = _by_certificate(scene.before(value), self.proof.intervals[value], interval)
+        self.bounds[value] = interval
+        return interval
+
+    def _by_lines(self, value: int, interval: Interval) -> Interval:
+        """Met with what CROWN's lines give with the tightened bounds, where these leave a neuron's sign open."""
+        neurons = interval.unstable.nonzero().flatten().tolist()
+        if not neurons:
+            return interval
+        relaxation = self.bounded.relaxation
+        lines = rule_lines(relaxation.network, self.bounds, "crown")
+        found = relaxation.enclose(value, self.bounds, lines, neurons)
+        return interval.replaced(neurons, found)
+
+
+def _by_certificate(scene: CertificateScene, entry: IntervalEntry, interval: Interval) -> Interval:
+    """Met with what a certificate proves of single neurons of the scene's end."""
+    size = len(interval.lower)
+    require(all(neuron < size for neuron in entry.neurons), "it bounds neurons that the network does not have")
+    feasibility = Feasibility(scene)
+    feasibility.check_sizes(entry.certificate)
+    feasibility.check(entry.certificate)
+    weights = feasibility.input_weights(entry.certificate)
+    lower, upper = list(interval.lower), list(interval.upper)
+    for neuron, sign, proof in zip(entry.neurons, entry.signs, entry.proofs, strict=True):
+        form = [0.0] * size
+        form[neuron] = float(sign)
+        least = int((Margin(scene, entry.certificate, weights, proof).least(form, 0.0) * (1 << BOUND_BITS)).floor())
+        if sign > 0:
+            lower[neuron] = max(lower[neuron], least)
+        else:
+            upper[neuron] = min(upper[neuron], -least)
+    return Interval(lower, upper)

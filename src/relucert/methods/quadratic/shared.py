@@ -1,0 +1,145 @@
+"""Many forms that share one joint certificate: weights of every neuron's own, found for all forms at once.
+
+What climbs is the sum of all bounds, on the weights that the forms share and on each form's own factor of them, slopes
+and centres. So one proof of feasibility serves all forms, as those for the neurons of a layer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from relucert.arithmetic.rigor import DOUBLE
+from relucert.bounding.adam import Adam
+from relucert.common.deadline import check_time
+from relucert.methods.quadratic.ascent import (
+    COOLED,
+    DECAY,
+    SETTLING,
+    WEIGHT_RATE,
+    Layout,
+    factor_gradient,
+    point_gradient,
+    weight_gradient,
+)
+from relucert.methods.quadratic.composed import TINIEST, compose
+from relucert.methods.quadratic.dual import Pulled, Weights, bound, evaluate, gradient, pull, squares_bound
+from relucert.methods.quadratic.joint import PowerIteration
+from relucert.methods.quadratic.scene import Scene
+
+FACTORS = torch.logspace(-3, 1, 17)  # of the composed weights: what the input costs, as a share of the form
+
+
+@dataclass(eq=False)
+class SharedClimb:
+    """The state of an ascent.
+
+    Attributes:
+        layout: Of the table.
+        forms: On the output, (forms, outputs).
+        heights: Their values at the reference, (forms,).
+        table: The dual point and the logarithm of the factor of every form, (forms, variables).
+        logarithms: Of the weights that they share, one row.
+        power: Of these.
+    """
+
+    layout: Layout
+    forms: Tensor
+    heights: Tensor
+    table: Tensor
+    logarithms: Tensor
+    power: PowerIteration
+
+    @classmethod
+    def start(cls, scene: Scene, forms: Tensor, heights: Tensor) -> SharedClimb:
+        """From a composed certificate, with slopes as CROWN would choose them and the best of a few factors.
+
+        scene: In float64.
+        """
+        quick, forms, heights = scene.quick(), forms.float(), heights.float()
+        pulled = pull(quick, forms, quick.first_shares)
+        lengths = {value: part.square().sum(1).mean().sqrt() for value, part in pulled.coefficients.items()}
+        counted = {value: lengths[value].expand(len(neurons)) for value, neurons in quick.neurons.items()}
+        base = compose(scene, quick, counted).weights.map(Tensor.float)
+        layout = Layout(quick, own=False)
+        table = forms.new_zeros(len(forms), sum(layout.sizes))
+        for value, shares in layout.point(table).shares.items():
+            shares.copy_(quick.first_shares(value, pulled.coefficients[value]))
+        power = PowerIteration(quick, 1, torch.Generator().manual_seed(0))
+        climb = cls(layout, forms, heights, table, row_of_logarithms(base, layout), power)
+        table[:, -1] = climb.best_factors(pulled)
+        middle = table[:, -1].median()
+        climb.logarithms += middle
+        table[:, -1] -= middle
+        return climb
+
+    @property
+    def scene(self) -> Scene:
+        return self.layout.scene
+
+    def weights(self) -> Weights:
+        """The weights that forms share, before they are made feasible, one row."""
+        own = Layout(self.scene, own=True)
+        missing = self.logarithms.new_zeros(1, sum(own.sizes) - self.logarithms.shape[1])
+        return own.logarithms(torch.cat([missing, self.logarithms], 1)).map(torch.exp)
+
+    def climb(self, steps: int, speed: float = 1.0) -> None:
+        own = Layout(self.scene, own=True)
+        self._settle()
+        adam = Adam([self.table, self.logarithms], DECAY, 1e-12)
+        rates = speed * self.layout.rates()
+        for step in range(steps):
+            check_time()
+            spectrum = self.power.step(weights := self.weights())
+            factors = self.table[:, -1].exp()
+            weights = weights.inflated(spectrum.largest).times(factors)
+            point = self.layout.point(self.table)
+            slope = gradient(
+                self.scene, weights, point, evaluate(self.scene, self.forms, self.heights, weights, point)
+            )  # fmt: skip
+            on_forms = torch.cat([point_gradient(slope), factor_gradient(slope)], 1)
+            on_weights = weight_gradient(own, slope.summed(), spectrum)
+            ways = adam.directions([on_forms, on_weights])
+            cooled = 1 - (1 - COOLED) * step / steps
+            self.table.add_(ways[0] * rates * cooled)
+            self.logarithms.add_(ways[1] * (speed * WEIGHT_RATE * cooled))
+
+    def _settle(self) -> Tensor:
+        """By how much weights of errors and inputs have to be multiplied to be feasible, (1,)."""
+        weights = self.weights()
+        for _ in range(SETTLING):
+            spectrum = self.power.step(weights)
+        return spectrum.largest
+
+    def settled(self) -> Weights:
+        """The weights that forms share, one row, which seem to be feasible."""
+        return self.weights().inflated(self._settle())
+
+    def best_factors(self, pulled: Pulled) -> Tensor:
+        """The logarithm of the best of a few factors of the weights for every form, (forms,), with centres at 0."""
+        scene, point, weights = self.scene, self.layout.point(self.table), self.settled()
+        still = {value: torch.zeros_like(part) for value, part in pulled.links.items()}
+        best, chosen = torch.full_like(self.heights, -torch.inf), torch.zeros_like(self.heights)
+        cost = squares_bound(scene, weights.inputs, DOUBLE).clamp(min=TINIEST)
+        unit = (pulled.inputs.abs().sum(1).mean() / cost[0]).clamp(TINIEST, 1 / TINIEST)
+        for factor in unit * FACTORS:
+            found = bound(scene, self.heights, weights.times(factor.expand(len(best))), pulled, point, still).bounds
+            chosen = torch.where(found > best, factor.log(), chosen)
+            best = torch.maximum(best, found)
+        return chosen
+
+    def bounds(self, weights: Weights) -> Tensor:
+        """Bounds as computed, (forms,)."""
+        factors = self.table[:, -1].exp()
+        return evaluate(
+            self.scene, self.forms, self.heights, weights.times(factors), self.layout.point(self.table)
+        ).bounds
+
+
+def row_of_logarithms(weights: Weights, layout: Layout) -> Tensor:
+    """The logarithms of weights as one row, in the order of the layout."""
+    by_layer = (weights.deviations, weights.errors)
+    parts = [weights[value] for weights in by_layer for value in layout.scene.neurons if value in weights]
+    return torch.cat([*parts, weights.inputs.expand(1, layout.input_weights)], 1).clamp(min=TINIEST).log()
