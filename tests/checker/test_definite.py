@@ -10,25 +10,9 @@ from flint import fmpz_mat
 from torch import Tensor
 
 from relucert.checker.definite import is_semidefinite
+from tests.rationals import truly_semidefinite
 
 BITS = 50
-
-
-def truly_semidefinite(matrix: Tensor) -> bool:
-    """By elimination in rational arithmetic."""
-    rows = [[Fraction(float(entry)) for entry in row] for row in matrix]
-    while rows:
-        pivot = rows[0]
-        if pivot[0] < 0 or (pivot[0] == 0 and any(pivot)):
-            return False
-        rows = [
-            [
-                entry - (row[0] * other / pivot[0] if pivot[0] else 0)
-                for entry, other in zip(row[1:], pivot[1:], strict=True)
-            ]
-            for row in rows[1:]
-        ]
-    return True
 
 
 def gram(size: int, seed: int, ridge: float = 0.01) -> Tensor:
@@ -65,7 +49,7 @@ def test_small_matrices_against_rational_elimination() -> None:
         numbers = torch.tensor([[draw.randint(-3, 3) for _ in range(size)] for _ in range(size)], dtype=torch.float64)
         matrix = numbers @ numbers.T if draw.random() < 0.5 else numbers + numbers.T
         integers, exact = whole(matrix + draw.choice([0.0, 1e-8, 0.1, -1e-8]) * torch.eye(size, dtype=torch.float64))
-        truth = truly_semidefinite(exact)
+        truth = truly_semidefinite([[Fraction(float(entry)) for entry in row] for row in exact])
         semidefinite += truth
         if is_semidefinite(integers, BITS):
             passed += 1

@@ -22,6 +22,7 @@ from relucert.common.deadline import until
 from relucert.common.progress import Progress, Report, silent
 from relucert.methods.linear import LinearMethod
 from relucert.methods.method import Method
+from relucert.methods.quadratic.cost import MOST_SECONDS, tightening_seconds
 from relucert.methods.quadratic.evidence import Evidence
 from relucert.methods.quadratic.memory import Memory
 from relucert.methods.quadratic.rows import RegionRows
@@ -93,8 +94,9 @@ class QuadraticMethod:
                 if not rows.relaxed:
                     notes.stable = True  # nothing is relaxed: no margin could be larger
                     continue
-                if _is_hopeless(rows.heights, margins[member]):
-                    rows = rows.tightened(select(hidden, chosen), notes.layers)
+                bounds = select(hidden, chosen)
+                if _is_hopeless(rows.heights, margins[member]) and tightening_seconds(exact, bounds) < MOST_SECONDS:
+                    rows = rows.tightened(bounds, notes.layers)
                 margins[member] = self._bounded(rows, margins[member], notes, arithmetic)
         return margins
 

@@ -13,23 +13,7 @@ from torch import Tensor
 
 from relucert.methods.quadratic import semidefinite
 from relucert.methods.quadratic.semidefinite import is_contraction
-
-
-def truly_semidefinite(matrix: list[list[Fraction]]) -> bool:
-    """By elimination in rational arithmetic."""
-    rows = matrix
-    while rows:
-        pivot = rows[0]
-        if pivot[0] < 0 or (pivot[0] == 0 and any(pivot)):
-            return False
-        rows = [
-            [
-                entry - (row[0] * other / pivot[0] if pivot[0] else 0)
-                for entry, other in zip(row[1:], pivot[1:], strict=True)
-            ]
-            for row in rows[1:]
-        ]
-    return True
+from tests.rationals import truly_semidefinite
 
 
 def truly_contracts(matrix: Tensor) -> bool:

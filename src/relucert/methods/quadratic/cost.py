@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from relucert.methods.quadratic.intervals import MOST_JOINT
+from relucert.bounding.interval import Bounds
+from relucert.methods.quadratic.intervals import MOST_JOINT, STEPS
 from relucert.methods.quadratic.joint import VECTORS
 from relucert.methods.quadratic.semidefinite import SPEED
 from relucert.methods.quadratic.solve import EFFORT, Effort
@@ -10,6 +11,23 @@ from relucert.network import Affine, Network
 
 PASSES = 4  # over the network, of one step
 OVERHEAD = 2e-5  # seconds per operation of the network and pass
+
+EACH = 6e-8  # seconds per form and neuron or input, of one step: the minima
+MOST_SECONDS = 60.0  # that intervals may take to be tightened once
+
+
+def tightening_seconds(network: Network, bounds: Bounds) -> float:
+    """For tightened intervals of all layers once, from bounds that they would tighten."""
+    unstable = {value: int(interval.unstable.sum()) for value, interval in bounds.items()}
+    seconds = 0.0
+    for value, count in unstable.items():
+        before = sum(number for place, number in unstable.items() if place < value)
+        nodes = network.nodes[:value]
+        work = sum(node.operation.work for node in nodes if isinstance(node.operation, Affine))
+        if network.activation_depths[value] and before:
+            each = PASSES * work / SPEED + EACH * (before + network.sizes[0])
+            seconds += STEPS * (2 * count * each + OVERHEAD * len(nodes))
+    return seconds
 
 
 def least_seconds(network: Network, effort: Effort | None = None) -> float:

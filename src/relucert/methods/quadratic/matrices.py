@@ -16,7 +16,7 @@ from torch.nn.functional import one_hot
 from relucert.arithmetic.forms import LinearForms, Windows
 from relucert.arithmetic.rigor import RIGOROUS
 from relucert.common.deadline import check_time
-from relucert.methods.quadratic.passes import THE_INPUT
+from relucert.methods.quadratic.passes import THE_INPUT, segment
 from relucert.network import INPUT, Affine, Network, Reshape, Shape, pull_back, unit_forms
 
 CHUNK = 256  # neurons whose rows are made at once
@@ -46,7 +46,7 @@ def local_maps(network: Network, value: int, neurons: Tensor) -> dict[int, Local
     error = _error(network, value)
     if not error:
         return {source: LocalMap(matrix, 0.0, None) for source, matrix in matrices.items()}
-    operations = {place: network.affine(place).absolute for place in _segment(network, value)}
+    operations = {place: network.affine(place).absolute for place in _affine_values(network, value)}
     magnitudes = _matrices(network.with_operations(operations), value, neurons)
     return {source: LocalMap(matrix, error, magnitudes[source]) for source, matrix in matrices.items()}
 
@@ -114,15 +114,17 @@ def _stacked(rows: list[Matrix]) -> Matrix:
     return sparse.vstack([sparse.csr_array(part.numpy() if isinstance(part, Tensor) else part) for part in rows], "csr")
 
 
-def _segment(network: Network, value: int) -> list[int]:
+def _affine_values(network: Network, value: int) -> list[int]:
     """The affine values between a value and the ReLUs before it."""
-    return sorted(network.ancestors((value,), network.activations) - set(network.activations) - {INPUT})
+    return sorted(segment(network, value) - set(network.activations) - {INPUT})
 
 
 def _error(network: Network, value: int) -> float:
     """By how much an entry may be off, relatively to that of the map with absolute coefficients."""
     operations: list[Affine] = [
-        network.affine(place) for place in _segment(network, value) if not isinstance(network.affine(place), Reshape)
+        network.affine(place)
+        for place in _affine_values(network, value)
+        if not isinstance(network.affine(place), Reshape)
     ]
     if len(operations) <= 1:  # whose rows are stored, or took a few roundings, for which `feasible` has room
         return 0.0

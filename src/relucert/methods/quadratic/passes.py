@@ -145,7 +145,7 @@ class Passes:
 
     def _segment(self, value: int) -> set[int]:
         if value not in self._segments:
-            self._segments[value] = self.network.ancestors((value,), self.network.activations)
+            self._segments[value] = segment(self.network, value)
         return self._segments[value]
 
     @cached_property
@@ -155,6 +155,11 @@ class Passes:
     @cached_property
     def _schedule(self) -> list[tuple[int, list[int]]]:
         return self.network.schedule(self.layers)
+
+
+def segment(network: Network, value: int) -> set[int]:
+    """A value and all before it, back to ReLUs and the input, these included."""
+    return network.ancestors((value,), network.activations)
 
 
 def _add(forms: dict[int, Tensor], value: int, form: Tensor) -> None:
