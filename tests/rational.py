@@ -7,6 +7,7 @@ rational.
 
 import itertools
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 
 import torch
@@ -241,3 +242,20 @@ def _convolved(operation: Convolution, image: list[Fraction], shape: Shape) -> l
                 total += weight * image[((group * channels + channel) * height + row) * width + column]
         sums.append(total)
     return sums
+
+
+def truly_semidefinite(matrix: Sequence[Sequence[Fraction]]) -> bool:
+    """Whether a symmetric matrix is positive semidefinite, by elimination."""
+    rows = list(matrix)
+    while rows:
+        pivot = rows[0]
+        if pivot[0] < 0 or (pivot[0] == 0 and any(pivot)):
+            return False
+        rows = [
+            [
+                entry - (row[0] * other / pivot[0] if pivot[0] else 0)
+                for entry, other in zip(row[1:], pivot[1:], strict=True)
+            ]
+            for row in rows[1:]
+        ]
+    return True

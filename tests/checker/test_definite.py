@@ -10,7 +10,7 @@ from flint import fmpz_mat
 from torch import Tensor
 
 from relucert.checker.definite import is_semidefinite
-from tests.rationals import truly_semidefinite
+from tests.rational import truly_semidefinite
 
 BITS = 50
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from relucert.methods.quadratic import semidefinite
 from relucert.methods.quadratic.semidefinite import is_contraction
-from tests.rationals import truly_semidefinite
+from tests.rational import truly_semidefinite
 
 
 def truly_contracts(matrix: Tensor) -> bool:
