@@ -142,3 +142,30 @@ def test_a_domain_that_is_left_is_a_region_that_is_not_certified() -> None:
     radius = relucert.certify(network, torch.zeros(1, 2), torch.tensor([0]), method="crown")[0].radius
     assert radius is not None
     assert 0.5 < radius < 1
+
+
+def images_network(activation: nn.Module) -> Network:
+    torch.manual_seed(5)
+    layers = [nn.Conv2d(1, 3, 3, stride=2, padding=1), activation, nn.Conv2d(3, 4, 2), nn.Tanh(), nn.Flatten()]
+    return relucert.load(nn.Sequential(*layers, nn.Linear(16, 3)), input_shape=(1, 6, 6))
+
+
+@pytest.mark.parametrize("activation", [nn.GELU(), nn.Softplus(), nn.ReLU()])
+@pytest.mark.parametrize("method", ANY)
+def test_margins_of_images_are_bounded_everywhere(method: MethodName, activation: nn.Module) -> None:
+    """In windows, at a point, in a small region and in a large one; a point's bounds are its margins up to rounding."""
+    network = images_network(activation).cast(torch.float64)
+    draw = torch.Generator().manual_seed(1)
+    centre = torch.rand(1, 36, generator=draw, dtype=torch.float64)
+    rows = torch.tensor([[[1.0, -1.0, 0.0], [0.0, 1.0, -1.0]]], dtype=torch.float64)
+    prop = relucert.Property(rows, torch.zeros(1, 2, dtype=torch.float64))
+    for radius in (0.0, 1e-9, 0.02, 0.3):
+        region = relucert.Region.around(centre, radius, torch.inf)
+        moved = radius * (2 * torch.rand(300, 36, generator=draw, dtype=torch.float64) - 1)
+        ends = radius * (2 * torch.randint(0, 2, (300, 36), generator=draw) - 1)
+        margins = prop.values(network(torch.cat([centre, centre + moved, centre + ends])))
+        tested = METHODS[method]()
+        with torch.inference_mode():
+            lower = tested.margins(network, region, prop, tested.hidden(network, region, RIGOROUS), RIGOROUS)
+        assert (lower <= margins + 1e-14).all()
+        assert (margins[0] - lower < 1e-6).all() or radius > 1e-9

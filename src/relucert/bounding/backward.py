@@ -35,7 +35,9 @@ class DualVariables:
 
     Attributes:
         slopes: By the value of a ReLU, the slopes (alpha) of unstable neurons' lower lines, in [0, 1]: (batch, forms,
-            size), or laid out like the coefficients of the forms on that value.
+            size), or laid out like the coefficients of the forms on that value. Of another activation, where between
+            its least and its largest derivative, 0 and 1, the slope of the line is that a form meets: the lower one
+            where its coefficient is positive, the upper one where it is negative.
         multipliers: By the value of a ReLU, the Lagrange multipliers (beta) of known signs, (batch, forms, size): how
             many times each pre-activation is subtracted. What is known to be positive can only lower a bound.
         signs: By the value of a ReLU with slopes, signs of pre-activations that each form may rely on, 1, -1 or 0 for
@@ -241,6 +243,8 @@ class _Pull:
         self._pay(form, self.path.cost(value))
         if self.path.relaxer.flat:
             return None
+        if self.path.upper and value in self.duals.slopes and not self.network.activations[value].rectifier:
+            return self._with_own_lines(value, source, form)
         if self.path.upper:
             return self._with_duals(value, source, lines, form)
         if lines.parallel:
@@ -299,6 +303,27 @@ class _Pull:
                 self.lose(pulled, self.path.max_deviation(source), 1)
         return pulled
 
+    def _with_own_lines(self, value: int, source: int, form: LinearForms) -> LinearForms:
+        """Pulls back by one line around each neuron of each form's own: below where a coefficient is positive, above
+        where it is negative. What the line's height at the reference is from the value's reference is paid."""
+        activation, (lower, upper) = self.network.activations[value], self.path.bounds[source]
+        form, shares = form.aligned(self.duals.slopes[value])
+        slopes = own_slopes(form, shares, *activation.derivatives(lower, upper))
+        ends = form.local(lower), form.local(upper)
+        least = activation.least(slopes, *ends, self.arithmetic)
+        offsets = torch.where(
+            form.coefficients > 0, 0 if least is None else least, activation.largest(slopes, *ends, self.arithmetic)
+        )
+        before, after = self.path.reference(source), self.path.reference(value)
+        heights = slopes * form.local(before) + offsets - form.local(after)
+        everywhere = torch.ones_like(before)
+        self.gather(form.mapped(lambda numbers: numbers * heights).dot(everywhere))
+        if self.arithmetic.rigorous:
+            moved = before.abs() + self.path.max_deviation(source)
+            sizes = slopes.abs() * form.local(moved) + offsets.abs() + form.local(after.abs())
+            self.lose(form.mapped(lambda numbers: numbers * sizes), everywhere, 2 * form.terms + 12)
+        return form.mapped(lambda numbers: numbers * slopes)
+
     def gather(self, amount: Tensor) -> None:
         """Adds an amount to the constant, and the sum's own rounding to the slack."""
         self.constant = self.constant + amount
@@ -321,6 +346,11 @@ class _Pull:
         """Keeps the bytes of the largest forms met."""
         size = form.coefficients.numel() * form.coefficients.element_size()
         self.largest = max(self.largest, int(size * products))
+
+
+def own_slopes(form: LinearForms, shares: Tensor, least: Tensor, largest: Tensor) -> Tensor:
+    """The slopes between derivatives, (batch, size) each, of shares laid out like the coefficients of forms."""
+    return form.local(least) + shares.clamp(0, 1) * form.local(largest - least)
 
 
 def _positive(numbers: Tensor) -> Tensor:

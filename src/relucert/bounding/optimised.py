@@ -27,7 +27,7 @@ from relucert.bounding.reference import ReferencePath
 from relucert.bounding.relaxers import CROWN, FAST_LIN
 from relucert.bounding.thinned import Thinned
 from relucert.common.progress import Report, silent
-from relucert.network import LinearForms, Network
+from relucert.network import Activation, LinearForms, Network
 
 HIDDEN = Effort(20, least=0.05)  # for the neurons of each layer
 MARGINS = Effort(40, least=0.01, again=8)
@@ -84,7 +84,7 @@ def optimised_margins(
             lines = {} if recorder is None else lines_of(path, count)
             pulled = bound_forms(path, network.output, rows, duals=DualVariables(lines), offsets=offsets)
             found.append((pulled.lower, lines))
-        if not any(bool(interval.unstable.any()) for interval in hidden.values()):
+        if not any(_relaxed(network, value, interval) for value, interval in hidden.items()):
             return _best(found, region, Property(rows, offsets), hidden, recorder)
         ascent = _ascent_problem(network, region)
         proof = Thinned(network, region, CROWN, arithmetic, upper=True)
@@ -134,7 +134,7 @@ class _Layers:
         bounds = self.bounds
         for value in self.network.preactivations:
             relaxed = bool(self.network.activation_depths[value]) and any(
-                bool(interval.unstable.any()) for interval in bounds.values()
+                _relaxed(self.network, before, interval) for before, interval in bounds.items()
             )
             bounds[value] = self._optimised(value, known[value]) if relaxed else known[value]
             self.ascent.add(value, bounds[value].cast(self.ascent.path.arithmetic.dtype))
@@ -148,7 +148,7 @@ class _Layers:
         widest = max(self.ascent.path.network.sizes[: value + 1]) * len(self.region.radius)
         step = max(1, ROW_BYTES // (4 * widest))
         for side, sign in ((0, 1), (1, -1)):
-            unstable = Interval(*sides).unstable
+            unstable = ~self.network.stable(value, *sides)
             chosen = unstable.any(0).nonzero().flatten()
             for neurons in chosen.split(step) if len(chosen) else ():
                 if time.monotonic() > self.ends:
@@ -176,6 +176,18 @@ class _Layers:
         return lower
 
 
+def _relaxed(network: Network, value: int, interval: Interval) -> bool:
+    """Whether some neuron of a pre-activation is unstable."""
+    return not bool(network.stable(value, *interval).all())
+
+
+def _shares(form: LinearForms, slopes: Tensor, activation: Activation, interval: Interval) -> Tensor:
+    """Slopes, laid out like the coefficients of forms, as shares between the least and the largest derivative."""
+    least, largest = activation.derivatives(*interval)
+    width = form.local(largest - least)
+    return ((slopes - form.local(least)) / torch.where(width > 0, width, 1)).nan_to_num(0.5).clamp(0, 1)
+
+
 def _ascent_problem(network: Network, region: Region) -> Thinned:
     """The network and region that the ascent runs on: in float32 where the network's numbers allow it."""
     single = network.cast(torch.float32)
@@ -195,9 +207,16 @@ def _optimise(bound: Duals, recall: Recall, effort: Effort, ends: float, report:
     crown, fast_lin = {}, {}
     for value, form in first.forms.items():
         shape = first.lower.shape[0], *form.coefficients.shape[1:]
-        lines = recall.part.path.lines(value)
-        crown[value] = form.local(lines.slope_below).expand(shape).clone()
-        fast_lin[value] = form.local(lines.slope_above).expand(shape)
+        path = recall.part.path
+        lines, activation = path.lines(value), path.network.activations[value]
+        if activation.rectifier:
+            crown[value] = form.local(lines.slope_below).expand(shape).clone()
+            fast_lin[value] = form.local(lines.slope_above).expand(shape)
+            continue
+        interval = path.bounds[path.network.source(value)]
+        chosen = torch.where(form.coefficients > 0, form.local(lines.slope_below), form.local(lines.slope_above))
+        crown[value] = _shares(form, chosen, activation, interval).expand(shape).clone()
+        fast_lin[value] = _shares(form, form.local(activation.chord(*interval)), activation, interval).expand(shape)
     last = recall.slopes(crown)
     if last is None or not recall.near:
         steps, others = effort.steps, [fast_lin] if last is None else [fast_lin, last]

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from relucert.answers.verdicts import LATE
 from relucert.arithmetic.region import Region
+from relucert.arithmetic.rigor import RIGOROUS
 from relucert.bounding.record import Record
 from relucert.branch_and_bound.boxes import STAGE, TOO_SMALL, BoxProver, moves
 from relucert.branch_and_bound.cut_record import CutTree
@@ -22,12 +23,15 @@ from relucert.branch_and_bound.stages import TooLarge
 from relucert.branch_and_bound.tree import NeuronProver
 from relucert.common.deadline import TimeUp, until
 from relucert.common.progress import Report, silent
+from relucert.methods.alpha import AlphaMethod
+from relucert.methods.table import find_method
 from relucert.network import INPUT, Network
 from relucert.query.problem import Problem
 
 MOST_CUT_INPUTS = 12  # that may move
 NEURONS_PER_INPUT = 4  # at least, for cuts to be worth it
-ONLY_RELU = "bounds do not decide it, and splits by neurons are for networks of ReLUs"
+ONLY_RELU = "optimised bounds do not decide it, and splits by neurons are for networks of ReLUs"
+LINES = "optimised lines"
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +85,7 @@ def prove(
         if failure != TOO_SMALL:
             return Outcome(proven, failure, box_prover.nodes, STAGE, cuts=cuts)
     if not problem.network.rectifiers_only:
-        return Outcome(False, ONLY_RELU, 0, STAGE)
+        return _by_optimised_lines(problem, ends, report)
     kept = SearchRecord(problem.exact) if record else None
     prover = NeuronProver(problem, violates, ends, report, kept)
     try:
@@ -92,6 +96,19 @@ def prove(
     except TimeUp:
         return Outcome(False, LATE, prover.nodes, prover.stage)
     return Outcome(proven, failure, prover.nodes, prover.stage, kept.finish() if kept is not None and proven else None)
+
+
+def _by_optimised_lines(problem: Problem, ends: float, report: Report) -> Outcome:
+    """Tries to prove it without splits, by the lines that alpha-CROWN finds: for activations that can't be split."""
+    method = AlphaMethod("alpha", find_method("crown"), ends=ends, report=report)
+    try:
+        with until(ends):
+            hidden = method.hidden(problem.exact, problem.region, RIGOROUS)
+            lower = method.margins(problem.exact, problem.region, problem.prop, hidden, RIGOROUS)
+    except TimeUp:
+        return Outcome(False, LATE, 0, LINES)
+    proven = bool((lower > 0).all())
+    return Outcome(proven, None if proven else ONLY_RELU, 1, LINES)
 
 
 def suits_cuts(network: Network, region: Region) -> bool:

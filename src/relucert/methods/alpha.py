@@ -36,7 +36,7 @@ class AlphaMethod:
     recorder: Recorder | None = None
     report: Report = silent
     takes_inference: ClassVar[bool] = True
-    needs_rectifiers: ClassVar[bool] = True
+    needs_rectifiers: ClassVar[bool] = False
 
     def remark(self, point: Tensor, prop: Property) -> None:
         return None
