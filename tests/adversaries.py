@@ -40,10 +40,14 @@ def _descend(network: Network, centre: Tensor, points: Tensor, pair: tuple[int, 
 
 
 def _pulled_back(network: Network, centre: Tensor, points: Tensor, label: int, norm: Norm) -> Tensor:
-    """How near the centre each point's direction still finds another class."""
+    """How near the centre the directions of points still find another class; the nearest is among these, (some,)."""
     near, far = torch.zeros(len(points), 1, dtype=torch.float64), torch.ones(len(points), 1, dtype=torch.float64)
-    for _ in range(30):
+    for step in range(30):
         middle = (near + far) / 2
         wrong = (network(centre + middle * (points - centre)).argmax(1) != label)[:, None]
         near, far = torch.where(wrong, near, middle), torch.where(wrong, middle, far)
+        if step % 4 == 3:  # a point that can't be the nearest any more need not be followed
+            least, most = (norm.distance(centre + share * (points - centre), centre) for share in (near, far))
+            left = least <= most.min()
+            points, near, far = points[left], near[left], far[left]
     return norm.distance(centre + far * (points - centre), centre)

@@ -9,6 +9,7 @@ import math
 import random
 from collections.abc import Callable
 from fractions import Fraction
+from functools import cache
 
 import pytest
 import torch
@@ -133,6 +134,19 @@ def corners(centre: Tensor, radius: float, norm: float) -> list[list[Fraction]]:
     return [middle, *moved]
 
 
+def ball(name: str, draw: random.Random) -> tuple[Network, Tensor, float]:
+    """A network, a centre and a radius."""
+    network = GRAPHS[name](draw)
+    return network, numbers(draw, SIZE), abs(draw.choice(AWKWARD)) * draw.choice((0, 2.0**-20, 1))
+
+
+@cache
+def values_at_corners(name: str, seed: int, norm: float) -> list[list[list[Fraction]]]:
+    """Every value of the network of a seed at each corner of its ball, exactly."""
+    network, centre, radius = ball(name, random.Random(seed))
+    return [evaluate_graph(network, point) for point in corners(centre, radius, norm)]
+
+
 @pytest.mark.parametrize(("method", "form"), FORMS)
 @pytest.mark.parametrize("norm", [1.0, math.inf])
 @pytest.mark.parametrize("name", GRAPHS)
@@ -140,13 +154,10 @@ def test_no_corner_of_the_ball_lies_outside_the_bounds(
     name: str, norm: float, method: RelaxerName, form: FormName
 ) -> None:
     for seed in range(25):
-        draw = random.Random(seed)
-        network = GRAPHS[name](draw)
-        centre, radius = numbers(draw, SIZE), abs(draw.choice(AWKWARD)) * draw.choice((0, 2.0**-20, 1))
+        network, centre, radius = ball(name, random.Random(seed))
         bounds = relucert.bounds(network, Region.around(centre[None], radius, norm), method=method, form=form)
         places = sorted({*network.preactivations, network.output})
-        for point in corners(centre, radius, norm):
-            values = evaluate_graph(network, point)
+        for values in values_at_corners(name, seed, norm):
             for place, (lower, upper) in zip(places, bounds, strict=True):
                 for value, low, high in zip(values[place], exact(lower[0]), exact(upper[0]), strict=True):
                     assert low <= value <= high
@@ -157,10 +168,9 @@ def test_no_corner_of_the_ball_lies_outside_the_bounds(
 @pytest.mark.parametrize("method", [*METHODS, "any slopes", "any signs"])
 @pytest.mark.parametrize("name", GRAPHS)
 def test_no_corner_has_less_than_the_proven_margin(name: str, method: str, norm: float) -> None:
-    for seed in range(25):
-        draw = random.Random(1000 + seed)
-        network = GRAPHS[name](draw)
-        centre, radius = numbers(draw, SIZE), abs(draw.choice(AWKWARD)) * draw.choice((0, 2.0**-20, 1))
+    for seed in range(1000, 1025):
+        draw = random.Random(seed)
+        network, centre, radius = ball(name, draw)
         region = Region(centre[None], torch.tensor([radius], dtype=torch.float64), Norm(norm))
         prop = Property.margins(torch.tensor([0]), torch.tensor([[1]]), network.classes)
         chosen = find_method("fast-lin" if method.startswith("any") else method)
@@ -176,8 +186,7 @@ def test_no_corner_has_less_than_the_proven_margin(name: str, method: str, norm:
             margin = bound_forms(path, network.output, prop.rows, duals=duals).lower
         else:
             margin = chosen.margins(network, region, prop, hidden, RIGOROUS)
-        for point in corners(centre, radius, norm):
-            values = evaluate_graph(network, point)
+        for values in values_at_corners(name, seed, norm):
             if method != "any signs" or _has_signs(network, values, signs):
                 assert Fraction(float(margin)) <= values[-1][0] - values[-1][1]
 
