@@ -255,8 +255,6 @@ def test_everything_unsupported_is_named_at_once(tmp_path: Path) -> None:
 
 
 REFUSED: dict[str, tuple[Case, str]] = {
-    "division by a value": (([node("Neg", "x", "h"), node("Div", "h x")], {}, FLAT), "division by a computed value"),
-    "product of values": (([node("Relu", "x", "h"), node("Mul", "h x")], {}, FLAT), "product of two computed values"),
     "weight on the left": (([node("MatMul", "w x")], {"w": SQUARE}, (4, 4)), "over the first axis, the batch"),
     "other columns": (([node("MatMul", "x w")], {"w": numbers(3, 3)}, IMAGE), "weight of shape .* on a value of shape"),
     "constant for each image": (([node("Add", "x c")], {"c": numbers(2, 4)}, (2, 4)), "constant of shape"),

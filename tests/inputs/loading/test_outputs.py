@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import relucert
-from relucert.errors import InputError, OutputsError, UnsupportedError
+from relucert.errors import InputError, OutputsError
 from relucert.inputs.loading.torch_module import TRAINING
 
 
@@ -155,17 +155,3 @@ def test_modules_in_training_mode_are_told_of_and_left_so(make: Callable[[], nn.
 
 def test_a_module_that_computes_the_same_in_both_modes_is_not_told_of() -> None:
     assert relucert.load(nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3)).train()).remarks == ()
-
-
-class Products(nn.Module):
-    def forward(self, images: Tensor) -> Tensor:
-        return torch.bmm(images, images.transpose(1, 2)).flatten(1)
-
-
-def test_products_of_what_is_computed_have_no_other_spelling() -> None:
-    with pytest.raises(UnsupportedError) as caught:
-        relucert.load(Products(), input_shape=(2, 3))
-    message = str(caught.value)
-    assert message.startswith("Products: unsupported operators: bmm at the top level of forward; bmm: products of what")
-    assert "matmul" not in message
-    assert len(message) < 300

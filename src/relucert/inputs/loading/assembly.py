@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from relucert.errors import UnsupportedError
+from relucert.inputs.loading.balance import Product, balanced
 from relucert.inputs.loading.fusion import tidied
 from relucert.inputs.loading.gates import product, quotient
 from relucert.inputs.loading.local import Picked, picked
@@ -32,6 +33,7 @@ from relucert.network import (
     Linear,
     Network,
     Node,
+    Power,
     Reciprocal,
     Relu,
     Reshape,
@@ -42,6 +44,9 @@ from relucert.network import (
 
 Operand = int | Tensor
 """An input of a foreign operator: the index of a value, or a constant."""
+
+MOST_PRODUCTS = 2**20
+"""The most products of two values in one layer: each takes two neurons."""
 
 PRECISIONS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
@@ -82,6 +87,7 @@ class Assembly:
         self._roundings = 0
         self._stored_in: set[torch.dtype] = set()  # the precisions of constants with axes, which widen what they meet
         self._count = count
+        self._products: list[Product] = []
 
     @contextmanager
     def exact(self) -> Iterator[None]:
@@ -277,8 +283,9 @@ class Assembly:
         shape = self.shapes[output]
         if self.batch is None and prod(shape[:-1]) == 1:  # axes of size 1 before the scores, or none at all
             output = self.reshaped(output, (prod(shape),))
-        nodes = tuple(tidied(self._nodes, output))
-        return Network(self.shapes[0], nodes, name, remarks=remarks, real_only=real_only)
+        nodes = self._nodes if self._live else balanced(self._nodes, self._products, self.shapes[0])
+        kept = tuple(tidied(nodes, output))
+        return Network(self.shapes[0], kept, name, remarks=remarks, real_only=real_only)
 
     def _append(self, operation: Layer, *inputs: int) -> int:
         self.shapes.append(operation.shape(*(self.shapes[source] for source in inputs)))
@@ -289,25 +296,41 @@ class Assembly:
         return len(self._nodes)
 
     def _gated(self, left: int, right: int) -> int:
-        """A product of two values that is an activation of one value."""
+        """A product of two values: where it can be, an activation of one value."""
         found = product(self._nodes, left, right)
         if found is None:
-            raise UnsupportedError("a product of two computed values")
+            return self._product(left, right)
         result = self._append(found.activation, found.value)
         for scale in found.scales:
             result = self._append(scale, result)
         return result
 
     def _quotient(self, top: Operand, bottom: int) -> int:
-        """A division by a value: a constant times its reciprocal, or an activation that is written so."""
+        """A division by a value: a product with its reciprocal, or an activation that is written so."""
         if isinstance(top, Tensor) and not (top.numel() == 1 and float(top) == 1):
             return self.multiply(self._append(Reciprocal(), bottom), top)
         found = quotient(self._nodes, None if isinstance(top, Tensor) else top, bottom)
         if found is not None:
             return self._append(found.activation, found.value)
-        if not isinstance(top, Tensor):
-            raise UnsupportedError("division by a computed value")
-        return self._append(Reciprocal(), bottom)
+        inverse = self._append(Reciprocal(), bottom)
+        return inverse if isinstance(top, Tensor) else self.multiply(top, inverse)
+
+    def _product(self, left: int, right: int) -> int:
+        """`left * right`, broadcast to one shape, in squares; their scales are chosen in the end."""
+        shape = self.without_batch(tuple(torch.broadcast_shapes(self.full_shape(left), self.full_shape(right))))
+        if prod(shape) > MOST_PRODUCTS:
+            raise UnsupportedError(f"{prod(shape):,} products of two computed values, more than {MOST_PRODUCTS:,}")
+        scaled = self.multiply(left, scalar(1.0))
+        one, other = (self.expanded(self._aligned(value, len(shape)), shape) for value in (scaled, right))
+        squares = [self._append(Power(2), self.add(one, other, sign)) for sign in (1.0, -1.0)]
+        result = self.multiply(self.add(squares[0], squares[1], -1.0), scalar(0.25))
+        self._products.append(Product(left, right, scaled, result))
+        return result
+
+    def _aligned(self, value: int, axes: int) -> int:
+        """The value with axes of length 1 before its own."""
+        shape = self.shapes[value]
+        return self.reshaped(value, (*[1] * (axes - len(shape)), *shape))
 
     def _channels(self, image: int, chosen: Picked) -> int:
         """Channels of an image that are picked as a whole, by a kernel of one tap."""

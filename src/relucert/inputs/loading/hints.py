@@ -8,22 +8,19 @@ _DIVIDES = "divides by what it computes: a batch normalisation in evaluation mod
 _RANDOM = "random: pass training=self.training, and call eval() before an export"
 _CHOOSES = "not a score of each class: return the scores themselves"
 _SOLID = "of three axes; images have one or two"
-_PRODUCTS = "products of what is computed: only a matrix of constants can be a factor, as in a linear layer"
-_SUMS = f"{_PRODUCTS}; write that with matmul"
+_PRODUCTS = "products of what is computed: write that with matmul"
 _LINEAR = "not among the resizes that only copy: use the mode 'nearest'"
 _BRANCHES = "control flow: export the model without it, for inputs of one shape"
 
 HINTS: dict[str, str] = {
-    **dict.fromkeys(("layernorm", "groupnorm", "instancenorm"), _DIVIDES),
-    **dict.fromkeys(("layernormalization", "instancenormalization", "groupnormalization"), _DIVIDES),
+    "instancenorm": _DIVIDES,
     **dict.fromkeys(("dropout", "nativedropout", "bernoulli", "rand", "randn", "randlike", "randnlike"), _RANDOM),
     **dict.fromkeys(("topk", "sort", "argsort", "argmin"), _CHOOSES),
     **dict.fromkeys(("conv3d", "convtranspose3d", "maxpool3d", "maxpool3dwithindices", "avgpool3d"), _SOLID),
     **dict.fromkeys(("adaptiveavgpool3d", "adaptivemaxpool3d"), _SOLID),
-    **dict.fromkeys(("bmm", "baddbmm", "scaleddotproductattention", "attention"), _PRODUCTS),
+    **dict.fromkeys(("baddbmm", "attention", "einsum"), _PRODUCTS),
     **dict.fromkeys(("upsamplelinear1d", "upsamplebilinear2d", "upsamplebicubic2d"), _LINEAR),
     **dict.fromkeys(("if", "loop", "scan"), _BRANCHES),
-    "einsum": _SUMS,
     "to": "convert the whole model to one precision and leave the cast out",
     "cast": "convert the whole model to one precision and leave the cast out",
 }

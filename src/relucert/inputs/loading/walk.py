@@ -114,7 +114,7 @@ class Walk:
         operand = self.operands.get(step.result)
         if not isinstance(operand, int):  # refused, or a constant such as the shape of the result
             return
-        if step.keeps_order:
+        if step.keeps_order and operand == self.operands[step.sources[0]]:
             ranking = before or Ranking(step.sources[0], ())
             self._rankings[step.result] = replace(ranking, layers=(*ranking.layers, (step.operator, step.place)))
         elif before is not None and operand == self.operands[before.scores]:

@@ -54,9 +54,8 @@ def matmul(assembly: Assembly, left: Operand, right: Operand) -> int:
         weight = _matrix(right)
         product = affine(assembly, left, weight.T if right.ndim > 1 else weight)
         return product if right.ndim > 1 else assembly.reshaped(product, assembly.shape(product)[:-1])
-    if isinstance(left, Tensor):
-        return _from_left(assembly, left, right)
-    raise UnsupportedError("a product of two computed values")
+    assert isinstance(left, Tensor)
+    return _from_left(assembly, left, assembly.value(right))
 
 
 def _from_left(assembly: Assembly, constant: Tensor, value: int) -> int:

@@ -9,7 +9,7 @@ import torch
 
 from relucert.errors import UnsupportedError
 from relucert.inputs.loading.assembly import Assembly, Operand, matrix, scalar
-from relucert.inputs.loading.lowering import activations, products, reductions
+from relucert.inputs.loading.lowering import activations, attention, products, reductions
 from relucert.inputs.loading.onnx_rules.call import PRECISIONS, Call, Rule
 from relucert.network import Shape
 
@@ -23,7 +23,7 @@ def _gemm(assembly: Assembly, call: Call) -> Operand:
 
 
 def _matmul(assembly: Assembly, call: Call) -> Operand:
-    return products.matmul(assembly, call.operand(0), call.operand(1))
+    return attention.matmul(assembly, call.operand(0), call.operand(1))
 
 
 def _add(assembly: Assembly, call: Call) -> Operand:
@@ -94,6 +94,28 @@ def _ranked(default: int) -> Callable[[Assembly, Call], Operand]:
     return translate
 
 
+def _softmax(assembly: Assembly, call: Call) -> Operand:
+    """Of class scores left out, since it keeps their order; elsewhere computed."""
+    value = call.value(0)
+    if len(assembly.shape(value)) == 1:
+        return _ranked(1)(assembly, call)
+    return attention.softmax(assembly, value, call.attributes.get("axis", -1))
+
+
+def _layer_norm(assembly: Assembly, call: Call) -> Operand:
+    value, axis = call.value(0), call.attributes.get("axis", -1)
+    axes = len(assembly.full_shape(value)) - axis if axis >= 0 else -axis
+    bias = None if call.optional(2) is None else call.constant(2)
+    return attention.layer_norm(assembly, value, axes, call.constant(1), bias, call.attributes.get("epsilon", 1e-5))
+
+
+def _group_norm(assembly: Assembly, call: Call) -> Operand:
+    value, attributes = call.value(0), call.attributes
+    groups = attributes.get("num_groups", assembly.shape(value)[0])
+    epsilon = attributes.get("epsilon", 1e-5)
+    return attention.group_norm(assembly, value, groups, call.constant(1), call.constant(2), epsilon)
+
+
 _AXES = ("axes", "keepdims", "noop_with_empty_axes")
 
 RULES: dict[str, Rule] = {
@@ -103,7 +125,10 @@ RULES: dict[str, Rule] = {
     "Div": Rule(_divide),
     "Dropout": Rule(_dropout, ("ratio", "seed")),
     "Gemm": Rule(_gemm, ("alpha", "beta", "transB"), {"transA": 0}),
+    "GroupNormalization": Rule(_group_norm, ("num_groups", "epsilon", "stash_type")),
     "Identity": Rule(_identity),
+    "InstanceNormalization": Rule(_group_norm, ("epsilon",)),
+    "LayerNormalization": Rule(_layer_norm, ("axis", "epsilon", "stash_type")),
     "LogSoftmax": Rule(_ranked(1), ("axis",), keeps_order=True),
     "MatMul": Rule(_matmul),
     "Mean": Rule(_mean),
@@ -114,7 +139,7 @@ RULES: dict[str, Rule] = {
     "ReduceMin": Rule(_over_axes(reductions.minimum), _AXES),
     "ReduceSum": Rule(_over_axes(reductions.total), _AXES),
     "Shape": Rule(_shape, ("start", "end")),
-    "Softmax": Rule(_ranked(1), ("axis",), keeps_order=True),
+    "Softmax": Rule(_softmax, ("axis",), keeps_order=True),
     "Sub": Rule(_subtract),
     "Sum": Rule(_sum),
 }

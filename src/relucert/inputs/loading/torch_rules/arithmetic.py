@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from relucert.errors import UnsupportedError
 from relucert.inputs.loading.assembly import Assembly, Operand, matrix, scalar
-from relucert.inputs.loading.lowering import products, reductions
+from relucert.inputs.loading.lowering import attention, products, reductions
 from relucert.inputs.loading.torch_rules.call import Call, Rule
 
 
@@ -42,7 +44,7 @@ def _linear(assembly: Assembly, call: Call) -> Operand:
 
 def _product(left: str, right: str) -> Callable[[Assembly, Call], Operand]:
     def translate(assembly: Assembly, call: Call) -> Operand:
-        return products.matmul(assembly, call.operand(left), call.operand(right))
+        return attention.matmul(assembly, call.operand(left), call.operand(right))
 
     return translate
 
@@ -83,6 +85,37 @@ def _ranked(assembly: Assembly, call: Call) -> Operand:
     return assembly.scores(call.operand("self"), call.arguments["dim"])
 
 
+def _softmax(assembly: Assembly, call: Call) -> Operand:
+    """Of class scores left out, since it keeps their order; elsewhere computed."""
+    if len(assembly.shape(call.operand("self"))) == 1:
+        return _ranked(assembly, call)
+    return attention.softmax(assembly, call.operand("self"), call.arguments["dim"])
+
+
+def _attention(assembly: Assembly, call: Call) -> Operand:
+    query, key, value = (call.operand(name) for name in ("query", "key", "value"))
+    return attention.attention(assembly, query, key, value, call.arguments["scale"])
+
+
+def _layer_norm(assembly: Assembly, call: Call) -> Operand:
+    axes, gain, bias = len(call.sizes("normalized_shape")), call.optional("weight"), call.optional("bias")
+    return attention.layer_norm(assembly, call.operand("input"), axes, gain, bias, float(call.arguments["eps"]))
+
+
+def _rms_norm(assembly: Assembly, call: Call) -> Operand:
+    value, axes, gain = call.operand("input"), len(call.sizes("normalized_shape")), call.optional("weight")
+    epsilon = call.arguments["eps"]
+    smallest = torch.finfo(assembly.precision).eps if epsilon is None else float(epsilon)
+    normal = attention.root_mean_square_norm(assembly, value, axes, smallest)
+    return normal if gain is None else assembly.multiply(normal, gain)
+
+
+def _group_norm(assembly: Assembly, call: Call) -> Operand:
+    gain, bias, epsilon = call.optional("weight"), call.optional("bias"), float(call.arguments["eps"])
+    return attention.group_norm(assembly, call.operand("input"), call.arguments["num_groups"], gain, bias, epsilon)
+
+
+_NORM = ("input", "normalized_shape", "weight", "bias", "eps")
 _SUM = ("self", "other", "alpha")
 _PAIR = ("self", "other")
 _AXES = ("self", "dim", "keepdim")
@@ -109,10 +142,16 @@ RULES: dict[str, Rule] = {
         for name in ("div", "true_divide")
         for overload in ("Tensor", "Scalar")
     },
-    **{name: Rule(_ranked, ("self", "dim"), keeps_order=True) for name in ("softmax.int", "log_softmax.int")},
-    **{
-        name: Rule(_ranked, ("self", "dim", "half_to_float"), keeps_order=True) for name in ("_softmax", "_log_softmax")
-    },
+    "softmax.int": Rule(_softmax, ("self", "dim"), keeps_order=True),
+    "log_softmax.int": Rule(_ranked, ("self", "dim"), keeps_order=True),
+    "_softmax": Rule(_softmax, ("self", "dim", "half_to_float"), keeps_order=True),
+    "_log_softmax": Rule(_ranked, ("self", "dim", "half_to_float"), keeps_order=True),
+    "bmm": Rule(_product("self", "mat2"), ("self", "mat2")),
+    "scaled_dot_product_attention": Rule(_attention, ("query", "key", "value", "scale")),
+    "layer_norm": Rule(_layer_norm, (*_NORM, "cudnn_enable")),
+    "native_layer_norm": Rule(_layer_norm, _NORM),
+    "rms_norm": Rule(_rms_norm, ("input", "normalized_shape", "weight", "eps")),
+    "group_norm": Rule(_group_norm, ("input", "num_groups", "weight", "bias", "eps", "cudnn_enabled")),
     "argmax": Rule(_ranked, ("self", "dim", "keepdim"), keeps_order=True),
     **{name: Rule(_identity, ("self",)) for name in ("alias", "detach")},
     **{name: Rule(_identity, ("self", "memory_format")) for name in ("clone", "contiguous")},

@@ -1,0 +1,53 @@
+"""Products of two values with factors that vary equally much, which makes their bounds tightest.
+
+A product is written in squares, `x y = ((k x + y)^2 - (k x - y)^2) / (4 k)`. That holds for every k; its chords and
+tangents are as tight as McCormick's planes where k x varies as much as y.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from relucert.network import Network, Node, Scale, Shape
+
+COUNT = 8  # of the random inputs at which values are compared
+FARTHEST = 20  # powers of two
+
+
+class Product(NamedTuple):
+    """The values that are part of a product: its factors x and y, `k x`, and the last one, which divides by 4 k."""
+
+    left: int
+    right: int
+    scaled: int
+    result: int
+
+
+def balanced(nodes: Sequence[Node], products: Sequence[Product], input_shape: Shape) -> list[Node]:
+    """The nodes with powers of two as the k of every product, chosen by how much its factors vary on random inputs."""
+    chosen = list(nodes)
+    if not products:
+        return chosen
+    generator = torch.Generator().manual_seed(0)
+    points = torch.randn(COUNT, math.prod(input_shape), generator=generator, dtype=torch.float64)
+    with torch.no_grad():
+        values = Network(input_shape, tuple(nodes)).cast(torch.float64).values(points)
+    for product in products:
+        ratio = _spread(values[product.right]) / _spread(values[product.left])
+        if ratio > 0 and math.isfinite(ratio):
+            k = 2.0 ** max(-FARTHEST, min(FARTHEST, round(math.log2(ratio))))
+            for value, factor in ((product.scaled, k), (product.result, 0.25 / k)):
+                scale = Scale(torch.tensor(factor, dtype=torch.float64), divide=False)
+                chosen[value - 1] = replace(chosen[value - 1], operation=scale)
+    return chosen
+
+
+def _spread(values: Tensor) -> float:
+    """How much the coordinates vary, in the mean; 0 where that is unknown."""
+    return float(values.std(0).mean().nan_to_num(0.0))

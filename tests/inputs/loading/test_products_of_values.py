@@ -1,0 +1,164 @@
+"""Products and quotients of computed values, and layers made of them: what is loaded, and what is proven of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+import relucert
+from relucert.arithmetic.region import Region
+from relucert.inputs.loading import load
+from relucert.inputs.loading.balance import balanced
+from relucert.network import Network, Scale
+from relucert.network.fingerprint import fingerprint
+from tests.inputs.loading.onnx_models import model, node, numbers, write
+from tests.nets import NORMS
+
+Layer = Callable[[Tensor], Tensor]
+
+
+class Function(nn.Module):
+    """A function as a layer."""
+
+    def __init__(self, function: Layer) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.function(images)
+
+
+class Block(nn.Module):
+    """A transformer block on four positions of six numbers, and three scores."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(6, 4), nn.Linear(4, 3)
+        self.query, self.key, self.value = (nn.Linear(4, 4) for _ in range(3))
+        self.norm = nn.LayerNorm(4)
+
+    def forward(self, images: Tensor) -> Tensor:
+        values = self.first(images.reshape(-1, 4, 6))
+        normal = self.norm(values)
+        query, key, value = (layer(normal) for layer in (self.query, self.key, self.value))
+        values = values + torch.softmax(query @ key.transpose(1, 2) / 2, -1) @ value
+        scores: Tensor = self.last(functional.gelu(values).mean(1))
+        return scores
+
+
+LAYERS: dict[str, Layer | nn.Module] = {
+    "product": lambda x: x * (x.flip(2) - 1),
+    "broadcast": lambda x: x * x[:, :1] + x[:, :, :1] * x,
+    "quotient": lambda x: x.flip(1) / (1 + x.abs()),
+    "matmul": lambda x: x @ x.transpose(1, 2),
+    "bmm": lambda x: torch.bmm(x.transpose(1, 2), x),
+    "heads": lambda x: (x.reshape(-1, 2, 2, 6).transpose(1, 2) @ x.reshape(-1, 2, 6, 2)).flatten(1),
+    "softmax": lambda x: x.softmax(2) + functional.softmax(x, 1),
+    "attention": lambda x: functional.scaled_dot_product_attention(x, x.flip(1), x),
+    "layer norm": nn.LayerNorm(6),
+    "layer norm of all": nn.LayerNorm((4, 6), elementwise_affine=False),
+    "rms norm": nn.RMSNorm(6, eps=1e-3),
+    "group norm": nn.GroupNorm(2, 4),
+}
+
+
+def module_of(layer: Layer | nn.Module) -> nn.Module:
+    torch.manual_seed(0)
+    middle = layer if isinstance(layer, nn.Module) else Function(layer)
+    for parameter in middle.parameters():
+        nn.init.normal_(parameter)
+    with torch.no_grad():
+        size = middle(torch.zeros(2, 4, 6)).flatten(1).shape[1]
+    return nn.Sequential(middle, nn.Flatten(), nn.Linear(size, 3)).eval()
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_the_network_is_the_module(name: str, tmp_path: Path) -> None:
+    """`load` compares, too; at the points here as well, and after a round trip."""
+    module = module_of(LAYERS[name])
+    network = load(module, input_shape=(4, 6))
+    images = torch.randn(5, 4, 6)
+    torch.testing.assert_close(network(images.flatten(1)), module(images), rtol=1e-4, atol=1e-5)
+    path = tmp_path / "kept.safetensors"
+    relucert.save(network, path)
+    assert fingerprint(load(path)) == fingerprint(network)
+
+
+ONNX: dict[str, tuple[list[Any], dict[str, Any]]] = {
+    "Mul": ([node("Neg", "x", "h"), node("Mul", "h x", "z")], {}),
+    "Div": (
+        [node("Relu", "x", "h"), node("Add", "h one", "d"), node("Div", "x d", "z")],
+        {"one": np.array(1, np.float32)},
+    ),
+    "MatMul": ([node("Transpose", "x", "h", perm=[0, 2, 1]), node("MatMul", "x h", "z")], {}),
+    "Softmax": ([node("Softmax", "x", "z", axis=1)], {}),
+    "LayerNormalization": ([node("LayerNormalization", "x g b", "z", axis=-1)], {"g": numbers(6), "b": numbers(6)}),
+    "InstanceNormalization": ([node("InstanceNormalization", "x g b", "z")], {"g": numbers(4), "b": numbers(4)}),
+}
+
+
+@pytest.mark.parametrize("name", ONNX)
+def test_files_are_what_their_runtime_computes(name: str, tmp_path: Path) -> None:
+    """Which `load` compares."""
+    steps, stored = ONNX[name]
+    network = load(write(tmp_path, model([*steps, node("Flatten", "z")], stored, ("batch", 4, 6))))
+    assert any(step.operation.name == "power" for step in network.nodes) or name == "Softmax"
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("method", ["interval", "fast-lin", "crown"])
+def test_bounds_enclose_what_happens(method: Any, norm: float) -> None:
+    torch.manual_seed(1)
+    network = load(Block().eval(), input_shape=(24,))
+    images = torch.randn(2, 24, dtype=torch.float64)
+    radius = 0.02 if math.isinf(norm) else 0.05
+    region = Region.around(images, radius, norm)
+    form: Any = {"form": "backward"} if method == "crown" else {}
+    found = relucert.bounds(network, region, method=method, **form)[-1]
+    generator = torch.Generator().manual_seed(0)
+    way = torch.randn(2, 400, 24, generator=generator, dtype=torch.float64)
+    way *= radius / way.norm(p=norm, dim=2, keepdim=True)
+    scores = network.cast(torch.float64)((images[:, None] + way).flatten(0, 1)).unflatten(0, (2, 400))
+    assert (scores >= found.lower[:, None]).all()
+    assert (scores <= found.upper[:, None]).all()
+    assert found.lower.isfinite().all()
+
+
+@pytest.mark.parametrize("method", ["fast-lin", "crown", "best"])
+def test_no_certified_radius_reaches_an_attack(method: Any) -> None:
+    torch.manual_seed(1)
+    network, images = load(Block().eval(), input_shape=(24,)), torch.randn(2, 24)
+    options: Any = {"budget": 2} if method == "best" else {}
+    certified = relucert.certify(network, images, method=method, **options)
+    for certificate, nearest in zip(certified, relucert.attack(network, images, steps=50), strict=True):
+        assert certificate.radius is not None
+        assert nearest.distance is not None
+        assert nearest.distance / 20 < certificate.radius < nearest.distance
+
+
+def test_scales_of_products_change_no_value_and_tighten_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = nn.Sequential(nn.Linear(4, 4), Function(lambda x: x * (0.01 * x.flip(1) + 1))).eval()
+    network = load(module)
+    factors = [float(step.operation.factor) for step in network.nodes if isinstance(step.operation, Scale)]
+    assert any(factor <= 2.0**-4 for factor in factors)
+
+    def unscaled(nodes: Any, *others: Any) -> Any:
+        return balanced(nodes, [], (4,))
+
+    monkeypatch.setattr("relucert.inputs.loading.assembly.balanced", unscaled)
+    plain, images = load(module), torch.randn(3, 4, dtype=torch.float64)
+    torch.testing.assert_close(plain.cast(torch.float64)(images), network.cast(torch.float64)(images))
+
+    def width(of: Network) -> float:
+        found = relucert.bounds(of, Region.around(images, 1.0, "inf"), method="crown", form="backward")[-1]
+        return float((found.upper - found.lower).mean())
+
+    assert width(network) < 0.9 * width(plain)
