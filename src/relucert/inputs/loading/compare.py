@@ -12,7 +12,7 @@ from torch import Tensor
 from relucert.common.progress import Progress, Report, silent
 from relucert.common.words import counted
 from relucert.errors import LoadError, MismatchError
-from relucert.network import Log, Network, Reciprocal, Shape, Softplus, Sqrt
+from relucert.network import Log, Network, Power, Reciprocal, Shape, Softplus, Sqrt
 
 SCALES = (0.1, 1.0, 10.0)
 PER_SCALE = 5
@@ -154,7 +154,12 @@ def _usable(network: Network, inputs: Tensor, precision: torch.dtype) -> Tensor:
 
 
 def _far(network: Network, probe: Tensor, precision: torch.dtype) -> Tensor:
-    """An input at larger scales, as far as no value of the network there leaves the precision: (batch, *shape)."""
+    """An input at larger scales, as far as no value of the network there leaves the precision: (batch, *shape).
+
+    None for networks with squares: far out, the difference of two, which a product is, is all rounding.
+    """
+    if any(isinstance(activation, Power) for activation in network.activations.values()):
+        return probe[:0].double()
     limit = ROOM * torch.finfo(precision).max
     inputs = torch.cat([scale * probe.double() for scale in FAR if abs(scale) < limit] or [probe[:0].double()])
     if not len(inputs):
