@@ -15,6 +15,8 @@ from torch import Tensor
 from relucert.answers.verdicts import LATE
 from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import RIGOROUS
+from relucert.bounding.ascent import Effort
+from relucert.bounding.optimised import optimised_bounds, optimised_margins
 from relucert.bounding.record import Record
 from relucert.branch_and_bound.boxes import STAGE, TOO_SMALL, BoxProver, moves
 from relucert.branch_and_bound.cut_record import CutTree
@@ -23,8 +25,6 @@ from relucert.branch_and_bound.stages import TooLarge
 from relucert.branch_and_bound.tree import NeuronProver
 from relucert.common.deadline import TimeUp, until
 from relucert.common.progress import Report, silent
-from relucert.methods.alpha import AlphaMethod
-from relucert.methods.table import find_method
 from relucert.network import INPUT, Network
 from relucert.query.problem import Problem
 
@@ -32,6 +32,8 @@ MOST_CUT_INPUTS = 12  # that may move
 NEURONS_PER_INPUT = 4  # at least, for cuts to be worth it
 ONLY_RELU = "optimised bounds do not decide it, and splits by neurons are for networks of ReLUs"
 LINES = "optimised lines"
+PATIENT = Effort(60, decay=0.95, least=0.003)  # for hidden layers, where no split follows
+MORE_PATIENT = Effort(150, decay=0.95, least=0.001)  # for margins
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,11 +102,13 @@ def prove(
 
 def _by_optimised_lines(problem: Problem, ends: float, report: Report) -> Outcome:
     """Tries to prove it without splits, by the lines that alpha-CROWN finds: for activations that can't be split."""
-    method = AlphaMethod("alpha", find_method("crown"), ends=ends, report=report)
+    network, region, (rows, offsets) = problem.exact, problem.region, (problem.prop.rows, problem.prop.offsets)
     try:
         with until(ends):
-            hidden = method.hidden(problem.exact, problem.region, RIGOROUS)
-            lower = method.margins(problem.exact, problem.region, problem.prop, hidden, RIGOROUS)
+            hidden = optimised_bounds(network, region, RIGOROUS, effort=PATIENT, ends=ends, report=report)
+            lower = optimised_margins(
+                network, region, rows, offsets, hidden, RIGOROUS, effort=MORE_PATIENT, ends=ends, report=report
+            )
     except TimeUp:
         return Outcome(False, LATE, 0, LINES)
     proven = bool((lower > 0).all())
