@@ -1,7 +1,7 @@
 """Linear forms on one value of a network: rows of coefficients, or windows of them on images.
 
 A neuron of a convolution depends on a small window of the image before it, so its form has few coefficients that are
-not zero. Windows store these alone, channels last, and know where they lie.
+not zero. Windows store these alone, and know where they lie.
 """
 
 from __future__ import annotations
@@ -41,6 +41,11 @@ class LinearForms(ABC):
         """How many coefficients a form stores."""
         return self.coefficients[0, 0].numel()
 
+    @cached_property
+    def negative(self) -> Self:
+        """The forms whose positive coefficients are 0."""
+        return self.mapped(lambda numbers: numbers.clamp(max=0))
+
     def mapped(self, function: Callable[[Tensor], Tensor]) -> Self:
         """The forms with a function, which maps 0 to 0, applied to every coefficient."""
         return replace(self, coefficients=function(self.coefficients))
@@ -59,15 +64,19 @@ class LinearForms(ABC):
 
     @abstractmethod
     def absolute_dot(self, vector: Tensor) -> Tensor:
-        """The values at a map of the forms with absolute coefficients: (batch, forms)."""
+        """The values at a map, none of it negative, of the forms with absolute coefficients: (batch, forms)."""
 
     @abstractmethod
     def times(self, factors: Tensor) -> LinearForms:
         """Every coefficient times a map."""
 
     @abstractmethod
-    def times_by_sign(self, positive: Tensor, negative: Tensor) -> LinearForms:
-        """Positive coefficients times one map, negative ones times another."""
+    def times_by_sign(self, all_factors: Tensor, negative_factors: Tensor) -> LinearForms:
+        """Every coefficient times a map, and negative ones times another, which is added."""
+
+    @abstractmethod
+    def dot_by_sign(self, vector: Tensor, negative_vector: Tensor) -> Tensor:
+        """The forms' values at a map, plus those of their negative coefficients at another: (batch, forms)."""
 
     @abstractmethod
     def aligned(self, factors: Tensor) -> tuple[LinearForms, Tensor]:
@@ -106,8 +115,14 @@ class Rows(LinearForms):
     def times(self, factors: Tensor) -> Rows:
         return replace(self, coefficients=self.coefficients * factors[:, None])
 
-    def times_by_sign(self, positive: Tensor, negative: Tensor) -> Rows:
-        return replace(self, coefficients=_by_sign(self.coefficients, positive[:, None], negative[:, None]))
+    def times_by_sign(self, all_factors: Tensor, negative_factors: Tensor) -> Rows:
+        scaled = self.coefficients * all_factors[:, None]
+        return replace(
+            self, coefficients=torch.addcmul(scaled, self.negative.coefficients, negative_factors[:, None])
+        )
+
+    def dot_by_sign(self, vector: Tensor, negative_vector: Tensor) -> Tensor:
+        return self.dot(vector) + self.negative.dot(negative_vector)
 
     def aligned(self, factors: Tensor) -> tuple[Rows, Tensor]:
         return self, factors
@@ -129,16 +144,13 @@ class Places:
     rows: Tensor
     columns: Tensor
 
-    @cached_property
-    def ends(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        """The least and the largest row, and column."""
-        (top, bottom), (left, right) = (side.aminmax() for side in (self.rows, self.columns))
-        return (int(top), int(bottom)), (int(left), int(right))
-
 
 @dataclass(frozen=True, eq=False)
 class Windows(LinearForms):
     """Coefficients on windows of an image: (batch or 1, forms, height, width, channels).
+
+    In memory, forms lie next to each other and positions far apart: forms are many, and everything that is done to one
+    coefficient is done to that of all forms.
 
     Attributes:
         places: A form's window begins at `stride * place - offset`, which may lie outside the image; None: every
@@ -163,20 +175,52 @@ class Windows(LinearForms):
         """The forms that are single coordinates, by their flat positions (count,)."""
         _, height, width = shape
         channel, position = neurons // (height * width), neurons % (height * width)
-        chosen = functional.one_hot(channel, shape[0]).to(dtype)
-        return cls(chosen[None, :, None, None], shape, Places(position // width, position % width))
+        chosen = (torch.arange(shape[0])[:, None] == channel).to(dtype)
+        return cls(from_columns(chosen[None, None, :, :, None]), shape, Places(position // width, position % width))
+
+    @property
+    def height(self) -> int:
+        return self.coefficients.shape[2]
+
+    @property
+    def width(self) -> int:
+        return self.coefficients.shape[3]
 
     def rows(self) -> Tensor:
         return self.spread_out().coefficients.movedim(-1, -3).flatten(2)
 
     def stored(self) -> Tensor:
-        return self.mask().coefficients.flatten(2)
+        numbers = self.mask().coefficients
+        return numbers.flatten(2) if numbers.stride(-1) == 1 else to_columns(numbers).flatten(0, 2).permute(2, 1, 0)
 
     def dot(self, vector: Tensor) -> Tensor:
-        return (self.coefficients * self.local(vector)).sum((-3, -2, -1))
+        if self._is_matrix:
+            return self._product(self.coefficients, vector)
+        return _total(self.coefficients * self.local(vector))
 
     def absolute_dot(self, vector: Tensor) -> Tensor:
-        return (self.coefficients.abs() * self.local(vector)).sum((-3, -2, -1))
+        if self._is_matrix:
+            return self._product(self.coefficients.abs(), vector)
+        return _total((self.coefficients * self.local(vector)).abs_())
+
+    def dot_by_sign(self, vector: Tensor, negative_vector: Tensor) -> Tensor:
+        if self._is_matrix:
+            return self.dot(vector) + self.negative.dot(negative_vector)
+        return _total(self._by_sign(vector, negative_vector))
+
+    @property
+    def _is_matrix(self) -> bool:
+        """Whether all windows are the same and lie in memory as one matrix."""
+        return self.places is None and len(self.coefficients) == 1 and self.coefficients.stride(1) == 1
+
+    def _product(self, coefficients: Tensor, vector: Tensor) -> Tensor:
+        """The values at a map of the forms with these coefficients, which are a matrix: (batch, forms)."""
+        channels_last: Tensor = vector.unflatten(-1, self.shape).movedim(-3, -1).flatten(1)
+        return channels_last @ to_columns(coefficients).flatten(0, 2).squeeze(-1)
+
+    def _by_sign(self, all_factors: Tensor, negative_factors: Tensor) -> Tensor:
+        scaled = self.coefficients * self.local(all_factors)
+        return torch.addcmul(scaled, self.negative.coefficients, self.local(negative_factors))
 
     def aligned(self, factors: Tensor) -> tuple[Windows, Tensor]:
         if factors.ndim != 3:
@@ -186,9 +230,8 @@ class Windows(LinearForms):
     def times(self, factors: Tensor) -> Windows:
         return replace(self, coefficients=self.coefficients * self.local(factors), masked=True)
 
-    def times_by_sign(self, positive: Tensor, negative: Tensor) -> Windows:
-        scaled = _by_sign(self.coefficients, self.local(positive), self.local(negative))
-        return replace(self, coefficients=scaled, masked=True)
+    def times_by_sign(self, all_factors: Tensor, negative_factors: Tensor) -> Windows:
+        return replace(self, coefficients=self._by_sign(all_factors, negative_factors), masked=True)
 
     def over(self, divisors: Tensor) -> Windows:
         return self.mapped(lambda numbers: numbers / self.local(divisors, outside=1.0))
@@ -201,23 +244,21 @@ class Windows(LinearForms):
             return self.spread_out().mapped(lambda numbers: numbers + other.spread_out().coefficients)
         ends = [max(one.coefficients.shape[2 + axis] - one.offset[axis] for one in (self, other)) for axis in range(2)]
         offset = max(self.offset[0], other.offset[0]), max(self.offset[1], other.offset[1])
-        parts = []
-        for one in (self, other):
-            before = offset[0] - one.offset[0], offset[1] - one.offset[1]
-            after = [ends[axis] + one.offset[axis] - one.coefficients.shape[2 + axis] for axis in range(2)]
-            parts.append(functional.pad(one.coefficients, (0, 0, before[1], after[1], before[0], after[0])))
-        joined = replace(self, coefficients=parts[0] + parts[1], offset=offset, masked=self.masked and other.masked)
-        return joined.fitted()
+        large, small = (self, other) if self.terms >= other.terms else (other, self)
+        before = offset[0] - large.offset[0], offset[1] - large.offset[1]
+        after = [ends[axis] + large.offset[axis] - large.coefficients.shape[2 + axis] for axis in range(2)]
+        total = _padded(large.coefficients, (before[0], after[0]), (before[1], after[1]))
+        total = total.expand(max(len(total), len(small.coefficients)), *total.shape[1:]).clone()
+        top, left = offset[0] - small.offset[0], offset[1] - small.offset[1]
+        total[:, :, top : top + small.height, left : left + small.width] += small.coefficients
+        return replace(self, coefficients=total, offset=offset, masked=self.masked and other.masked).fitted()
 
     def moved(self, coefficients: Tensor, shape: Shape, stride: Pair, padding: Pair) -> Windows:
         """The windows that a convolution's transpose makes of these: on its input, of this shape."""
-        if self.places is None:
-            height, width = coefficients.shape[2:4]
-            top, left = padding
-            room = shape[1] - (height - top), shape[2] - (width - left)
-            cut = functional.pad(coefficients, (0, 0, -left, room[1], -top, room[0]))
-            return Windows(cut, shape)
         (down, across), (top, left) = stride, padding
+        if self.places is None:
+            below, beside = shape[1] + top - coefficients.shape[2], shape[2] + left - coefficients.shape[3]
+            return Windows(_padded(coefficients, (-top, below), (-left, beside)), shape)
         placed = Windows(
             coefficients, shape, self.places, (self.stride[0] * down, self.stride[1] * across),
             (self.offset[0] * down + top, self.offset[1] * across + left), masked=False,
@@ -226,8 +267,7 @@ class Windows(LinearForms):
 
     def fitted(self) -> Windows:
         """The same forms, as whole images where their windows are larger than those."""
-        height, width = self.coefficients.shape[2:4]
-        return self.spread_out() if height * width >= self.shape[1] * self.shape[2] else self
+        return self.spread_out() if self.height * self.width >= self.shape[1] * self.shape[2] else self
 
     def mask(self) -> Windows:
         """The windows with zeros outside the image."""
@@ -239,38 +279,78 @@ class Windows(LinearForms):
         """The same forms with whole images as their windows."""
         if self.places is None:
             return self
-        padded = functional.pad(self.coefficients, (0, 0, 0, 1, 0, 1))  # what lies outside a window is its last row
-        steps = []
-        for axis, places in enumerate((self.places.rows, self.places.columns)):
-            begins = self.stride[axis] * places - self.offset[axis]
-            length = self.coefficients.shape[2 + axis]
-            step = torch.arange(self.shape[1 + axis]) - begins[:, None]
-            steps.append(torch.where((step >= 0) & (step < length), step, length))
-        forms = torch.arange(self.count)[:, None, None]
-        return Windows(padded[:, forms, steps[0][:, :, None], steps[1][:, None]], self.shape)
+        columns = to_columns(self.coefficients)
+        padded = functional.pad(columns.flatten(0, 1), (0, 0, 0, 0, 0, 0, 0, 1))  # what lies outside is the last one
+        _, channels, forms, batch = padded.shape
+        steps = [torch.arange(self.shape[1 + axis])[:, None] - begins for axis, begins in enumerate(self._begins)]
+        inside = _crossed([(step >= 0) & (step < size) for step, size in zip(steps, columns.shape[:2], strict=True)])
+        position = torch.where(inside, steps[0][:, None] * self.width + steps[1], self.height * self.width)
+        apart = position[:, :, None] * channels + torch.arange(channels)[:, None]  # (height, width, channels, forms)
+        places = (apart * forms + torch.arange(forms))[..., None] * batch + torch.arange(batch)
+        spread = padded.flatten().index_select(0, places.flatten()).view(places.shape)
+        return Windows(from_columns(spread), self.shape)
 
     def local(self, vector: Tensor, outside: float = 0.0) -> Tensor:
         """The part of a map in every window: (batch or 1, forms or 1, height, width, channels)."""
-        image: Tensor = vector.unflatten(-1, self.shape).movedim(-3, -1)
         if self.places is None:
-            return image[:, None]
-        begins, margins = [], []
-        for axis, places in enumerate((self.places.rows, self.places.columns)):
-            least, largest = (self.stride[axis] * end - self.offset[axis] for end in self.places.ends[axis])
-            length = self.coefficients.shape[2 + axis]
-            before = max(0, -least)
-            begins.append(self.stride[axis] * places + (before - self.offset[axis]))
-            margins.append((before, max(0, largest + length - self.shape[1 + axis])))
-        padded = functional.pad(image, (0, 0, *margins[1], *margins[0]), value=outside).contiguous()
-        height, width = self.coefficients.shape[2:4]
-        windows = padded.unfold(1, height, 1).unfold(2, width, 1)  # (batch, begins, begins, channels, height, width)
-        chosen: Tensor = windows.movedim(3, -1)[:, begins[0], begins[1]]
-        return chosen
+            whole: Tensor = vector.unflatten(-1, self.shape).movedim(-3, -1)
+            return whole[:, None]
+        image = vector.unflatten(-1, (self.shape[0], self.shape[1] * self.shape[2]))
+        padded = functional.pad(image, (0, 1), value=outside).flatten(1)
+        source = padded[0] if len(padded) == 1 else padded.T.contiguous()
+        size = self.height, self.width, self.shape[0], self.count, len(padded)
+        return from_columns(source.index_select(0, self._map_places).view(size))
+
+    @cached_property
+    def _map_places(self) -> Tensor:
+        """Where the window of each form lies on a map whose every channel has one number more, for what is outside:
+        (height * width * channels * forms,)."""
+        rows, columns = (
+            torch.arange(self.coefficients.shape[2 + axis], dtype=torch.int32)[:, None] + begins.to(torch.int32)
+            for axis, begins in enumerate(self._begins)
+        )
+        outside = self.shape[1] * self.shape[2]
+        rows = torch.where((rows >= 0) & (rows < self.shape[1]), rows * self.shape[2], outside)
+        columns = torch.where((columns >= 0) & (columns < self.shape[2]), columns, outside)
+        position = (rows[:, None] + columns).clamp(max=outside)
+        channel = torch.arange(self.shape[0], dtype=torch.int32)[:, None] * (outside + 1)
+        return (position[:, :, None] + channel).flatten()
+
+    @property
+    def _begins(self) -> tuple[Tensor, Tensor]:
+        """The row and the column where each form's window begins: (forms,) each."""
+        assert self.places is not None
+        return (
+            self.stride[0] * self.places.rows - self.offset[0],
+            self.stride[1] * self.places.columns - self.offset[1],
+        )
 
 
-def _by_sign(numbers: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
-    """Each number times one of the factors, rounded once: the other product is 0."""
-    return torch.addcmul(numbers.clamp(max=0) * negative, numbers.clamp(min=0), positive)
+def to_columns(coefficients: Tensor) -> Tensor:
+    """Coefficients of windows as they lie in memory: (height, width, channels, forms, batch)."""
+    return coefficients.permute(2, 3, 4, 1, 0)
+
+
+def from_columns(columns: Tensor) -> Tensor:
+    """The inverse of `to_columns`."""
+    return columns.permute(4, 3, 0, 1, 2)
+
+
+def _total(numbers: Tensor) -> Tensor:
+    """The sums over windows: (batch, forms)."""
+    return numbers.sum((-3, -2, -1))
+
+
+def _crossed(sides: list[Tensor]) -> Tensor:
+    """What holds of a row, (rows, forms), and of a column, (columns, forms): (rows, columns, forms)."""
+    return sides[0][:, None] & sides[1]
+
+
+def _padded(coefficients: Tensor, rows: Pair, columns: Pair) -> Tensor:
+    """Windows with zeros before and after their rows and columns; negative numbers cut."""
+    if rows == columns == (0, 0):
+        return coefficients
+    return from_columns(functional.pad(to_columns(coefficients), (0, 0, 0, 0, 0, 0, *columns, *rows)))
 
 
 def _products(forms: Tensor, vectors: Tensor) -> Tensor:

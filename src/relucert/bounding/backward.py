@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from relucert.arithmetic.region import Deviation, Region
-from relucert.arithmetic.rigor import Arithmetic
+from relucert.arithmetic.rigor import TINY, Arithmetic
 from relucert.bounding.interval import Bounds, Interval, propagate
 from relucert.bounding.reference import ReferencePath
 from relucert.bounding.relaxers import Relaxation, Relaxer
@@ -24,7 +24,7 @@ from relucert.network import INPUT, Affine, Linear, LinearForms, Network, Rows, 
 
 CHUNK_BYTES = 2**22  # that pulling forms back holds at once: about a cache's size
 NEARLY_ALL = 0.9  # of the neurons of a layer
-FIRST_FORMS = 16  # in the first chunk of a layer, whose forms tell how large they get
+FIRST_FORMS = 32  # in the first chunk of a layer, whose forms tell how large they get
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,7 +187,7 @@ class _Pull:
         self.largest = 1  # bytes of forms
 
     def run(self, forms: LinearForms, value: int) -> PulledBack:
-        if self.path.charged_at_activation(value):
+        if self.path.charged_later(value):
             self._pay(forms, self.path.cost(value))
         if self.arithmetic.rigorous:
             self.slack = self.arithmetic.above(self.slack + self.path.underflow(value), 1)
@@ -219,7 +219,7 @@ class _Pull:
 
         The forms on the input are larger than those before it: they are made and measured in slices of a cache's size.
         """
-        if not self.path.charged_at_activation(value):
+        if not self.path.charged_later(value):
             self._pay(form, self.path.cost(value))
         rows = form.rows()
         step = max(1, SLICE_BYTES // (rows.shape[1] * self.network.sizes[INPUT] * rows.element_size()))
@@ -232,7 +232,7 @@ class _Pull:
         node = self.network.node(value)
         assert isinstance(node.operation, Affine)
         self._note(form, node.operation.products)
-        if not self.path.charged_at_activation(value):
+        if not self.path.charged_later(value):
             self._pay(form, self.path.cost(value))
         return node.operation.pull(form, [self.network.shapes[source] for source in node.inputs])
 
@@ -240,6 +240,8 @@ class _Pull:
         self._note(form)
         self.met[value] = form
         lines = self.path.lines(value)
+        if not (lines.parallel or self.path.upper):
+            return self._between(value, lines, form)
         self._pay(form, self.path.cost(value))
         if self.path.relaxer.flat:
             return None
@@ -247,13 +249,11 @@ class _Pull:
             return self._with_own_lines(value, source, form)
         if self.path.upper:
             return self._with_duals(value, source, lines, form)
-        if lines.parallel:
-            return form.times(lines.slope_above)
-        return self._between(value, lines, form)
+        return form.times(lines.slope_above)
 
     def join(self, value: int, one: LinearForms, other: LinearForms) -> LinearForms:
         total = one.plus(other)
-        if self.arithmetic.rigorous:
+        if self.arithmetic.rigorous and not self.path.charges_join(value):
             self.lose(total, self.path.max_deviation(value), 1)
         return total
 
@@ -262,8 +262,12 @@ class _Pull:
 
         References lie on the lower lines: what the upper ones are above them is paid by negative coefficients.
         """
-        self.gather(form.mapped(_negative).dot(self.path.height(value)))
-        return form.times_by_sign(lines.slope_below, lines.slope_above)
+        paid = form.dot_by_sign(*self.path.costs_by_sign(value))
+        total = self.slack + paid
+        if self.arithmetic.rigorous:
+            total = (total + self.arithmetic.gamma(4) * (self.slack + paid.abs()) + TINY).clamp(min=0)
+        self.slack = total
+        return form.times_by_sign(lines.slope_below, lines.slope_above - lines.slope_below)
 
     def _with_duals(self, value: int, source: int, lines: Relaxation, form: LinearForms) -> LinearForms:
         """Pulls back with lower lines, and multipliers of known signs, of each form's own.

@@ -19,7 +19,7 @@ from relucert.bounding.interval import Bounds, select
 from relucert.bounding.noise import InputSize, noise, rounds, size_within
 from relucert.bounding.relaxers import Relaxation, Relaxer
 from relucert.common.deadline import check_time
-from relucert.network import INPUT, Activation, Affine, Network
+from relucert.network import INPUT, Activation, Add, Affine, Network
 
 
 class ReferencePath:
@@ -44,6 +44,7 @@ class ReferencePath:
         self._references: dict[int, Tensor] = {}
         self._max_deviations: dict[int, Tensor] = {}
         self._costs: dict[int, Tensor | None] = {}
+        self._costs_by_sign: dict[int, tuple[Tensor, Tensor]] = {}
         self._underflows: dict[int, Tensor] = {}
         self._points, self._which = region.references
         self._at_points = {INPUT: self._points}
@@ -52,10 +53,17 @@ class ReferencePath:
         by_sign = network.inference.rounds and not relaxer.parallel  # noise is felt: each line's slope counts
         relus = set(network.preactivations) & affine if not (upper or by_sign or relaxer.flat) else set()
         self._charged_at_activation = {value for value in relus if uses[value] == 1}
+        sums = [node.inputs for node in network.nodes if isinstance(node.operation, Add)]
+        self._charged_at_sum = {value for inputs in sums for value in inputs if value in affine and uses[value] == 1}
+        self._joined = {value for value in network.activations if uses[value] == 2}
 
-    def charged_at_activation(self, value: int) -> bool:
-        """Whether the cost of this value is part of the cost of the only activation that it feeds."""
-        return value in self._charged_at_activation
+    def charged_later(self, value: int) -> bool:
+        """Whether the cost of this value is part of the cost of the only activation or sum that it feeds."""
+        return value in self._charged_at_activation or value in self._charged_at_sum
+
+    def charges_join(self, value: int) -> bool:
+        """Whether the cost of this value includes what rounds where forms of two branches are added."""
+        return value in self._joined
 
     def lines(self, value: int) -> Relaxation:
         """The linear relaxation of the activation that computes this value."""
@@ -94,12 +102,22 @@ class ReferencePath:
             check_time()
             node = self.network.node(value)
             if isinstance(node.operation, Affine):
-                self._costs[value] = self._with_noise(value, self._affine_cost(value))
+                self._costs[value] = self._cost_of_affine(value)
             elif isinstance(node.operation, Activation):
-                self._costs[value] = self._activation_cost(value)
+                self._costs[value] = self._cost_of_activation(value)
             else:
                 assert_never(node.operation)
         return self._costs[value]
+
+    def costs_by_sign(self, value: int) -> tuple[Tensor, Tensor]:
+        """What a form loses per unit of each coefficient when it leaves an activation's value, and per unit of each
+        negative one besides: `|a|` is a, less twice its negative part, which takes the upper line: (batch, size)."""
+        if value not in self._costs_by_sign:
+            cost, height = self.cost(value), self.height(value)
+            self._costs_by_sign[value] = (
+                (torch.zeros_like(height), -height) if cost is None else (cost, -(2 * cost + height))
+            )
+        return self._costs_by_sign[value]
 
     def underflow(self, value: int) -> Tensor | float:
         """What coefficients that underflow may lose from this value to the input: (batch, 1)."""
@@ -158,6 +176,21 @@ class ReferencePath:
             assert_never(node.operation)
         return above(torch.maximum(upper - reference, reference - lower).clamp(min=0), 1)
 
+    def _cost_of_affine(self, value: int) -> Tensor | None:
+        """The cost of an affine operation, and of the operands that it has been left to pay for."""
+        cost = self._with_noise(value, self._affine_cost(value))
+        for source in self._sources(value):
+            before = self.cost(source) if source in self._charged_at_sum else None
+            if before is not None:
+                cost = before if cost is None else self.arithmetic.above(cost + before, 1)
+        return cost
+
+    def _cost_of_activation(self, value: int) -> Tensor | None:
+        cost = self._activation_cost(value)
+        if cost is None or not self.arithmetic.rigorous or value not in self._joined:
+            return cost
+        return self.arithmetic.above(cost + self.arithmetic.gamma(1) * self.max_deviation(value), 3)
+
     def _affine_cost(self, value: int) -> Tensor | None:
         """The reference's own rounding, and that of the product that pulls a form back, times the input's deviation."""
         node, operation = self.network.node(value), self.network.affine(value)
@@ -200,7 +233,7 @@ class ReferencePath:
             rounding = self.arithmetic.gamma(4) * (lines.high.abs() + self.reference(value).abs())
             return self.arithmetic.above(lines.half_width + rounding, 4)
         half = lines.half_width if lines.parallel and not self.upper else None
-        before = self.cost(source) if self.charged_at_activation(source) else None
+        before = self.cost(source) if source in self._charged_at_activation else None
         if not self.arithmetic.rigorous:
             return half if before is None else lines.slope_above.abs() * before + (0 if half is None else half)
         slope = torch.maximum(lines.slope_below.abs(), lines.slope_above.abs())
@@ -209,15 +242,16 @@ class ReferencePath:
         size = 2 * slope * self.reference(source).abs() + lines.high.abs() + self.reference(value).abs()
         if lines.low is not None:
             size = size + lines.low.abs()
-        cost = self.arithmetic.gamma(4) * (size + slope * self.max_deviation(source))
+        # A coefficient times the slopes of both lines, for its sign: four roundings of the larger slope, or two of it.
+        cost = self.arithmetic.gamma(8) * (size + slope * self.max_deviation(source))
         if half is not None:
             cost = cost + half
-        elif not self.upper:  # what negative coefficients sum up
-            cost = cost + self.arithmetic.gamma(self.network.sizes[value] + 2) * self.height(value).abs()
+        elif not self.upper:  # what the sum of all coefficients' costs rounds, heights of upper lines among them
+            cost = cost + 2 * self.arithmetic.gamma(self.network.sizes[value] + 6) * self.height(value).abs()
         if before is not None:
             # Where a coefficient times the slope underflows, `underflow` pays: no deviation is far below its cost.
             cost = cost + slope * before * (1 + self.arithmetic.gamma(1))
-        return self.arithmetic.above(cost, 12)
+        return self.arithmetic.above(cost, 12 if half is not None or self.upper else 3 * self.network.sizes[value] + 30)
 
 
 class PickedPath(ReferencePath):
@@ -250,13 +284,10 @@ class PickedPath(ReferencePath):
     def _max_deviation(self, value: int) -> Tensor:
         return self._whole.max_deviation(value)[self._members]
 
-    def _with_noise(self, value: int, cost: Tensor | None) -> Tensor | None:
-        return cost
-
-    def _affine_cost(self, value: int) -> Tensor | None:
+    def _cost_of_affine(self, value: int) -> Tensor | None:
         return self._picked_cost(value)
 
-    def _activation_cost(self, value: int) -> Tensor | None:
+    def _cost_of_activation(self, value: int) -> Tensor | None:
         return self._picked_cost(value)
 
     def _picked_cost(self, value: int) -> Tensor | None:

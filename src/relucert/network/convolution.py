@@ -12,11 +12,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from relucert.arithmetic.forms import LinearForms, Places, Shape, Windows
+from relucert.arithmetic.forms import LinearForms, Places, Shape, Windows, from_columns, to_columns
+from relucert.common.deadline import check_time
 from relucert.common.slicing import PART_BYTES, in_parts
 from relucert.errors import NetworkError
 from relucert.network.operation import Affine, differentiable
 from relucert.network.registry import register
+
+MANY = 64  # numbers of a kernel for each form: for fewer forms a product at every position is not worth its set-up
+PRODUCT_BYTES = 2**22  # of one product for all positions, which is about a cache's size
 
 
 @register
@@ -124,38 +128,86 @@ class Convolution(Affine):
 
     @property
     def products(self) -> float:
-        return self._taps.shape[2] / self._taps.shape[1]
+        return 1 + self.stride[0] * self.stride[1] * self.weight.shape[1] * self.groups / self.weight.shape[0]
 
     def unit_forms(self, neurons: Tensor, shape: Shape) -> Windows:
         channels, positions = neurons // self._positions, neurons % self._positions
         places = Places(positions // self._output_size[1], positions % self._output_size[1])
-        kernels = self._kernels[channels].permute(0, 2, 3, 1)[None]
+        kernels = from_columns(self._kernels.index_select(3, channels)[..., None])
         return Windows(kernels, shape, places, self._step, self._begin, masked=not any(self.padding)).fitted()
 
     def pull(self, forms: LinearForms, shapes: Sequence[Shape]) -> tuple[LinearForms, ...]:
-        """By one product and a few sums of slices: an input coordinate meets a block of stride x stride taps once."""
+        """By one product for each row of blocks: an input coordinate meets a block of stride x stride taps once."""
         windows = forms if isinstance(forms, Windows) else Windows.whole(forms.rows(), forms.shape)
         coefficients = windows.mask().coefficients  # (batch, forms, height, width, output channels)
-        (batch, count), window = coefficients.shape[:2], coefficients.shape[2:]
-        product_bytes = max(1, int(prod(window) * self.products)) * coefficients.element_size()
-        image = in_parts(self._transposed, coefficients.flatten(0, 1), PART_BYTES // product_bytes)
-        return (windows.moved(image.unflatten(0, (batch, count)), shapes[0], self._step, self._begin),)
+        form_bytes = max(1, int(coefficients[:, :1].numel() * self.products)) * coefficients.element_size()
+        parts = []
+        for part in coefficients.split(max(1, PART_BYTES // form_bytes), 1):
+            check_time()
+            parts.append(self._transposed(part))
+        image = torch.cat(parts, 1) if len(parts) > 1 else parts[0]
+        return (windows.moved(image, shapes[0], self._step, self._begin),)
 
     def _transposed(self, coefficients: Tensor) -> Tensor:
-        """The transposed map of windows, (forms, height, width, output channels): as many larger ones, on the input."""
-        total, height, width, _ = coefficients.shape
-        (down, across), (rows, columns), channels = self.stride, self._blocks, self.weight.shape[1]
-        size = height + rows - 1, down, width + columns - 1, across
-        by_group = coefficients.reshape(total * height * width, self.groups, self._rows.shape[1]).transpose(0, 1)
-        products = by_group @ self._taps
-        blocks = products.unflatten(-1, (rows, columns, down, across, channels)).unflatten(1, (total, height, width))
-        image = products.new_zeros(total, *size, self.groups, channels)
-        for row in range(rows):
-            for column in range(columns):  # from (groups, forms, height, width, down, across, channels)
-                part = blocks[:, :, :, :, row, column].permute(1, 2, 4, 3, 5, 0, 6)
-                image[:, row : row + height, :, column : column + width] += part
+        """The transposed map of windows, (batch, forms, height, width, output channels): larger ones, on the input."""
+        (batch, count, height, width), (rows, columns) = coefficients.shape[:4], self._blocks
+        (down, across), inputs = self.stride, self.weight.shape[1]
+        few = batch * count * MANY < self._taps[0, 0].numel()
+        transposed = self._by_positions if few else self._by_forms
+        groups = to_columns(coefficients).flatten(3).chunk(self.groups, 2)
+        parts = [transposed(group, taps) for group, taps in zip(groups, self._taps, strict=True)]
+        image = parts[0] if self.groups == 1 else torch.cat(parts, 4)
+        size = (height + rows - 1) * down, (width + columns - 1) * across, self.groups * inputs
+        whole = image.transpose(1, 2).reshape(*size, count, batch)
         tall, wide = (self._extent(axis, length) for axis, length in enumerate((height, width)))
-        return image.reshape(total, size[0] * down, size[2] * across, self.groups * channels)[:, :tall, :wide]
+        return from_columns(whole[:tall, :wide])
+
+    def _by_forms(self, windows: Tensor, taps: Tensor) -> Tensor:
+        """The transposed map by products at every position, whose columns are the forms.
+
+        A row of windows is followed by so many zeros that `columns` positions in a row are what one block of the image
+        depends on: the products' factors overlap in memory, and their sums are all that is written.
+
+        Args:
+            windows: (height, width, output channels, forms)
+            taps: As in `_taps`, of one group.
+
+        Returns:
+            (rows of blocks, columns of blocks, stride, stride, input channels, forms).
+        """
+        (height, width, _, count), (rows, columns), (down, across) = windows.shape, self._blocks, self.stride
+        pitch = width + columns - 1
+        line = windows.flatten(0, 1)
+        if columns > 1:
+            padded = windows.new_empty(height + 1, pitch, *windows.shape[2:])
+            padded[0].zero_()
+            padded[1:, width:].zero_()
+            padded[1:, :width] = windows
+            line = padded.flatten(0, 1)[width:]
+        factors = line.unfold(0, columns, 1).permute(0, 3, 1, 2).flatten(1, 2)  # (positions, columns * channels, forms)
+        positions = height * pitch
+        image = windows.new_empty((height + rows - 1) * pitch, taps.shape[1], count)
+        image[positions:].zero_()
+        for row, kernel in enumerate(taps):
+            sums = image[row * pitch : row * pitch + positions]
+            sums.baddbmm_(kernel.expand(positions, -1, -1), factors, beta=int(row > 0))
+        return image.view(height + rows - 1, pitch, down, across, self.weight.shape[1], count)
+
+    def _by_positions(self, windows: Tensor, taps: Tensor) -> Tensor:
+        """The same by one product whose columns are all forms at all positions, and sums of slices: for few forms."""
+        (height, width, channels, count), (rows, columns) = windows.shape, self._blocks
+        kernels = taps.unflatten(2, (columns, channels)).flip(2).transpose(1, 2)  # (rows, columns, taps, channels)
+        kernels = kernels.reshape(-1, channels)
+        image = windows.new_zeros(height + rows - 1, width + columns - 1, taps.shape[1], count)
+        step = max(1, PRODUCT_BYTES // (len(kernels) * height * width * windows.element_size()))
+        for part, sums in zip(windows.split(step, 3), image.split(step, 3), strict=True):
+            products = kernels @ part.movedim(2, 0).flatten(1)
+            blocks = products.view(rows, columns, taps.shape[1], height, width, part.shape[3])
+            for row in range(rows):
+                for column in range(columns):
+                    sums[row : row + height, column : column + width] += blocks[row, column].movedim(0, 2)
+        blocked: Tensor = image.unflatten(2, (*self.stride, self.weight.shape[1]))
+        return blocked
 
     @property
     def _input_shape(self) -> Shape:
@@ -206,12 +258,12 @@ class Convolution(Affine):
     @cached_property
     @differentiable
     def _kernels(self) -> Tensor:
-        """The same on all input channels: (output channels, input channels, height, width)."""
+        """The same on all input channels: (height, width, input channels, output channels)."""
         if self.groups == 1:
-            return self._dilated
+            return self._dilated.permute(2, 3, 1, 0).contiguous()
         grouped = self._dilated.unflatten(0, (self.groups, -1))
         apart = torch.diag_embed(grouped.movedim(0, -1)).movedim((-2, -1), (0, 2))
-        return apart.flatten(2, 3).flatten(0, 1)
+        return apart.flatten(2, 3).flatten(0, 1).permute(2, 3, 1, 0).contiguous()
 
     @property
     def _blocks(self) -> tuple[int, int]:
@@ -221,13 +273,14 @@ class Convolution(Affine):
     @cached_property
     @differentiable
     def _taps(self) -> Tensor:
-        """The kernels by blocks of taps: (groups, output channels of a group, blocks * stride * stride * channels)."""
+        """The kernels by blocks of taps: (groups, rows of blocks, stride * stride * input channels of a group,
+        columns of blocks * output channels of a group), the last column of blocks first."""
         (rows, columns), (down, across) = self._blocks, self.stride
         height, width = self._dilated.shape[2:]
         padded = functional.pad(self._dilated, (0, columns * across - width, 0, rows * down - height))
-        blocks = padded.unflatten(3, (columns, across)).unflatten(2, (rows, down))
-        taps: Tensor = blocks.permute(0, 2, 4, 3, 5, 1).flatten(1).unflatten(0, (self.groups, -1))
-        return taps
+        blocks = padded.unflatten(3, (columns, across)).unflatten(2, (rows, down)).unflatten(0, (self.groups, -1))
+        taps: Tensor = blocks.permute(0, 3, 4, 6, 2, 5, 1).flip(5).flatten(5, 6).flatten(2, 4)
+        return taps.contiguous()
 
     def _pad(self, images: Tensor) -> Tensor:
         top, left, bottom, right = self.padding
