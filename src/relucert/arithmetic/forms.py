@@ -50,6 +50,10 @@ class LinearForms(ABC):
         """The forms with a function, which maps 0 to 0, applied to every coefficient."""
         return replace(self, coefficients=function(self.coefficients))
 
+    def pick(self, chosen: Tensor) -> Self:
+        """Some of the forms, (count,)."""
+        return replace(self, coefficients=self.coefficients.index_select(1, chosen))
+
     @abstractmethod
     def rows(self) -> Tensor:
         """All coefficients: (batch or 1, forms, size)."""
@@ -117,9 +121,7 @@ class Rows(LinearForms):
 
     def times_by_sign(self, all_factors: Tensor, negative_factors: Tensor) -> Rows:
         scaled = self.coefficients * all_factors[:, None]
-        return replace(
-            self, coefficients=torch.addcmul(scaled, self.negative.coefficients, negative_factors[:, None])
-        )
+        return replace(self, coefficients=torch.addcmul(scaled, self.negative.coefficients, negative_factors[:, None]))
 
     def dot_by_sign(self, vector: Tensor, negative_vector: Tensor) -> Tensor:
         return self.dot(vector) + self.negative.dot(negative_vector)
@@ -177,6 +179,11 @@ class Windows(LinearForms):
         channel, position = neurons // (height * width), neurons % (height * width)
         chosen = (torch.arange(shape[0])[:, None] == channel).to(dtype)
         return cls(from_columns(chosen[None, None, :, :, None]), shape, Places(position // width, position % width))
+
+    def pick(self, chosen: Tensor) -> Windows:
+        columns = to_columns(self.coefficients).index_select(3, chosen)
+        places = None if self.places is None else Places(self.places.rows[chosen], self.places.columns[chosen])
+        return replace(self, coefficients=from_columns(columns), places=places)
 
     @property
     def height(self) -> int:

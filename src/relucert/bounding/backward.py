@@ -15,7 +15,7 @@ from torch import Tensor
 
 from relucert.arithmetic.region import Deviation, Region
 from relucert.arithmetic.rigor import TINY, Arithmetic
-from relucert.bounding.interval import Bounds, Interval, propagate
+from relucert.bounding.interval import Bounds, Interval
 from relucert.bounding.reference import ReferencePath
 from relucert.bounding.relaxers import Relaxation, Relaxer
 from relucert.bounding.thinned import Thinned
@@ -47,6 +47,9 @@ class DualVariables:
     slopes: dict[int, Tensor] = field(default_factory=dict)
     multipliers: dict[int, Tensor] = field(default_factory=dict)
     signs: dict[int, Tensor] = field(default_factory=dict)
+
+
+NO_DUALS = DualVariables()
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,12 +88,12 @@ def bound_forms(
         duals: Dual variables of each form's own; without them the relaxer's lines hold.
         offsets: Constants to add to the forms, (batch, forms).
     """
-    duals = duals or DualVariables()
+    duals = duals or NO_DUALS
     assert path.upper or not (duals.slopes or duals.multipliers)
     reference = path.reference(value)
     rows = Rows(forms, path.network.shapes[value])
     constant = rows.dot(reference)
-    pull = _Pull(path, duals, constant, torch.zeros_like(constant))
+    pull = Pull(path, duals, constant, torch.zeros_like(constant))
     if path.arithmetic.rigorous:
         pull.lose(rows, reference.abs(), forms.shape[-1] + 2)
     if offsets is not None:
@@ -100,12 +103,10 @@ def bound_forms(
 
 def backward(
     network: Network, region: Region, relaxer: Relaxer, arithmetic: Arithmetic, wanted: tuple[int, ...],
-    *, unstable_only: bool = False, known: Bounds | None = None,
+    *, known: Bounds | None = None,
 ) -> Bounds:  # fmt: skip
     """Bounds of every wanted value and of every pre-activation before it: the paper's Algorithm 1, layer after layer.
 
-    unstable_only: whether neurons that interval bounds show to be stable keep those, also of wanted values: a tighter
-    bound would not change what comes after them.
     known: bounds that hold already, as those of a larger region do; neurons whose sign they tell keep them.
     """
     needed = network.ancestors(wanted)
@@ -113,10 +114,7 @@ def backward(
     bounds: Bounds = {}
     part = Thinned(network, region, relaxer, arithmetic)
     for value in values:
-        before = None if known is None else known[value]
-        if before is None and unstable_only and network.activation_depths[value]:
-            before = propagate(part.path.network, region, part.path.bounds, value, arithmetic)
-        bounds[value] = enclose(part.path, value, before)
+        bounds[value] = enclose(part.path, value, None if known is None else known[value])
         part.add(value, bounds[value], cut=value != values[-1])
     return bounds
 
@@ -163,15 +161,23 @@ def bound_neurons(
 
     duals: Dual variables of each neuron's own; the path's references then lie on the upper lines.
     """
+    place, forms, constant, slack = neuron_forms(path, value, neurons, sign)
+    return Pull(path, duals or NO_DUALS, constant, slack).run(forms, place)
+
+
+def neuron_forms(
+    path: ReferencePath, value: int, neurons: Tensor, sign: int
+) -> tuple[int, LinearForms, Tensor, Tensor]:
+    """Some neurons of a value, (count,), or with the sign -1 their negatives, as forms on a value, which comes first;
+    and the forms' values at the reference, and what they may lose from these so far, (batch, count) each."""
     place, forms = unit_forms(path.network, value, neurons, path.arithmetic.dtype)
     constant = sign * path.reference(value)[:, neurons]
     cost = path.cost(value) if place != value else None
     slack = torch.zeros_like(constant) if cost is None else cost[:, neurons]
-    signed = forms if sign > 0 else forms.mapped(torch.neg)
-    return _Pull(path, duals or DualVariables(), constant, slack).run(signed, place)
+    return place, forms if sign > 0 else forms.mapped(torch.neg), constant, slack
 
 
-class _Pull:
+class Pull:
     """One back-substitution: the rule that `pull_back` applies at every operation.
 
     `constant` is the forms' values at the reference, and `slack` what they may lose from it apart from the input's

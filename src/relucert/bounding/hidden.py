@@ -2,37 +2,37 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import Arithmetic
-from relucert.bounding.backward import backward
+from relucert.bounding.backward import enclose
 from relucert.bounding.forward import forward
-from relucert.bounding.interval import Bounds, propagate
+from relucert.bounding.interval import Bounds, TracedBounds, propagate
 from relucert.bounding.relaxers import Relaxer
+from relucert.bounding.signs import bound_signs
+from relucert.bounding.thinned import Thinned
 from relucert.network import Network
 
 
 def hidden_bounds(network: Network, region: Region, relaxer: Relaxer, arithmetic: Arithmetic) -> Bounds:
-    """Bounds of every pre-activation by a relaxer: forward or backward, of unstable neurons only."""
+    """Bounds of every pre-activation by a relaxer: forward, or backward as far as it takes to tell signs."""
     if not network.preactivations:
         return {}
     if relaxer.parallel and network.suits_forward:
         return forward(network, region, relaxer, arithmetic, network.preactivations)
-    return backward(network, region, relaxer, arithmetic, network.preactivations, unstable_only=True)
+    return _signed(network, region, relaxer, arithmetic)
 
 
-def bounded_by_relaxation(
-    network: Network, region: Region, bounds: Bounds, arithmetic: Arithmetic
-) -> dict[int, Tensor]:
-    """Which neurons the backward driver bounds more tightly than intervals do, (batch, size) for every pre-activation:
-    those that intervals leave unstable."""
-    tight = {}
-    for value, interval in bounds.items():
+def _signed(network: Network, region: Region, relaxer: Relaxer, arithmetic: Arithmetic) -> TracedBounds:
+    """Bounds that tell signs of every pre-activation, layer after layer, by intervals first."""
+    bounds, tight = Bounds(), dict[int, Tensor]()
+    part = Thinned(network, region, relaxer, arithmetic)
+    for value in network.preactivations:
         if network.activation_depths[value]:
-            by_intervals = propagate(network, region, bounds, value, arithmetic)
-            tight[value] = ~(network.stable(value, *by_intervals) & network.stable(value, *interval))
+            by_intervals = propagate(part.path.network, region, part.path.bounds, value, arithmetic)
+            bounds[value], tight[value] = bound_signs(part.path, value, by_intervals)
         else:
-            tight[value] = torch.ones_like(interval.lower, dtype=torch.bool)
-    return tight
+            bounds[value] = enclose(part.path, value)
+        part.add(value, bounds[value], cut=value != network.preactivations[-1])
+    return TracedBounds(bounds, tight)

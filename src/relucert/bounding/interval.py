@@ -66,6 +66,19 @@ Bounds = dict[int, Interval]
 """By value, the bounds of its neurons: those of pre-activations, and whatever else was asked for."""
 
 
+class TracedBounds(Bounds):
+    """Bounds that know which of them are tight.
+
+    Attributes:
+        tight: By value, which lower and which upper bounds are as tight as the method gives them, (batch, 2, size);
+            where bounds only tell a sign they are not. All are tight of values that are missing.
+    """
+
+    def __init__(self, bounds: Bounds, tight: dict[int, Tensor]) -> None:
+        super().__init__(bounds)
+        self.tight = tight
+
+
 def select(bounds: Bounds, chosen: Tensor | slice) -> Bounds:
     """The bounds of some batch members, (count,)."""
     return {value: interval.select(chosen) for value, interval in bounds.items()}

@@ -20,7 +20,7 @@ from relucert.arithmetic.rigor import DOUBLE, FLOAT, RIGOROUS, Arithmetic
 from relucert.bounding.ascent import BestBounds, Effort, ascend
 from relucert.bounding.backward import DualVariables, PulledBack, bound_forms, bound_neurons
 from relucert.bounding.hidden import hidden_bounds
-from relucert.bounding.interval import Bounds, Interval, copied
+from relucert.bounding.interval import Bounds, Interval, TracedBounds, copied
 from relucert.bounding.memory import Recall, SlopeMemory
 from relucert.bounding.record import Recorder, Tables, better_lines, dense, lines_of
 from relucert.bounding.reference import ReferencePath
@@ -52,13 +52,17 @@ def optimised_bounds(
     """
     with torch.inference_mode(False), torch.no_grad():
         region = region.clone()
-        known = hidden_bounds(network, region, FAST_LIN, arithmetic)
-        for value, interval in hidden_bounds(network, region, CROWN, arithmetic).items():
-            known[value] = known[value].meet(interval)
+        parallel = hidden_bounds(network, region, FAST_LIN, arithmetic)
+        adaptive = hidden_bounds(network, region, CROWN, arithmetic)
+        known = {value: interval.meet(adaptive[value]) for value, interval in parallel.items()}
+        tight = {}
+        if isinstance(parallel, TracedBounds) and isinstance(adaptive, TracedBounds):
+            tight = {value: where | adaptive.tight[value] for value, where in parallel.tight.items()}
         if recorder is not None:
             recorder.begin(network, region, ("fast-lin", "crown"))
         memory = memory or SlopeMemory()
-        return _Layers(network, region, arithmetic, memory, effort, ends, recorder, report).run(known)
+        bounds = _Layers(network, region, arithmetic, memory, effort, ends, recorder, report).run(known)
+        return TracedBounds(bounds, tight)
 
 
 def optimised_margins(

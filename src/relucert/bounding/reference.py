@@ -45,6 +45,7 @@ class ReferencePath:
         self._max_deviations: dict[int, Tensor] = {}
         self._costs: dict[int, Tensor | None] = {}
         self._costs_by_sign: dict[int, tuple[Tensor, Tensor]] = {}
+        self._intervals: dict[int, tuple[Tensor, Tensor]] = {}
         self._underflows: dict[int, Tensor] = {}
         self._points, self._which = region.references
         self._at_points = {INPUT: self._points}
@@ -118,6 +119,23 @@ class ReferencePath:
                 (torch.zeros_like(height), -height) if cost is None else (cost, -(2 * cost + height))
             )
         return self._costs_by_sign[value]
+
+    def interval_about_reference(self, value: int) -> tuple[Tensor, Tensor]:
+        """The interval of an activation's value, given by the bounds of its pre-activation: how far its middle lies
+        above the reference, and how far it reaches to either side, what the sum of a form rounds included:
+        (batch, size) each."""
+        if value not in self._intervals:
+            lower, upper = self.network.activations[value].image(
+                *self.bounds[self.network.source(value)], self.arithmetic
+            )
+            middle = lower + (upper - lower) / 2
+            centre = middle - self.reference(value)
+            spread = torch.maximum(upper - middle, middle - lower).clamp(min=0)
+            if self.arithmetic.rigorous:
+                rounding = self.arithmetic.gamma(self.network.sizes[value] + 4) * (centre.abs() + middle.abs())
+                spread = self.arithmetic.above(spread + rounding, 4)
+            self._intervals[value] = centre, spread
+        return self._intervals[value]
 
     def underflow(self, value: int) -> Tensor | float:
         """What coefficients that underflow may lose from this value to the input: (batch, 1)."""

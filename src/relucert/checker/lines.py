@@ -38,6 +38,16 @@ class Interval:
             lower[neuron], upper[neuron] = max(lower[neuron], low), min(upper[neuron], high)
         return Interval(lower, upper)
 
+    def raised(self, neurons: Sequence[int], sign: int, least: Sequence[int]) -> Interval:
+        """The bounds, improved by lower bounds of some neurons, or with the sign -1 of their negatives."""
+        lower, upper = list(self.lower), list(self.upper)
+        for neuron, number in zip(neurons, least, strict=True):
+            if sign > 0:
+                lower[neuron] = max(lower[neuron], number)
+            else:
+                upper[neuron] = min(upper[neuron], -number)
+        return Interval(lower, upper)
+
     @cached_property
     def inactive(self) -> Tensor:
         """Which neurons are inactive, never positive: bool, (size,)."""

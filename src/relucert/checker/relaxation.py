@@ -72,22 +72,53 @@ class Relaxation:
     ) -> Interval:
         """Bounds of neurons of a value, of all or of some, rounded outwards; lines are the same for all of them."""
         lines = lines or Lines()
-        chosen = torch.arange(self.network.sizes[value]) if neurons is None else torch.tensor(neurons)
+        chosen = list(range(self.network.sizes[value])) if neurons is None else list(neurons)
+        lower, upper = self._sides(value, bounds, lines, chosen, 1, stop=False)
+        if not lines.parallel:
+            upper = [-number for number in self._sides(value, bounds, lines, chosen, -1, stop=False)[0]]
+        return Interval(lower, upper)
+
+    def settle(self, value: int, bounds: Bounds, lines: Lines, interval: Interval) -> Interval:
+        """Bounds that tell the signs of a value's neurons, as far as lines do: from bounds that hold already, of which
+        those whose sign is known are kept.
+
+        A form is pulled back until its sign is known. Where lines are not parallel, the lower bound of a neuron comes
+        first if the middle of its interval is positive, otherwise the upper bound; the other one only where the sign
+        is still open.
+        """
+        unstable = interval.unstable.nonzero().flatten().tolist()
+        if lines.parallel:
+            return interval.replaced(unstable, Interval(*self._sides(value, bounds, lines, unstable, 1, stop=True)))
+        upwards = [neuron for neuron in unstable if interval.lower[neuron] + interval.upper[neuron] > 0]
+        downwards = sorted(set(unstable) - set(upwards))
+        for signs in ((1, -1), (-1, 1)):
+            for neurons, sign in zip((upwards, downwards), signs, strict=True):
+                least, _ = self._sides(value, bounds, lines, neurons, sign, stop=True)
+                interval = interval.raised(neurons, sign, least)
+            upwards, downwards = ([one for one in part if interval.unstable[one]] for part in (upwards, downwards))
+        return interval
+
+    def _sides(
+        self, value: int, bounds: Bounds, lines: Lines, neurons: Sequence[int], sign: int, *, stop: bool
+    ) -> tuple[list[int], list[int]]:
+        """Lower bounds of neurons, or with the sign -1 of their negatives, and with parallel lines upper bounds.
+
+        stop: whether forms stop once their signs are known.
+        """
+        chosen = torch.tensor(neurons, dtype=torch.long)
         order = self._by_place(value, chosen)
         chosen = chosen[order]
         lower: list[int] = []
         upper: list[int] = []
         for part in self._chunks(len(chosen)):
             place, forms, ends = self._units(value, chosen[part])
-            below, above = _Pull(self, bounds, lines, both=lines.parallel).run(forms, place, ends)
-            if not lines.parallel:
-                opposite = [(-high, -low) for low, high in ends]
-                above, _ = _Pull(self, bounds, lines, both=False).run(forms.negated(), place, opposite)
-                above = [-number for number in above]
+            if sign < 0:
+                forms, ends = forms.negated(), [(-high, -low) for low, high in ends]
+            below, above = _Pull(self, bounds, lines, both=lines.parallel, stop=stop).run(forms, place, ends)
             lower += below
             upper += above
         back = order.argsort().tolist()
-        return Interval([lower[place] for place in back], [upper[place] for place in back])
+        return [lower[place] for place in back], [upper[place] for place in back]
 
     def _by_place(self, value: int, chosen: Tensor) -> Tensor:
         """An order in which neurons of an image that are neighbours follow each other: their forms have few terms."""
@@ -121,17 +152,23 @@ class Relaxation:
 
 
 class _Pull:
-    """One pull-back: what forms add up to on the way, from below and, with parallel lines, from above."""
+    """One pull-back: what forms add up to on the way, from below and, with parallel lines, from above.
 
-    def __init__(self, relaxation: Relaxation, bounds: Bounds, lines: Lines, both: bool) -> None:
+    With `stop` forms are done where all of them has reached one ReLU whose interval tells their signs.
+    """
+
+    def __init__(self, relaxation: Relaxation, bounds: Bounds, lines: Lines, both: bool, stop: bool = False) -> None:
         self.network, self.layers, self.region = relaxation.network, relaxation.layers, relaxation.region
         self.noise = relaxation.noise
-        self.bounds, self.lines, self.both = bounds, lines, both
+        self.bounds, self.lines, self.both, self.stop = bounds, lines, both, stop
+        self.open: list[int] = []  # the forms that are not done
+        self.done: dict[int, tuple[int, int]] = {}  # the bounds of the others
         self.below: list[int] = []  # over 2**TOTAL_BITS
         self.above: list[int] = []
 
     def run(self, forms: Fixed, value: int, ends: Sequence[Ends] | None = None) -> tuple[list[int], list[int]]:
         """Bounds of forms on a value plus constants between ends, integers over 2**64; upper ones only for `both`."""
+        self.open = list(range(len(forms.units)))
         self.below, self.above = [0] * len(forms.units), [0] * len(forms.units)
         if ends is not None:
             self._add([low for low, _ in ends], [high for _, high in ends])
@@ -141,6 +178,10 @@ class _Pull:
                 continue
             node, reached = self.network.node(current), pending.pop(current)
             if node.operation.name == "relu":
+                if self.stop and not pending and not self.lines.flat:
+                    reached = self._without_known(node.inputs[0], reached)
+                    if not self.open:
+                        break
                 pulled = self._through(current, node.inputs[0], reached)
             else:
                 pulled = self._affine(current, reached)
@@ -150,8 +191,24 @@ class _Pull:
                 pending[source] = pending[source].plus(pulled) if source in pending else pulled
         if 0 in pending:
             self._enter(pending[0])
-        shift = TOTAL_BITS - BOUND_BITS
-        return [number >> shift for number in self.below], [-(-number >> shift) for number in self.above]
+        self.done |= dict(zip(self.open, zip(self.below, self.above, strict=True), strict=True))
+        shift, found = TOTAL_BITS - BOUND_BITS, [self.done[form] for form in sorted(self.done)]
+        return [below >> shift for below, _ in found], [-(-above >> shift) for _, above in found]
+
+    def _without_known(self, source: int, forms: Fixed) -> Fixed:
+        """Forms on ReLUs without those whose signs the ReLUs' intervals tell, which are done."""
+        interval, before = self.bounds[source], (self.below, self.above)
+        self._charge(Fraction(forms.error * interval.total) / Fraction(2) ** (forms.bits + BOUND_BITS))
+        self._flat(forms, interval)
+        left = []
+        for place, (form, below, above) in enumerate(zip(self.open, self.below, self.above, strict=True)):
+            if below >= 0 or (self.both and above <= 0):
+                self.done[form] = below, above
+            else:
+                left.append(place)
+        self.open = [self.open[place] for place in left]
+        self.below, self.above = ([side[place] for place in left] for side in before)
+        return replace(forms, units=forms.units[left])
 
     def _affine(self, value: int, forms: Fixed) -> Fixed:
         layer = self.layers[value]

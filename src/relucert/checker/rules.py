@@ -94,6 +94,8 @@ def _hidden(relaxation: Relaxation, value: int, bounds: dict[int, Interval], rul
     if every or not network.activation_depths[value]:
         return relaxation.enclose(value, bounds, lines)
     interval = relaxation.enclose(value, bounds, Lines(flat=True))
+    if rule.scope == "signs":
+        return relaxation.settle(value, bounds, lines, interval)
     neurons = interval.unstable.nonzero().flatten().tolist()
     return interval.replaced(neurons, relaxation.enclose(value, bounds, lines, neurons)) if neurons else interval
 

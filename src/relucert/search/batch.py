@@ -199,7 +199,7 @@ class SearchBatch:
         joined = Evaluation.join(evaluations, order, self.evaluator.quick.dtype)
         self.margin, weakest = joined.margins.min(1)
         self.focus = _least(joined.margins / -self.steepness)
-        tight = self.evaluator.tight(self.problem, self.radii, joined.hidden)
+        tight = self.evaluator.tight(joined.hidden)
         self.evaluated = self.evaluated.add(self.radii, joined.hidden, joined.corrections, tight)
         if self.profile is not None and joined.constants is not None:
             self.profile = self.profile.add(self.radii, joined.constants)

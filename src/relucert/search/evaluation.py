@@ -11,8 +11,7 @@ from torch import Tensor
 from relucert.arithmetic.property import Property
 from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import DOUBLE, FLOAT, Arithmetic
-from relucert.bounding.hidden import bounded_by_relaxation
-from relucert.bounding.interval import Bounds, Interval
+from relucert.bounding.interval import Bounds, Interval, TracedBounds
 from relucert.methods.interval import IntervalMethod
 from relucert.methods.lipschitz import LipschitzMethod
 from relucert.methods.method import ExpensiveMethod, Method
@@ -52,10 +51,14 @@ class Evaluation(NamedTuple):
                 joined(batch.hidden[value].upper.to(dtype) for batch in batches),
             )
 
+        hidden = {value: interval(value) for value in batches[0].hidden}
+        traced = [batch.hidden.tight for batch in batches if isinstance(batch.hidden, TracedBounds)]
+        if len(traced) == len(batches):
+            hidden = TracedBounds(hidden, {value: joined(tight[value] for tight in traced) for value in traced[0]})
         constants = [batch.constants for batch in batches if batch.constants is not None]
         return cls(
             joined(batch.margins for batch in batches),
-            {value: interval(value) for value in batches[0].hidden},
+            hidden,
             joined(batch.corrections for batch in batches),
             joined(constants) if constants else None,
         )
@@ -117,18 +120,22 @@ class Evaluator:
         guess = self.surrogate.margins(network, region, prop, hidden, arithmetic)
         return Evaluation(margins.double(), hidden, (margins.amin(1) - guess.amin(1)).double())
 
-    def tight(self, problem: Problem, radii: Tensor, hidden: Bounds) -> dict[int, Tensor]:
-        """Which hidden bounds of an evaluation are tight, by value (batch, size), or (batch, regions * size) where the
-        method bounds neurons in several regions. Of a value that is missing, all are.
+    def tight(self, hidden: Bounds) -> dict[int, Tensor]:
+        """Which lower and upper hidden bounds of an evaluation are tight, by value (batch, 2, size); where the method
+        bounds neurons in several regions, which neurons' bounds, (batch, regions * size). Of a value that is missing,
+        all are.
 
         The others only tell that a neuron is stable, or were taken over from a larger region.
         """
         if self.shelled is not None:
             return distinct_from_next_region(hidden, self.network.sizes)
+        if isinstance(hidden, TracedBounds):
+            return hidden.tight
         if self.bounds_stable_neurons:
             return {}
-        network, region, _ = self.instance(problem, radii, self.quick)
-        return bounded_by_relaxation(network, region, hidden, self.quick)
+        deep = [value for value in hidden if self.network.activation_depths[value]]
+        unstable = {value: ~self.network.stable(value, *hidden[value]) for value in deep}
+        return {value: torch.stack([where, where], 1) for value, where in unstable.items()}
 
     def predict(
         self, problem: Problem, radii: Tensor, evaluated: EvaluatedRadii,

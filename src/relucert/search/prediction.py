@@ -71,8 +71,8 @@ class EvaluatedRadii:
     ) -> EvaluatedRadii:
         """Adds the bounds at one more radius; or at two, where neurons are bounded in several regions.
 
-        tight_now: Which of these bounds are tight, by value, one entry per bound of a neuron: (batch, size) or
-            (batch, regions * size). Of values that are missing, all are.
+        tight_now: By value, which of these lower and upper bounds are tight, (batch, 2, size), or in several regions
+            which neurons' bounds, (batch, regions * size). Of values that are missing, all are.
         """
         distances, tight, steps = {}, {}, radii.new_zeros(1)
         for value, (lower, upper) in bounds.items():
@@ -83,7 +83,8 @@ class EvaluatedRadii:
             if lower.shape[1] > size:
                 newest, steps = _distances_by_radius(newest[:, 0], size, tight_now.get(value))
             elif value in tight_now:
-                newest_tight = tight_now[value][:, None]
+                newest = _mirrored(newest, tight_now[value])
+                newest_tight = tight_now[value].any(1, keepdim=True)
                 tight[value] = torch.cat([self.tight.get(value, newest_tight[:, :0]), newest_tight], 1)[:, -MOST_RADII:]
             distances[value] = torch.cat([self.distances.get(value, newest[:, :0]), newest], 1)[:, -MOST_RADII:]
         logs = torch.cat([self.logs, radii.log()[:, None] + steps], 1)[:, -MOST_RADII:]
@@ -182,6 +183,16 @@ class EvaluatedRadii:
         paired = counts[:, :, None] & counts[:, None] & ~torch.eye(count, dtype=torch.bool)
         factors = torch.where(paired[:, None], steps[:, :, None] / apart[:, None], 1.0)
         return factors.prod(3) * counts[:, None], (counts.sum(1) == 1)[:, None, None]
+
+
+def _mirrored(distances: Tensor, tight: Tensor) -> Tensor:
+    """Distances, (batch, 1, 2 * size), where only one of a neuron's bounds is tight as far as that one on either side.
+
+    tight: Of distances below and above, (batch, 2, size).
+    """
+    both = distances.unflatten(2, (2, -1))[:, 0]
+    mirrored = torch.where(tight.flip(1) & ~tight, torch.minimum(both, both.flip(1)), both)
+    return mirrored.flatten(1)[:, None]
 
 
 def _guessed(distances: Tensor, tight: Tensor, logs: Tensor, centre: Tensor, growth: float) -> Tensor:
