@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 RELATIVE = 2.0**-46  # 128 u
+TINY = 2.0**-1000  # above what underflows lose
 LN2 = float.fromhex("0x1.62e42fefa2p-1"), float.fromhex("0x1.9ef35793c7673p-41")
 """log 2 as a number of 40 bits, whose products with exponents are exact, and the rest, to 2^-102."""
 HALF_PI = tuple(map(float.fromhex, ("0x1.921fb544p+0", "0x1.0b46118p-34", "0x1.313198a2e037p-61")))

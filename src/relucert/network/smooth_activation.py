@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from relucert.arithmetic.elementary import PLAIN, PROVEN, RELATIVE, Functions
-from relucert.arithmetic.rigor import RIGOROUS, TINY
+from relucert.arithmetic.elementary import PLAIN, PROVEN, RELATIVE, TINY, Functions
 from relucert.network.activation import Activation
 from relucert.network.curvature import Cut, Piece, past
 from relucert.network.envelope import parallel_slope, supporting_slopes
@@ -259,7 +258,7 @@ class SmoothActivation(Activation):
         if cut.exact or not arithmetic.rigorous:
             return low, high
         doubt = 2 * self.lipschitz * (cut.high - cut.low)
-        return RIGOROUS.floor(low - doubt), RIGOROUS.ceil(high + doubt)
+        return arithmetic.floor(low - doubt), arithmetic.ceil(high + doubt)
 
     def _derivatives_at(self, cut: Cut, like: Tensor) -> tuple[Tensor, Tensor]:
         """f' from below and from above wherever the cut may be, and at both sides of it.
