@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from relucert.errors import NetworkError
-from relucert.network import BatchScale, Convolution, IndexMap, LinearForms, Windows
+from relucert.network import BatchScale, Convolution, IndexMap, LinearForms, Rows, Windows
 
 SIZE = (9, 8)
 CHANNELS = [(2, 4, 1), (4, 6, 2), (3, 3, 3)]  # of the input, of the output, groups
@@ -172,3 +172,15 @@ def test_an_index_map_picks_and_its_adjoint_adds_up() -> None:
 def test_refuses_a_root_of_nothing(variance: float, epsilon: float) -> None:
     with pytest.raises(NetworkError, match="not positive"):
         BatchScale(torch.ones(3, 1, 1), torch.full((3, 1, 1), variance), epsilon).shape((3, 2, 2))
+
+
+@pytest.mark.parametrize("count", [3, 200])
+def test_pulled_forms_have_gradients(count: int) -> None:
+    """Few forms and many are multiplied in different ways; slopes are optimised through both."""
+    layer = Convolution(torch.ones(8, 4, 4, 4), torch.zeros(8), (16, 16), (2, 2), (1, 1, 1, 1), (1, 1), 1)
+    with torch.no_grad():
+        forms = images(count, 8, 8, 8)[None].flatten(2).to(torch.float32)
+    forms.requires_grad_()
+    pulled = layer.pull(Rows(forms, (8, 8, 8)), ((4, 16, 16),))[0].rows()
+    (gradient,) = torch.autograd.grad(pulled.sum(), forms)
+    torch.testing.assert_close(gradient, layer.linear(torch.ones(1, 4, 16, 16)).flatten(1).expand_as(gradient[0])[None])

@@ -200,7 +200,8 @@ class Convolution(Affine):
         kernels = kernels.reshape(-1, channels)
         image = windows.new_zeros(height + rows - 1, width + columns - 1, taps.shape[1], count)
         step = max(1, PRODUCT_BYTES // (len(kernels) * height * width * windows.element_size()))
-        for part, sums in zip(windows.split(step, 3), image.split(step, 3), strict=True):
+        for first in range(0, count, step):
+            part, sums = windows[..., first : first + step], image[..., first : first + step]
             products = kernels @ part.movedim(2, 0).flatten(1)
             blocks = products.view(rows, columns, taps.shape[1], height, width, part.shape[3])
             for row in range(rows):
