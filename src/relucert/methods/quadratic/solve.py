@@ -26,6 +26,7 @@ from relucert.methods.quadratic.memory import Memory
 from relucert.methods.quadratic.scene import Scene
 
 INFLATION = 1.0005  # of own weights, beyond what seems to make them feasible
+MORE, WORTH = 3, 0.1  # further ascents at the most, while each raises a bound by that share of the row's value
 FACTORS = torch.logspace(-5, 1, 25)  # of the composed weights: what the input costs, as a share of the form
 
 
@@ -157,25 +158,43 @@ class Solver:
             return self.bounds
 
     def _climb_jointly(self, rows: Tensor, enough: Tensor, memories: Sequence[Memory | None]) -> Tensor:
+        known = [memories[row] for row in rows]
+        if all(memory is not None and memory.suits(self.radius) for memory in known):
+            self._ascend(self._own_climb(rows, known, warm=True), rows, enough, self.effort.again, AGAIN)
+            left = rows[~(self.bounds[rows] > 0)]  # they may have been led astray
+            return self.climb_jointly(left, enough, [None] * len(memories)) if len(left) else self.bounds
+        climb = self._own_climb(rows, [self._best_memory()] * len(rows), warm=False)
+        self._ascend(climb, rows, enough, self.effort.own)
+        return self._go_on(rows, enough)
+
+    def _own_climb(self, rows: Tensor, memories: Sequence[Memory | None], warm: bool) -> Climb:
+        """The start of an ascent with weights of their own; warm: whether memories are of the same rows."""
         layout = Layout(self.quick, own=True)
         table = self.forms.new_zeros(len(rows), sum(layout.sizes))
         shared = Layout(self.quick, own=False)
         weights = self.base.times(self.table[rows, -1].exp()).map(lambda part: part.clamp(min=TINIEST).log())
         _copy(shared.point(self.table[rows]), weights, layout, table)
         power = PowerIteration(self.quick, len(rows), torch.Generator().manual_seed(0))
-        warm = all(memory is not None and memory.suits(self.radius) for memory in (memories[row] for row in rows))
-        like = self._best_memory()
-        for place, row in enumerate(rows.tolist()):
-            memory = memories[row] if warm else like
+        for place, memory in enumerate(memories):
             if memory is not None:
                 memory.recall(layout, table[place : place + 1], self.radius, own=warm)
         climb = Climb(layout, self.forms[rows], self.heights[rows], self.base, table, power)
         climb.settled()
-        if not warm:
-            return self._ascend(climb, rows, enough, self.effort.own)
-        self._ascend(climb, rows, enough, self.effort.again, AGAIN)
-        left = rows[~(self.bounds[rows] > 0)]  # they may have been led astray
-        return self.climb_jointly(left, enough, [None] * len(memories)) if len(left) else self.bounds
+        return climb
+
+    def _go_on(self, rows: Tensor, enough: Tensor) -> Tensor:
+        """Rows that are not positive climb on for as long as it raises their bounds by much."""
+        for _ in range(MORE):
+            solutions = [self.solutions[row] for row in rows]
+            memories = [None if solution is None else solution.memory for solution in solutions]
+            left = [place for place, memory in enumerate(memories) if memory and not self.bounds[rows[place]] > 0]
+            if not left:
+                break
+            rows, before = rows[left], self.bounds[rows[left]].clone()
+            climb = self._own_climb(rows, [memories[place] for place in left], warm=True)
+            self._ascend(climb, rows, enough, self.effort.own, AGAIN)
+            rows = rows[self.bounds[rows] - before > WORTH * self.heights[rows].abs()]
+        return self.bounds
 
     def _best_memory(self) -> Memory | None:
         """What the row with the highest bound found at this radius, where it has weights of its own."""
