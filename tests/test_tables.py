@@ -131,6 +131,7 @@ def test_the_document_lists_the_operators_that_are_understood() -> None:
 CHANNELS, HALF = ("BatchNorm", "Conv", "ConvTranspose"), ("AvgPool", "MaxPool")
 SETTINGS: dict[str, tuple[object, ...]] = {
     "Linear": (4, 4), "Threshold": (0.0, 0.0), "Unflatten": (1, (2, 2)), "Softmax": (1,), "LogSoftmax": (1,),
+    "LayerNorm": (4,), "RMSNorm": (4, 1e-3), "GroupNorm": (2, 4),
     "Upsample": (None, 2), "PixelShuffle": (2,), "PixelUnshuffle": (2,), "ChannelShuffle": (2,),
     **{f"{name}{axes}d": (4,) if name == "BatchNorm" else (4, 4, 1) for name in CHANNELS for axes in (1, 2)},
     **{f"{prefix}{name}{axes}d": (2,) for prefix in ("", "Adaptive") for name in HALF for axes in (1, 2)},

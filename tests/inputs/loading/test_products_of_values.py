@@ -64,6 +64,7 @@ LAYERS: dict[str, Layer | nn.Module] = {
     "softmax": lambda x: x.softmax(2) + functional.softmax(x, 1),
     "attention": lambda x: functional.scaled_dot_product_attention(x, x.flip(1), x),
     "layer norm": nn.LayerNorm(6),
+    "layer norm, in rows": nn.Sequential(nn.Flatten(), nn.LayerNorm(24), nn.Unflatten(1, (2, 12))),
     "layer norm of all": nn.LayerNorm((4, 6), elementwise_affine=False),
     "rms norm": nn.RMSNorm(6, eps=1e-3),
     "group norm": nn.GroupNorm(2, 4),
@@ -151,7 +152,7 @@ def test_scales_of_products_change_no_value_and_tighten_bounds(monkeypatch: pyte
     assert any(factor <= 2.0**-4 for factor in factors)
 
     def unscaled(nodes: Any, *others: Any) -> Any:
-        return balanced(nodes, [], (4,))
+        return balanced(nodes, [], [(4,)])
 
     monkeypatch.setattr("relucert.inputs.loading.assembly.balanced", unscaled)
     plain, images = load(module), torch.randn(3, 4, dtype=torch.float64)

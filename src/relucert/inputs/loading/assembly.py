@@ -283,7 +283,7 @@ class Assembly:
         shape = self.shapes[output]
         if self.batch is None and prod(shape[:-1]) == 1:  # axes of size 1 before the scores, or none at all
             output = self.reshaped(output, (prod(shape),))
-        nodes = self._nodes if self._live else balanced(self._nodes, self._products, self.shapes[0])
+        nodes = self._nodes if self._live else balanced(self._nodes, self._products, self.shapes)
         kept = tuple(tidied(nodes, output))
         return Network(self.shapes[0], kept, name, remarks=remarks, real_only=real_only)
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from relucert.network import Network, Node, Scale, Shape
+from relucert.network import Network, Node, Reshape, Scale, Shape
 
 COUNT = 8  # of the random inputs at which values are compared
 FARTHEST = 20  # powers of two
@@ -29,15 +29,19 @@ class Product(NamedTuple):
     result: int
 
 
-def balanced(nodes: Sequence[Node], products: Sequence[Product], input_shape: Shape) -> list[Node]:
-    """The nodes with powers of two as the k of every product, chosen by how much its factors vary on random inputs."""
+def balanced(nodes: Sequence[Node], products: Sequence[Product], shapes: Sequence[Shape]) -> list[Node]:
+    """The nodes with powers of two as the k of every product, chosen by how much its factors vary on random inputs.
+
+    shapes: Of all values, the input's first.
+    """
     chosen = list(nodes)
     if not products:
         return chosen
     generator = torch.Generator().manual_seed(0)
-    points = torch.randn(COUNT, math.prod(input_shape), generator=generator, dtype=torch.float64)
+    points = torch.randn(COUNT, math.prod(shapes[0]), generator=generator, dtype=torch.float64)
+    flat = Node(Reshape(shapes[-1], (math.prod(shapes[-1]),)), (len(nodes),))  # as the last value of a network is
     with torch.no_grad():
-        values = Network(input_shape, tuple(nodes)).cast(torch.float64).values(points)
+        values = Network(shapes[0], (*nodes, flat)).cast(torch.float64).values(points)
     for product in products:
         ratio = _spread(values[product.right]) / _spread(values[product.left])
         if ratio > 0 and math.isfinite(ratio):
