@@ -236,7 +236,7 @@ class Network:
         for node in self.nodes:
             check_time()
             values.append(apply(node.operation, node.exact, [values[source] for source in node.inputs]))
-        return [computed(value).flatten(1) for value in values]
+        return [_flat(computed(value)) for value in values]
 
     def passing(self, images: Tensor) -> Iterator[Tensor]:
         """Yields the values in order, as far as the output needs them; none is kept for longer than needed."""
@@ -293,6 +293,11 @@ class Network:
         shapes = [self.shapes[value] for value in (0, *self.preactivations, self.output)]
         between = " - " if any(len(shape) > 1 for shape in shapes) else "-"
         return between.join("x".join(map(str, shape)) for shape in shapes)
+
+
+def _flat(value: Tensor) -> Tensor:
+    """A value as (batch, size); one that is a single number has no axis but the batch."""
+    return value.flatten(1) if value.ndim > 1 else value[:, None]
 
 
 def needed_nodes(nodes: Sequence[Node], output: int | None = None) -> list[Node]:

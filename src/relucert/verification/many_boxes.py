@@ -19,6 +19,7 @@ from relucert.arithmetic.rigor import RIGOROUS
 from relucert.common.deadline import TimeUp, check_time, until
 from relucert.common.numbers import float_below
 from relucert.common.progress import Progress, Report
+from relucert.common.words import counted
 from relucert.methods.table import find_method
 from relucert.network import Network
 from relucert.network.batching import batch_size
@@ -58,7 +59,7 @@ def excluded(network: Network, violations: Sequence[Violation], ends: float, rep
         with until(ends), torch.inference_mode():
             for name in CHEAP:
                 candidates = [candidate for candidate in candidates if candidate.number not in closed]
-                report(Progress(stage=name, part=f"{len(candidates)} violations"))
+                report(Progress(stage=name, part=counted(len(candidates), "violation")))
                 for number in _excluded_by(name, network, candidates):
                     closed[number] = name
     except TimeUp:

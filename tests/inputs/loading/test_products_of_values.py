@@ -57,6 +57,7 @@ class Block(nn.Module):
 LAYERS: dict[str, Layer | nn.Module] = {
     "product": lambda x: x * (x.flip(2) - 1),
     "broadcast": lambda x: x * x[:, :1] + x[:, :, :1] * x,
+    "product with a number of each image": lambda x: x.flatten(1) * x.sum((1, 2))[:, None],
     "quotient": lambda x: x.flip(1) / (1 + x.abs()),
     "matmul": lambda x: x @ x.transpose(1, 2),
     "bmm": lambda x: torch.bmm(x.transpose(1, 2), x),

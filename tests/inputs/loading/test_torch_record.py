@@ -159,7 +159,7 @@ def test_what_is_not_understood_is_exported() -> None:
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert record(module, images) is not None
-        network = translate(trace(module, images, "leaky"), images, "leaky").network
+        network = trace(module, images, "leaky")[1].network
         points = torch.randn(5, 2, 8, 8)
         torch.testing.assert_close(network(points.flatten(1)), module(points))
 

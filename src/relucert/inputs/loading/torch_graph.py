@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -47,18 +48,17 @@ class Translation:
     folded: bool
 
 
-def trace(module: nn.Module, images: Tensor, name: str) -> Program:
-    """The module's program: recorded where it is plain and all its operators are understood, else exported."""
-    program = record(module, images)
-    if program is not None and all(_is_known(node) for node in _needed(program)):
-        return program
+def trace(module: nn.Module, images: Tensor, name: str) -> tuple[Program, Translation]:
+    """The module's program and its translation: recorded where it is plain and all of it is understood, else
+    exported."""
+    recorded = record(module, images)
+    if recorded is not None:
+        with suppress(UnsupportedError):
+            return recorded, translate(recorded, images, name)
     from relucert.inputs.loading.torch_export import exported  # which takes a second to import
 
-    return exported(module, images, name)
-
-
-def _is_known(node: Node) -> bool:
-    return _operator(_picked(node)[0]) in RULES.keys() | EXACT
+    program = exported(module, images, name)
+    return program, translate(program, images, name)
 
 
 def translate(program: Program, images: Tensor, name: str, live: dict[str, Tensor] | None = None) -> Translation:

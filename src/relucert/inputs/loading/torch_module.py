@@ -138,7 +138,7 @@ def live_network(module: nn.Module, input_shape: Shape | None = None) -> Callabl
     shape = load_module(module, None if input_shape is None else checked_shape(input_shape)).input_shape
     with torch.no_grad(), _quiet():
         images = source.images(shape)
-        program = trace(source.copy(), images, source.name)
+        program, _ = trace(source.copy(), images, source.name)
 
     def current() -> Network:
         live = dict(
@@ -175,8 +175,7 @@ def _uncompiled() -> AbstractContextManager[None]:
 def _load(source: Source, shape: Shape, report: Report) -> Network:
     images = source.images(shape)
     run_module(source.copy(), images, source.name)
-    program = trace(source.copy(), images, source.name)
-    translation = translate(program, images, source.name)
+    program, translation = trace(source.copy(), images, source.name)
     module, precision = _widest(source, shape, widen=not (program.casts or translation.folded))
 
     def run(inputs: Tensor) -> Tensor:
