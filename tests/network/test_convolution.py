@@ -184,3 +184,12 @@ def test_pulled_forms_have_gradients(count: int) -> None:
     pulled = layer.pull(Rows(forms, (8, 8, 8)), ((4, 16, 16),))[0].rows()
     (gradient,) = torch.autograd.grad(pulled.sum(), forms)
     torch.testing.assert_close(gradient, layer.linear(torch.ones(1, 4, 16, 16)).flatten(1).expand_as(gradient[0])[None])
+
+
+def test_a_convolution_that_sees_only_zeros_has_forms_of_zeros() -> None:
+    """All that its transpose makes of them lies outside the image."""
+    weight, bias = torch.ones(2, 1, 1, 1, dtype=torch.float64), torch.ones(2, dtype=torch.float64)
+    convolution = Convolution(weight, bias, (1, 1), (6, 6), (2, 2, 2, 2), (1, 1), 1)
+    rows = torch.ones(1, 3, 2, dtype=torch.float64)
+    (pulled,) = convolution.pull(Rows(rows, convolution.shape((1, 1, 1))), [(1, 1, 1)])
+    assert torch.equal(pulled.rows(), torch.zeros(1, 3, 1, dtype=torch.float64))

@@ -354,10 +354,12 @@ def _crossed(sides: list[Tensor]) -> Tensor:
 
 
 def _padded(coefficients: Tensor, rows: Pair, columns: Pair) -> Tensor:
-    """Windows with zeros before and after their rows and columns; negative numbers cut."""
+    """Windows with zeros before and after their rows and columns; negative numbers cut, also all that there was."""
     if rows == columns == (0, 0):
         return coefficients
-    return from_columns(functional.pad(to_columns(coefficients), (0, 0, 0, 0, 0, 0, *columns, *rows)))
+    ends = (0, 0, 0, 0, 0, 0, *columns, *rows)
+    padded = functional.pad(to_columns(coefficients), [max(end, 0) for end in ends])
+    return from_columns(functional.pad(padded, [min(end, 0) for end in ends]) if min(ends) < 0 else padded)
 
 
 def _products(forms: Tensor, vectors: Tensor) -> Tensor:

@@ -15,6 +15,7 @@ from torch.nn import functional
 
 import relucert
 from relucert.arithmetic.region import Region
+from relucert.errors import RelucertError, UnsupportedError
 from relucert.inputs.loading import load
 from relucert.inputs.loading.balance import balanced
 from relucert.network import Network, Scale
@@ -113,6 +114,48 @@ def test_files_are_what_their_runtime_computes(name: str, tmp_path: Path) -> Non
     steps, stored = ONNX[name]
     network = load(write(tmp_path, model([*steps, node("Flatten", "z")], stored, ("batch", 4, 6))))
     assert any(step.operation.name == "power" for step in network.nodes) or name == "Softmax"
+
+
+def test_older_softmax_is_over_all_axes_from_one_on(tmp_path: Path) -> None:
+    steps = [node("Softmax", "x", "z", axis=1), node("Flatten", "z")]
+    with pytest.raises(UnsupportedError, match="over all axes from 1 on, as before operator set 13"):
+        load(write(tmp_path, model(steps, {}, ("batch", 4, 6), version=12)))
+    last = [node("Softmax", "x", "z", axis=2), node("Flatten", "z")]
+    assert load(write(tmp_path, model(last, {}, ("batch", 4, 6), version=12))).classes == 24
+
+
+ODD: dict[str, Layer] = {
+    "a factor that does not vary": lambda x: torch.relu(x - 100) * torch.tanh(x),
+    "a factor that is not always defined": lambda x: torch.log(x) * torch.tanh(x),
+    "a gate that is one half": lambda x: x * torch.sigmoid(0.0 * x),
+    "nearly a GELU": lambda x: x * 0.5 * (1 + torch.erf(x * 0.703125)),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_odd_factors_are_factors(name: str) -> None:
+    network = load(nn.Sequential(nn.Linear(4, 4), Function(ODD[name])))
+    assert "gelu" not in [step.operation.name for step in network.nodes]
+    assert network.nodes
+
+
+AXES: dict[str, tuple[list[Any], dict[str, Any]]] = {
+    "power": ([node("Pow", "x e", "z"), node("ReduceMax", "z", "m", axes=[1]), node("Flatten", "m")],
+              {"e": np.full((1, 1, 1), 2, np.float32)}),
+    "quotient": ([node("Add", "x one", "h"), node("Div", "e h", "z"), node("Flatten", "z")],
+                 {"e": np.ones((1, 1, 1), np.float32), "one": np.float32(100)}),
+    "product": ([node("Reshape", "x s", "h"), node("Mul", "x h", "z"), node("Flatten", "z")],
+                {"s": np.array([-1, 2, 2])}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", AXES)
+def test_axes_that_would_mix_images_are_refused(name: str, tmp_path: Path) -> None:
+    steps, stored = AXES[name]
+    stored = {key: np.asarray(value) for key, value in stored.items()}
+    with pytest.raises(RelucertError) as caught:
+        load(write(tmp_path, model(steps, stored, ("batch", 4), version=13)))
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("norm", NORMS)

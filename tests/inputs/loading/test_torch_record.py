@@ -12,6 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from relucert.errors import LoadError, UnsupportedError
+from relucert.inputs.loading import load
 from relucert.inputs.loading.torch_export import exported
 from relucert.inputs.loading.torch_graph import trace, translate
 from relucert.inputs.loading.torch_record import record
@@ -110,6 +112,56 @@ def replaced() -> nn.Module:
     return module
 
 
+class Swallowing(nn.Module):
+    """It branches on values, and hides that from whoever traces it."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        try:
+            if images.max() > 100:
+                images = images / 255
+        except Exception:
+            pass
+        return images.flatten(1)[:, :3] * 2
+
+
+class Looking(nn.Module):
+    """It does something else where it is traced."""
+
+    def __init__(self, looks: Callable[[object], bool]) -> None:
+        super().__init__()
+        self.looks = looks
+
+    def forward(self, images: Tensor) -> Tensor:
+        if self.looks(images) and images.max() > 100:
+            images = images / 255
+        return images.flatten(1)[:, :3] * 2
+
+
+class Called(nn.Module):
+    """More is done where it is called than in forward."""
+
+    def __call__(self, images: Tensor) -> Tensor:
+        return self.forward(images if images.max() <= 100 else images / 255)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return images.flatten(1)[:, :3] * 2
+
+
+class Storing(nn.Module):
+    """It writes to a buffer."""
+
+    kept: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("kept", torch.zeros(3))
+
+    def forward(self, images: Tensor) -> Tensor:
+        values = images.flatten(1)[:, :3] * 2
+        self.kept.copy_(values.mean(0))
+        return values
+
+
 OTHERS: dict[str, Callable[[], nn.Module]] = {
     "branching": Branching,
     "computing": Computing,
@@ -120,6 +172,16 @@ OTHERS: dict[str, Callable[[], nn.Module]] = {
     "random": lambda: Of(lambda values: values + torch.rand(3)),
     "parametrised": lambda: nn.utils.parametrizations.weight_norm(nn.Linear(8, 3)),
     "checkpoint": lambda: Of(lambda values: torch.utils.checkpoint.checkpoint(branch, values)),
+    "swallowing": Swallowing,
+    "looking for tensors": lambda: Looking(lambda images: isinstance(images, Tensor)),
+    "looking for their type": lambda: Looking(lambda images: type(images) is Tensor),
+    "called": Called,
+    "storing": Storing,
+    "counting": lambda: Of(lambda values: values.roll(int(torch.count_nonzero(values > 100)), 1)),
+    "number of items": lambda: Of(lambda values: values / (1 + torch.count_nonzero(values > 100).item())),
+    "shape of a selection": lambda: Of(lambda values: values / (1 + values[values > 100].numel())),
+    "shape of positions": lambda: Of(lambda values: values / (1 + torch.nonzero(values > 100).shape[0])),
+    "list": lambda: Of(lambda values: values / (1 + max(0, *values.flatten().tolist()))),
     "part of a pooling": lambda: nn.AdaptiveAvgPool2d(1),
     "numbers of the input": lambda: Of(lambda values: values * float(values.sum())),
 }
@@ -151,6 +213,12 @@ def test_other_modules_are_not_recorded(name: str) -> None:
     module = OTHERS[name]().eval()
     with torch.no_grad():
         assert record(module, images_for(module)) is None
+
+
+@pytest.mark.parametrize("name", ["swallowing", "looking for tensors", "called", "counting", "shape of a selection"])
+def test_what_depends_on_values_is_refused(name: str) -> None:
+    with pytest.raises((LoadError, UnsupportedError)):
+        load(OTHERS[name](), input_shape=(2, 8, 8))
 
 
 def test_what_is_not_understood_is_exported() -> None:

@@ -143,3 +143,16 @@ def test_a_margin_that_breaks_down_is_looked_for_half_way() -> None:
     guesses = curve.at(torch.tensor([1.0, 2.0, 4.0], dtype=torch.float64))
     assert guesses is not None
     assert guesses.tolist() == pytest.approx([2.0, 0.0, -100.0], abs=1e-9)
+
+
+def test_what_can_not_be_tightened_keeps_its_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where numbers are so far apart that eigenvectors are not found."""
+
+    def broken(*_: object) -> None:
+        raise torch.linalg.LinAlgError  # type: ignore[attr-defined]
+
+    monkeypatch.setattr(intervals._Layer, "climb", broken)
+    network = mlp(*DEEP).cast(torch.float64)
+    bounds, found = both(network, Region.around(centres(network, 1), 0.5, "inf"))
+    assert not found.proofs
+    assert all(torch.equal(found.bounds[value].lower, interval.lower) for value, interval in bounds.items())

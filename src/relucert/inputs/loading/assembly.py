@@ -307,6 +307,8 @@ class Assembly:
 
     def _quotient(self, top: Operand, bottom: int) -> int:
         """A division by a value: a product with its reciprocal, or an activation that is written so."""
+        if isinstance(top, Tensor):
+            bottom = self.fitting(bottom, top)
         if isinstance(top, Tensor) and not (top.numel() == 1 and float(top) == 1):
             return self.multiply(self._append(Reciprocal(), bottom), top)
         found = quotient(self._nodes, None if isinstance(top, Tensor) else top, bottom)
@@ -317,20 +319,17 @@ class Assembly:
 
     def _product(self, left: int, right: int) -> int:
         """`left * right`, broadcast to one shape, in squares; their scales are chosen in the end."""
-        shape = self.without_batch(tuple(torch.broadcast_shapes(self.full_shape(left), self.full_shape(right))))
+        if self.batch is not None and len(self.shapes[left]) != len(self.shapes[right]):
+            raise UnsupportedError(f"values of the shapes {self.shapes[left]} and {self.shapes[right]} together")
+        shape = _broadcast(self.shapes[left], self.shapes[right])
         if prod(shape) > MOST_PRODUCTS:
             raise UnsupportedError(f"{prod(shape):,} products of two computed values, more than {MOST_PRODUCTS:,}")
         scaled = self.multiply(left, scalar(1.0))
-        one, other = (self.expanded(self._aligned(value, len(shape)), shape) for value in (scaled, right))
+        one, other = (self.expanded(value, shape) for value in (scaled, right))
         squares = [self._append(Power(2), self.add(one, other, sign)) for sign in (1.0, -1.0)]
         result = self.multiply(self.add(squares[0], squares[1], -1.0), scalar(0.25))
         self._products.append(Product(left, right, scaled, result))
         return result
-
-    def _aligned(self, value: int, axes: int) -> int:
-        """The value with axes of length 1 before its own."""
-        shape = self.shapes[value]
-        return self.reshaped(value, (*[1] * (axes - len(shape)), *shape))
 
     def _channels(self, image: int, chosen: Picked) -> int:
         """Channels of an image that are picked as a whole, by a kernel of one tap."""

@@ -43,9 +43,9 @@ def balanced(nodes: Sequence[Node], products: Sequence[Product], shapes: Sequenc
     with torch.no_grad():
         values = Network(shapes[0], (*nodes, flat)).cast(torch.float64).values(points)
     for product in products:
-        ratio = _spread(values[product.right]) / _spread(values[product.left])
-        if ratio > 0 and math.isfinite(ratio):
-            k = 2.0 ** max(-FARTHEST, min(FARTHEST, round(math.log2(ratio))))
+        left, right = _spread(values[product.left]), _spread(values[product.right])
+        if 0 < left < math.inf and 0 < right < math.inf:
+            k = 2.0 ** max(-FARTHEST, min(FARTHEST, round(math.log2(right) - math.log2(left))))
             for value, factor in ((product.scaled, k), (product.result, 0.25 / k)):
                 scale = Scale(torch.tensor(factor, dtype=torch.float64), divide=False)
                 chosen[value - 1] = replace(chosen[value - 1], operation=scale)

@@ -21,6 +21,7 @@ PLENTY = 2**18  # numbers that the inputs of one scale have at the most, where m
 SLICE_BYTES = 2**24  # of the largest value, at the inputs that are run at once
 FAR = (1e4, -1e16, 1e40, -1e100)
 """Scales of one more input each, where no value leaves the precision: clips far out act there, too, on either side."""
+FAR_WITH_SQUARES = (1e2, -1e3)
 ROOM = 2.0**-20  # share of a precision's largest number that values may reach there
 STAGE = "comparison with the original"
 DOMAINS = (Log, Sqrt, Reciprocal)
@@ -156,12 +157,12 @@ def _usable(network: Network, inputs: Tensor, precision: torch.dtype) -> Tensor:
 def _far(network: Network, probe: Tensor, precision: torch.dtype) -> Tensor:
     """An input at larger scales, as far as no value of the network there leaves the precision: (batch, *shape).
 
-    None for networks with squares: far out, the difference of two, which a product is, is all rounding.
+    Not as far for networks with squares: far out, the difference of two, which a product is, is all rounding.
     """
-    if any(isinstance(activation, Power) for activation in network.activations.values()):
-        return probe[:0].double()
+    squares = any(isinstance(activation, Power) for activation in network.activations.values())
     limit = ROOM * torch.finfo(precision).max
-    inputs = torch.cat([scale * probe.double() for scale in FAR if abs(scale) < limit] or [probe[:0].double()])
+    scales = [scale for scale in (FAR_WITH_SQUARES if squares else FAR) if abs(scale) < limit]
+    inputs = torch.cat([scale * probe.double() for scale in scales] or [probe[:0].double()])
     if not len(inputs):
         return inputs
     _, largest = _scores(network.cast(torch.float64), inputs)

@@ -34,8 +34,6 @@ from relucert.network import (
 )
 from relucert.network.algebraic import LARGEST_EXPONENT
 
-PRECISIONS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
-
 
 class Gated(NamedTuple):
     """A product of two values: an activation of a value, and the scales that follow, each a factor or a divisor."""
@@ -133,7 +131,7 @@ class _Graph:
     def _swish(self, value: int, argument: int) -> Gated | None:
         """`x sigmoid(c x) = silu(c x) / c`."""
         scales = self.scales(argument, value)
-        if scales is None:
+        if scales is None or any(float(scale.factor) == 0 for scale in scales):
             return None
         return Gated(Silu(), argument, tuple(Scale(scale.factor, not scale.divide) for scale in scales))
 
@@ -161,13 +159,10 @@ class _Graph:
 
 
 def _is_meant(scales: Sequence[Scale] | None, number: float) -> bool:
-    """Whether scales are one factor, or divisor, that is a number rounded to some precision."""
+    """Whether scales are one factor, or divisor, that is a number rounded to float32 or float64; not to fewer bits, of
+    which several numbers are as near."""
     if scales is None or len(scales) != 1:
         return False
     factor, wanted = float(scales[0].factor), 1 / number if scales[0].divide else number
-
-    def rounds_to(dtype: torch.dtype) -> bool:
-        near = abs(factor - wanted) <= torch.finfo(dtype).eps * wanted
-        return near and float(torch.tensor(factor, dtype=torch.float64).to(dtype)) == factor
-
-    return any(map(rounds_to, PRECISIONS))
+    rounded = float(torch.tensor(wanted, dtype=torch.float64).float())
+    return factor == rounded or abs(factor - wanted) <= 2 * torch.finfo(torch.float64).eps * wanted

@@ -204,7 +204,7 @@ def _step(walk: Walk, node: NodeProto, output: str, needed: set[str], version: i
         def run(changed: Mapping[int, Tensor]) -> Tensor:
             return _evaluated(node, output, version, [changed.get(place, given) for place, given in enumerate(inputs)])
 
-        return rule.translate(walk.assembly, Call(tuple(inputs), attributes, run))
+        return rule.translate(walk.assembly, Call(tuple(inputs), attributes, run, version))
 
     return Step(node.op_type, place, sources, output, translate, foldable, tuple(flaws), rule.keeps_order, exact, cast)
 

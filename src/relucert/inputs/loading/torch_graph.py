@@ -13,11 +13,11 @@ import torch
 from torch import Tensor, nn
 from torch.fx.node import Node, map_arg
 
-from relucert.errors import UnsupportedError
+from relucert.errors import LoadError, UnsupportedError
 from relucert.inputs.loading.assembly import Assembly, Operand
 from relucert.inputs.loading.paths import one_line
 from relucert.inputs.loading.torch_program import Program
-from relucert.inputs.loading.torch_record import record
+from relucert.inputs.loading.torch_record import record, watch
 from relucert.inputs.loading.torch_rules import CASTS, EXACT, RULES, Call, Reference
 from relucert.inputs.loading.walk import Step, Walk
 from relucert.network import Network
@@ -58,6 +58,8 @@ def trace(module: nn.Module, images: Tensor, name: str) -> tuple[Program, Transl
     from relucert.inputs.loading.torch_export import exported  # which takes a second to import
 
     program = exported(module, images, name)
+    if watch(module, images).asks_for_values:  # and hides it from the exporter
+        raise LoadError(f"{name} asks for values of its input, as in item() or a condition: it must not branch on them")
     return program, translate(program, images, name)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import operator
+from contextlib import suppress
 from itertools import chain
 from typing import Any
 
@@ -22,6 +23,7 @@ from relucert.inputs.loading.torch_program import Program
 LAYERS = "torch.nn.modules."  # whose modules do the same whatever their input is, in evaluation mode
 FUNCTIONS = {"torch", "torch.functional", "torch.nn.functional", "torch._C._nn", "_operator", "math"}
 CASTS = {"to", "type", "type_as", "half", "bfloat16", "float", "double"}  # which may do nothing where they are recorded
+NUMBERS = {"item", "tolist", "numpy", "__array__"}  # which leave torch with the values of an input
 PARTS = {"bmm", "baddbmm", "_unsafe_view", "expand", "mean", "_to_copy"}
 """Operators that may be parts of larger ones (a matmul of matrices, a global pooling, a softmax that casts), which
 torch.export tells whole: a module is to be the same network, with the same SHA-256, whoever traced it."""
@@ -30,9 +32,11 @@ torch.export tells whole: a module is to be the same network, with the same SHA-
 def record(module: nn.Module, images: Tensor) -> Program | None:
     """The module's program; None where it is not certain that the recording says what the module always does.
 
-    It is certain where the module is made of PyTorch's own layers and functions, and calls nothing else.
+    It is certain where the module is made of PyTorch's own layers and functions, calls nothing else, and runs the very
+    operators that were traced when it is called itself: code may see that it is traced.
     """
-    if not _is_plain(module):
+    watched = watch(module, images)
+    if watched.asks_for_values or not _is_plain(module):
         return None
     try:
         tracer = fx.Tracer(autowrap_modules=(math,))
@@ -43,10 +47,14 @@ def record(module: nn.Module, images: Tensor) -> Program | None:
     if not all(_is_certain(node, module) for node in graph.nodes):
         return None
     recorder = _Recorder(module, images)
-    with recorder:
-        traced = _Interpreter(fx.GraphModule(module, graph), recorder)
-        output = torch.func.functionalize(traced.run)(images)
-    return recorder.program(output)
+    try:
+        with recorder:
+            traced = _Interpreter(fx.GraphModule(module, graph), recorder)
+            output = torch.func.functionalize(traced.run)(images)
+    except Exception:  # what only runs outside of such a trace
+        return None
+    operators = [str(node.target) for node in recorder.graph.nodes if node.op == "call_function"]
+    return recorder.program(output) if operators == watched.operators else None
 
 
 def _is_plain(module: nn.Module) -> bool:
@@ -70,10 +78,17 @@ def _is_certain(node: fx.Node, module: nn.Module) -> bool:
     if node.op == "call_function":
         return node.target is getattr or getattr(node.target, "__module__", None) in FUNCTIONS
     if node.op == "call_method":
-        return node.target not in CASTS
+        return node.target not in CASTS | NUMBERS
     if node.op == "get_attr":
         return not str(node.target).startswith("_tensor_constant")
     return True
+
+
+def _picks_by_number(func: Any, args: Any) -> bool:
+    """Whether an index, which may be a mask, is one of whole numbers."""
+    if func is not torch.ops.aten.index.Tensor:
+        return False
+    return not any(isinstance(one, Tensor) and one.dtype in (torch.bool, torch.uint8) for one in tree_leaves(args[1]))
 
 
 class _Interpreter(fx.Interpreter):
@@ -95,6 +110,37 @@ class UncompiledMode(TorchDispatchMode):
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
         return False
+
+
+def watch(module: nn.Module, images: Tensor) -> Watch:
+    """What runs when the module is called, as far as it does."""
+    watched = Watch(images)
+    with suppress(Exception), watched:
+        torch.func.functionalize(module)(images)
+    return watched
+
+
+class Watch(UncompiledMode):
+    """Lists the operators that run, as the recorder does, and notices where values of the input are handed to Python,
+    whose code may branch on them."""
+
+    def __init__(self, images: Tensor) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.operators: list[str] = []
+        self.asks_for_values = False
+        self._computed = {id(images): images}  # from the input, held so that no other tensor gets their identity
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        computed = any(id(leaf) in self._computed for leaf in tree_leaves((args, kwargs)))
+        self.asks_for_values |= computed and func is torch.ops.aten._local_scalar_dense.default
+        result = func(*args, **(kwargs or {}))
+        self.operators.append(str(func))
+        tensors = [entry for entry in tree_leaves(result) if isinstance(entry, Tensor)]
+        if isinstance(result, tuple | list):
+            self.operators += [str(operator.getitem)] * len(tensors)
+        if computed:
+            self._computed |= {id(entry): entry for entry in tensors}
+        return result
 
 
 class _Recorder(UncompiledMode):
@@ -137,7 +183,8 @@ class _Recorder(UncompiledMode):
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
         told_args, told_kwargs = tree_map(self._told, (tuple(args), kwargs))
-        if func._schema.is_mutable or func._schema.name.removeprefix("aten::") in PARTS:
+        shaped_by_values = torch.Tag.dynamic_output_shape in func.tags and not _picks_by_number(func, args)
+        if func._schema.is_mutable or shaped_by_values or func._schema.name.removeprefix("aten::") in PARTS:
             self.certain = False
         node = self.graph.call_function(func, told_args, told_kwargs)
         if isinstance(result, Tensor):

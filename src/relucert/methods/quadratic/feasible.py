@@ -43,7 +43,7 @@ def feasible_joint(scene: Scene, weights: Weights) -> Weights | None:
         return None
     square = _largest_square(matrix)
     if not 0 < square < torch.inf:
-        return weights if square == 0 else None
+        return weights if square == 0 and _is_short(matrix, 10) else None
     for room in ROOMS:
         factor = square * (1 + room)
         if _is_short(matrix * factor**-0.5, 10):

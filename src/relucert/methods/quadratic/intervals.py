@@ -9,6 +9,7 @@ Every bound that is used is proven in float64; what proves it goes into proof fi
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
@@ -96,11 +97,12 @@ def tightened(network: Network, region: Region, bounds: Bounds, memories: Mappin
             interval = enclose(path, value, interval)
         layer = _Layer.of(network, region, found.bounds, value, interval)
         if layer is not None:
-            climb = layer.climb(memories.get(value))
-            found.memories[value] = SharedMemory.of(climb, layer.keys, layer.radius)
-            proof = layer.prove(climb)
-            if proof is not None:
-                interval, found.proofs[value] = layer.interval, proof
+            with suppress(torch.linalg.LinAlgError):  # type: ignore[attr-defined]  # the interval stays as it is
+                climb = layer.climb(memories.get(value))
+                found.memories[value] = SharedMemory.of(climb, layer.keys, layer.radius)
+                proof = layer.prove(climb)
+                if proof is not None:
+                    interval, found.proofs[value] = layer.interval, proof
         found.bounds[value] = interval
     return found
 

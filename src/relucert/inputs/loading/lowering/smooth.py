@@ -65,6 +65,7 @@ def power(assembly: Assembly, value: Operand, exponent: Tensor) -> int:
     """`x^exponent` for whole exponents but 0, for 0.5 and for -0.5."""
     if exponent.numel() != 1:
         raise UnsupportedError("several exponents")
+    value = assembly.fitting(value, exponent.double())
     number = float(exponent)
     size = abs(number)
     if size == 0.5:

@@ -99,7 +99,10 @@ def _softmax(assembly: Assembly, call: Call) -> Operand:
     value = call.value(0)
     if len(assembly.shape(value)) == 1:
         return _ranked(1)(assembly, call)
-    return attention.softmax(assembly, value, call.attributes.get("axis", -1))
+    axis = call.attributes.get("axis", 1 if call.version < PER_AXIS else -1)
+    if call.version < PER_AXIS and axis not in (-1, len(assembly.full_shape(value)) - 1):
+        raise UnsupportedError(f"over all axes from {axis} on, as before operator set {PER_AXIS}")
+    return attention.softmax(assembly, value, axis)
 
 
 def _layer_norm(assembly: Assembly, call: Call) -> Operand:
@@ -116,6 +119,7 @@ def _group_norm(assembly: Assembly, call: Call) -> Operand:
     return attention.group_norm(assembly, value, groups, call.constant(1), call.constant(2), epsilon)
 
 
+PER_AXIS = 13  # the operator set from which on a softmax is along one axis
 _AXES = ("axes", "keepdims", "noop_with_empty_axes")
 
 RULES: dict[str, Rule] = {

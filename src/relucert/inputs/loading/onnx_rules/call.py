@@ -26,11 +26,13 @@ class Call:
     """One node: its inputs in order, None where one is left out, and its attributes.
 
     run: the node itself, with some inputs replaced by their positions; its result, or the one of several that is used.
+    version: of the operator set.
     """
 
     inputs: tuple[Operand | None, ...]
     attributes: Mapping[str, Any]
     run: Callable[[Mapping[int, Tensor]], Tensor]
+    version: int
 
     def optional(self, position: int) -> Operand | None:
         return self.inputs[position] if position < len(self.inputs) else None
