@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import operator
 from contextlib import suppress
+from copy import deepcopy
 from itertools import chain
 from typing import Any
 
@@ -39,6 +40,7 @@ def record(module: nn.Module, images: Tensor) -> Program | None:
     if watched.asks_for_values or not _is_plain(module):
         return None
     try:
+        module = deepcopy(module)  # as tracing may leave something in it
         tracer = fx.Tracer(autowrap_modules=(math,))
         tracer.proxy_buffer_attributes = True
         graph = tracer.trace(module)
@@ -115,8 +117,10 @@ class UncompiledMode(TorchDispatchMode):
 def watch(module: nn.Module, images: Tensor) -> Watch:
     """What runs when the module is called, as far as it does."""
     watched = Watch(images)
-    with suppress(Exception), watched:
-        torch.func.functionalize(module)(images)
+    with suppress(Exception):
+        called = torch.func.functionalize(deepcopy(module))
+        with watched:
+            called(images)
     return watched
 
 
