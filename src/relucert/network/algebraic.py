@@ -7,7 +7,6 @@ Errors of formulas are counted in units of u = 2^-53, as in `relucert.arithmetic
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -62,10 +61,6 @@ class Power(SmoothActivation):
             return -size if piece == 0 else size
         return slope.sign() * (slope.abs() / self.exponent) ** (1 / (self.exponent - 1))
 
-    @property
-    def lipschitz(self) -> float:
-        return math.inf
-
 
 @register
 @dataclass(frozen=True, eq=False)
@@ -91,10 +86,6 @@ class Reciprocal(SmoothActivation):
         size = (-slope).clamp(min=0).rsqrt()
         return -size if piece == 0 else size
 
-    @property
-    def lipschitz(self) -> float:
-        return math.inf
-
 
 @register
 @dataclass(frozen=True, eq=False)
@@ -118,10 +109,6 @@ class Sqrt(SmoothActivation):
     def tangent_point(self, slope: Tensor, piece: int) -> Tensor:
         return (2 * slope).clamp(min=0) ** -2
 
-    @property
-    def lipschitz(self) -> float:
-        return math.inf
-
 
 @register
 @dataclass(frozen=True, eq=False)
@@ -143,10 +130,6 @@ class Log(SmoothActivation):
 
     def tangent_point(self, slope: Tensor, piece: int) -> Tensor:
         return 1 / slope.clamp(min=0)
-
-    @property
-    def lipschitz(self) -> float:
-        return math.inf
 
 
 def _power(points: Tensor, exponent: int) -> Tensor:

@@ -37,10 +37,6 @@ class Exp(SmoothActivation):
     def tangent_point(self, slope: Tensor, piece: int) -> Tensor:
         return slope.clamp(min=0).log()
 
-    @property
-    def lipschitz(self) -> float:
-        return math.inf
-
 
 @register
 @dataclass(frozen=True, eq=False)

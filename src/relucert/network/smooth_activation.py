@@ -11,6 +11,7 @@ A cut that is no number of float64 is enclosed in an interval of its own, on whi
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from functools import partial
@@ -233,6 +234,11 @@ class SmoothActivation(Activation):
 
     def is_affine(self, lower: Tensor, upper: Tensor) -> Tensor:
         return torch.zeros_like(lower, dtype=torch.bool)
+
+    @property
+    def lipschitz(self) -> float:
+        """Infinite, unless an activation says a number."""
+        return math.inf
 
     @property
     def roundings(self) -> int:

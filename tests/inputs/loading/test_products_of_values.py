@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,21 +19,9 @@ from relucert.inputs.loading import load
 from relucert.inputs.loading.balance import balanced
 from relucert.network import Network, Scale
 from relucert.network.fingerprint import fingerprint
+from tests.inputs.loading.image_models import Function, Layer
 from tests.inputs.loading.onnx_models import model, node, numbers, write
 from tests.nets import NORMS
-
-Layer = Callable[[Tensor], Tensor]
-
-
-class Function(nn.Module):
-    """A function as a layer."""
-
-    def __init__(self, function: Layer) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, images: Tensor) -> Tensor:
-        return self.function(images)
 
 
 class Block(nn.Module):

@@ -240,11 +240,11 @@ class Assembly:
         return self._shift(self._scale(_value(right), times), left, 1.0)
 
     def multiply(self, left: Operand, right: Operand) -> int:
+        if not isinstance(left, Tensor) and not isinstance(right, Tensor):
+            return self._product(left, right)
         value, factor = (right, left) if isinstance(left, Tensor) else (left, right)
-        if not isinstance(value, Tensor) and not isinstance(factor, Tensor):
-            return self._gated(value, factor)
         if isinstance(value, Tensor) or not isinstance(factor, Tensor):
-            raise UnsupportedError("a product of two computed values")
+            raise UnsupportedError("of constants alone")
         fitting, stored = self._joined(value, factor)
         return self._append(Scale(stored, divide=False), fitting)
 
@@ -295,11 +295,11 @@ class Assembly:
         self._nodes.append(Node(operation, inputs, self._exact, self._roundings if longer else None))
         return len(self._nodes)
 
-    def _gated(self, left: int, right: int) -> int:
+    def _product(self, left: int, right: int) -> int:
         """A product of two values: where it can be, an activation of one value."""
         found = product(self._nodes, left, right)
         if found is None:
-            return self._product(left, right)
+            return self._in_squares(left, right)
         result = self._append(found.activation, found.value)
         for scale in found.scales:
             result = self._append(scale, result)
@@ -317,7 +317,7 @@ class Assembly:
         inverse = self._append(Reciprocal(), bottom)
         return inverse if isinstance(top, Tensor) else self.multiply(top, inverse)
 
-    def _product(self, left: int, right: int) -> int:
+    def _in_squares(self, left: int, right: int) -> int:
         """`left * right`, broadcast to one shape, in squares; their scales are chosen in the end."""
         if self.batch is not None and len(self.shapes[left]) != len(self.shapes[right]):
             raise UnsupportedError(f"values of the shapes {self.shapes[left]} and {self.shapes[right]} together")

@@ -7,7 +7,6 @@ whatever the tracer would have to take for a constant, are left to torch.export.
 
 from __future__ import annotations
 
-import math
 import operator
 from contextlib import suppress
 from copy import deepcopy
@@ -41,7 +40,7 @@ def record(module: nn.Module, images: Tensor) -> Program | None:
         return None
     try:
         module = deepcopy(module)  # as tracing may leave something in it
-        tracer = fx.Tracer(autowrap_modules=(math,))
+        tracer = fx.Tracer()
         tracer.proxy_buffer_attributes = True
         graph = tracer.trace(module)
     except Exception:  # whatever the module's code raises when its input has no values
