@@ -48,7 +48,7 @@ class Reply(Recordable, Protocol):
 
 
 class Answer(Reply, Protocol):
-    """What every answer to a question about an image has."""
+    """The fields that every answer to a question about an image has."""
 
     @property
     def image(self) -> int: ...

@@ -41,14 +41,14 @@ class Checked:
 
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """What proofs have to be about; what is left open may be anything.
+    """The subject that proofs must have; what is None may be anything.
 
     Attributes:
-        network: None: the bundled or built network of the name that a proof gives.
+        network: The network; None: the bundled or built one of the name that a proof gives.
         samples: The images, in any shape that fits the network.
-        layout: Of the images, as for `check_images`.
+        layout: The order of the images' axes, as for `check_images`.
         text: A property, in VNN-LIB 1.0.
-        most_bytes: Of a file, once it is unpacked.
+        most_bytes: How large a file may be once it is unpacked.
     """
 
     network: Network | None = None
@@ -59,7 +59,7 @@ class Asked:
     _rows: dict[str, torch.Tensor] = field(default_factory=dict, repr=False)
 
     def check(self, path: Path, progress: Callable[[int, int], None] | None = None) -> Checked:
-        """What one file proves, whatever it is about; an error is a reason, too."""
+        """Checks one file, whatever it is about; where it is wrong or can't be read, the result says why."""
         started = time.process_time()
         claim, reason = None, ""
         try:

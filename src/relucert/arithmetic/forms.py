@@ -169,7 +169,7 @@ class Windows(LinearForms):
 
     @classmethod
     def whole(cls, rows: Tensor, shape: Shape) -> Windows:
-        """From all coefficients: (batch or 1, forms, size)."""
+        """Windows that cover the whole image, from all coefficients: (batch or 1, forms, size)."""
         return cls(rows.unflatten(-1, shape).movedim(-3, -1), shape)
 
     @classmethod

@@ -37,7 +37,7 @@ class Norm:
 
     @classmethod
     def parse(cls, given: object) -> Norm:
-        """From "inf", "2", "l1", 1.5 and the like."""
+        """The norm that "inf", "2", "l1", 1.5 or the like stands for."""
         return given if isinstance(given, Norm) else cls(parse_norm(given))
 
     @property
@@ -132,7 +132,7 @@ class Norm:
         return (forms.abs() / lengths).pow(self.dual - 1).copysign(forms)
 
     def choose(self, one: Kind, between: Kind, infinite: Kind) -> Kind:
-        """What is meant for p = 1, for p = infinity, or for all between."""
+        """The one of three things that belongs to this norm: to p = 1, to p = infinity, or to every p between."""
         if self.between_ends:
             return between
         return one if self.p == 1 else infinite

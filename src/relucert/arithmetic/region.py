@@ -44,7 +44,7 @@ class Box(NamedTuple):
 
     @property
     def given(self) -> tuple[float, float] | tuple[Tensor, Tensor]:
-        """As users give it: two numbers, or where coordinates differ two tensors (size,)."""
+        """The box as users give it: two numbers, or where coordinates differ two tensors (size,)."""
         if bool((self.low == self.low[0]).all() and (self.high == self.high[0]).all()):
             return float(self.low[0]), float(self.high[0])
         return self.low, self.high
@@ -100,7 +100,7 @@ class RegionShape:
 
     @classmethod
     def parse(cls, norm: NormLike, box: object, scale: object, shape: tuple[int, ...]) -> RegionShape:
-        """Checked; `box` and `scale` as for `Region.around`, about inputs of this shape."""
+        """Checks a norm, a box and a scale, in the forms that `Region.around` takes, for inputs of this shape."""
         return cls(Norm.parse(norm), parse_box(box, shape), parse_scale(scale, shape))
 
     @property
@@ -123,14 +123,14 @@ class RegionShape:
         return self.norm.distance(self._offsets(points - centre), torch.zeros_like(centre))
 
     def distance_bound(self, points: Tensor, centre: Tensor, arithmetic: Arithmetic) -> Tensor:
-        """An upper bound of the same, rounding included."""
+        """An upper bound of the radius that `distance` computes, rounding included."""
         if self.scale is None:
             return self.norm.distance_bound(points, centre, arithmetic)
         offsets = arithmetic.above(self._offsets(points - centre).abs(), 2)
         return self.norm.distance_bound(offsets, torch.zeros_like(offsets), arithmetic)
 
     def _offsets(self, differences: Tensor) -> Tensor:
-        """In units of the scale."""
+        """Differences in units of the scale; infinite where a coordinate moved that must stay."""
         assert self.scale is not None
         scale = self.scale.to(differences.dtype)
         moved = torch.where(differences == 0, 0, torch.inf).to(differences.dtype)

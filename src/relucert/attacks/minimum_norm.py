@@ -15,13 +15,13 @@ TWO = Norm(2.0)
 
 
 def fast_minimum_norm(pursuit: Pursuit, steps: int, generators: list[torch.Generator]) -> None:
-    """For every p, from the image itself."""
+    """The fast minimum-norm attack (FMN) for every p, from the image itself."""
     start = pursuit.slope(pursuit.centres)
     _follow(pursuit, torch.zeros_like(pursuit.centres), pursuit.first_order(start, pursuit.norm), start, steps)
 
 
 def scattered_minimum_norm(pursuit: Pursuit, steps: int, generators: list[torch.Generator]) -> None:
-    """The same from random points, nearer than the boundary looks and up to a few times as far away, all at once."""
+    """FMN from random points, nearer than the boundary looks and up to a few times as far away, all at once."""
     size, dtype = pursuit.centres.shape[1], pursuit.centres.dtype
     drawn = torch.stack([torch.randn(STARTS, size, generator=generator, dtype=dtype) for generator in generators], 1)
     scales = torch.tensor([2.0 ** (number % 5 - 1) for number in range(STARTS)], dtype=dtype)
@@ -53,7 +53,7 @@ def _follow(pursuit: Pursuit, offsets: Tensor, radius: Tensor, start: Slope, ste
 
 
 def decoupled_direction(pursuit: Pursuit, steps: int, generators: list[torch.Generator]) -> None:
-    """For p = 2: every point lies on the sphere whose radius is adapted."""
+    """The decoupled direction and norm attack (DDN) for p = 2: points lie on a sphere whose radius is adapted."""
     centres = pursuit.centres
     start = pursuit.slope(centres)
     radius = pursuit.first_order(start, TWO)

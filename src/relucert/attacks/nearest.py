@@ -31,7 +31,7 @@ class NearestProgram(Protocol):
 
 
 def nearest_program(norm: Norm, low: Array, high: Array) -> NearestProgram:
-    """For p = 1, 2 and infinity; for another p that of p = 2."""
+    """The program for p = 1, 2 or infinity; for another p that of p = 2."""
     from relucert.attacks.nearest_programs import LargestProgram, SquareProgram, SumProgram  # SciPy takes its time
 
     programs: dict[str, Callable[[Array, Array], NearestProgram]] = {

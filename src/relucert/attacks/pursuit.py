@@ -65,7 +65,7 @@ class Pursuit:
         return Box(*(torch.where(moving, end, self.centres) for end in ends))
 
     def slope(self, points: Tensor) -> Slope:
-        """At points (batch, size), each around its own image. Raises TimeUp when there is no time for it."""
+        """The margins and gradients at points (batch, size), one per image; raises TimeUp where time is up."""
         check_time(self.pace)
         self.slopes += 1
         self.report(Progress(step=self.slopes))
@@ -147,5 +147,5 @@ def unit(vectors: Tensor) -> Tensor:
 
 
 def annealed(share: float) -> float:
-    """From 1 at the share 0 down to 0.01 at 1, along half a cosine."""
+    """A cosine schedule: from 1 at the share 0 of all steps down to 0.01 at the share 1."""
     return 0.01 + 0.99 * (1 + math.cos(math.pi * share)) / 2

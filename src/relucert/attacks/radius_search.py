@@ -12,7 +12,9 @@ STEP = 0.5  # of the radius, at first
 
 
 def projected_gradient(pursuit: Pursuit, steps: int, generators: list[torch.Generator]) -> None:
-    """For every p: each image's radius is doubled until a rival catches up, then its bracket halved again and again.
+    """Projected gradient descent (PGD) for every p, in a search for the radius.
+
+    Each image's radius is doubled until a rival catches up; then the bracket is halved again and again.
 
     Rounds start at the image and at a random point of the ball in turn.
     """

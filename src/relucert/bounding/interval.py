@@ -36,8 +36,13 @@ class Interval(NamedTuple):
         return Interval(torch.maximum(self.lower, other.lower), torch.minimum(self.upper, other.upper))
 
     def replaced(self, neurons: Tensor, other: Interval, unstable: Tensor) -> Interval:
-        """With the bounds of some neurons, (count,), met with others, (batch, count) each, where they are unstable,
-        (batch, size)."""
+        """The bounds, with those of some unstable neurons intersected with others.
+
+        Args:
+            neurons: (count,).
+            other: Bounds of these neurons, (batch, count) each.
+            unstable: The neurons whose bounds may change, (batch, size).
+        """
         unstable = unstable[:, neurons]
         met = Interval(self.lower[:, neurons], self.upper[:, neurons]).meet(other)
         sides = zip(self, met, strict=True)
@@ -55,7 +60,7 @@ class Interval(NamedTuple):
         return cls(*(torch.cat(sides, dim) for sides in zip(*parts, strict=True)))
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Interval:
-        """The function of both sides."""
+        """A function of the lower and of the upper bounds."""
         return Interval(function(self.lower), function(self.upper))
 
     def cast(self, dtype: torch.dtype) -> Interval:

@@ -201,7 +201,7 @@ class _Nest:
 
     @property
     def _gamma(self) -> float:
-        """For whatever is summed on the way from a neuron to the input, a few factors of each operation included."""
+        """The relative rounding error of all sums on the way from a neuron to the input, with a few factors each."""
         return self.arithmetic.gamma(self._terms)
 
     @property

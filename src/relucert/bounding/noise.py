@@ -50,7 +50,7 @@ class InputSize(NamedTuple):
         return by_point if self.which is None else by_point[self.which]
 
     def through(self, operation: Affine, shape: Shape, addend: float) -> Tensor:
-        """What the operation with absolute coefficients makes of it, each coordinate larger by an addend."""
+        """The sizes after the operation with absolute coefficients; inputs are larger by an addend: (batch, size)."""
         unit = operation.absolute.linear(self.points.new_ones(1, *shape)).flatten(1)
         at_points = operation.absolute.linear(self.points.unflatten(-1, shape)).flatten(1)
         return self.of_regions(at_points) + (self.radius + addend) * unit

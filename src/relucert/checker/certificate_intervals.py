@@ -43,7 +43,7 @@ class IntervalCheck:
         return interval
 
     def _by_lines(self, value: int, interval: Interval) -> Interval:
-        """Met with what CROWN's lines give with the tightened bounds, where these leave a neuron's sign open."""
+        """Intersects bounds of unstable neurons with those of CROWN, whose lines use tightened bounds."""
         neurons = interval.unstable.nonzero().flatten().tolist()
         if not neurons:
             return interval
@@ -54,7 +54,7 @@ class IntervalCheck:
 
 
 def _by_certificate(scene: CertificateScene, entry: IntervalEntry, interval: Interval) -> Interval:
-    """Met with what a certificate proves of single neurons of the scene's end."""
+    """Intersects bounds of the last layer of a scene with what a certificate proves of single neurons."""
     size = len(interval.lower)
     require(all(neuron < size for neuron in entry.neurons), "it bounds neurons that the network does not have")
     feasibility = Feasibility(scene)

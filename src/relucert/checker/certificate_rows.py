@@ -49,11 +49,11 @@ class RowMaker:
         self._gains: dict[int, Fraction] = {}
 
     def local(self, value: int, neurons: Tensor) -> Iterator[dict[int, Rows]]:
-        """For some neurons after the other, the maps from every source of a value, as `CertificateScene.sources`."""
+        """The maps from every source of a value (see `CertificateScene.sources`) to its neurons, chunk by chunk."""
         return (self._pull(value, chosen, False) for chosen in self._chunks(neurons))
 
     def through(self, value: int, neurons: Tensor) -> Iterator[dict[int, Rows]]:
-        """For some neurons after the other, the maps from the input, -1, and from errors of all followed layers."""
+        """The maps from the input, -1, and from the errors of all layers before to the neurons, chunk by chunk."""
         return (self._pull(value, chosen, True) for chosen in self._chunks(neurons))
 
     def _chunks(self, neurons: Tensor) -> tuple[Tensor, ...]:

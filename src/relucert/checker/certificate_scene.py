@@ -82,7 +82,7 @@ class CertificateScene:
 
     @classmethod
     def of(cls, proof: CertificateProof, bounded: TreeCheck, bound: Bounder) -> CertificateScene:
-        """From a check that has bounded all pre-activations.
+        """The scene of a proof whose pre-activations were bounded by a check.
 
         bound: Gives the bounds of a pre-activation, from the scene as far as it goes.
         """

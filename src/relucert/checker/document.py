@@ -121,7 +121,7 @@ def read(path: Path, most_bytes: int = MOST_BYTES) -> Certified | QueryProof:
 
 
 def _readers() -> dict[str, Reader]:
-    """By format, who reads a proof about an image."""
+    """The readers of proofs about an image, by format."""
     from relucert.checker.certificate_document import CERTIFICATE_FORMAT, certificate_proof
     from relucert.checker.quadratic_document import QUADRATIC_FORMAT, quadratic_proof
 

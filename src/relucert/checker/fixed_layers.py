@@ -119,7 +119,7 @@ class _Convolution(FixedLayer):
     terms: int
 
     def transpose(self, forms: Fixed) -> Fixed:
-        """Of the smallest window outside of which all coefficients are zero, put into its place."""
+        """Pulls forms back within the smallest window outside of which all coefficients are zero."""
         count, images = len(forms.units), forms.units.reshape(-1, *self.after)
         (top, bottom), (left, right) = (_ends((images != 0).any((0, 1, 3 - axis))) for axis in (0, 1))
         window = replace(forms, units=images[:, :, top:bottom, left:right])
@@ -351,7 +351,7 @@ def most(numbers: Fixed) -> Fixed:
 
 
 def _ends(used: Tensor) -> tuple[int, int]:
-    """Between which places all that are used lie; one place where none is."""
+    """The first used position and the one after the last; an interval of one position where none is used."""
     places = used.nonzero().flatten().tolist()
     return (places[0], places[-1] + 1) if places else (0, 1)
 

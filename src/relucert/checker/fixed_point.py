@@ -54,7 +54,7 @@ class Fixed:
 
     @property
     def largest(self) -> int:
-        """What no number exceeds in absolute value, in units."""
+        """An upper bound of the absolute values, in units."""
         return _largest(self.units) + self.error
 
     def coarser(self, shift: int) -> Fixed:
@@ -79,7 +79,7 @@ class Fixed:
         return Fixed(one.units + two.units, one.bits, one.error + two.error)
 
     def _in_units(self, bits: int) -> Fixed:
-        """Over another power of two; the units are zeros where it is a larger one."""
+        """The same numbers over 2**bits."""
         return self.coarser(self.bits - bits) if bits <= self.bits else self._finer(bits - self.bits)
 
     def _finer(self, shift: int) -> Fixed:
@@ -89,11 +89,11 @@ class Fixed:
         return replace(self, units=-self.units)
 
     def at(self, places: Tensor) -> Fixed:
-        """The columns of these places, (count,)."""
+        """The columns at these positions, (count,)."""
         return replace(self, units=self.units[..., places])
 
     def spread(self, places: Tensor, size: int) -> Fixed:
-        """Columns at their places among so many, and zeros elsewhere."""
+        """A table of `size` columns with these columns at the given positions, and zeros elsewhere."""
         return replace(self, units=self.units.new_zeros(len(self.units), size).index_copy_(1, places, self.units))
 
     @property

@@ -154,13 +154,13 @@ class FixedRegion:
 
     @cached_property
     def _float_rooms(self) -> list[Tensor]:
-        """In units of the scale; where that is zero, the coordinate does not move."""
+        """The distances to the walls in units of the scale; 0 where a coordinate does not move."""
         assert self.rooms is not None
         return [torch.where(self._float_scale > 0, _floats(room) / self._float_scale, 0.0) for room in self.rooms]
 
 
 def _limits(sizes: Tensor, room: Tensor, radius: float) -> Tensor:
-    """For p = 2, how much of each coefficient the norm holds: coordinates move in proportion to it, up to a wall."""
+    """How much of each coefficient the 2-norm is charged for: coordinates move in proportion to it, up to a wall."""
     walled = torch.zeros_like(sizes, dtype=torch.bool)
     level = sizes.new_zeros(len(sizes), 1)
     for _ in range(ROUNDS):

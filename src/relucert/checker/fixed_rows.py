@@ -13,7 +13,13 @@ from relucert.checker.fixed_point import Fixed, of_fractions
 def fixed_rows(
     rows: Sequence[Sequence[tuple[int, Fraction]]], size: int, constants: Sequence[Fraction] | None
 ) -> FixedLinear:
-    """From the places and coefficients of each form on a value of this size, and what is added to them."""
+    """A linear layer whose rows are given by the indices and coefficients of their terms.
+
+    Args:
+        rows: The terms of every row.
+        size: Of the value that the rows are forms on.
+        constants: The bias.
+    """
     numbers = [Fraction(0)] * (len(rows) * size)
     for row, terms in enumerate(rows):
         for place, number in terms:

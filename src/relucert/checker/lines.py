@@ -76,7 +76,7 @@ class Interval:
 
     @cached_property
     def activations(self) -> tuple[Fixed, Fixed]:
-        """Between what the ReLUs are, rounded outwards."""
+        """Lower and upper bounds of the ReLUs, rounded outwards."""
         low, high = ([max(0, number) for number in side] for side in (self.lower, self.upper))
         return of_integers(low, BOUND_BITS), of_integers(high, BOUND_BITS, up=True)
 
@@ -87,7 +87,7 @@ class Interval:
 
     @cached_property
     def unstable_magnitude(self) -> int:
-        """The sum of how large unstable neurons may be in absolute value, over 2**64."""
+        """The sum of the largest absolute values of the unstable neurons, over 2**64."""
         return sum(max(-low, high) for low, high in zip(self.lower, self.upper, strict=True) if low < 0 < high)
 
 

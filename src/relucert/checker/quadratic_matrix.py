@@ -87,7 +87,7 @@ class _Rows:
         self.doubt = fmpq(0)
 
     def run(self) -> tuple[list[list[int]], fmpq]:
-        """In units of u: the rows, and by how much the sum of their squares may fall short of the form."""
+        """The rows, in units of u, and by how much the sum of their squares may fall short of the form."""
         matrix, errors = self._first()
         for number, layer in enumerate(self.scene.layers):
             if number:

@@ -114,7 +114,7 @@ class _Extended:
 
     @property
     def fixed(self) -> dict[int, FixedLayer]:
-        """All layers in fixed point."""
+        """The fixed-point forms of all layers."""
         exact_ones: dict[int, FixedLayer] = {
             value: fixed_rows(rows, size, self.constants.get(value)) for value, (rows, size) in self.rows.items()
         }

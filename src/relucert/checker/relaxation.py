@@ -338,7 +338,7 @@ def _slopes(given: Tensor, interval: Interval) -> Tensor:
 
 
 def _with_room(forms: Fixed, largest: float) -> Fixed:
-    """In units so large that a number of that size can be taken off; a coefficient of a ReLU may be rounded down."""
+    """The forms in units that leave room to subtract a number of this size; coefficients of ReLUs may round down."""
     exponent = int(torch.frexp(torch.tensor(largest, dtype=torch.float64)).exponent)
     room = min(BITS - 2 - exponent, LONGEST)
     forms = replace(forms.coarser(forms.bits - room), error=0) if forms.bits > room else forms

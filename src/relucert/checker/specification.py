@@ -161,7 +161,7 @@ def _exclude(terms: Terms, least: dict[Terms, tuple[Fraction, bool]]) -> bool:
 
 
 def _inequality(form: Form) -> Inequality:
-    """That a form is not positive, with whole numbers that have no common divisor."""
+    """The inequality that a form is not positive, in whole numbers without a common divisor."""
     numbers = {name: number for name, number in form.items() if name and number}
     multiple = lcm(*(number.denominator for number in numbers.values()))
     divisor = gcd(*(int(number * multiple) for number in numbers.values()))

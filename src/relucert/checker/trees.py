@@ -121,7 +121,7 @@ class Relaxation:
 
     @property
     def places(self) -> list[tuple[int, int]]:
-        """All neurons that have slopes, by pre-activation and place in it."""
+        """All neurons that have slopes: the pre-activation, and the index in it."""
         return [(value, neuron) for value, neurons in self.neurons.items() for neuron in neurons]
 
     @property

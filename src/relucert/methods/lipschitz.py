@@ -133,7 +133,7 @@ class LipschitzMethod:
 
 
 def _count(network: Network, hidden: Bounds) -> int:
-    """In how many regions the neurons are bounded."""
+    """The number of nested regions in which the neurons are bounded."""
     return max((interval.lower.shape[1] // network.sizes[value] for value, interval in hidden.items()), default=1)
 
 

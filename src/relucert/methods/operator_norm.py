@@ -48,7 +48,7 @@ class OperatorNorm:
 
 
 def _constants(network: Network, region: Region, arithmetic: Arithmetic) -> list[float]:
-    """Of every value, from the region's scaled p-norm to the p-norm; what branches contribute adds up."""
+    """The Lipschitz constant of every value, from the region's scaled p-norm to the p-norm; branches add up."""
     scale = None if region.scale is None else region.scale.double()
     constants = [1.0 if scale is None else float(scale.max())]
     rounding = RIGOROUS if arithmetic.rigorous else DOUBLE

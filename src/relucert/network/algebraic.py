@@ -49,7 +49,7 @@ class Power(SmoothActivation):
         return inputs[0] ** self.exponent
 
     def formula(self, points: Tensor, functions: Functions) -> Terms:
-        """As many roundings as the exponent."""
+        """The power and its derivative, each with at most as many roundings as the exponent."""
         before = _power(points, self.exponent - 1)
         return Terms(before * points, self.exponent * before)
 
@@ -78,7 +78,7 @@ class Reciprocal(SmoothActivation):
         return inputs[0].reciprocal()
 
     def formula(self, points: Tensor, functions: Functions) -> Terms:
-        """1 and 2 roundings."""
+        """The reciprocal, rounded once, and its derivative, rounded twice."""
         value = 1 / points
         return Terms(value, -value * value)
 
@@ -102,7 +102,7 @@ class Sqrt(SmoothActivation):
         return inputs[0].sqrt()
 
     def formula(self, points: Tensor, functions: Functions) -> Terms:
-        """4 u of the root, 5 u of its derivative."""
+        """The root, off by 4 u, and its derivative, off by 5 u."""
         value = functions.sqrt(points)
         return Terms(value, 0.5 / value)
 
@@ -125,7 +125,7 @@ class Log(SmoothActivation):
         return inputs[0].log()
 
     def formula(self, points: Tensor, functions: Functions) -> Terms:
-        """12 u of the logarithm, 1 u of its derivative."""
+        """The logarithm, off by 12 u, and its derivative, off by 1 u."""
         return Terms(functions.log(points), 1 / points)
 
     def tangent_point(self, slope: Tensor, piece: int) -> Tensor:
@@ -133,7 +133,7 @@ class Log(SmoothActivation):
 
 
 def _power(points: Tensor, exponent: int) -> Tensor:
-    """By squares, in one product for each unit of the exponent at most."""
+    """A power by repeated squaring, which rounds at most once per unit of the exponent."""
     if exponent == 1:
         return points
     half = _power(points, exponent // 2)

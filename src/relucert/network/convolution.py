@@ -137,7 +137,7 @@ class Convolution(Affine):
         return Windows(kernels, shape, places, self._step, self._begin, masked=not any(self.padding)).fitted()
 
     def pull(self, forms: LinearForms, shapes: Sequence[Shape]) -> tuple[LinearForms, ...]:
-        """By one product for each row of blocks: an input coordinate meets a block of stride x stride taps once."""
+        """Pulls windows back by one product per row of blocks: an input meets a block of stride x stride taps once."""
         windows = forms if isinstance(forms, Windows) else Windows.whole(forms.rows(), forms.shape)
         coefficients = windows.mask().coefficients  # (batch, forms, height, width, output channels)
         form_bytes = max(1, int(coefficients[:, :1].numel() * self.products)) * coefficients.element_size()

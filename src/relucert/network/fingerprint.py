@@ -10,7 +10,7 @@ from relucert.network.graph import Network, Node
 
 
 def rounding_marks(node: Node) -> dict[str, Any]:
-    """What a node says about its roundings, as it is stored; empty for most."""
+    """The entries of a stored node that say how often it rounds; empty for most nodes."""
     marks: dict[str, Any] = {"exact": True} if node.exact else {}
     return marks if node.roundings is None else {**marks, "roundings": node.roundings}
 

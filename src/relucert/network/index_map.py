@@ -35,7 +35,7 @@ class IndexMap(Affine):
 
     @classmethod
     def of(cls, places: Tensor, before: Shape) -> IndexMap:
-        """From a tensor of the output's shape with flat places of the input, -1 for zero."""
+        """The map that a tensor of the output's shape describes, by flat indices of the input; -1 stands for zero."""
         indices = torch.where(places < 0, prod(before), places)
         return cls(tuple(indices.flatten().tolist()), before, tuple(places.shape))
 

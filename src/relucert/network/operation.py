@@ -61,7 +61,7 @@ class Units:
         return rows
 
     def split(self, step: int, size: int) -> list[Units]:
-        """At most `step` of the forms each, in order."""
+        """The forms in order, in groups of at most `step`."""
         places = torch.arange(size) if self.indices is None else self.indices
         chosen = places.split(step)
         scales = [None] * len(chosen) if self.scale is None else self.scale.split(step, 1)

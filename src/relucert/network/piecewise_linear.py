@@ -74,7 +74,7 @@ class PiecewiseLinear(Activation):
         return flat if least is None else least, self.largest(flat, lower, upper, arithmetic)
 
     def least(self, slope: Tensor, lower: Tensor, upper: Tensor, arithmetic: Arithmetic) -> Tensor | None:
-        """At an end of the interval or at a break within, as `f(z) - slope z` has straight pieces, too."""
+        """The least `f(z) - slope z`: this has straight pieces, too, so it is at an end or at a break."""
         corners = self._corners(lower, upper)
         bounds = corners.bounds(slope, lambda product: arithmetic.floor(arithmetic.down(product, 3) + corners.offsets))
         least = bounds.amin(0)
@@ -86,7 +86,7 @@ class PiecewiseLinear(Activation):
         return bounds.amax(0)
 
     def chord(self, lower: Tensor, upper: Tensor) -> Tensor:
-        """Of the parallel lines through two corners of the graph, those that are the least distance apart."""
+        """The slope of the two closest parallel lines around the graph, each through corners of it."""
         if len(self.breaks) == 1:
             return self._secant(lower, upper)
         corners = self._corners(lower, upper)
@@ -98,8 +98,10 @@ class PiecewiseLinear(Activation):
         return torch.where(self.is_affine(lower, upper), corners.factors[0], best)
 
     def slopes(self, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
-        """Of the lines through two corners below the graph, and of those above it, the nearest to it in the middle of
-        the interval: the area between them is the smallest."""
+        """The slopes of a line below the graph and of one above it, through two of its corners each.
+
+        They are the lines nearest to each other in the middle of the interval: the area between them is the smallest.
+        """
         middle = (lower + upper) / 2
         if len(self.breaks) == 1:
             (left, right), secant = self.factors, self._secant(lower, upper)
@@ -141,7 +143,7 @@ class PiecewiseLinear(Activation):
 
     @property
     def roundings(self) -> int:
-        """Of a product and a sum, whose terms may cancel: `apply` is not for evaluations that are accounted for."""
+        """So many that nothing is proven by the count: terms of the sum may cancel, `apply` is not for evaluations."""
         return 2**20
 
     def _secant(self, lower: Tensor, upper: Tensor) -> Tensor:

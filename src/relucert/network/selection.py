@@ -90,7 +90,7 @@ def _shifted(operation: Shift, value: Computed) -> Computed:
 
 
 def _difference(operation: Convolution, image: Tensor) -> TwoTerms:
-    """What kernels pick with the weight 1, with the bias, and with -1."""
+    """The input channels that kernels pick with weight 1, the biases, and the channels picked with weight -1."""
     kernels, nothing = operation.weight, torch.zeros_like(operation.bias)
     first, second = (
         replace(operation, weight=part, bias=nothing) for part in (kernels.clamp(min=0), kernels.clamp(max=0))

@@ -117,7 +117,7 @@ class Softsign(_Sigmoidal):
         return inputs[0] / (1 + inputs[0].abs())
 
     def formula(self, points: Tensor, functions: Functions) -> Terms:
-        """2 and 4 roundings."""
+        """The value, rounded twice, and its derivative, rounded four times."""
         share = 1 / (1 + points.abs())
         return Terms(points * share, share * share)
 

@@ -212,7 +212,7 @@ class SmoothActivation(Activation):
         return torch.where(narrow, self.formula((lower + upper) / 2, PLAIN).slope, rise / torch.where(narrow, 1, width))
 
     def derivatives(self, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
-        """At the ends, or at a cut between them: f' is monotone between two cuts. In float64 they are proven."""
+        """The range of f', proven in float64: f' is monotone between cuts, so its extremes are at ends and cuts."""
         ends = torch.stack([lower, upper])
         terms = self.formula(ends, PROVEN if lower.dtype == torch.float64 else PLAIN)
         low, high = terms.slope - terms.slope_error, terms.slope + terms.slope_error

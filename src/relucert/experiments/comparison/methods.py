@@ -66,7 +66,7 @@ class Setting:
         check_whole("seed", self.seed, 0, 2**63 - 1)
 
     def question(self) -> dict[str, Any]:
-        """What every method is asked."""
+        """The arguments that pose the question, the same for every method."""
         names = ("norm", "target", "property", "box", "scale", "inference", "seed")
         return {name: getattr(self, name) for name in names}
 

@@ -79,7 +79,7 @@ def _inputs(graph: GraphProto) -> list[ValueInfoProto]:
 
 
 def _shape(entry: ValueInfoProto) -> Shape:
-    """With 1 for an open first axis, which counts examples."""
+    """The shape of an input or output; a first axis that is left open counts examples and has length 1."""
     if entry.type.tensor_type.elem_type not in (TensorProto.FLOAT16, TensorProto.FLOAT, TensorProto.DOUBLE):
         raise UnsupportedError(f"{entry.name} is no tensor of floating-point numbers")
     sizes = [axis.dim_value for axis in entry.type.tensor_type.shape.dim]
@@ -91,7 +91,7 @@ def _shape(entry: ValueInfoProto) -> Shape:
 
 
 def _check(part: Part, graph: GraphProto) -> None:
-    """That a file has the inputs and outputs that are expected, but for axes of length one."""
+    """Refuses a file whose inputs and outputs are not the expected ones, up to axes of length one."""
     for what, expected, entries in (("inputs", part.inputs, _inputs(graph)), ("outputs", part.outputs, graph.output)):
         shapes = [_shape(entry) for entry in entries]
         if [_long(shape) for shape in shapes] != [_long(shape) for shape in expected]:

@@ -86,7 +86,7 @@ class Origin:
 
     @classmethod
     def of(cls, source: Any, network: Network) -> Origin:
-        """That of a network that was loaded from a source; only modules that run themselves, and files, are kept."""
+        """The origin of a network that was loaded from `source`: a file, a module that runs itself, or the network."""
         if _is_onnx(source):
             path = Path(source).resolve()  # other processes may have other current folders
             return cls(path, False, file_digest(path))
@@ -94,7 +94,7 @@ class Origin:
         return cls(source if runs_itself else network, runs_itself)
 
     def runtime(self, network: Network) -> Runtime:
-        """As `runtime_of`; a file that is not the one that was loaded is refused."""
+        """The runtime by `runtime_of`; a file that is not the one that was loaded is refused."""
         runtime = runtime_of(self.source, network)
         if self.digest is not None and file_digest(self.source) != self.digest:
             raise LoadError(f"{self.source} is not, or no longer, the file that the network was loaded from")

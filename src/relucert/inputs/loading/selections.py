@@ -66,7 +66,7 @@ class _Atoms:
         return found[places] * numbers.sign().long()
 
     def is_number(self, atoms: Tensor) -> Tensor:
-        """Where an evaluation has them; it does not have the ReLU of a difference."""
+        """Whether atoms are numbers that an evaluation computes exactly: the ReLU of a difference is not."""
         known = atoms.abs()
         return (self.left[known] == 0) | (self.right[known] == 0)
 

@@ -32,7 +32,7 @@ class Architecture(ABC):
     @property
     @abstractmethod
     def input_shape(self) -> tuple[int, ...]:
-        """Of one input, without the batch."""
+        """The shape of one input, without the batch."""
 
     @abstractmethod
     def _steps(self) -> list[nn.Module]:
@@ -45,7 +45,7 @@ class Architecture(ABC):
 
     @property
     def picture_shape(self) -> tuple[int, ...]:
-        """Of the pictures that its inputs are."""
+        """The shape of the pictures that its inputs are."""
         return PICTURES[self.data]
 
     def build(self, seed: int, small: bool = False) -> nn.Sequential:

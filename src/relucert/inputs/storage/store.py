@@ -182,7 +182,7 @@ def _fits(about: About, answer: Any) -> bool:
 
 
 def _plain(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """As JSON has it; tensors are their checksums."""
+    """A description as JSON has it, with checksums in the place of tensors."""
     plain: dict[str, Any] = json.loads(json.dumps({name: _checksummed(value) for name, value in asked.items()}))
     return plain
 
