@@ -13,7 +13,7 @@ import torch
 import relucert
 from relucert import Query, verify
 from relucert.checker.check import Rejected, check, check_property
-from relucert.errors import InputError
+from relucert.errors import InputError, LoadError
 from relucert.inputs.loading.runtime import Runtime
 from relucert.network import BatchScale, Linear, Network, Relu, Shift
 from relucert.verification import search, sources
@@ -391,3 +391,12 @@ def test_networks_of_half_precision_are_replayed_at_their_own_numbers(tmp_path: 
     (x,) = verdict.coordinates
     assert TENTH <= x <= 2 * TENTH
     assert Fraction(float(torch.tensor(float(x)).half())) == x
+
+
+def test_a_network_is_refused_before_its_property_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "property.vnnlib"
+    path.write_text("(declare-const Y_0 Real) (assert (<= Y_0 nothing))")
+    with pytest.raises(LoadError, match=r"there is no file .*missing"):
+        verify(tmp_path / "missing.onnx", path)
+    with pytest.raises(LoadError, match="nothing"):
+        verify(IDENTITY, path)

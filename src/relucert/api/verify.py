@@ -31,7 +31,7 @@ from relucert.verification.attack import BoxAttack
 from relucert.verification.many_boxes import excluded
 from relucert.verification.problem import BoxViolations, boxes_of
 from relucert.verification.search import ATTACK_SHARE, bounded
-from relucert.verification.sources import Sources, is_joint, open_sources
+from relucert.verification.sources import Sources, is_joint, open_sources, read_query
 from relucert.verification.specification.query import CONTRADICTORY, EMPTY, Query
 from relucert.verification.touching import impossible
 from relucert.verification.witness_check import StatedBox, Witness, WitnessCheck
@@ -75,10 +75,10 @@ def verify(
     if time_limit is not None:
         check_number("time limit", time_limit, 0, 1e9)
     check_whole("seed", seed, 0, 2**63 - 1)
-    asked = _query(query)
+    evaluation = find_inference(inference)
+    network, asked = _opened(network, query, input_shape)
     if proof is not None and is_joint(asked):
         raise InputError("a proof is about one network with one input and one output, and this property about more")
-    evaluation = find_inference(inference)
     if evaluation.rounds and proof is not None:
         raise InputError(f"proofs are about real arithmetic, not about {inference}; leave out one of the two")
     loaded, replay = open_sources(network, asked, input_shape, evaluation)
@@ -99,11 +99,14 @@ def verify(
     return verdict
 
 
-def _query(given: Query | str | os.PathLike[str]) -> Query:
+def _opened(
+    network: Sources, given: Query | str | os.PathLike[str], input_shape: tuple[int, ...] | None
+) -> tuple[Sources, Query]:  # fmt: skip
+    """The query, and the network, loaded already where the query is read from a file."""
     if isinstance(given, Query):
-        return given
+        return network, given
     if isinstance(given, (str, os.PathLike)):
-        return Query.read(given)
+        return read_query(network, given, input_shape)
     raise InputError(f"a query is a relucert.Query or the path of a .vnnlib file, not {shown(given)}")
 
 

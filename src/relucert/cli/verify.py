@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from relucert import Query, RobustnessVerdict, Verdict
     from relucert.cli.show import Screen
     from relucert.inputs.storage.store import Store
+    from relucert.verification.sources import Sources
 
 NAME = "verify"
 HELP = "does a given property hold: a VNN-LIB file, or robustness at a radius"
@@ -120,28 +121,29 @@ def _property(arguments: argparse.Namespace) -> int:
         check_replaceable(arguments.results, is_results, arguments.overwrite, "something else than a verdict")
     limit = TIME_LIMIT if arguments.time_limit is None else arguments.time_limit
     begun = time.monotonic() - (since_start() if arguments.process else 0.0)
-    query = relucert.Query.read(arguments.property)
+    digests = None if arguments.json is None else _digests(arguments)
+    networks, query = _read(arguments)
     screen = Screen(quiet=arguments.quiet)
 
     def decide() -> Verdict:
         with screen.progress("verifying", 1) as bar:
             left = max(0.0, begun + limit - RESERVE - time.monotonic())
             return relucert.verify(
-                _networks(arguments, query), query, time_limit=left, inference=arguments.inference, seed=arguments.seed,
+                networks, query, time_limit=left, inference=arguments.inference, seed=arguments.seed,
                 progress=bar.tell, proof=arguments.proof,
                 overwrite=arguments.overwrite,
             )  # fmt: skip
 
-    if arguments.json is None:
+    if digests is None:
         verdict = decide()
     else:
-        head = _head(arguments, query)
+        head = _head(arguments, query, *digests)
         with _store(arguments, files, head) as store:
             run_file = RunFile(head, files["json"], None, overwrite=arguments.overwrite)
             stored: Verdict | None = None if arguments.proof is not None else store.get(ABOUT)
             verdict = decide() if stored is None else stored
             if stored is None:
-                if _digests(arguments) != (head["network"]["file_sha256"], head["network"]["others"]):
+                if _digests(arguments) != digests:
                     raise InputError("the files of the network were changed meanwhile: ask again")
                 store.add([(ABOUT, verdict)])
             with run_file:
@@ -164,19 +166,22 @@ def _store(arguments: argparse.Namespace, files: dict[str, Path], head: dict[str
     return open_store(path, {"command": "verify PROPERTY", **asked, **network, "property": head["query"]["sha256"]})
 
 
-def _networks(arguments: argparse.Namespace, query: Query) -> str | dict[str, str]:
-    """The network; where others are given by name it is the first one that the property declares."""
+def _read(arguments: argparse.Namespace) -> tuple[Sources, Query]:
+    """The networks, by name where there are several, and the property."""
+    from relucert import Query
+    from relucert.verification.sources import read_query
+
     if not arguments.further_networks:
-        return str(arguments.network)
+        return read_query(str(arguments.network), arguments.property)
+    query = Query.read(arguments.property)
     first = query.declared[0].network if query.declared else "N"
-    return {first: str(arguments.network), **dict(arguments.further_networks)}
+    return {first: str(arguments.network), **dict(arguments.further_networks)}, query
 
 
-def _head(arguments: argparse.Namespace, query: Query) -> dict[str, Any]:
+def _head(arguments: argparse.Namespace, query: Query, network: str, others: dict[str, str]) -> dict[str, Any]:
     import hashlib
 
     text = hashlib.sha256(query.vnnlib().encode()).hexdigest()
-    network, others = _digests(arguments)
     asked = {"time_limit": arguments.time_limit, "inference": arguments.inference, "seed": arguments.seed}
     return {
         **record.circumstances(arguments),

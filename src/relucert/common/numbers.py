@@ -25,10 +25,11 @@ def parse_decimal(text: str) -> Fraction | None:
 
     Raises InputError for numbers that nobody means: they would take all memory.
     """
-    if DECIMAL.fullmatch(text) is None:
+    match = DECIMAL.fullmatch(text)
+    if match is None:
         return None
-    exponent = re.split("[eE]", text)[1] if re.search("[eE]", text) else "0"
-    if len(text) > LONGEST or abs(int(exponent)) > LONGEST:
+    exponent = match[3]
+    if len(text) > LONGEST or (exponent is not None and abs(int(exponent[1:])) > LONGEST):
         raise InputError(f"the number {shown(text)} has more than {LONGEST} digits, or an exponent beyond {LONGEST}")
     return Fraction(text)
 

@@ -23,7 +23,7 @@ from relucert.common.words import counted
 from relucert.methods.table import find_method
 from relucert.network import Network
 from relucert.network.batching import batch_size
-from relucert.verification.problem import outer_box
+from relucert.verification.problem import outer_boxes
 from relucert.verification.search import CHEAP
 from relucert.verification.specification.query import Constraint, Violation
 
@@ -39,10 +39,9 @@ class _Row(NamedTuple):
 
 
 class _Candidate(NamedTuple):
-    """A violation, by its number, its box in float64, and the rows of its simple constraints, one at least."""
+    """A violation, by its number, and the rows of its simple constraints, one at least."""
 
     number: int
-    box: Box
     rows: list[_Row]
 
 
@@ -54,13 +53,13 @@ def excluded(network: Network, violations: Sequence[Violation], ends: float, rep
     closed: dict[int, str] = {}
     if len({(id(violation.low), id(violation.high)) for violation in violations}) < MANY:
         return closed
-    candidates = list(_candidates(violations, network.classes))
+    candidates, boxes = list(_candidates(violations, network.classes)), outer_boxes(violations)
     try:
         with until(ends), torch.inference_mode():
             for name in CHEAP:
                 candidates = [candidate for candidate in candidates if candidate.number not in closed]
                 report(Progress(stage=name, part=counted(len(candidates), "violation")))
-                for number in _excluded_by(name, network, candidates):
+                for number in _excluded_by(name, network, candidates, boxes):
                     closed[number] = name
     except TimeUp:
         pass
@@ -71,7 +70,7 @@ def _candidates(violations: Sequence[Violation], outputs: int) -> Iterator[_Cand
     for number, violation in enumerate(violations):
         rows = [row for constraint in violation.constraints if (row := _row(constraint, outputs)) is not None]
         if rows:
-            yield _Candidate(number, outer_box(violation), rows)
+            yield _Candidate(number, rows)
 
 
 def _row(constraint: Constraint, outputs: int) -> _Row | None:
@@ -83,16 +82,16 @@ def _row(constraint: Constraint, outputs: int) -> _Row | None:
     return _Row([float(scaled.get(index, 0)) for index in range(outputs)], constant)
 
 
-def _excluded_by(name: str, network: Network, candidates: Sequence[_Candidate]) -> Iterator[int]:
-    """The violations of which the method proves a row positive."""
+def _excluded_by(name: str, network: Network, candidates: Sequence[_Candidate], boxes: Box) -> Iterator[int]:
+    """The violations of which the method proves a row positive; boxes: those of all violations, one row each."""
     method, exact = find_method(name), network.cast(torch.float64)
     most = max((len(candidate.rows) for candidate in candidates), default=1)
     step = batch_size(network, most, MEMORY, name)
     for first in range(0, len(candidates), step):
         check_time()
         batch = candidates[first : first + step]
-        low, high = (torch.stack(ends) for ends in zip(*(candidate.box for candidate in batch), strict=True))
-        region = Region.boxes(low, high)
+        numbers = [candidate.number for candidate in batch]
+        region = Region.boxes(boxes.low[numbers], boxes.high[numbers])
         hidden = method.hidden(exact, region, RIGOROUS)
         margins = method.margins(exact, region, _property(batch, most), hidden, RIGOROUS)
         proven = (margins > 0).any(1).tolist()

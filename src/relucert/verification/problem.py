@@ -7,13 +7,14 @@ margins are positive, no violation is possible. Strict constraints are met at fe
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from itertools import groupby
+from itertools import chain, groupby
 from math import inf, isfinite, prod
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -59,7 +60,8 @@ def boxes_of(network: Network, violations: Sequence[Violation]) -> Iterator[BoxV
 
 
 def _excluding(network: Network, violations: Sequence[Violation]) -> BoxViolations:
-    box = outer_box(violations[0])
+    boxes = outer_boxes(violations[:1])
+    box = Box(boxes.low[0], boxes.high[0])
     centre = box.low + (box.high - box.low) / 2
     radius = float(RIGOROUS.ceil(torch.maximum(box.high - centre, centre - box.low)).max())
     shape = RegionShape(Norm(inf), box)
@@ -70,11 +72,19 @@ def _excluding(network: Network, violations: Sequence[Violation]) -> BoxViolatio
     return BoxViolations(tuple(violations), Problem(margins, region, prop))
 
 
-def outer_box(violation: Violation) -> Box:
-    """The smallest box of float64 numbers that contains the violation's."""
-    low = torch.tensor([float_below(end) for end in violation.low], dtype=torch.float64)
-    high = torch.tensor([float_above(end) for end in violation.high], dtype=torch.float64)
-    return Box(low, high)
+def outer_boxes(violations: Sequence[Violation]) -> Box:
+    """The smallest boxes of float64 numbers that contain those of violations: (violations, inputs)."""
+    low = _rounded([violation.low for violation in violations], float_below)
+    return Box(low, _rounded([violation.high for violation in violations], float_above))
+
+
+def _rounded(ends: Sequence[Sequence[Fraction]], rounding: Callable[[Fraction], float]) -> Tensor:
+    """Exact numbers in float64. Long files repeat few numbers, which are one object each: every one is rounded once."""
+    numbers = list(chain.from_iterable(ends))
+    objects = np.fromiter(map(id, numbers), dtype=np.int64, count=len(numbers))
+    _, first, places = np.unique(objects, return_index=True, return_inverse=True)
+    rounded = torch.tensor([rounding(numbers[index]) for index in first.tolist()], dtype=torch.float64)
+    return rounded[torch.from_numpy(places.reshape(-1))].reshape(len(ends), -1)
 
 
 class _Extension:

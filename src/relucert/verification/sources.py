@@ -16,6 +16,7 @@ from relucert.inputs.loading.walk import keeps_only_order
 from relucert.network import Inference, Network, Shape
 from relucert.query.given import NetworkLike
 from relucert.verification.specification.query import Query
+from relucert.verification.specification.reading import read
 
 Sources = NetworkLike | Mapping[str, str | os.PathLike[str]]
 """A network, or for a query about several networks their ONNX files by name."""
@@ -24,6 +25,19 @@ Sources = NetworkLike | Mapping[str, str | os.PathLike[str]]
 def is_joint(query: Query) -> bool:
     """Whether a query is about several networks, or one with several inputs or outputs."""
     return len(query.declared) > 2
+
+
+def read_query(
+    given: Sources, path: str | os.PathLike[str], input_shape: Shape | None = None
+) -> tuple[Sources, Query]:  # fmt: skip
+    """The query of a file, after its network was loaded, which is refused before a long file is parsed.
+
+    Properties of VNN-LIB 2.0 may be about several networks or inputs, which they have to be read for.
+    """
+    file = read(path)
+    if not file.version_two and not isinstance(given, (Mapping, Loaded)):
+        given = Loaded(load(given, input_shape=input_shape), given)
+    return given, file.query()
 
 
 def open_sources(

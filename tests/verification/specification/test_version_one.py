@@ -1,6 +1,7 @@
 """VNN-LIB 1.0: what files mean, and what is wrong with those that mean nothing."""
 
 import gzip
+import re
 from fractions import Fraction
 from pathlib import Path
 
@@ -230,3 +231,41 @@ def _plain(constraints: object) -> frozenset[object]:
 def test_the_checker_refuses_what_it_does_not_know(text: str) -> None:
     with pytest.raises(Rejected):
         read_cases(HEAD + BOX + text, 2, 2)
+
+
+REGULAR = [
+    "(assert (>= X_0 -1))\n(assert (<= X_0 0.1)) ; in between\n(assert (> X_1 0))\n(assert (<= X_1 2e-1))",
+    "(assert (or (and (>= X_0 0) (<= X_0 0.5) (<= Y_0 3) (>= X_0 .25))\n (and (<= X_0 .5) (>= X_0 -1.) (> Y_1 1e-3))))",
+    "(assert (<= X_0 0.05)) (assert (<= X_0 0.04)) (assert (< X_0 0.04))",
+    "(assert (or (and (>= X_0 7) (<= Y_0 0)) (and (<= Y_0 0) (<= X_1 0.1) (<= Y_1 1))))",
+    "(assert (and (<= Y_0 1) (<= Y_1 Y_0) (>= Y_0 0)))",
+    "(assert (and (<= X_0 0) (and (<= X_1 0) (>= Y_0 2)) (or (<= Y_0 3) (<= Y_1 4))))",
+]
+
+
+@pytest.mark.parametrize("text", REGULAR)
+def test_comparisons_in_a_row_mean_what_each_of_them_means(text: str) -> None:
+    together = parse(HEAD + BOX + text + "(assert (<= Y_0 9))")
+    apart = parse(HEAD + BOX + re.sub(r"(\([<>]=?) (\w+) (\S+)\)", r"\1 (+ \2) \3)", text) + "(assert (<= Y_0 9))")
+    assert together.violations == apart.violations
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("(assert (<= Y_0 0))\n(assert (<= Y_0 1e))", "line 7: '1e' is neither"),
+        ("(assert (<= Y_0 0))\n(assert (<= Y_0 1.2.3))", "line 7: '1.2.3' is neither"),
+        ("(assert (<= Y_0 0))\n\n(assert (<= X_00 1))", "line 8: 'X_00' is neither"),
+        ("(assert (and (<= Y_0 0)\n (<= X_7 1) (<= Y_1 2)))", "line 7: X_7 is used before"),
+        ("(assert (<= Y_0 0) (<= Y_1 0))", "line 6: an assertion has one formula, not 2"),
+        ("(assert (or (<= Y_0 0)\n(assert (<= Y_1 0))))", "line 7: unknown operator 'assert'"),
+        ("(<= Y_0 0)", "line 6: unknown command '<='"),
+        ("(assert (<= Y_0 (<= Y_0 1)))", "line 6: unknown operator '<='; terms"),
+        ("(declare-const X_2 Real)\n(declare-const Y_2 Real)\n(declare-const X_2 Real)", "line 8: X_2 is declared"),
+        ("(assert " + "(and " * 99 + "(<= Y_0 0)" + ")" * 100, "nested deeper"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_in_a_row_is_told_with_its_line(text: str, said: str) -> None:
+    with pytest.raises(RelucertError) as caught:
+        parse(HEAD + BOX + text)
+    assert said in str(caught.value)

@@ -73,9 +73,6 @@ class AnyOf:
     operands: Sequence[Formula]
 
 
-Formula = AtMost | All | AnyOf
-
-
 class End(NamedTuple):
     """A bound of an input, which stays off it where the bound is strict."""
 
@@ -96,6 +93,43 @@ class End(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Bounds:
+    """A conjunction of comparisons of single variables with numbers: bounds of inputs by their index, and forms."""
+
+    low: dict[int, End] = field(default_factory=dict)
+    high: dict[int, End] = field(default_factory=dict)
+    forms: list[AtMost] = field(default_factory=list)
+
+    def add(self, index: int, bound: End, upper: bool) -> None:
+        """Adds a bound of an input, while the conjunction is made: the tightest counts."""
+        bounds = self.high if upper else self.low
+        if index not in bounds or bound.is_tighter(bounds[index], upper):
+            bounds[index] = bound
+
+    def join(self, atom: AtMost | Bounds) -> None:
+        """Adds a further conjunct, while the conjunction is made."""
+        if isinstance(atom, Bounds):
+            for bounds, upper in ((atom.low, False), (atom.high, True)):
+                for index, bound in bounds.items():
+                    self.add(index, bound, upper)
+            self.forms.extend(atom.forms)
+            return
+        coefficients, constant = atom.form.coefficients, atom.form.constant
+        if not coefficients:
+            if constant > 0 or (constant == 0 and atom.strict):
+                self.forms.append(atom)
+            return
+        (variable, coefficient), *others = coefficients.items()
+        if others or variable.output:
+            self.forms.append(atom)
+        else:
+            self.add(variable.number, End(_quotient(-constant, coefficient), atom.strict), coefficient > 0)
+
+
+Formula = AtMost | Bounds | All | AnyOf
+
+
+@dataclass(frozen=True)
 class Case:
     """One way to meet a formula: inputs within bounds, by their index, and further forms.
 
@@ -106,29 +140,30 @@ class Case:
     high: dict[int, End] = field(default_factory=dict)
     forms: tuple[AtMost, ...] = ()
 
-    def with_all(self, atoms: Sequence[AtMost]) -> Case | None:
+    def with_all(self, atoms: Sequence[AtMost | Bounds]) -> Case | None:
         """The case in which these are met as well; None where the bounds of an input leave it no number."""
-        low, high, forms = self.low, self.high, list(self.forms)
-        for atom in atoms:
-            coefficients, constant = atom.form.coefficients, atom.form.constant
-            if not coefficients:
-                if constant > 0 or (constant == 0 and atom.strict):
-                    forms.append(atom)
+        if len(atoms) == 1 and isinstance(atoms[0], Bounds):
+            added = atoms[0]
+        else:
+            added = Bounds()
+            for atom in atoms:
+                added.join(atom)
+        low, high = _tightened(self.low, added.low, upper=False), _tightened(self.high, added.high, upper=True)
+        for index in added.low | added.high:
+            least, most = low.get(index), high.get(index)
+            if least is None or most is None or (least is most and not least.strict):  # as of inputs that are fixed
                 continue
-            (variable, coefficient), *others = coefficients.items()
-            if others or variable.output:
-                forms.append(atom)
-                continue
-            bound, index = End(_quotient(-constant, coefficient), atom.strict), variable.number
-            if coefficient > 0 and bound.is_tighter(high.get(index), upper=True):
-                high = dict(high) if high is self.high else high
-                high[index] = bound
-            elif coefficient < 0 and bound.is_tighter(low.get(index), upper=False):
-                low = dict(low) if low is self.low else low
-                low[index] = bound
-            if index in low and index in high and not low[index].leaves_room(high[index]):
+            if not least.leaves_room(most):
                 return None
-        return Case(low, high, tuple(forms))
+        return Case(low, high, (*self.forms, *added.forms))
+
+
+def _tightened(bounds: dict[int, End], others: dict[int, End], upper: bool) -> dict[int, End]:
+    """The tighter of two bounds of each input; these dictionaries themselves where one of them has them all."""
+    if not bounds:
+        return others or bounds
+    tighter = {index: bound for index, bound in others.items() if bound.is_tighter(bounds.get(index), upper)}
+    return bounds | tighter if tighter else bounds
 
 
 def _quotient(number: Fraction, divisor: Fraction) -> Fraction:
@@ -147,7 +182,7 @@ def cases(formula: Formula) -> list[Case]:
 
 def _extended(found: list[Case], formula: Formula) -> list[Case]:
     """The cases in which one of those found so far and the formula are met."""
-    if isinstance(formula, AtMost):
+    if isinstance(formula, (AtMost, Bounds)):
         extended = [case.with_all([formula]) for case in found]
         return [case for case in extended if case is not None]
     if isinstance(formula, AnyOf):
@@ -158,11 +193,11 @@ def _extended(found: list[Case], formula: Formula) -> list[Case]:
                 raise InputError(f"the property has more than {MOST_CASES:,} cases: split it into several")
         return several
     atoms = [
-        operand for operand in formula.operands if isinstance(operand, AtMost)
+        operand for operand in formula.operands if isinstance(operand, (AtMost, Bounds))
     ]  # first, since they rule out the most
     joined = [case.with_all(atoms) for case in found]
     remaining = [case for case in joined if case is not None]
     for operand in formula.operands:
-        if not isinstance(operand, AtMost):
+        if not isinstance(operand, (AtMost, Bounds)):
             remaining = _extended(remaining, operand)
     return remaining

@@ -61,20 +61,20 @@ class Constraint:
     @classmethod
     def of(cls, atom: AtMost) -> Constraint:
         """That a form is not positive, or negative, scaled to whole coefficients."""
-        form = atom.form
-        coefficients = form.coefficients.values()
-        scale = Fraction(math.lcm(*(number.denominator for number in coefficients)))
-        if form.coefficients:
-            scale /= math.gcd(*(int(scale * number) for number in coefficients))
+        terms = sorted(atom.form.coefficients.items())
+        shared = math.lcm(*(number.denominator for _, number in terms))
+        whole = [number.numerator * (shared // number.denominator) for _, number in terms]
+        divisor = math.gcd(*whole) or 1
         inputs, outputs = (
             tuple(
-                (variable.number, int(scale * number))
-                for variable, number in sorted(form.coefficients.items())
+                (variable.number, number // divisor)
+                for (variable, _), number in zip(terms, whole, strict=True)
                 if variable.output == output
             )
             for output in (False, True)
         )
-        return cls(inputs, outputs, -scale * form.constant, atom.strict)
+        bound = -atom.form.constant if shared == divisor else Fraction(-shared, divisor) * atom.form.constant
+        return cls(inputs, outputs, bound, atom.strict)
 
     @property
     def scale(self) -> Fraction:
@@ -177,7 +177,7 @@ class Query:
         """
         from relucert.verification.specification.reading import read
 
-        return read(path)
+        return read(path).query()
 
     @classmethod
     def within(cls, low: Any, high: Any, violations: Sequence[Sequence[Any]], *, strict: bool = False) -> Query:
@@ -285,14 +285,14 @@ def from_cases(
     """The query whose violations are these cases; every input needs both bounds in all of them."""
     violations: dict[tuple[tuple[int, int], tuple[Constraint, ...]], Violation] = {}
     boxes: dict[tuple[int, int], Violation] = {}
+    names, checked = _input_names(inputs, declared), dict[int, End]()
     for case in cases:
         shared = id(case.low), id(case.high)
         if shared not in boxes:
-            names = _input_names(inputs, declared)
-            ends = _ends(case.low, "lower", names), _ends(case.high, "upper", names)
+            ends = _ends(case.low, "lower", names, checked), _ends(case.high, "upper", names, checked)
             boxes[shared] = Violation(*ends, (), _strict_ones(case.low), _strict_ones(case.high))
         constraints = tuple(dict.fromkeys(map(Constraint.of, case.forms)))
-        if not all(_is_float(constraint.scale * constraint.bound) for constraint in constraints):
+        if not all(_is_float(one.bound) or _is_float(one.scale * one.bound) for one in constraints):
             raise InputError("a constraint has a bound beyond the numbers of float64, about 1.8e308")
         violations.setdefault((shared, constraints), replace(boxes[shared], constraints=constraints))
     return Query(inputs, outputs, tuple(violations.values()), text, remarks, declared)
@@ -312,6 +312,8 @@ def _input_names(count: int, declared: Sequence[Declared]) -> list[str]:
 
 def _is_float(number: Fraction) -> bool:
     """Whether a number is within those of float64."""
+    if number.numerator.bit_length() - number.denominator.bit_length() < sys.float_info.max_exp - 1:
+        return True
     return -LARGEST <= number <= LARGEST
 
 
@@ -323,15 +325,21 @@ def _negated(terms: Terms) -> Terms:
     return tuple((index, -number) for index, number in terms)
 
 
-def _ends(bounds: dict[int, End], which: str, names: Sequence[str]) -> tuple[Fraction, ...]:
-    missing = [name for index, name in enumerate(names) if index not in bounds]
+def _ends(
+    bounds: dict[int, End], which: str, names: Sequence[str], checked: dict[int, End]
+) -> tuple[Fraction, ...]:  # fmt: skip
+    """The numbers of the bounds of all inputs; checked: those known to be within float64, by identity."""
+    missing = [name for index, name in enumerate(names) if index not in bounds] if len(bounds) < len(names) else []
     if missing:
         listed = ", ".join(missing[:3]) + (", ..." if missing[3:] else "")
         raise InputError(f"the region is unbounded: {listed} has no {which} bound; assert one for every input")
-    for index, name in enumerate(names):
-        if not _is_float(bounds[index].at):
-            raise InputError(f"the {which} bound of {name} is beyond the numbers of float64")
-    return tuple(bounds[index].at for index in range(len(names)))
+    for index, bound in bounds.items():
+        if id(bound) in checked:
+            continue
+        if not _is_float(bound.at):
+            raise InputError(f"the {which} bound of {names[index]} is beyond the numbers of float64")
+        checked[id(bound)] = bound
+    return tuple([bounds[index].at for index in range(len(names))])
 
 
 def _array(given: Any, what: str) -> NDArray[np.object_]:

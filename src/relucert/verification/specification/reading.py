@@ -1,4 +1,4 @@
-"""Reads the query of a file, of either version of VNN-LIB."""
+"""Reads files of either version of VNN-LIB: first the text, and then the query that it asks."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import gzip
 import os
 import re
 import zlib
+from pathlib import Path
+from typing import NamedTuple
 
 from relucert.common.checks import checked_path
 from relucert.errors import InputError, LoadError
@@ -16,8 +18,31 @@ MOST_BYTES = 2**28  # of the text, also where a file is compressed
 TWO = re.compile(r"^\s*\(\s*(vnnlib-version|declare-network)\b", re.MULTILINE)
 
 
-def read(path: str | os.PathLike[str]) -> Query:
-    """The query of a .vnnlib or .vnnlib.gz file."""
+class PropertyFile(NamedTuple):
+    """A file's path and text, before it is parsed."""
+
+    path: Path
+    text: str
+
+    @property
+    def version_two(self) -> bool:
+        """Whether it is VNN-LIB 2.0, where a property may be about several networks."""
+        return TWO.search(self.text) is not None
+
+    def query(self) -> Query:
+        """The query that the text asks."""
+        try:
+            if self.version_two:
+                from relucert.verification.specification import version_two
+
+                return version_two.parse(self.text)
+            return version_one.parse(self.text)
+        except (LoadError, InputError) as error:
+            raise type(error)(f"{self.path}: {error}") from None
+
+
+def read(path: str | os.PathLike[str]) -> PropertyFile:
+    """A .vnnlib or .vnnlib.gz file."""
     file_path = checked_path(path, "a property")
     try:
         with file_path.open("rb") as plain:
@@ -32,11 +57,4 @@ def read(path: str | os.PathLike[str]) -> Query:
         text = content.decode("utf-8")
     except UnicodeDecodeError:
         raise LoadError(f"the property {file_path} is no text") from None
-    try:
-        if TWO.search(text):
-            from relucert.verification.specification import version_two
-
-            return version_two.parse(text)
-        return version_one.parse(text)
-    except (LoadError, InputError) as error:
-        raise type(error)(f"{file_path}: {error}") from None
+    return PropertyFile(file_path, text)

@@ -1,13 +1,27 @@
-"""The brackets of VNN-LIB 1.0: a text as nested lists of words, each with its line."""
+"""The brackets of VNN-LIB 1.0: a text as nested lists of words, each with its line.
+
+Most of a long file is regular: declarations, and comparisons of one variable with a number, hundreds in a row. Such a
+run is one item with its text, which the parser takes apart at once, or bracket by bracket (`Run.groups`).
+"""
 
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import Literal, NamedTuple, cast
 
 from relucert.errors import LoadError
 
+RunKind = Literal["comparison", "assertion", "declaration"]
 TOKEN = re.compile(r";[^\n]*|\n|[()]|[^\s();]+")
+COMPARISON = r"\([<>]=?\s+[XY]_[0-9]+\s+[-+.eE0-9]+\s*\)"
+REGULAR: dict[RunKind, str] = {
+    "comparison": COMPARISON,
+    "assertion": rf"\(assert\s+{COMPARISON}\s*\)",
+    "declaration": r"\(declare-const\s+[XY]_[0-9]+\s+Real\s*\)",
+}
+LONGEST_RUN = 1024  # brackets
+RUNS = "|".join(rf"(?P<{kind}>(?:{pattern}\s*){{1,{LONGEST_RUN}}})" for kind, pattern in REGULAR.items())
+RUN_OR_TOKEN = re.compile(f"{RUNS}|{TOKEN.pattern}")
 DEEPEST = 100
 
 
@@ -21,21 +35,53 @@ class Group(NamedTuple):
     line: int
 
 
-Expression = Word | Group
+class Run(NamedTuple):
+    """Regular brackets of one kind in a row, as they are written, and the line of the first."""
+
+    text: str
+    line: int
+    kind: RunKind
+
+    @property
+    def words(self) -> list[str]:
+        """All words of all brackets, one after the other."""
+        return self.text.replace("(", " ").replace(")", " ").split()
+
+    def groups(self) -> list[Group]:
+        """The brackets one by one."""
+        return [item for item in expressions(self.text, self.line, TOKEN) if isinstance(item, Group)]
 
 
-def groups(text: str) -> list[Group]:
+Expression = Word | Group | Run
+
+
+def groups(text: str) -> list[Group | Run]:
     """The outermost brackets of a text; comments are left out."""
-    outermost: list[Expression] = []
-    open_groups = [Group(outermost, 0)]
-    line = 1
-    for match in TOKEN.finditer(text):
+    outermost: list[Group | Run] = []
+    for item in expressions(text):
+        if isinstance(item, Word):
+            raise LoadError(f"line {item.line}: {item.text[:40]!r} stands outside of brackets")
+        outermost.append(item)
+    return outermost
+
+
+def expressions(text: str, line: int = 1, pattern: re.Pattern[str] = RUN_OR_TOKEN) -> list[Expression]:
+    """The outermost brackets and words of a text whose first line has this number."""
+    open_groups = [Group([], 0)]
+    for match in pattern.finditer(text):
         token = match.group()
-        if token == "\n":
+        if match.lastgroup is not None:
+            if len(open_groups) > DEEPEST:
+                raise _too_deep(line)
+            run = Run(token, line, cast(RunKind, match.lastgroup))
+            expected = (len(open_groups) > 1) == (run.kind == "comparison")  # commands are outermost, formulas are not
+            open_groups[-1].items.extend([run] if expected else run.groups())
+            line += token.count("\n")
+        elif token == "\n":
             line += 1
         elif token == "(":
             if len(open_groups) > DEEPEST:
-                raise LoadError(f"line {line}: brackets are nested deeper than {DEEPEST}")
+                raise _too_deep(line)
             open_groups.append(Group([], line))
         elif token == ")":
             if len(open_groups) == 1:
@@ -46,8 +92,8 @@ def groups(text: str) -> list[Group]:
             open_groups[-1].items.append(Word(token, line))
     if len(open_groups) > 1:
         raise LoadError(f"line {open_groups[-1].line}: an opening bracket is never closed")
-    whole = [item for item in outermost if isinstance(item, Group)]
-    if len(whole) != len(outermost):
-        stray = next(item for item in outermost if isinstance(item, Word))
-        raise LoadError(f"line {stray.line}: {stray.text[:40]!r} stands outside of brackets")
-    return whole
+    return open_groups[0].items
+
+
+def _too_deep(line: int) -> LoadError:
+    return LoadError(f"line {line}: brackets are nested deeper than {DEEPEST}")

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
+from itertools import chain
 
 from relucert.common.numbers import parse_decimal
 from relucert.errors import InputError, LoadError
-from relucert.verification.specification.formula import All, AnyOf, AtMost, Formula, Linear, Variable, cases
+from relucert.verification.specification.formula import (
+    All,
+    AnyOf,
+    AtMost,
+    Bounds,
+    End,
+    Formula,
+    Linear,
+    Variable,
+    cases,
+)
 from relucert.verification.specification.query import Query, from_cases
-from relucert.verification.specification.syntax import Expression, Group, Word, groups
+from relucert.verification.specification.syntax import Expression, Group, Run, Word, groups
 
 NAME = re.compile(r"([XY])_(0|[1-9]\d{0,8})")
 IGNORED = ("set-logic", "set-info", "set-option", "check-sat", "get-model", "exit")
@@ -38,22 +50,29 @@ class _Parser:
     """The declared names and the assertions so far."""
 
     def __init__(self) -> None:
-        self.declared: dict[str, set[int]] = {"X": set(), "Y": set()}
         self.assertions: list[Formula] = []
         self.mentions_outputs = False
         self.ended: str | None = None  # the command that ended the assertions
+        self.variables: dict[str, Variable] = {}  # those declared, by name
+        self.ends = _Ends(strict=False), _Ends(strict=True)
 
     def count(self, letter: str) -> int:
         """How many inputs or outputs there are; raises LoadError where they are not counted from 0 without gaps."""
-        indices = self.declared[letter]
+        indices = {variable.number for variable in self.variables.values() if variable.output == (letter == "Y")}
         missing = next((index for index in range(len(indices)) if index not in indices), None)
         if not indices or missing is not None:
             wanted = f"{letter}_{missing or 0}"
             raise LoadError(f"{wanted} is not declared: write (declare-const {wanted} Real)")
         return len(indices)
 
-    def take(self, group: Group) -> None:
-        command, rest = _head(group)
+    def take(self, group: Group | Run) -> None:
+        if isinstance(group, Run):
+            if self.ended is not None or not self._take_run(group):
+                for single in group.groups():
+                    self.take(single)
+            return
+        command, items = _head(group)
+        rest = _one_by_one(items)
         if self.ended is not None and command not in IGNORED:
             raise LoadError(
                 f"line {group.line}: ({command[:40]} ...) stands after ({self.ended}), where it would not count; move "
@@ -69,27 +88,65 @@ class _Parser:
         elif command not in IGNORED:
             raise LoadError(f"line {group.line}: unknown command {command[:40]!r}; known are declare-const and assert")
 
-    def _declare(self, command: str, rest: list[Expression], line: int) -> None:
+    def _declare(self, command: str, rest: list[Word | Group], line: int) -> None:
         if command == "declare-fun" and len(rest) == 3 and isinstance(rest[1], Group) and not rest[1].items:
             rest = [rest[0], rest[2]]
         words = [item.text for item in rest if isinstance(item, Word)]
         name = NAME.fullmatch(words[0]) if len(words) == len(rest) == 2 else None
         if name is None or words[1] != "Real":
             raise LoadError(f"line {line}: a declaration is (declare-const X_0 Real), with X or Y and a number")
-        letter, index = name[1], int(name[2])
-        if index in self.declared[letter]:
+        if words[0] in self.variables:
             raise LoadError(f"line {line}: {words[0]} is declared twice")
-        self.declared[letter].add(index)
+        self.variables[words[0]] = Variable(name[1] == "Y", int(name[2]))
 
-    def _formula(self, expression: Expression) -> Formula:
+    def _take_run(self, run: Run) -> bool:
+        """Takes regular commands at once; False where they have to be taken one by one, for something is wrong."""
+        if run.kind == "assertion":
+            bounds = self._bounds(run)
+            if bounds is not None:
+                self.assertions.append(bounds)
+            return bounds is not None
+        words = run.words[1::3]
+        names = [name for name in map(NAME.fullmatch, words) if name is not None]
+        declared = {name[0]: Variable(name[1] == "Y", int(name[2])) for name in names}
+        if len(declared) < len(words) or not declared.keys().isdisjoint(self.variables):
+            return False
+        self.variables |= declared
+        return True
+
+    def _bounds(self, run: Run) -> Bounds | None:
+        """What a run of comparisons comes to, at once; None where it has to be read one by one, for what is wrong."""
+        words = run.words
+        if run.kind == "assertion":
+            del words[0::4]
+        variables, (ends, strict_ends) = self.variables, self.ends
+        bounds, outputs = Bounds(), self.mentions_outputs
+        try:
+            for relation, name, number in zip(words[0::3], words[1::3], words[2::3], strict=True):
+                variable = variables[name]
+                end = strict_ends[number] if len(relation) == 1 else ends[number]
+                if variable.output:
+                    sign = ONE if relation[0] == "<" else -ONE
+                    bounds.forms.append(AtMost(Linear({variable: sign}, -sign * end.at), end.strict))
+                    outputs = True
+                else:
+                    bounds.add(variable.number, end, relation[0] == "<")
+        except KeyError:
+            return None
+        self.mentions_outputs = outputs
+        return bounds
+
+    def _formula(self, expression: Word | Group) -> Formula:
         if isinstance(expression, Word):
             raise LoadError(f"line {expression.line}: {expression.text[:40]!r} is no formula")
-        operator, rest = _head(expression)
-        if operator in CONNECTIVES:
-            if not rest:
-                raise LoadError(f"line {expression.line}: ({operator}) has no parts")
-            operands = [self._formula(item) for item in rest]
-            return All(operands) if operator == "and" else AnyOf(operands)
+        operator, items = _head(expression)
+        if operator in CONNECTIVES and not items:
+            raise LoadError(f"line {expression.line}: ({operator}) has no parts")
+        if operator == "and":
+            return All(list(chain.from_iterable(map(self._conjuncts, items))))
+        rest = _one_by_one(items)
+        if operator == "or":
+            return AnyOf([self._formula(item) for item in rest])
         if operator not in RELATIONS:
             understood = ", ".join((*CONNECTIVES, *RELATIONS))
             raise LoadError(
@@ -103,10 +160,19 @@ class _Parser:
             return All([AtMost(left.minus(right)), AtMost(right.minus(left))])
         return AtMost(left.minus(right) if operator.startswith("<") else right.minus(left), strict)
 
-    def _linear(self, expression: Expression) -> Linear:
+    def _conjuncts(self, expression: Expression) -> Iterator[Formula]:
+        """The formulas that an operand of a conjunction is, several where it is a run of comparisons."""
+        bounds = self._bounds(expression) if isinstance(expression, Run) else None
+        if bounds is not None:
+            yield bounds
+        else:
+            yield from map(self._formula, _one_by_one([expression]))
+
+    def _linear(self, expression: Word | Group) -> Linear:
         if isinstance(expression, Word):
             return self._word(expression)
-        operator, rest = _head(expression)
+        operator, items = _head(expression)
+        rest = _one_by_one(items)
         if operator not in OPERATORS:
             understood = ", ".join(OPERATORS)
             raise LoadError(
@@ -134,11 +200,11 @@ class _Parser:
             raise LoadError(
                 f"line {word.line}: {word.text[:40]!r} is neither a number nor a variable X_0, ..., Y_0, ..."
             )
-        letter, index = name[1], int(name[2])
-        if index not in self.declared[letter]:
+        variable = self.variables.get(word.text)
+        if variable is None:
             raise LoadError(f"line {word.line}: {word.text} is used before it is declared")
-        self.mentions_outputs |= letter == "Y"
-        return Linear({Variable(letter == "Y", index): ONE})
+        self.mentions_outputs |= variable.output
+        return Linear({variable: ONE})
 
 
 def _product(one: Linear, other: Linear, line: int) -> Linear:
@@ -152,3 +218,23 @@ def _head(group: Group) -> tuple[str, list[Expression]]:
     if not group.items or not isinstance(group.items[0], Word):
         raise LoadError(f"line {group.line}: brackets begin with a command or an operator")
     return group.items[0].text, group.items[1:]
+
+
+def _one_by_one(items: Iterable[Expression]) -> list[Word | Group]:
+    """The items, runs bracket by bracket."""
+    return [single for item in items for single in (item.groups() if isinstance(item, Run) else [item])]
+
+
+class _Ends(dict[str, End]):
+    """Bounds by the numbers as they are written, each made once; a KeyError where something is no number."""
+
+    def __init__(self, strict: bool) -> None:
+        super().__init__()
+        self.strict = strict
+
+    def __missing__(self, text: str) -> End:
+        number = parse_decimal(text)
+        if number is None:
+            raise KeyError(text)
+        self[text] = end = End(number, self.strict)
+        return end
