@@ -69,6 +69,10 @@ class Arithmetic:
         """Slopes within [0, 1] that are chosen for lower lines; any are sound."""
         return self._rounded(slopes.clamp(0, 1), SLOPE_UNIT)
 
+    def any_slopes(self, slopes: Tensor) -> Tensor:
+        """Slopes of any size of lines around a smooth activation; any are sound."""
+        return short(slopes) if self.recorded else slopes
+
     def _rounded(self, slopes: Tensor, unit: float) -> Tensor:
         return torch.floor(slopes / unit + 0.5) * unit if self.recorded else slopes
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import NamedTuple
 
 import torch
@@ -14,7 +15,7 @@ from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import RECORDED, Arithmetic
 from relucert.bounding.interval import Bounds
 from relucert.bounding.reference import ReferencePath
-from relucert.bounding.relaxers import RELAXERS
+from relucert.bounding.relaxers import RELAXERS, Relaxer
 from relucert.bounding.thinned import Thinned
 from relucert.network import LinearForms, Network, Relu
 
@@ -25,15 +26,35 @@ Tables = dict[int, Tensor]
 
 
 class RuleName(NamedTuple):
-    """A rule for the bounds of all neurons, by its name; scope: as in a `checker.trees.Rule`."""
+    """A rule for the bounds of all neurons, by its name.
+
+    Attributes:
+        scope: As in a `checker.trees.Rule`.
+        slopes: By the value of a smooth activation, the slopes of its lines, (size,): one tensor where both lines of
+            each neuron are parallel, else one for those below and one for those above.
+    """
 
     name: str
     scope: str
+    slopes: Mapping[int, tuple[Tensor, ...]] = MappingProxyType({})
 
     @classmethod
-    def of(cls, name: str, bounds_stable_neurons: bool) -> RuleName:
+    def of(
+        cls, name: str, bounds_stable_neurons: bool, slopes: Mapping[int, tuple[Tensor, ...]] | None = None
+    ) -> RuleName:
         """bounds_stable_neurons: whether lines also bound neurons whose sign intervals tell."""
-        return cls(name, "all" if bounds_stable_neurons else "signs")
+        return cls(name, "all" if bounds_stable_neurons else "signs", slopes or {})
+
+
+def smooth_slopes(network: Network, relaxer: Relaxer, bounds: Bounds, member: int = 0) -> dict[int, tuple[Tensor, ...]]:
+    """The slopes of a `RuleName` that a relaxer chooses in one region of a batch, by the bounds of pre-activations."""
+    slopes: dict[int, tuple[Tensor, ...]] = {}
+    for value, activation in network.activations.items():
+        if not activation.rectifier:
+            lines = relaxer(activation, bounds[network.source(value)], RECORDED)
+            tables = (lines.slope_above,) if lines.parallel else (lines.slope_below, lines.slope_above)
+            slopes[value] = tuple(table[member] for table in tables)
+    return slopes
 
 
 class Leaves(NamedTuple):

@@ -62,7 +62,10 @@ class Relaxer:
 
     def __call__(self, activation: Activation, bounds: Interval, arithmetic: Arithmetic) -> Relaxation:
         below, above = self.slopes(activation, bounds)
-        above = arithmetic.chords(above)
+        if activation.rectifier:
+            above = arithmetic.chords(above)
+        else:
+            below, above = arithmetic.any_slopes(below), arithmetic.any_slopes(above)
         below = above if self.parallel else below
         return Relaxation(
             below, activation.least(below, *bounds, arithmetic), above, activation.largest(above, *bounds, arithmetic)

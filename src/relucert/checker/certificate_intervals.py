@@ -12,6 +12,7 @@ from relucert.checker.entries import require
 from relucert.checker.lines import BOUND_BITS, Interval
 from relucert.checker.rules import rule_lines
 from relucert.checker.tree_check import TreeCheck
+from relucert.checker.trees import Rule
 
 
 @dataclass(eq=False)
@@ -48,7 +49,7 @@ class IntervalCheck:
         if not neurons:
             return interval
         relaxation = self.bounded.relaxation
-        lines = rule_lines(relaxation.network, self.bounds, "crown")
+        lines = rule_lines(relaxation, self.bounds, Rule("crown", self.proof.scope))
         found = relaxation.enclose(value, self.bounds, lines, neurons)
         return interval.replaced(neurons, found)
 

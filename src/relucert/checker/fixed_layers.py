@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from relucert.checker.activations import is_activation
 from relucert.checker.fixed_point import BITS, TERMS, Fixed, matrix_product, multiply, of_floats, of_fractions, sums
 from relucert.errors import UnsupportedError
 from relucert.network import Network, Node
@@ -262,10 +263,12 @@ class _Stored:
 
 
 def fixed_layers(network: Network) -> dict[int, FixedLayer]:
-    """The affine operations of a network by the values they compute; refuses what is none of `LAYERS`."""
-    if unknown := sorted({node.operation.name for node in network.nodes} - {"relu", *LAYERS}):
+    """The affine operations of a network by the values they compute; refuses what is neither one of `LAYERS` nor an
+    activation that is known."""
+    others = [(value, node) for value, node in network.steps() if not is_activation(node)]
+    if unknown := sorted({node.operation.name for _, node in others} - set(LAYERS)):
         raise UnsupportedError(f"proofs can't be checked for the operations {', '.join(unknown)}")
-    return {value: _layer(network, value, node) for value, node in network.steps() if node.operation.name != "relu"}
+    return {value: _layer(network, value, node) for value, node in others}
 
 
 def _layer(network: Network, value: int, node: Node) -> FixedLayer:

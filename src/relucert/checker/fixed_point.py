@@ -169,14 +169,19 @@ def sums(left: Fixed, right: Fixed) -> list[int]:
 
 def squared_sums(rows: Fixed) -> list[int]:
     """The sums of squares of every row, exactly, over 2**(2 bits)."""
+    return row_sums(rows, rows)
+
+
+def row_sums(left: Fixed, right: Fixed) -> list[int]:
+    """The sums of products of two tables, row by row, exactly, over 2**(left.bits + right.bits), without errors."""
 
     def product(one: Tensor, other: Tensor) -> Tensor:
         return (one * other).sum(-1)
 
-    parts = []
-    for begin in range(0, max(1, rows.units.shape[-1]), TERMS):
-        part = _columns(rows, begin)
-        parts.append(_levels(part, part, product, TERMS))
+    parts = [
+        _levels(_columns(left, begin), _columns(right, begin), product, TERMS)
+        for begin in range(0, max(1, left.units.shape[-1]), TERMS)
+    ]
     return whole(_total(parts))
 
 

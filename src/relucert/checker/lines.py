@@ -9,6 +9,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from relucert.checker.activations import SmoothFunction
+from relucert.checker.enclosures import Enclosed
 from relucert.checker.fixed_point import Fixed, of_integers
 
 BOUND_BITS = 64
@@ -47,6 +49,16 @@ class Interval:
             else:
                 upper[neuron] = min(upper[neuron], -number)
         return Interval(lower, upper)
+
+    def enclosed(self, function: SmoothFunction) -> Enclosed:
+        """A smooth activation of the neurons."""
+        if function not in self._enclosed:
+            self._enclosed[function] = Enclosed(function, self.lower, self.upper)
+        return self._enclosed[function]
+
+    @cached_property
+    def _enclosed(self) -> dict[SmoothFunction, Enclosed]:
+        return {}
 
     @cached_property
     def inactive(self) -> Tensor:
@@ -109,18 +121,21 @@ class Lines:
             of the region that a form is about; 0 for the others, whose bounds tell what is known.
         multipliers: By the value of a ReLU, how many times `sign * z` is taken off a form, for neurons z of a known
             sign: float64, of which negative ones are taken as 0, as are those of neurons whose sign is not known.
-        flat: Whether every ReLU is an interval of its own (IBP): no other dual variable is then used.
+        flat: Whether every activation is an interval of its own (IBP): no other dual variable is then used.
+        smooth: By the value of a smooth activation, the slopes of lines below and above it, one table each, float64;
+            of `on_grid`.
     """
 
     slopes: Mapping[int, Tensor] = field(default_factory=dict)
     signs: Mapping[int, Tensor] = field(default_factory=dict)
     multipliers: Mapping[int, Tensor] = field(default_factory=dict)
     flat: bool = False
+    smooth: Mapping[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
 
     @property
     def parallel(self) -> bool:
         """Whether upper bounds follow along with lower ones."""
-        return not (self.slopes or self.multipliers)
+        return not (self.slopes or self.multipliers or self.smooth)
 
     def of_forms(self, chosen: slice) -> Lines:
         """The dual variables of some of the forms."""
@@ -128,7 +143,19 @@ class Lines:
             {value: table[chosen] if table.ndim > 1 else table for value, table in tables.items()}
             for tables in (self.slopes, self.signs, self.multipliers)
         )
-        return Lines(slopes, signs, multipliers, self.flat)
+        smooth = {
+            value: (below if below.ndim == 1 else below[chosen], above if above.ndim == 1 else above[chosen])
+            for value, (below, above) in self.smooth.items()
+        }
+        return Lines(slopes, signs, multipliers, self.flat, smooth)
+
+
+def on_grid(slopes: Tensor) -> Tensor:
+    """Slopes of one activation in float64, rounded so that any of them are multiples of one power of two, with at most
+    53 bits each."""
+    largest = slopes.abs().max() if slopes.numel() else slopes.new_zeros(())
+    unit = torch.ldexp(torch.ones_like(largest), torch.frexp(largest).exponent - 53).clamp(min=2.0**-1000)
+    return torch.floor(slopes / unit) * unit
 
 
 def adaptive(interval: Interval) -> Tensor:

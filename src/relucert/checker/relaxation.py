@@ -1,8 +1,8 @@
 """Lower bounds of linear forms on the values of a network over a region, by linear relaxation in fixed point.
 
 A form `c relu(z)` is at least one in which every positive coefficient takes a lower line and every negative one the
-chord. Coefficients are rounded to 58 bits on the way; what that may add up to is charged, by the bounds of the neurons.
-Nothing here is shared with the code that finds bounds.
+chord, or of another activation an upper line. Coefficients are rounded to 58 bits on the way; what that may add up to
+is charged, by the bounds of the neurons. Nothing here is shared with the code that finds bounds.
 """
 
 from __future__ import annotations
@@ -10,13 +10,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cached_property
 from math import ceil
 
 import torch
 from torch import Tensor
 
+from relucert.checker.activations import FUNCTIONS, SmoothFunction, is_activation, smooth_function
+from relucert.checker.enclosures import Enclosed
 from relucert.checker.fixed_layers import FixedLayer, fixed_layers
-from relucert.checker.fixed_point import BITS, Fixed, of_floats, sums
+from relucert.checker.fixed_point import BITS, Fixed, multiply, of_floats, row_sums, sums
 from relucert.checker.fixed_region import FixedRegion
 from relucert.checker.lines import BOUND_BITS, CHORD_BITS, ONE, SLOPE_BITS, Bounds, Interval, Lines
 from relucert.network import Network
@@ -46,6 +49,13 @@ class Relaxation:
     @classmethod
     def of(cls, network: Network, region: FixedRegion) -> Relaxation:
         return cls(network, fixed_layers(network), region)
+
+    @cached_property
+    def smooth(self) -> dict[int, SmoothFunction]:
+        """The activations other than ReLU, by the values that they compute."""
+        return {
+            value: smooth_function(node) for value, node in self.network.steps() if node.operation.name in FUNCTIONS
+        }
 
     def over(self, region: FixedRegion) -> Relaxation:
         """The relaxation of the same network over another region."""
@@ -159,7 +169,7 @@ class _Pull:
 
     def __init__(self, relaxation: Relaxation, bounds: Bounds, lines: Lines, both: bool, stop: bool = False) -> None:
         self.network, self.layers, self.region = relaxation.network, relaxation.layers, relaxation.region
-        self.noise = relaxation.noise
+        self.noise, self.smooth = relaxation.noise, relaxation.smooth
         self.bounds, self.lines, self.both, self.stop = bounds, lines, both, stop
         self.open: list[int] = []  # the forms that are not done
         self.done: dict[int, tuple[int, int]] = {}  # the bounds of the others
@@ -177,9 +187,9 @@ class _Pull:
             if current not in pending:
                 continue
             node, reached = self.network.node(current), pending.pop(current)
-            if node.operation.name == "relu":
+            if is_activation(node):
                 if self.stop and not pending and not self.lines.flat:
-                    reached = self._without_known(node.inputs[0], reached)
+                    reached = self._without_known(current, reached)
                     if not self.open:
                         break
                 pulled = self._through(current, node.inputs[0], reached)
@@ -195,11 +205,12 @@ class _Pull:
         shift, found = TOTAL_BITS - BOUND_BITS, [self.done[form] for form in sorted(self.done)]
         return [below >> shift for below, _ in found], [-(-above >> shift) for _, above in found]
 
-    def _without_known(self, source: int, forms: Fixed) -> Fixed:
-        """Forms on ReLUs without those whose signs the ReLUs' intervals tell, which are done."""
-        interval, before = self.bounds[source], (self.below, self.above)
-        self._charge(Fraction(forms.error * interval.total) / Fraction(2) ** (forms.bits + BOUND_BITS))
-        self._flat(forms, interval)
+    def _without_known(self, value: int, forms: Fixed) -> Fixed:
+        """Forms on activations without those whose signs the activations' intervals tell, which are done."""
+        before = self.below, self.above
+        (low, high), total = self._image(value)
+        self._charge(Fraction(forms.error * total) / Fraction(2) ** (forms.bits + BOUND_BITS))
+        self._flat(forms, low, high)
         left = []
         for place, (form, below, above) in enumerate(zip(self.open, self.below, self.above, strict=True)):
             if below >= 0 or (self.both and above <= 0):
@@ -234,12 +245,15 @@ class _Pull:
         self._add(below, above)
 
     def _through(self, value: int, source: int, forms: Fixed) -> Fixed | None:
-        """Forms on ReLUs as forms on their source, whose worth is smaller by what is added here."""
+        """Forms on activations as forms on their source, whose worth is smaller by what is added here."""
         interval = self.bounds[source]
-        self._charge(Fraction(forms.error * interval.total) / Fraction(2) ** (forms.bits + BOUND_BITS))
+        (low, high), total = self._image(value)
+        self._charge(Fraction(forms.error * total) / Fraction(2) ** (forms.bits + BOUND_BITS))
         if self.lines.flat:
-            self._flat(forms, interval)
+            self._flat(forms, low, high)
             return None
+        if value in self.smooth:
+            return self._smooth(value, replace(forms, error=0).filled(), interval.enclosed(self.smooth[value]))
         forms, places = replace(forms, error=0).filled(), None
         if value not in self.lines.multipliers:
             places = forms.support
@@ -288,9 +302,31 @@ class _Pull:
         rises = sums(Fixed(units.clamp(min=0), forms.bits), heights) if self.both else falls
         self._add_units(falls, rises, bits)
 
-    def _flat(self, forms: Fixed, interval: Interval) -> None:
-        """Adds what ReLUs are worth that are intervals of their own."""
-        low, high = interval.activations
+    def _image(self, value: int) -> tuple[tuple[Fixed, Fixed], int]:
+        """Between what the activations of a value are, and the sum of how large they may be, over 2**64."""
+        interval = self.bounds[self.network.source(value)]
+        if value not in self.smooth:
+            return interval.activations, interval.total
+        enclosed = interval.enclosed(self.smooth[value])
+        return enclosed.image, enclosed.total
+
+    def _smooth(self, value: int, forms: Fixed, enclosed: Enclosed) -> Fixed:
+        """Forms on a smooth activation by lines below it where coefficients are positive, above it elsewhere."""
+        below, above = self.lines.smooth[value]
+        units = forms.units
+        for slopes, sign, taken in ((below, 1, units.clamp(min=0)), (above, -1, units.clamp(max=0))):
+            part = Fixed(taken, forms.bits)
+            if slopes.ndim == 1:
+                offsets = enclosed.offsets(slopes, sign)
+                worth = sums(part, offsets)
+            else:
+                offsets = enclosed.offsets(slopes, sign, taken != 0)
+                worth = row_sums(part, offsets)
+            self._add_units(worth, worth, forms.bits + offsets.bits)
+        return multiply(forms, of_floats(torch.where(units > 0, below, above)), torch.mul, 1)
+
+    def _flat(self, forms: Fixed, low: Fixed, high: Fixed) -> None:
+        """Adds what activations are worth that are intervals of their own."""
         places = forms.support
         if places is not None:
             forms, low, high = forms.at(places), low.at(places), high.at(places)

@@ -6,8 +6,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 
+import torch
+from torch import Tensor
+
+from relucert.checker.activations import is_activation
+from relucert.checker.entries import require
 from relucert.checker.fixed_point import Fixed
-from relucert.checker.lines import BOUND_BITS, Interval, Lines, adaptive
+from relucert.checker.lines import BOUND_BITS, Interval, Lines, adaptive, on_grid
 from relucert.checker.noise import PRECISIONS, check_evaluation, noise, rounds
 from relucert.checker.relaxation import Relaxation
 from relucert.checker.trees import Rule
@@ -22,7 +27,7 @@ class ValueBounds:
         bounds: By pre-activation.
     """
 
-    def __init__(self, relaxation: Relaxation, inference: str, rule: str) -> None:
+    def __init__(self, relaxation: Relaxation, inference: str, rule: Rule) -> None:
         """inference: what the network is evaluated in; rule: whose lines bound values that are no pre-activations."""
         self._noise: dict[int, Fixed] = {}
         self.relaxation = replace(relaxation, noise=self._noise)
@@ -58,9 +63,12 @@ class ValueBounds:
         node = network.node(value)
         if node.operation.name == "relu":
             return [Fraction(max(0, high), 1 << BOUND_BITS) for high in self.bounds[node.inputs[0]].upper]
+        if value in self.relaxation.smooth:
+            sizes = self.bounds[node.inputs[0]].enclosed(self.relaxation.smooth[value]).sizes
+            return [Fraction(size, 1 << BOUND_BITS) for size in sizes]
         interval = self.bounds.get(value)
         if interval is None:
-            lines = rule_lines(network, self.bounds, self._rule)
+            lines = rule_lines(self.relaxation, self.bounds, self._rule)
             interval = self.relaxation.enclose(value, self.bounds, lines)
             interval = interval.met(self.relaxation.enclose(value, self.bounds, Lines(flat=True)))
         ends = zip(interval.lower, interval.upper, strict=True)
@@ -69,31 +77,44 @@ class ValueBounds:
 
 def rule_bounds(relaxation: Relaxation, rule: Rule, inference: str) -> dict[int, Interval]:
     """The bounds of every pre-activation by a rule, each from those before it."""
-    found = ValueBounds(relaxation, inference, rule.name)
+    found = ValueBounds(relaxation, inference, rule)
     found.run(lambda value: _hidden(found.relaxation, value, found.bounds, rule))
     return found.bounds
 
 
-def rule_lines(network: Network, bounds: dict[int, Interval], name: str) -> Lines:
-    """The lines of all ReLUs whose bounds are known."""
-    if name != "crown":
-        return Lines(flat=name == "interval")
-    slopes = {
-        value: adaptive(bounds[node.inputs[0]])
-        for value, node in network.steps()
-        if node.operation.name == "relu" and node.inputs[0] in bounds
-    }
-    return Lines(slopes)
+def rule_lines(relaxation: Relaxation, bounds: dict[int, Interval], rule: Rule) -> Lines:
+    """The lines of all activations whose bounds are known."""
+    if rule.name == "interval":
+        return Lines(flat=True)
+    steps = [(value, node) for value, node in relaxation.network.steps() if is_activation(node)]
+    known = {value: bounds[node.inputs[0]] for value, node in steps if node.inputs[0] in bounds}
+    smooth = {value: rule_slopes(relaxation, rule, value) for value in known if value in relaxation.smooth}
+    slopes = {} if rule.name != "crown" else {
+        value: adaptive(interval) for value, interval in known.items() if value not in smooth
+    }  # fmt: skip
+    return Lines(slopes, smooth=smooth)
+
+
+def rule_slopes(relaxation: Relaxation, rule: Rule, value: int) -> tuple[Tensor, Tensor]:
+    """The slopes that a rule gives for the lines below and above a smooth activation."""
+    tables, size = rule.slopes.get(value), relaxation.network.sizes[value]
+    require(tables is not None, f"the rule {rule.name} has no slopes of the activation at value {value}")
+    assert tables is not None
+    require(all(len(table) == size for table in tables), f"value {value} has another number of neurons than of slopes")
+    below, above = (on_grid(torch.tensor(table, dtype=torch.float64)) for table in (tables[0], tables[-1]))
+    return below, above
 
 
 def _hidden(relaxation: Relaxation, value: int, bounds: dict[int, Interval], rule: Rule) -> Interval:
     """The bounds of a pre-activation, by the rule's lines, or by intervals where these tell a neuron's sign."""
     network = relaxation.network
-    lines = rule_lines(network, bounds, rule.name)
+    lines = rule_lines(relaxation, bounds, rule)
     every = rule.scope == "all" or (rule.scope == "inner" and value in _last(network))
     if every or not network.activation_depths[value]:
         return relaxation.enclose(value, bounds, lines)
     interval = relaxation.enclose(value, bounds, Lines(flat=True))
+    if any(network.source(activation) == value for activation in relaxation.smooth):
+        return interval.met(relaxation.enclose(value, bounds, lines))
     if rule.scope == "signs":
         return relaxation.settle(value, bounds, lines, interval)
     neurons = interval.unstable.nonzero().flatten().tolist()

@@ -64,6 +64,9 @@ class TreeCheck:
         for value, entry in self.described.hidden.items():
             known = value in network.preactivations and all(neuron < network.sizes[value] for neuron in entry.neurons)
             require(known, "it has trees about neurons that the network does not have")
+        for rule in self.described.rules:
+            relaxed = set() if rule.name == "interval" else set(self.relaxation.smooth)
+            require(set(rule.slopes) <= relaxed, "a rule has slopes of activations that need none")
         self.places = self.described.places
         self.relus: dict[int, list[int]] = {}
         for value, node in network.steps():
@@ -77,7 +80,7 @@ class TreeCheck:
         """Lower bounds of the rows, plus their offsets."""
         network = self.relaxation.network
         ruled = [rule_bounds(self.relaxation, rule, self.inference) for rule in self.described.rules]
-        found = ValueBounds(self.relaxation, self.inference, self.described.rules[0].name)
+        found = ValueBounds(self.relaxation, self.inference, self.described.rules[0])
         self.relaxation, self.bounds = found.relaxation, found.bounds
 
         def hidden(value: int) -> Interval:
@@ -89,7 +92,7 @@ class TreeCheck:
 
         found.run(hidden)
         if self.described.rows is None:
-            lines = rule_lines(network, self.bounds, self.described.rules[0].name)
+            lines = rule_lines(self.relaxation, self.bounds, self.described.rules[0])
             least = self.relaxation.least(network.output, self.rows, self.bounds, lines)
         else:
             least = self._least(network.output, self.rows, self.described.rows)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from relucert.checker.entries import as_list, as_text, require
-from relucert.checker.packing import Whole, unpack
+from relucert.checker.packing import Whole, unpack, unpack_floats
 
 RULES = ("interval", "fast-lin", "crown")
 SLOPE_BITS = 20
@@ -27,11 +28,14 @@ class Rule:
         name: One of `RULES`.
         scope: Which neurons after the first layer of ReLUs are bounded by lines: all of them; those
             whose sign intervals leave open ("signs"); of pre-activations that others depend on the same, of the last
-            ones all ("inner").
+            ones all ("inner"). Those of smooth activations always are.
+        slopes: By the value of a smooth activation, the slopes of lines around it: one table for both lines, or one for
+            those below and one for those above.
     """
 
     name: str
     scope: Scope
+    slopes: Mapping[int, Sequence[Sequence[float]]] = field(default_factory=dict, compare=False)
 
 
 class Part(NamedTuple):
@@ -159,9 +163,18 @@ def read_relaxation(entry: dict[str, Any]) -> Relaxation:
 
 
 def _rule(entry: dict[str, Any]) -> Rule:
-    require(set(entry) in ({"rule", "scope"}, {"rule", "by_intervals"}), "a rule has other entries")
+    require(set(entry) - {"slopes"} in ({"rule", "scope"}, {"rule", "by_intervals"}), "a rule has other entries")
     require(entry["rule"] in RULES, "a rule is none that is known")
-    return Rule(entry["rule"], scope_of(entry))
+    tables_by_value = entry.get("slopes", {}).items()
+    slopes = {int(value): [_numbers(table) for table in as_list(tables)] for value, tables in tables_by_value}
+    require(all(len(tables) in (1, 2) for tables in slopes.values()), "a rule has neither one nor two lists of slopes")
+    return Rule(entry["rule"], scope_of(entry), slopes)
+
+
+def _numbers(text: Any) -> list[float]:
+    numbers = unpack_floats(as_text(text))
+    require(all(math.isfinite(number) for number in numbers), "a slope is no number")
+    return numbers
 
 
 def scope_of(entry: dict[str, Any]) -> Scope:

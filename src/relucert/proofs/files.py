@@ -12,13 +12,16 @@ from typing import Any
 from torch import Tensor
 
 from relucert.arithmetic.region import RegionShape
-from relucert.bounding.record import Record, Recorder, RuleName
+from relucert.arithmetic.rigor import RECORDED
+from relucert.bounding.record import Record, Recorder, RuleName, smooth_slopes
+from relucert.checker.activations import FUNCTIONS
 from relucert.checker.content import UNREADABLE, document_of
 from relucert.checker.document import FORMAT, NORMS, Rejected, image_digest
 from relucert.checker.trees import RULES
 from relucert.errors import InputError
 from relucert.inputs.storage import files
 from relucert.methods.alpha import AlphaMethod
+from relucert.methods.linear import LinearMethod
 from relucert.methods.method import Method
 from relucert.methods.programs import ProgramMethod
 from relucert.methods.sdp import QuadraticMethod
@@ -69,8 +72,10 @@ class EvidenceKeeper:
         if isinstance(method, QuadraticMethod):
             return self._quadratic(method, problem, radius)
         if not isinstance(method, (AlphaMethod, ProgramMethod)):
-            ruled = Record([RuleName.of(method.name, method.bounds_stable_neurons(self.network))])
-            return relaxation_evidence(ruled, radius, self.network.inference.name)
+            rule = RuleName.of(
+                method.name, method.bounds_stable_neurons(self.network), self._smooth_slopes(method, problem.at(radius))
+            )
+            return relaxation_evidence(Record([rule]), radius, self.network.inference.name)
         record = None if method.recorder is None else method.recorder.take(problem.centre, problem.prop, radius)
         if record is None:
             raise ArithmeticError(LOST.format(radius))
@@ -82,6 +87,13 @@ class EvidenceKeeper:
             if isinstance(method, (AlphaMethod, ProgramMethod)) and method.recorder is not None:
                 method.recorder.clear()
             method = method.weaker
+
+    def _smooth_slopes(self, method: Method, problem: Problem) -> dict[int, tuple[Tensor, ...]]:
+        """The slopes of the lines around smooth activations by which a method bounds a problem's region."""
+        if not isinstance(method, LinearMethod) or self.network.rectifiers_only:
+            return {}
+        hidden = method.hidden(problem.exact, problem.region, RECORDED)
+        return smooth_slopes(problem.exact, method.relaxer, hidden)
 
     def _quadratic(self, method: QuadraticMethod, problem: Problem, radius: float) -> Evidence:
         found = method.evidence(problem.centre, problem.prop)
@@ -135,7 +147,10 @@ def check_provable(method: str, network: Network) -> None:
     """Refuses a method whose certificates have no proof files."""
     if method not in PROVABLE:
         raise InputError(f"the method {method!r} writes no proofs; {', '.join(PROVABLE)} do")
-    check_rectifiers(network, "a proof")
+    if method not in RULES:
+        check_rectifiers(network, f"a proof by {method!r}")
+    if unknown := sorted({activation.name for activation in network.activations.values()} - {"relu", *FUNCTIONS}):
+        raise InputError(f"no proof can be checked for the operations {', '.join(unknown)}")
 
 
 def relaxation_evidence(record: Record, radius: float, inference: str = "real") -> Evidence:

@@ -10,8 +10,8 @@ import torch
 from numpy.typing import NDArray
 
 from relucert.arithmetic.rigor import RECORDED, SLOPE_UNIT
-from relucert.bounding.record import Leaves, Record, Sides, multiplier_units
-from relucert.checker.packing import Whole, pack
+from relucert.bounding.record import Leaves, Record, RuleName, Sides, multiplier_units
+from relucert.checker.packing import Whole, pack, pack_floats
 from relucert.checker.trees import SCALE_ZERO
 
 Columns = dict[int, NDArray[np.int64]]  # by pre-activation the neurons that have slopes
@@ -29,11 +29,17 @@ def relaxation_entry(record: Record) -> dict[str, Any]:
         hidden[str(value)] = {"sides": pack(numbers, 4), **_trees(leaves, before)}
     count = 0 if record.rows is None or not len(record.rows.forms) else int(record.rows.forms.max()) + 1
     return {
-        "rules": [{"rule": rule.name, "scope": rule.scope} for rule in record.rules],
+        "rules": [_rule(rule) for rule in record.rules],
         "neurons": {str(value): pack(neurons, 4) for value, neurons in columns.items()},
         "hidden": hidden,
         "rows": None if record.rows is None else _trees([(record.rows, count)], columns),
     }
+
+
+def _rule(rule: RuleName) -> dict[str, Any]:
+    entry = {"rule": rule.name, "scope": rule.scope}
+    slopes = {str(value): [pack_floats(table.numpy()) for table in tables] for value, tables in rule.slopes.items()}
+    return {**entry, "slopes": slopes} if slopes else entry
 
 
 def _side_numbers(sides: Sides) -> Whole:

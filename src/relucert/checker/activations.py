@@ -1,0 +1,424 @@
+"""Smooth activations for the check of proofs: formulas of f and f', and the pieces on which f is convex or concave.
+
+Formulas are computed in arb's balls, which enclose what they stand for. The derivative's is also computed in float64,
+where it only finds the points that tangents touch: any are sound.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from flint import arb
+from torch import Tensor
+
+from relucert.errors import UnsupportedError
+from relucert.network import Node
+
+WIDEST = 16  # pieces of a wave between the ends of an interval; more are not looked at one by one
+
+
+class Piece(NamedTuple):
+    """Where f is convex (curvature 1) or concave (-1), and what it is there.
+
+    Attributes:
+        start, end: Balls around the ends of the piece; None: it does not end.
+        value, slope: f and f' by formulas that hold on the closed piece.
+    """
+
+    start: arb | None
+    end: arb | None
+    curvature: int
+    value: Callable[[arb], arb]
+    slope: Callable[[arb], arb]
+
+
+class SmoothFunction(ABC):
+    """A function f of one variable; subclasses are frozen dataclasses of what the network stores of it."""
+
+    curvatures: tuple[int, ...] = (1,)
+
+    @abstractmethod
+    def value(self, x: arb) -> arb:
+        """f at a ball."""
+
+    @abstractmethod
+    def slope(self, x: Any) -> Any:
+        """f' at a ball, or roughly at the numbers of a tensor."""
+
+    def cuts(self) -> list[arb]:
+        """Balls around the points between two pieces, in ascending order."""
+        return []
+
+    def pieces(self, low: arb, high: arb) -> Sequence[Piece] | None:
+        """Pieces that cover an interval, in order; None: they are too many."""
+        ends = [None, *self.cuts(), None]
+        return [
+            Piece(ends[place], ends[place + 1], curvature, self.value, self.slope)
+            for place, curvature in enumerate(self.curvatures)
+        ]
+
+    def defined(self, low: arb, high: arb) -> bool:
+        """Whether f is defined between two numbers."""
+        return True
+
+
+@dataclass(frozen=True)
+class Sigmoid(SmoothFunction):
+    curvatures = (1, -1)
+
+    def value(self, x: arb) -> arb:
+        return 1 / (1 + (-x).exp())
+
+    def slope(self, x: Any) -> Any:
+        return 1 / ((-x).exp() + 2 + x.exp())
+
+    def cuts(self) -> list[arb]:
+        return [arb(0)]
+
+
+@dataclass(frozen=True)
+class Tanh(SmoothFunction):
+    curvatures = (1, -1)
+
+    def value(self, x: arb) -> arb:
+        return x.tanh()
+
+    def slope(self, x: Any) -> Any:
+        return 4 / ((-2 * x).exp() + 2 + (2 * x).exp())
+
+    def cuts(self) -> list[arb]:
+        return [arb(0)]
+
+
+@dataclass(frozen=True)
+class Erf(SmoothFunction):
+    curvatures = (1, -1)
+
+    def value(self, x: arb) -> arb:
+        return x.erf()
+
+    def slope(self, x: Any) -> Any:
+        return 2 * (-x * x).exp() / _like(x, arb.pi().sqrt())
+
+    def cuts(self) -> list[arb]:
+        return [arb(0)]
+
+
+@dataclass(frozen=True)
+class Softsign(SmoothFunction):
+    curvatures = (1, -1)
+
+    def value(self, x: arb) -> arb:
+        return x / (1 + abs(x))
+
+    def slope(self, x: Any) -> Any:
+        return 1 / ((1 + abs(x)) * (1 + abs(x)))
+
+    def cuts(self) -> list[arb]:
+        return [arb(0)]
+
+
+@dataclass(frozen=True)
+class Softplus(SmoothFunction):
+    def value(self, x: arb) -> arb:
+        return x.exp().log1p() if x < 0 else x + (-x).exp().log1p()
+
+    def slope(self, x: Any) -> Any:
+        return 1 / (1 + (-x).exp())
+
+
+@dataclass(frozen=True)
+class Exp(SmoothFunction):
+    def value(self, x: arb) -> arb:
+        return x.exp()
+
+    def slope(self, x: Any) -> Any:
+        return x.exp()
+
+
+@dataclass(frozen=True)
+class Elu(SmoothFunction):
+    """Both of its pieces are convex; at 0 the derivative jumps from alpha to 1."""
+
+    alpha: float
+    curvatures = (1, 1)
+
+    def value(self, x: arb) -> arb:
+        return self.alpha * x.expm1()
+
+    def slope(self, x: Any) -> Any:
+        if isinstance(x, Tensor):
+            return torch.where(x < 0, self.alpha * x.exp(), 1.0)
+        return self.alpha * x.exp()
+
+    def cuts(self) -> list[arb]:
+        return [arb(0)]
+
+    def pieces(self, low: arb, high: arb) -> Sequence[Piece]:
+        zero = arb(0)
+        return Piece(None, zero, 1, self.value, self.slope), Piece(zero, None, 1, _itself, _one)
+
+
+@dataclass(frozen=True)
+class Silu(SmoothFunction):
+    curvatures = (-1, 1, -1)
+
+    def value(self, x: arb) -> arb:
+        return x / (1 + (-x).exp())
+
+    def slope(self, x: Any) -> Any:
+        return 1 / (1 + (-x).exp()) + x / ((-x).exp() + 2 + x.exp())
+
+    def cuts(self) -> list[arb]:
+        return [_near("-2.39935728051546766783"), _near("2.39935728051546766783")]
+
+
+@dataclass(frozen=True)
+class Gelu(SmoothFunction):
+    """By the error function."""
+
+    curvatures = (-1, 1, -1)
+
+    def value(self, x: arb) -> arb:
+        return x * (-x / arb(2).sqrt()).erfc() / 2
+
+    def slope(self, x: Any) -> Any:
+        density = (-x * x / 2).exp() / _like(x, (2 * arb.pi()).sqrt())
+        return (-x / _like(x, arb(2).sqrt())).erfc() / 2 + x * density
+
+    def cuts(self) -> list[arb]:
+        return [-arb(2).sqrt(), arb(2).sqrt()]
+
+
+@dataclass(frozen=True)
+class GeluTanh(SmoothFunction):
+    """By tanh, which is `x sigmoid(2 sqrt(2 / pi) (x + 0.044715 x^3))`."""
+
+    curvatures = (-1, 1, -1)
+
+    def value(self, x: arb) -> arb:
+        gate: arb = 1 / (1 + (-self._argument(x)).exp())
+        return x * gate
+
+    def slope(self, x: Any) -> Any:
+        inner = self._argument(x)
+        steepness = _like(x, _tanh_factor()) * (1 + 3 * _like(x, _tanh_cube()) * (x * x))
+        return 1 / (1 + (-inner).exp()) + x * steepness / ((-inner).exp() + 2 + inner.exp())
+
+    def _argument(self, x: Any) -> Any:
+        return x * _like(x, _tanh_factor()) * (1 + _like(x, _tanh_cube()) * (x * x))
+
+    def cuts(self) -> list[arb]:
+        return [_near("-1.41850400879082825"), _near("1.41850400879082825")]
+
+
+@dataclass(frozen=True)
+class Mish(SmoothFunction):
+    """`x tanh(log(1 + e^x))`; with w = e^x the tanh is `1 - 2 / (1 + (1 + w)^2)`."""
+
+    curvatures = (-1, 1, -1)
+
+    def value(self, x: arb) -> arb:
+        gate: arb = self._gate(x)
+        return x * gate
+
+    def slope(self, x: Any) -> Any:
+        rise = 1 + x.exp()
+        return self._gate(x) + x * 4 * x.exp() / rise / (rise + 1 / rise) / (rise + 1 / rise)
+
+    def _gate(self, x: Any) -> Any:
+        rise = 1 + x.exp()
+        return (rise - 1) * (rise + 1) / (1 + rise * rise) if isinstance(x, arb) else 1 - 2 / (1 + rise * rise)
+
+    def cuts(self) -> list[arb]:
+        return [_near("-2.2563763963607929"), _near("1.4905711794854285")]
+
+
+@dataclass(frozen=True)
+class HardSwish(SmoothFunction):
+    """0, then a parabola, then x itself."""
+
+    curvatures = (1, 1, 1)
+
+    def value(self, x: arb) -> arb:
+        return x * (x + 3) / 6
+
+    def slope(self, x: Any) -> Any:
+        if isinstance(x, Tensor):
+            return torch.where(x < -3, 0.0, torch.where(x > 3, 1.0, (2 * x + 3) / 6))
+        return (2 * x + 3) / 6
+
+    def cuts(self) -> list[arb]:
+        return [arb(-3), arb(3)]
+
+    def pieces(self, low: arb, high: arb) -> Sequence[Piece]:
+        first, second = self.cuts()
+        return (
+            Piece(None, first, 1, _zero, _zero),
+            Piece(first, second, 1, self.value, self.slope),
+            Piece(second, None, 1, _itself, _one),
+        )
+
+
+@dataclass(frozen=True)
+class Power(SmoothFunction):
+    exponent: int
+
+    @property
+    def curvatures(self) -> tuple[int, ...]:  # type: ignore[override]
+        return (-1, 1) if self.exponent % 2 else (1,)
+
+    def value(self, x: arb) -> arb:
+        return x**self.exponent
+
+    def slope(self, x: Any) -> Any:
+        return self.exponent * x ** (self.exponent - 1)
+
+    def cuts(self) -> list[arb]:
+        return [arb(0)] if self.exponent % 2 else []
+
+
+@dataclass(frozen=True)
+class Reciprocal(SmoothFunction):
+    curvatures = (-1, 1)
+
+    def value(self, x: arb) -> arb:
+        return 1 / x
+
+    def slope(self, x: Any) -> Any:
+        return -1 / (x * x)
+
+    def pieces(self, low: arb, high: arb) -> Sequence[Piece]:
+        return (Piece(None, None, 1 if low > 0 else -1, self.value, self.slope),)
+
+    def defined(self, low: arb, high: arb) -> bool:
+        return bool(low > 0) or bool(high < 0)
+
+
+@dataclass(frozen=True)
+class Sqrt(SmoothFunction):
+    curvatures = (-1,)
+
+    def value(self, x: arb) -> arb:
+        return x.sqrt()
+
+    def slope(self, x: Any) -> Any:
+        return 1 / (2 * x.sqrt())
+
+    def defined(self, low: arb, high: arb) -> bool:
+        return bool(low >= 0)
+
+
+@dataclass(frozen=True)
+class Log(SmoothFunction):
+    curvatures = (-1,)
+
+    def value(self, x: arb) -> arb:
+        return x.log()
+
+    def slope(self, x: Any) -> Any:
+        return 1 / x
+
+    def defined(self, low: arb, high: arb) -> bool:
+        return bool(low > 0)
+
+
+class _Wave(SmoothFunction):
+    """`sin(x + shift pi / 2)`: concave from an even zero to the next one, convex from an odd one."""
+
+    shift: int
+
+    def pieces(self, low: arb, high: arb) -> Sequence[Piece] | None:
+        width = float(high.mid()) - float(low.mid())
+        if not width <= (WIDEST - 2) * math.pi or not abs(float(low.mid())) < 2.0**40:
+            return None
+        first, last = self._number(low) - 1, self._number(high) + 1
+        zeros = [(number - arb(self.shift) / 2) * arb.pi() for number in range(first, last + 2)]
+        return [
+            Piece(zeros[place], zeros[place + 1], 1 if (first + place) % 2 else -1, self.value, self.slope)
+            for place in range(len(zeros) - 1)
+        ]
+
+    def _number(self, point: arb) -> int:
+        """The number of the last zero up to a point, or one next to it."""
+        return math.floor(float(point.mid()) / math.pi + self.shift / 2)
+
+
+@dataclass(frozen=True)
+class Sin(_Wave):
+    shift = 0
+
+    def value(self, x: arb) -> arb:
+        return x.sin()
+
+    def slope(self, x: Any) -> Any:
+        return x.cos()
+
+
+@dataclass(frozen=True)
+class Cos(_Wave):
+    shift = 1
+
+    def value(self, x: arb) -> arb:
+        return x.cos()
+
+    def slope(self, x: Any) -> Any:
+        return -x.sin()
+
+
+FUNCTIONS: dict[str, Callable[..., SmoothFunction]] = {
+    "sigmoid": Sigmoid, "tanh": Tanh, "erf": Erf, "softsign": Softsign, "softplus": Softplus, "exp": Exp, "elu": Elu,
+    "silu": Silu, "gelu": Gelu, "gelu tanh": GeluTanh, "mish": Mish, "hard swish": HardSwish, "power": Power,
+    "reciprocal": Reciprocal, "sqrt": Sqrt, "log": Log, "sin": Sin, "cos": Cos,
+}  # fmt: skip
+"""By the name of an operation, from what is stored of it."""
+
+
+def is_activation(node: Node) -> bool:
+    """Whether an operation is ReLU or one of these functions."""
+    return node.operation.name == "relu" or node.operation.name in FUNCTIONS
+
+
+def smooth_function(node: Node) -> SmoothFunction:
+    """The function of a node whose operation is one of `FUNCTIONS`."""
+    settings = node.operation.settings()
+    if "exponent" in settings and not (type(settings["exponent"]) is int and settings["exponent"] >= 2):
+        raise UnsupportedError(f"powers are checked for whole exponents from 2 on, not {settings['exponent']!r}")
+    if "alpha" in settings and not 0 < settings["alpha"] < math.inf:
+        raise UnsupportedError(f"an ELU is checked for a positive alpha, not {settings['alpha']!r}")
+    return FUNCTIONS[node.operation.name](**settings)
+
+
+def _near(text: str) -> arb:
+    """A point that is known to 16 places behind the point."""
+    return arb(f"{text} +/- 1e-15")
+
+
+def _like(x: Any, constant: arb) -> Any:
+    """A constant as a ball, or for tensors as a float."""
+    return float(constant.mid()) if isinstance(x, Tensor) else constant
+
+
+def _tanh_factor() -> arb:
+    return 2 * (2 / arb.pi()).sqrt()
+
+
+def _tanh_cube() -> arb:
+    return arb("0.044715")
+
+
+def _itself(x: arb) -> arb:
+    return x
+
+
+def _one(x: arb) -> arb:
+    return arb(1)
+
+
+def _zero(x: arb) -> arb:
+    return arb(0)
