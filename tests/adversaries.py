@@ -1,12 +1,24 @@
 """Adversarial points for tests: crude, deterministic, and enough to expose a radius that is too large."""
 
+from functools import cache
+
 import torch
 from torch import Tensor
 
 from relucert.arithmetic.norm import Norm
 from relucert.network import Network
+from tests.nets import NETWORKS, centres
 
 STEPS = 25
+
+
+@cache
+def nearest_distances(name: str, norm: float, count: int = 3) -> list[float]:
+    """Those of the first points of a network of the table, each labelled with its own class."""
+    network = NETWORKS[name]()
+    points = centres(network, count, seed=5)
+    labels = network.cast(torch.float64)(points).argmax(1).tolist()
+    return [nearest_distance(network, point, label, Norm(norm)) for point, label in zip(points, labels, strict=True)]
 
 
 def nearest_distance(network: Network, centre: Tensor, label: int, norm: Norm, seed: int = 0) -> float:

@@ -2,36 +2,25 @@
 
 from __future__ import annotations
 
-from functools import cache
 from itertools import pairwise
 from typing import Any
 
 import pytest
-import torch
 
 import relucert
 from relucert.answers.certificates import Certificate
-from relucert.arithmetic.norm import Norm
 from relucert.common.names import MethodName
 from relucert.errors import InputError
 from relucert.methods.solvers import proposer
 from relucert.methods.solvers.highs import Highs
 from relucert.query.targets import TARGETS
-from tests.adversaries import nearest_distance
+from tests.adversaries import nearest_distances
 from tests.method_tables import PROGRAMS
 from tests.nets import NETWORKS, centres
 
 NORMS = (1.0, 2.0, float("inf"))
 COUNT = 3
 PAPERS_ORDER = ("fast-lin", "lp", "lp-full")
-
-
-@cache
-def adversaries(name: str, norm: float) -> list[float]:
-    network = NETWORKS[name]()
-    points = centres(network, COUNT, seed=5)
-    labels = network.cast(torch.float64)(points).argmax(1).tolist()
-    return [nearest_distance(network, point, label, Norm(norm)) for point, label in zip(points, labels, strict=True)]
 
 
 def certify(name: str, count: int = COUNT, **options: Any) -> list[Certificate]:
@@ -44,7 +33,7 @@ def certify(name: str, count: int = COUNT, **options: Any) -> list[Certificate]:
 @pytest.mark.sampled
 def test_the_order(name: str, norm: float) -> None:
     columns = [certify(name, norm=norm, method=method) for method in PAPERS_ORDER]
-    for answers, distance in zip(zip(*columns, strict=True), adversaries(name, norm), strict=True):
+    for answers, distance in zip(zip(*columns, strict=True), nearest_distances(name, norm, COUNT), strict=True):
         assert all(answer.proven and answer.reason is None for answer in answers)
         radii = [answer.radius for answer in answers if answer.radius is not None]
         assert len(radii) == len(PAPERS_ORDER)

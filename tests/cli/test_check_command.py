@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,20 +12,27 @@ import numpy as np
 import pytest
 
 import relucert
+from relucert.cli.main import main
 from relucert.network.fingerprint import fingerprint
 from tests.cli.conftest import Command, Outcome, single_line
 
 
-@pytest.fixture
-def folder(command: Command, tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three proofs about one network, and one about another."""
-    proofs = tmp_path / "proofs"
-    assert command("certify", "mnist-2x20", "--images", "3", "--method", "crown", "--proofs", str(proofs)).code == 0
-    other = tmp_path / "other"
-    assert command("certify", "mnist-3x20", "--images", "1", "--proofs", str(other)).code == 0
+    folder = tmp_path_factory.mktemp("written")
+    proofs, other = folder / "proofs", folder / "other"
+    assert main(("certify", "mnist-2x20", "--images", "3", "--method", "crown", "--proofs", str(proofs))) == 0
+    assert main(("certify", "mnist-3x20", "--images", "1", "--proofs", str(other))) == 0
     (path,) = other.iterdir()
     path.rename(proofs / f"other-{path.name}")
     return proofs
+
+
+@pytest.fixture
+def folder(written: Path, tmp_path: Path) -> Path:
+    """A copy of the four proofs, which a test may change."""
+    return shutil.copytree(written, tmp_path / "proofs")
 
 
 def test_all_files_are_verified(command: Command, folder: Path) -> None:

@@ -19,7 +19,6 @@ import torch
 
 import relucert
 from relucert.answers.certificates import Certificate
-from relucert.arithmetic.norm import Norm
 from relucert.arithmetic.property import Property
 from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import RIGOROUS
@@ -38,7 +37,7 @@ from relucert.methods.solvers.solver import DualSolution, Unsolved
 from relucert.network import Network
 from relucert.search.batch import SearchEnd
 from relucert.search.radius import Searcher
-from tests.adversaries import nearest_distance
+from tests.adversaries import nearest_distances
 from tests.method_tables import PROGRAMS
 from tests.nets import NETWORKS, centres
 
@@ -103,14 +102,6 @@ def honest(norm: float, full: bool) -> list[float]:
     return [end.radius or 0.0 for end in search(programs(full), norm)]
 
 
-@cache
-def adversaries(norm: float) -> list[float]:
-    network = NETWORKS[NAME]()
-    points = centres(network, 3, seed=5)
-    labels = network.cast(torch.float64)(points).argmax(1).tolist()
-    return [nearest_distance(network, point, label, Norm(norm)) for point, label in zip(points, labels, strict=True)]
-
-
 def programs(full: bool, make: proposer.MakeSolver = proposer.make_solver) -> ProgramMethod:
     lp = ProgramMethod("lp", LinearMethod("fast-lin", FAST_LIN), make=make)
     return ProgramMethod("lp-full", lp, full=True) if full else lp
@@ -122,7 +113,9 @@ def programs(full: bool, make: proposer.MakeSolver = proposer.make_solver) -> Pr
 def test_no_lie_makes_a_radius_too_large(lie: str, norm: float, full: bool) -> None:
     method = programs(full, lambda program, norm, limit: Liar(lie, program))
     ends = search(method, norm)
-    for end, least, most, distance in zip(ends, plain(norm), honest(norm, full), adversaries(norm), strict=True):
+    for end, least, most, distance in zip(
+        ends, plain(norm), honest(norm, full), nearest_distances(NAME, norm), strict=True
+    ):
         assert end.radius is not None
         assert least <= end.radius <= most * (1 + 2e-4)
         assert end.radius < distance
