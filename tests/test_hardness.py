@@ -138,6 +138,7 @@ def test_over_the_reals_the_boolean_network_only_knows_fractional_covers(seed: i
     assert reduction.distance(least) == len(least) > minimum
 
 
+@pytest.mark.costly_methods_sampled
 @pytest.mark.parametrize(
     ("method", "norm"), [(method, norm) for method in METHODS for norm in NORMS if takes(method, norm)]
 )
@@ -146,8 +147,9 @@ def test_certificates_stay_below_the_minimum_distortion(method: MethodName, norm
         universe, sets = instance(seed)
         reduction = from_set_cover(universe, sets)
         (answer,) = relucert.certify(
-            reduction.network, reduction.centre, [reduction.label], norm=norm, method=method, target=reduction.target
-        )
+            reduction.network, reduction.centre, [reduction.label], norm=norm, method=method, target=reduction.target,
+            tolerance=0.01,
+        )  # fmt: skip
         assert answer.proven
         assert answer.radius is not None
         assert answer.radius < reduction.distance(minimum_cover(universe, sets), norm)

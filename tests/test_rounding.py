@@ -325,6 +325,7 @@ def test_nothing_is_proven_while_subnormal_numbers_are_flushed() -> None:
     assert "flush" in str(answer.reason)
 
 
+@cache
 def _overflowing_row(convolve: bool) -> Tensor:
     """Weights whose products with 1e160 sum to 8e307, but by way of -inf in this machine's order of summation."""
     for apart in (1, 2, 4, 8, 16):

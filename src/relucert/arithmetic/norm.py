@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar, Union
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -15,9 +15,6 @@ from relucert.arithmetic.rigor import Arithmetic
 from relucert.common.names import parse_norm
 from relucert.common.slicing import absolute_sum, slices
 from relucert.errors import InputError
-
-NormLike = Union[str, float, "Norm"]
-"""A norm's p, as a number or as a text such as "inf", "l2" or "1.5"; or the norm."""
 
 Amount = TypeVar("Amount", float, Tensor)
 Kind = TypeVar("Kind")
@@ -216,6 +213,10 @@ class Norm:
 
     def __str__(self) -> str:
         return f"{self.p:g}"
+
+
+NormLike = str | float | Norm
+"""A norm's p, as a number or as a text such as "inf", "l2" or "1.5"; or the norm."""
 
 
 def _on_the_sphere(forms: Tensor, walls: Walls) -> Tensor:
