@@ -7,8 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from relucert.arithmetic.box import Box
 from relucert.arithmetic.property import Property
-from relucert.arithmetic.region import Box, Region
+from relucert.arithmetic.region import Region
 from relucert.branch_and_bound import boxes as cuts
 from relucert.branch_and_bound.boxes import BoxProver
 from relucert.branch_and_bound.prove import suits_cuts

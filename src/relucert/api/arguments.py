@@ -12,9 +12,10 @@ from typing import Any, TypeVar
 
 from typing_extensions import ParamSpec
 
+from relucert.arithmetic.box import check_inside
 from relucert.arithmetic.norm import NormLike
 from relucert.arithmetic.property import Property
-from relucert.arithmetic.region import RegionShape, check_inside
+from relucert.arithmetic.region import RegionShape
 from relucert.branch_and_bound.stages import search_bytes
 from relucert.common.names import InferenceName
 from relucert.common.progress import ProgressLike

@@ -11,9 +11,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from relucert.arithmetic.box import Box
 from relucert.arithmetic.norm import Norm
 from relucert.arithmetic.property import Property
-from relucert.arithmetic.region import Box, RegionShape
+from relucert.arithmetic.region import RegionShape
 from relucert.common.deadline import check_time
 from relucert.common.progress import Progress, Report, silent
 from relucert.network import Network

@@ -7,8 +7,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from relucert.arithmetic.box import Box
 from relucert.arithmetic.property import Property
-from relucert.arithmetic.region import Box, RegionShape
+from relucert.arithmetic.region import RegionShape
 from relucert.arithmetic.rigor import RIGOROUS
 from relucert.bounding.point import lower_margins
 from relucert.errors import InputError

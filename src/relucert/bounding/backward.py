@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from relucert.arithmetic.region import Deviation, Region
+from relucert.arithmetic.deviation import Deviation
+from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import TINY, Arithmetic
 from relucert.bounding.interval import Bounds, Interval
 from relucert.bounding.reference import ReferencePath

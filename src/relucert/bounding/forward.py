@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 from typing_extensions import assert_never
 
-from relucert.arithmetic.region import Deviation, Region
+from relucert.arithmetic.deviation import Deviation
+from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import TINY, Arithmetic
 from relucert.bounding.interval import Bounds, Interval
 from relucert.bounding.noise import InputSize, noise, rounds, size_within

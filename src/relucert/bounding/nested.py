@@ -16,7 +16,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from relucert.arithmetic.region import Deviation, Region
+from relucert.arithmetic.deviation import Deviation
+from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import TINY, Arithmetic
 from relucert.bounding.backward import backward
 from relucert.bounding.forward import Zonotope, carry, forward

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from relucert.answers.verdicts import LATE
+from relucert.arithmetic.box import Box
 from relucert.arithmetic.property import Property
-from relucert.arithmetic.region import Box, Region
+from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import DOUBLE, RIGOROUS
 from relucert.bounding.ascent import BestBounds, Effort, Slopes, ascend
 from relucert.bounding.backward import DualVariables, PulledBack, bound_forms

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from relucert.arithmetic.box import check_inside
 from relucert.arithmetic.norm import NormLike
-from relucert.arithmetic.region import RegionShape, check_inside
+from relucert.arithmetic.region import RegionShape
 from relucert.common.checks import check_number, shown
 from relucert.common.names import LOSS_BOUNDS, LossBounds
 from relucert.common.numbers import NumberLike, number_above

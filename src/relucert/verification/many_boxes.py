@@ -13,8 +13,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from relucert.arithmetic.box import Box
 from relucert.arithmetic.property import Property
-from relucert.arithmetic.region import Box, Region
+from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import RIGOROUS
 from relucert.common.deadline import TimeUp, check_time, until
 from relucert.common.numbers import float_below

@@ -18,9 +18,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from relucert.arithmetic.box import Box
 from relucert.arithmetic.norm import Norm
 from relucert.arithmetic.property import Property
-from relucert.arithmetic.region import Box, Region, RegionShape
+from relucert.arithmetic.region import Region, RegionShape
 from relucert.arithmetic.rigor import RIGOROUS
 from relucert.bounding.interval_propagation import interval_bounds
 from relucert.common.numbers import float_above, float_below

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from relucert.arithmetic.region import Box
+from relucert.arithmetic.box import Box
 from relucert.arithmetic.rigor import RIGOROUS
 from relucert.bounding.point import scores_at
 from relucert.common.numbers import Float, float_above, float_below

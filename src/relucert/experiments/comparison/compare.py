@@ -14,9 +14,10 @@ import torch
 from torch import Tensor
 
 from relucert.answers.certificates import Answer
+from relucert.arithmetic.box import check_inside
 from relucert.arithmetic.norm import Norm, NormLike
 from relucert.arithmetic.property import Property
-from relucert.arithmetic.region import RegionShape, check_inside
+from relucert.arithmetic.region import RegionShape
 from relucert.common.checks import checked_path, parse_memory
 from relucert.common.listening import listening
 from relucert.common.names import INFERENCES, ContenderName, InferenceName
