@@ -302,26 +302,25 @@ class Windows(LinearForms):
         if self.places is None:
             whole: Tensor = vector.unflatten(-1, self.shape).movedim(-3, -1)
             return whole[:, None]
-        image = vector.unflatten(-1, (self.shape[0], self.shape[1] * self.shape[2]))
-        padded = functional.pad(image, (0, 1), value=outside).flatten(1)
+        padded = torch.cat([vector, vector.new_full((len(vector), 1), outside)], 1)
         source = padded[0] if len(padded) == 1 else padded.T.contiguous()
         size = self.height, self.width, self.shape[0], self.count, len(padded)
         return from_columns(source.index_select(0, self._map_places).view(size))
 
     @cached_property
     def _map_places(self) -> Tensor:
-        """Where the window of each form lies on a map whose every channel has one number more, for what is outside:
+        """Where the window of each form lies on a map that has one number more, for what is outside:
         (height * width * channels * forms,)."""
         rows, columns = (
             torch.arange(self.coefficients.shape[2 + axis], dtype=torch.int32)[:, None] + begins.to(torch.int32)
             for axis, begins in enumerate(self._begins)
         )
-        outside = self.shape[1] * self.shape[2]
+        image = self.shape[1] * self.shape[2]
+        outside = self.shape[0] * image
         rows = torch.where((rows >= 0) & (rows < self.shape[1]), rows * self.shape[2], outside)
         columns = torch.where((columns >= 0) & (columns < self.shape[2]), columns, outside)
-        position = (rows[:, None] + columns).clamp(max=outside)
-        channel = torch.arange(self.shape[0], dtype=torch.int32)[:, None] * (outside + 1)
-        return (position[:, :, None] + channel).flatten()
+        channel = torch.arange(0, outside, image, dtype=torch.int32)[:, None]
+        return ((rows[:, None] + columns)[:, :, None] + channel).clamp_(max=outside).flatten()
 
     @property
     def _begins(self) -> tuple[Tensor, Tensor]:
@@ -357,9 +356,11 @@ def _padded(coefficients: Tensor, rows: Pair, columns: Pair) -> Tensor:
     """Windows with zeros before and after their rows and columns; negative numbers cut, also all that there was."""
     if rows == columns == (0, 0):
         return coefficients
-    ends = (0, 0, 0, 0, 0, 0, *columns, *rows)
-    padded = functional.pad(to_columns(coefficients), [max(end, 0) for end in ends])
-    return from_columns(functional.pad(padded, [min(end, 0) for end in ends]) if min(ends) < 0 else padded)
+    if max(*rows, *columns) > 0:
+        ends = [max(end, 0) for end in (0, 0, 0, 0, 0, 0, *columns, *rows)]
+        coefficients = from_columns(functional.pad(to_columns(coefficients), ends))
+    (top, bottom), (left, right) = ((-min(ends[0], 0), min(ends[1], 0) or None) for ends in (rows, columns))
+    return coefficients[:, :, top:bottom, left:right]
 
 
 def _products(forms: Tensor, vectors: Tensor) -> Tensor:

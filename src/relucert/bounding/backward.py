@@ -120,10 +120,19 @@ def backward(
     return bounds
 
 
-def enclose(path: ReferencePath, value: int, known: Interval | None = None) -> Interval:
+def first_chunk(path: ReferencePath, numbers: int) -> int:
+    """How many forms are pulled back at once, if each holds that many numbers for each batch member."""
+    return max(FIRST_FORMS, CHUNK_BYTES // (path.arithmetic.dtype.itemsize * numbers * len(path.region.radius)))
+
+
+def enclose(
+    path: ReferencePath, value: int, known: Interval | None = None, *, numbers: int | None = None
+) -> Interval:
     """Bounds of all neurons of one value, from the path's bounds of every pre-activation before it.
 
-    known: Bounds that hold already; only the neurons that they leave unstable in some batch member are bounded anew.
+    Args:
+        known: Bounds that hold already; only neurons that they leave unstable in some batch member are bounded anew.
+        numbers: As in the network's `pull_counts`, where they are known.
     """
     network, region, arithmetic = path.network, path.region, path.arithmetic
     if value == INPUT:
@@ -134,7 +143,7 @@ def enclose(path: ReferencePath, value: int, known: Interval | None = None) -> I
         unstable = (~network.stable(value, *known)).any(0).nonzero().flatten()
         neurons = neurons if len(unstable) > NEARLY_ALL * len(neurons) else unstable  # whole matrices are not copied
     sides: list[tuple[Tensor, Tensor]] = []
-    first, step = 0, max(FIRST_FORMS, CHUNK_BYTES // (8 * max(network.sizes) * len(region.radius)))
+    first, step = 0, first_chunk(path, numbers or max(network.sizes))
     while first < len(neurons):
         chosen = neurons[first : first + step]
         lower, upper, largest = _bound_neurons(path, value, chosen)

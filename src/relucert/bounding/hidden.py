@@ -29,10 +29,11 @@ def _signed(network: Network, region: Region, relaxer: Relaxer, arithmetic: Arit
     bounds, tight = Bounds(), dict[int, Tensor]()
     part = Thinned(network, region, relaxer, arithmetic)
     for value in network.preactivations:
+        numbers = network.pull_counts[value].numbers if value in network.pull_counts else None
         if network.activation_depths[value]:
             by_intervals = propagate(part.path.network, region, part.path.bounds, value, arithmetic)
-            bounds[value], tight[value] = bound_signs(part.path, value, by_intervals)
+            bounds[value], tight[value] = bound_signs(part.path, value, by_intervals, numbers=numbers)
         else:
-            bounds[value] = enclose(part.path, value)
+            bounds[value] = enclose(part.path, value, numbers=numbers)
         part.add(value, bounds[value], cut=value != network.preactivations[-1])
     return TracedBounds(bounds, tight)

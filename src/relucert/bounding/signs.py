@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from relucert.bounding.backward import CHUNK_BYTES, FIRST_FORMS, NO_DUALS, Pull, neuron_forms
+from relucert.bounding.backward import CHUNK_BYTES, FIRST_FORMS, NO_DUALS, Pull, first_chunk, neuron_forms
 from relucert.bounding.interval import Interval
 from relucert.bounding.reference import ReferencePath
 from relucert.network import LinearForms, Network
@@ -32,9 +32,14 @@ class SignedBounds(NamedTuple):
     tight: Tensor
 
 
-def bound_signs(path: ReferencePath, value: int, known: Interval) -> SignedBounds:
-    """Bounds of a pre-activation by the path's lines, where bounds that are known leave a neuron unstable."""
-    bounds = _Bounds(path, value, known)
+def bound_signs(
+    path: ReferencePath, value: int, known: Interval, *, numbers: int | None = None
+) -> SignedBounds:
+    """Bounds of a pre-activation by the path's lines, where bounds that are known leave a neuron unstable.
+
+    numbers: As in the network's `pull_counts`, where they are known.
+    """
+    bounds = _Bounds(path, value, known, numbers or max(path.network.sizes))
     unstable = ~path.network.stable(value, *known)
     if path.relaxer.parallel:
         bounds.pull(unstable, sign=1)
@@ -56,18 +61,21 @@ class _Bounds:
         walked: By sign, whose form, or negative form, was pulled back to the input, (batch, size).
     """
 
-    def __init__(self, path: ReferencePath, value: int, known: Interval) -> None:
-        self.path, self.value, self.interval = path, value, known
+    def __init__(self, path: ReferencePath, value: int, known: Interval, numbers: int) -> None:
+        self.path, self.value, self.interval, self.numbers = path, value, known, numbers
         self.walked = {sign: torch.zeros_like(known.lower, dtype=torch.bool) for sign in (1, -1)}
 
     def pull(self, wanted: Tensor, sign: int) -> None:
         """Pulls back the wanted neurons, (batch, size), or with the sign -1 their negatives."""
-        neurons = wanted.any(0).nonzero().flatten()
-        sizes, batch = self.path.network.sizes, len(wanted)
-        first, step = 0, max(FIRST_FORMS, CHUNK_BYTES // (8 * max(sizes) * batch))
+        neurons, sample = wanted.any(0).nonzero().flatten(), _sample(wanted.shape[1])
+        first, step = 0, first_chunk(self.path, self.numbers)
+        if len(neurons) > step:
+            neurons = torch.cat([neurons[sample[neurons]], neurons[~sample[neurons]]])
+        stops: dict[int, Tensor] = {}
         while first < len(neurons):
             chosen = neurons[first : first + step]
             pull = _SignPull(self.path, self.value, chosen, wanted[:, chosen], sign, self.interval)
+            pull.stop_where(stops, sample[chosen])
             self._take(chosen, wanted[:, chosen], pull, sign)
             first += len(chosen)
             step = max(1, CHUNK_BYTES * len(chosen) // pull.largest)
@@ -99,6 +107,16 @@ class _SignPull(Pull):
         self.found = Interval(torch.full_like(constant, -torch.inf), torch.full_like(constant, torch.inf))
         self.bottlenecks = _bottlenecks(path.network, self.place)
 
+    def stop_where(self, stops: dict[int, Tensor], sample: Tensor) -> None:
+        """Forms stop only where enough of a sample do.
+
+        Args:
+            stops: By bottleneck, in which batch members that is so, (batch,); what is missing is added.
+            sample: Whether a form is part of the sample, (count,).
+        """
+        self.stops, self.sample = stops, sample
+        self.bottlenecks = self.bottlenecks - {value for value, worth in stops.items() if not bool(worth.any())}
+
     def bounds(self) -> Interval:
         """Bounds of the neurons, (batch, count) each; infinite where nothing is proven."""
         pulled = self.run(self.forms, self.place)
@@ -120,7 +138,12 @@ class _SignPull(Pull):
     def _without_known(self, value: int, form: LinearForms) -> LinearForms:
         """The forms on an activation whose signs its intervals leave open in some batch member."""
         interval = self._on_intervals(value, form)
-        stable = self._stable(interval) & ~self.stopped[:, self.open]
+        still = ~self.stopped[:, self.open]
+        stable = self._stable(interval) & still
+        if value not in self.stops:
+            sampled = still & self.sample[self.open]
+            self.stops[value] = (stable & sampled).sum(1) >= WORTH_DROPPING * sampled.sum(1)
+        stable &= self.stops[value][:, None]
         self._keep(interval, stable)
         self.stopped[:, self.open] |= stable
         left = (~self.stopped[:, self.open]).any(0).nonzero().flatten()
@@ -169,3 +192,10 @@ def _bottlenecks(network: Network, value: int) -> set[int]:
             met += 1
         pending.update(network.node(current).inputs)
     return found
+
+
+def _sample(size: int) -> Tensor:
+    """A mask of some neurons of a layer, (size,), not more than the first chunk has room for."""
+    sample = torch.zeros(size, dtype=torch.bool)
+    sample[:: -(-size // FIRST_FORMS)] = True
+    return sample

@@ -8,6 +8,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf, prod
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -21,6 +22,9 @@ from relucert.network.inference import REAL, Inference
 from relucert.network.operation import Affine
 from relucert.network.registry import Layer, is_layer
 from relucert.network.selection import Computed, apply, computed
+
+if TYPE_CHECKING:
+    from relucert.network.work import PullCount
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,6 +165,13 @@ class Network:
 
         return forward_work(self) <= backward_work(self)
 
+    @cached_property
+    def pull_counts(self) -> dict[int, PullCount]:
+        """By pre-activation, what the back-substitution of one neuron to the input takes."""
+        from relucert.network.work import pull_counts
+
+        return pull_counts(self)
+
     @property
     def finite(self) -> bool:
         """Whether no stored number is NaN or infinite; a cast that overflows makes some infinite."""
@@ -202,7 +213,7 @@ class Network:
     def with_operations(self, operations: Mapping[int, Layer]) -> Network:
         """The same graph with other operations, by the values they compute; the checks are not repeated."""
         twin = copy(self)
-        for name in ("shapes", "sizes", "suits_forward", "roundings", "activations"):
+        for name in ("shapes", "sizes", "suits_forward", "pull_counts", "roundings", "activations"):
             twin.__dict__.pop(name, None)
         nodes = tuple(replace(node, operation=operations.get(value, node.operation)) for value, node in self.steps())
         object.__setattr__(twin, "nodes", nodes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from typing_extensions import assert_never
@@ -35,15 +36,33 @@ def forward_work(network: Network) -> int:
 
 def backward_work(network: Network) -> int:
     """Multiplications of one evaluation by the backward driver, all neurons unstable."""
-    work, network = 0, network.cast(torch.float32)
+    return sum(network.sizes[value] * count.multiplications for value, count in network.pull_counts.items())
+
+
+class PullCount(NamedTuple):
+    """What the back-substitution of one form to the input takes.
+
+    Attributes:
+        multiplications: All of them, apart from one for each coefficient.
+        numbers: The most numbers that are held at once.
+    """
+
+    multiplications: int
+    numbers: int
+
+
+def pull_counts(network: Network) -> dict[int, PullCount]:
+    """By pre-activation, what the neuron in its middle takes."""
+    counts, network = {}, network.cast(torch.float32)
     for value in network.preactivations:
         if value != INPUT:
             counter = _Counter(network)
             middle = torch.tensor([network.sizes[value] // 2])
             place, forms = unit_forms(network, value, middle, torch.float32)
-            pull_back(network, place, forms, counter)
-            work += network.sizes[value] * counter.work
-    return work
+            left = pull_back(network, place, forms, counter)
+            numbers = max(counter.numbers, *(form.terms for form in left.values()))
+            counts[value] = PullCount(counter.multiplications, numbers)
+    return counts
 
 
 @dataclass(eq=False)
@@ -51,12 +70,14 @@ class _Counter:
     """The rule of a pull-back of one form that only counts."""
 
     network: Network
-    work: int = 0
+    multiplications: int = 0
+    numbers: int = 1
 
     def affine(self, value: int, form: LinearForms) -> tuple[LinearForms, ...]:
         node = self.network.node(value)
         assert isinstance(node.operation, Affine)
-        self.work += form.terms * node.operation.work // self.network.sizes[value]
+        self.multiplications += form.terms * node.operation.work // self.network.sizes[value]
+        self.numbers = max(self.numbers, int(form.terms * node.operation.products))
         return node.operation.pull(form, [self.network.shapes[source] for source in node.inputs])
 
     def activation(self, value: int, source: int, form: LinearForms) -> LinearForms:
