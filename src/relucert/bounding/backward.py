@@ -125,9 +125,7 @@ def first_chunk(path: ReferencePath, numbers: int) -> int:
     return max(FIRST_FORMS, CHUNK_BYTES // (path.arithmetic.dtype.itemsize * numbers * len(path.region.radius)))
 
 
-def enclose(
-    path: ReferencePath, value: int, known: Interval | None = None, *, numbers: int | None = None
-) -> Interval:
+def enclose(path: ReferencePath, value: int, known: Interval | None = None, *, numbers: int | None = None) -> Interval:
     """Bounds of all neurons of one value, from the path's bounds of every pre-activation before it.
 
     Args:

@@ -9,6 +9,7 @@ from relucert.arithmetic.rigor import Arithmetic
 from relucert.bounding.backward import enclose
 from relucert.bounding.forward import forward
 from relucert.bounding.interval import Bounds, TracedBounds, propagate
+from relucert.bounding.reference import ReferencePath
 from relucert.bounding.relaxers import Relaxer
 from relucert.bounding.signs import bound_signs
 from relucert.bounding.thinned import Thinned
@@ -36,4 +37,16 @@ def _signed(network: Network, region: Region, relaxer: Relaxer, arithmetic: Arit
         else:
             bounds[value] = enclose(part.path, value, numbers=numbers)
         part.add(value, bounds[value], cut=value != network.preactivations[-1])
-    return TracedBounds(bounds, tight)
+    return TracedBounds(bounds, tight, part)
+
+
+def reference_path(
+    network: Network, region: Region, hidden: Bounds, relaxer: Relaxer, arithmetic: Arithmetic
+) -> ReferencePath:
+    """The path with these hidden bounds: the one that they were found on, where that was by the same lines."""
+    part = hidden.part if isinstance(hidden, TracedBounds) else None
+    if part is not None and part.whole is network and part.path.region is region:
+        unchanged = all(part.found[value] is interval for value, interval in hidden.items())
+        if unchanged and part.path.relaxer is relaxer and part.path.arithmetic is arithmetic:
+            return part.path
+    return ReferencePath(network, region, hidden, relaxer, arithmetic)

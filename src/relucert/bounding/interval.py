@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,6 +14,9 @@ from relucert.arithmetic.rigor import Arithmetic
 from relucert.bounding.noise import noise, rounds
 from relucert.common.deadline import check_time
 from relucert.network import INPUT, Activation, Affine, Network, Shape
+
+if TYPE_CHECKING:
+    from relucert.bounding.thinned import Thinned
 
 
 class Interval(NamedTuple):
@@ -77,11 +80,12 @@ class TracedBounds(Bounds):
     Attributes:
         tight: By value, which lower and which upper bounds are as tight as the method gives them, (batch, 2, size);
             where bounds only tell a sign they are not. All are tight of values that are missing.
+        part: The network and reference path that they were found on, where margins may go on from there.
     """
 
-    def __init__(self, bounds: Bounds, tight: dict[int, Tensor]) -> None:
+    def __init__(self, bounds: Bounds, tight: dict[int, Tensor], part: Thinned | None = None) -> None:
         super().__init__(bounds)
-        self.tight = tight
+        self.tight, self.part = tight, part
 
 
 def select(bounds: Bounds, chosen: Tensor | slice) -> Bounds:

@@ -32,9 +32,7 @@ class SignedBounds(NamedTuple):
     tight: Tensor
 
 
-def bound_signs(
-    path: ReferencePath, value: int, known: Interval, *, numbers: int | None = None
-) -> SignedBounds:
+def bound_signs(path: ReferencePath, value: int, known: Interval, *, numbers: int | None = None) -> SignedBounds:
     """Bounds of a pre-activation by the path's lines, where bounds that are known leave a neuron unstable.
 
     numbers: As in the network's `pull_counts`, where they are known.

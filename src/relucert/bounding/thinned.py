@@ -6,7 +6,7 @@ from torch import Tensor
 
 from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import Arithmetic
-from relucert.bounding.interval import Interval
+from relucert.bounding.interval import Bounds, Interval
 from relucert.bounding.reference import ReferencePath
 from relucert.bounding.relaxers import Relaxer
 from relucert.network import INPUT, Network
@@ -22,13 +22,14 @@ class Thinned:
         whole: The network with all its neurons.
         path: The path without neurons that are inactive in all batch members; values keep their numbers.
         kept: Of the pre-activations that lost neurons, which ones are left, (count,).
+        found: The bounds of all neurons of the values so far.
     """
 
     def __init__(
         self, network: Network, region: Region, relaxer: Relaxer, arithmetic: Arithmetic, *, upper: bool = False
     ) -> None:
         """upper: As for a `ReferencePath`."""
-        self.whole, self.kept = network, dict[int, Tensor]()
+        self.whole, self.kept, self.found = network, dict[int, Tensor](), Bounds()
         self.path = ReferencePath(network, region, {}, relaxer, arithmetic, upper=upper)
 
     def add(self, value: int, interval: Interval, cut: bool = True) -> None:
@@ -36,7 +37,7 @@ class Thinned:
         path, network, bounds = self.path, self.path.network, self.path.bounds
         kept = (~(interval.upper <= 0)).any(0).nonzero().flatten()
         inactive = interval.lower.shape[1] - len(kept)
-        bounds[value] = interval
+        bounds[value] = self.found[value] = interval
         work = inactive * sum(network.sizes[place] for place in (INPUT, *network.preactivations))
         if cut and len(kept) and work >= WORTH_A_CUT and can_be_cut(network, value):
             network = without_neurons(network, value, kept)
