@@ -59,14 +59,14 @@ def test_a_violation_is_written_as_the_competition_wants_it(command: Command, fo
     first, rest = Path(results).read_text().split("\n", 1)
     assert first == "sat"
     values = {name: Fraction(number) for name, number in re.findall(r"\((\w+) (-?[\d.]+)\)", rest)}
-    assert sorted(values) == ["X_0", "X_1", "Y_0", "Y_1"]
+    assert sorted(values) == ["X_0", "X_1"]
     assert Fraction("-0.1") <= values["X_0"] <= Fraction("0.1")
     assert Fraction("0.3") <= values["X_1"] <= Fraction("0.7")
     session = onnxruntime.InferenceSession(network)
     point = np.array([[float(values["X_0"]), float(values["X_1"])]], dtype=np.float32)
     (outputs,) = session.run(None, {"x": point})
-    assert [Fraction(float(number)) for number in outputs[0]] == [values["Y_0"], values["Y_1"]]
     (row,) = json.loads(Path(record).read_text())["results"]
+    assert outputs[0].tolist() == row["outputs"]
     assert row["status"] == "violated"
     assert row["witness"] == [float(values["X_0"]), float(values["X_1"])]
     assert command("verify", *asked, "--results", results).code == 0  # a verdict may be replaced

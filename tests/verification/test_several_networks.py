@@ -15,6 +15,7 @@ from relucert.arithmetic.rigor import RIGOROUS
 from relucert.errors import InputError, RelucertError
 from relucert.methods.table import find_method
 from relucert.network import Add, Node, Relu
+from relucert.verification.specification import version_two
 from tests.nets import linear_of, mlp
 from tests.verification.networks import as_onnx
 
@@ -146,3 +147,20 @@ def test_files_of_old_versions_are_joined(tmp_path: Path) -> None:
     text = SAME.format("equal-to") + equal + "(assert ({} Y[0,0] V[0,0]))"
     assert verify(path, asked(tmp_path, text.format("<")), time_limit=10).status == "holds"
     assert verify(path, asked(tmp_path, text.format("<=")), time_limit=10).status == "violated"
+
+
+IMPLIED = """(vnnlib-version <2.0>)
+(declare-network N (declare-input X real [1, 2]) (declare-output Y real [1, 2]))
+(declare-network M (equal-to N) (declare-input U real [1, 2]) (declare-output V real [1, 2]))
+(assert (and (>= X[0,0] 0.0) (<= X[0,0] 1.0) (>= X[0,1] 0.0) (<= X[0,1] 1.0)))
+"""
+
+
+def test_inputs_without_bounds_have_those_that_the_assertions_imply() -> None:
+    relations = "(assert (== U[0,0] X[0,0])) (assert (<= U[0,1] (+ X[0,1] 2.0))) (assert (>= (* 2.0 U[0,1]) X[0,0]))"
+    (violation,) = version_two.parse(IMPLIED + relations + "(assert (<= V[0,0] Y[0,0]))").violations
+    assert list(map(str, violation.low)) == ["0", "0", "0", "0"]
+    assert list(map(str, violation.high)) == ["1", "1", "1", "3"]
+    with pytest.raises(InputError, match=r"unbounded: U\[0,1\] has no upper bound"):
+        version_two.parse(IMPLIED + relations.replace("<= U", ">= U") + "(assert (<= V[0,0] Y[0,0]))")
+    assert not version_two.parse(IMPLIED + relations + "(assert (and (>= U[0,0] 2.0) (<= V[0,0] 0.0)))").violations

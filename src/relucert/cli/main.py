@@ -13,11 +13,11 @@ from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import relucert
-from relucert.cli import attack, certify, check, compare, estimate, exact, paper, report, train, verify, zoo
+from relucert.cli import attack, certify, check, compare, estimate, exact, paper, report, supports, train, verify, zoo
 from relucert.common.names import suggestion
 from relucert.errors import ContradictionError, InputWarning, RelucertError, RemarkWarning
 
-COMMANDS = (certify, verify, attack, exact, check, estimate, compare, paper, report, train, zoo)
+COMMANDS = (certify, verify, attack, exact, check, estimate, compare, paper, report, train, zoo, supports)
 COLLECTED = 50_000  # new objects before garbage is looked for: imports make many, and nearly all of them stay
 WRONG, BROKEN_PIPE, CONTRADICTION, INTERRUPTED = 2, 1, 3, 130
 

@@ -157,6 +157,41 @@ class Case:
                 return None
         return Case(low, high, (*self.forms, *added.forms))
 
+    def with_implied_bounds(self) -> Case | None:
+        """The case with bounds of inputs that had none, as its forms on inputs imply them; None as for `with_all`.
+
+        So an input of one network that equals that of another has its bounds. Ends are found by interval arithmetic:
+        a form bounds one of its inputs where all others are bounded.
+        """
+        on_inputs = [atom.form for atom in self.forms if not any(one.output for one in atom.form.coefficients)]
+        low, high = dict(self.low), dict(self.high)
+        known = -1
+        while len(low) + len(high) > known:
+            known = len(low) + len(high)
+            for form in on_inputs:
+                for variable, coefficient in form.coefficients.items():
+                    bounds = high if coefficient > 0 else low
+                    rest = None if variable.number in bounds else _least(form, variable, low, high)
+                    if rest is not None:
+                        bounds[variable.number] = End(-rest / coefficient)
+        added = Bounds(
+            {index: bound for index, bound in low.items() if index not in self.low},
+            {index: bound for index, bound in high.items() if index not in self.high},
+        )
+        return self.with_all([added]) if added.low or added.high else self
+
+
+def _least(form: Linear, left_out: Variable, low: dict[int, End], high: dict[int, End]) -> Fraction | None:
+    """The least value of a form of inputs without one of its terms; None where an input is unbounded on that side."""
+    total = form.constant
+    for variable, coefficient in form.coefficients.items():
+        if variable != left_out:
+            bound = (low if coefficient > 0 else high).get(variable.number)
+            if bound is None:
+                return None
+            total += coefficient * bound.at
+    return total
+
 
 def _tightened(bounds: dict[int, End], others: dict[int, End], upper: bool) -> dict[int, End]:
     """The tighter of two bounds of each input; these dictionaries themselves where one of them has them all."""

@@ -82,8 +82,10 @@ class _Translation:
         formulas = [self._formula(assertion.expr) for assertion in self.parsed.assertions]
         if not self.mentions_outputs:
             raise InputError("no assertion is about an output: every input of the region would be a violation")
+        implied = [case.with_implied_bounds() for case in cases(All(formulas))]
+        bounded = [case for case in implied if case is not None]
         return from_cases(
-            cases(All(formulas)), self.sizes[False], self.sizes[True], remarks=self._remarks(),
+            bounded, self.sizes[False], self.sizes[True], remarks=self._remarks(),
             declared=tuple(self.declared),
         )  # fmt: skip
 
