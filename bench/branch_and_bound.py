@@ -26,9 +26,9 @@ from relucert.arithmetic.region import RegionShape
 from relucert.arithmetic.rigor import RIGOROUS
 from relucert.branch_and_bound.confirm import Rows, proven_bounds
 from relucert.branch_and_bound.dual_ascent import DualAscent, Nodes
+from relucert.branch_and_bound.node_tree import STEPS
 from relucert.branch_and_bound.root import cheap_bounds, rooted
 from relucert.branch_and_bound.stages import CROWD
-from relucert.branch_and_bound.tree import STEPS
 from relucert.query.problem import Problem
 
 BOX = (-0.5, 0.5)

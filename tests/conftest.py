@@ -8,7 +8,7 @@ import hypothesis
 import pytest
 import torch
 
-from relucert.execution import execution
+from relucert.execution import execution, team
 from relucert.methods.quadratic import solve
 from relucert.methods.sdp import QuadraticMethod
 
@@ -59,6 +59,7 @@ def _is_sampled(item: pytest.Item) -> bool:
 def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only who asks for workers gets some."""
     monkeypatch.setattr(execution, "WORTH", float("inf"))
+    monkeypatch.setattr(team, "ALONE", float("inf"))
 
 
 @pytest.fixture(autouse=True)

@@ -116,7 +116,7 @@ def test_an_ascent_that_lies_proves_nothing(lie: str, monkeypatch: pytest.Monkey
         return AscentResult(lower, result.nodes._replace(duals=noise), result.scores, result.points)
 
     monkeypatch.setattr(DualAscent, "run", faulty)
-    monkeypatch.setattr("relucert.branch_and_bound.tree.NeuronProver._offer", lambda *parts: None)
+    monkeypatch.setattr("relucert.branch_and_bound.node_tree.NodeVisitor._offer", lambda *parts: None)
     assert not Attempt(network, runner_up(network, centre), centre, 1.05 * answer[0]).proven
 
 

@@ -113,7 +113,7 @@ def test_an_ascent_that_lies_is_written_of_nothing_false(
         return AscentResult(lower, result.nodes._replace(duals=noise), result.scores, result.points)
 
     monkeypatch.setattr(DualAscent, "run", faulty)
-    monkeypatch.setattr("relucert.branch_and_bound.tree.NeuronProver._offer", lambda *parts: None)
+    monkeypatch.setattr("relucert.branch_and_bound.node_tree.NodeVisitor._offer", lambda *parts: None)
     assert search(question, beyond, 5.0) is None
     record = search(question, 0.3 * beyond, 20.0)
     if record is not None:

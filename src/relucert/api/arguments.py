@@ -116,19 +116,19 @@ class Posed:
     def start(
         self, command: str, answerer: Answerer[AnswerType], items: Sequence[Item], options: object,
         most_workers: int | None = None, proofs: Proofs | None = None, again: bool = False,
-        further: Mapping[str, Any] | None = None,
+        further: Mapping[str, Any] | None = None, divisible: bool = False,
     ) -> Iterator[AnswerType]:  # fmt: skip
         """Answers the questions, item by item, in their order.
 
         Args:
             command: What the run is identified by, together with `options` and `further` (see `identity`).
-            most_workers, proofs: As of an `ImageJob`.
+            most_workers, proofs, divisible: As of an `ImageJob`.
             again: Whether also what the store has is answered once more.
         """
         arguments = self.arguments
         asked = arguments.target if arguments.property is None else arguments.property
         mark = identity(command, self.network, self.shape, asked, options) | dict(further or {})
-        job = ImageJob(answerer, self.inquiry, items, mark, most_workers, proofs)
+        job = ImageJob(answerer, self.inquiry, items, mark, most_workers, divisible, proofs)
         return start(job, arguments.workers, arguments.ray, arguments.store, arguments.progress, again=again)
 
 

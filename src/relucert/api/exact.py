@@ -120,7 +120,7 @@ def exact_each(
     check_subnormals()
     searching = _Searching(posed.network, options, posed.origin)
     items, again = in_steps(posed.inquiry, 1), path is not None
-    return posed.start("exact", searching, items, options, posed.most_searches(), again=again)
+    return posed.start("exact", searching, items, options, posed.most_searches(), again=again, divisible=True)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from relucert.answers.verdicts import UNKNOWN, Verdict
-from relucert.api.verify import verify
+from relucert.api.verify import verify_alone
 from relucert.branch_and_bound.stages import search_bytes
 from relucert.common.names import InferenceName
 from relucert.common.progress import Report, silent
@@ -162,6 +162,10 @@ class InstancesJob:
     def most_workers(self) -> int:
         return fitting_workers(search_bytes())
 
+    @property
+    def divisible(self) -> bool:
+        return True
+
     def about(self) -> list[About]:
         numbered = zip(self.instances, self.digests, strict=True)
         return [{"limit": instance.limit, "sha256": digest} for instance, digest in numbered]
@@ -187,7 +191,7 @@ class InstancesJob:
             yield [verdict]
 
     def _verify(self, instance: Instance, limit: float, report: Report) -> Verdict:
-        return verify(
+        return verify_alone(
             instance.network, instance.query, time_limit=limit, inference=self.inference, seed=self.seed,
             progress=report,
         )  # fmt: skip

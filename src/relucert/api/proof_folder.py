@@ -103,6 +103,7 @@ class _Files:
     paths: Sequence[Path]
     asked: Asked
     most_workers: None = None
+    divisible: bool = False
 
     def answer(self, numbers: Sequence[int], report: Report = silent) -> Iterator[Sequence[Checked]]:
         for number in numbers:

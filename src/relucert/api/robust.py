@@ -116,7 +116,8 @@ def robust_at_each(
     decider = _Deciding(posed.network, options, posed.origin)
     items, again = in_steps(posed.inquiry, 1), path is not None
     further = {} if fraction is None else {"fraction": str(fraction)}
-    return posed.start("verify", decider, items, options, posed.most_searches(), again=again, further=further)
+    most = posed.most_searches()
+    return posed.start("verify", decider, items, options, most, again=again, further=further, divisible=True)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
@@ -21,6 +22,8 @@ from relucert.common.listening import listening
 from relucert.common.names import InferenceName
 from relucert.common.progress import Progress, ProgressLike, Report
 from relucert.errors import FAULTS, InputError, in_one_line
+from relucert.execution.execution import Execution
+from relucert.execution.team import offering
 from relucert.inputs.loading.runtime import Runtime, own_precision
 from relucert.inputs.storage import files
 from relucert.methods.table import check_rectifiers
@@ -52,6 +55,8 @@ def verify(
     proof: str | os.PathLike[str] | None = None,
     overwrite: bool = False,
     input_shape: tuple[int, ...] | None = None,
+    workers: int | Execution | None = None,
+    ray: str | None = None,
     progress: ProgressLike = None,
 ) -> Verdict:
     """Whether a property holds for a network: proven, violated by a witness, or unknown.
@@ -69,8 +74,26 @@ def verify(
         proof: A file for the proof that it holds, which `relucert check` verifies.
         overwrite: Whether that file may be replaced where it holds anything but a proof of the same property.
         input_shape: Of one input, where the network leaves it open.
+        workers: How many processes share a search that takes longer than a few seconds; 1: this one alone. None: one
+            per core. An `Execution` may be given, too.
+        ray: The address of a Ray cluster whose workers share it, or "auto".
         progress: As for `certify`.
     """
+    with ExitStack() as stack:
+        execution = workers if isinstance(workers, Execution) else stack.enter_context(Execution(workers, ray))
+        stack.enter_context(offering(execution, execution.room))
+        return verify_alone(
+            network, query, time_limit=time_limit, inference=inference, seed=seed, proof=proof, overwrite=overwrite,
+            input_shape=input_shape, progress=progress,
+        )  # fmt: skip
+
+
+def verify_alone(
+    network: Sources, query: Query | str | os.PathLike[str], *, time_limit: float | None, inference: InferenceName,
+    seed: int, proof: str | os.PathLike[str] | None = None, overwrite: bool = False,
+    input_shape: tuple[int, ...] | None = None, progress: ProgressLike = None,
+) -> Verdict:  # fmt: skip
+    """As `verify`, in this process, and with the team that is offered to it, if one is."""
     started = time.monotonic()
     if time_limit is not None:
         check_number("time limit", time_limit, 0, 1e9)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -20,7 +19,9 @@ from relucert.bounding.boxes import BoxBounds, box_bounds
 from relucert.bounding.interval import Bounds, Interval, copied, select
 from relucert.bounding.reference import ReferencePath
 from relucert.bounding.relaxers import CROWN
-from relucert.branch_and_bound.cut_record import CutTree
+from relucert.branch_and_bound.cut_record import ELSEWHERE, CutTree
+from relucert.branch_and_bound.pool import Pool
+from relucert.branch_and_bound.subtrees import Ended, TreeSearch
 from relucert.common.progress import Progress, Report, silent
 from relucert.network import Network, Relu
 from relucert.query.problem import Problem
@@ -54,6 +55,16 @@ class Boxes:
     def __len__(self) -> int:
         return len(self.low)
 
+    @property
+    def size(self) -> int:
+        """The number of boxes."""
+        return len(self)
+
+    @property
+    def bytes(self) -> int:
+        """The memory that they take."""
+        return self.low.nbytes + self.high.nbytes + self.open.nbytes + self.names.nbytes
+
     def pick(self, indices: Tensor | slice) -> Boxes:
         return Boxes(self.low[indices], self.high[indices], self.open[indices], self.names[indices])
 
@@ -73,6 +84,26 @@ def join(batches: list[Boxes]) -> Boxes:
     return Boxes(*(torch.cat(column) for column in columns))
 
 
+@dataclass(frozen=True, eq=False)
+class BoxTree:
+    """The tree of the boxes of a region that is a box.
+
+    Attributes:
+        problem: A batch of one.
+        record: Whether what proves it is to be recorded.
+    """
+
+    problem: Problem
+    record: bool = False
+
+    def visitor(self, ends: float, violates: Callable[[Tensor], bool]) -> BoxVisitor:
+        cuts = CutTree(self.problem.exact, self.problem.prop, boxes=ELSEWHERE) if self.record else None
+        return BoxVisitor(self.problem, violates, cuts)
+
+    def join(self, batches: list[Boxes]) -> Boxes:
+        return join(batches)
+
+
 @dataclass(eq=False)
 class BoxProver:
     """Proves that the rows of a property stay positive in a region that is a box.
@@ -83,7 +114,6 @@ class BoxProver:
         ends: When time is over, on the monotonic clock.
         report: Called now and then with how far the search is.
         record: Keeps what a proof needs, where a proof is to be written.
-        nodes: How many boxes were bounded.
     """
 
     problem: Problem
@@ -91,34 +121,78 @@ class BoxProver:
     ends: float
     report: Report = silent
     record: CutTree | None = None
+
+    def __post_init__(self) -> None:
+        self.visitor = BoxVisitor(self.problem, self.violates, self.record)
+
+    @property
+    def nodes(self) -> int:
+        """How many boxes were bounded."""
+        return self.visitor.nodes
+
+    def run(self) -> tuple[bool, str | None]:
+        """Whether it is proven, and why the search ended where it is not and no violation ended it."""
+        tree = BoxTree(self.problem, self.record is not None)
+        self.waiting = Pool(self.visitor.root(), join)
+        search = TreeSearch(tree, self.visitor, self.violates, self.ends, self._tell)
+        try:
+            proven = search.run(self.waiting, self.ends)
+        except Ended as ended:
+            return False, ended.reason
+        return proven, None if proven else LATE
+
+    def _tell(self, open_boxes: int) -> None:
+        rows = torch.cat([boxes.open for boxes in self.waiting.in_memory]).any(0) if open_boxes else torch.zeros(0)
+        self.report(Progress(stage=STAGE, nodes=self.nodes, open=open_boxes, rows=int(rows.sum())))
+
+
+@dataclass(eq=False)
+class BoxVisitor:
+    """Bounds boxes, and cuts those in which a row is not proven.
+
+    Attributes:
+        problem: A batch of one.
+        violates: Checks a point (size,); True ends the search.
+        record: Keeps what a proof needs, where a proof is to be written.
+        nodes: How many boxes were bounded.
+    """
+
+    problem: Problem
+    violates: Callable[[Tensor], bool]
+    record: CutTree | None = None
     nodes: int = 0
 
     def __post_init__(self) -> None:
         self.network, self.prop = self.problem.exact, self.problem.prop
+        self.box = _surrounding(self.problem.region)
+        self.widths = torch.where(moves(*self.box), self.box.high - self.box.low, 0)
 
-    def run(self) -> tuple[bool, str | None]:
-        """Whether it is proven, and why the search ended where it is not and no violation ended it."""
-        box = _surrounding(self.problem.region)
-        self.widths = torch.where(moves(*box), box.high - box.low, 0)
+    @property
+    def crowd(self) -> int:
+        return CROWD
+
+    def root(self) -> Boxes:
+        """The whole region."""
         rows = torch.ones(1, self.prop.rows.shape[1], dtype=torch.bool)
-        waiting = Boxes(box.low[None], box.high[None], rows, torch.zeros(1, dtype=torch.long))
-        while len(waiting):
-            if time.monotonic() > self.ends:
-                return False, LATE
-            visited, waiting = waiting.pick(slice(-CROWD, None)), waiting.pick(slice(None, -CROWD))
-            self.nodes += len(visited)
-            halves = self._visit(visited)
-            if halves is None:
-                return False, None
-            if bool(((halves.high - halves.low <= LEAST_WIDTH * self.widths) | (self.widths == 0)).all(1).any()):
-                return False, TOO_SMALL
-            waiting = join([waiting, halves])
-            open_rows = int(waiting.open.any(0).sum())
-            self.report(Progress(stage=STAGE, nodes=self.nodes, open=len(waiting), rows=open_rows))
-        return True, None
+        return Boxes(self.box.low[None], self.box.high[None], rows, torch.zeros(1, dtype=torch.long))
 
-    def _visit(self, boxes: Boxes) -> Boxes | None:
-        """Bounds boxes; returns those that are still open, cut in two, or None where a violation ends the search."""
+    def recorded(self) -> CutTree | None:
+        return self.record
+
+    def adopt(self, boxes: Boxes, recorded: CutTree | None) -> Boxes:
+        if self.record is None or recorded is None:
+            return boxes
+        return replace(boxes, names=self.record.adopt(recorded, boxes.names))
+
+    def visit(self, boxes: Boxes) -> Boxes:
+        """Bounds boxes; returns those that are still open, cut in two."""
+        self.nodes += len(boxes)
+        halves = self._visit(boxes)
+        if bool(((halves.high - halves.low <= LEAST_WIDTH * self.widths) | (self.widths == 0)).all(1).any()):
+            raise Ended(TOO_SMALL)
+        return halves
+
+    def _visit(self, boxes: Boxes) -> Boxes:
         region = Region.boxes(boxes.low, boxes.high)
         hidden = box_bounds(self.network, region, RIGOROUS)
         offsets = self.prop.offsets.expand(len(boxes), -1)
@@ -147,7 +221,7 @@ class BoxProver:
             return boxes.pick(left)
         worst = _worst(ascent.highest, open_pairs, len(boxes))[left]
         if self._violated(boxes, ascent.minimisers[worst], left):
-            return None
+            raise Ended(None)
         scores, boxes = self._scores(region, hidden, ascent, worst, left), boxes.pick(left)
         for _ in range(CUTS if len(left) <= FEW else 1):
             inputs = scores.argmax(1, keepdim=True)

@@ -18,6 +18,7 @@ from relucert.bounding.relaxers import CROWN
 from relucert.network import Network
 
 Slopes = dict[int, Tensor]  # by the value of a ReLU, (pairs, 1, size)
+ELSEWHERE = 2**48  # the first name that a worker's record gives: names below are those of the boxes that it was given
 
 
 @dataclass(eq=False)
@@ -39,6 +40,19 @@ class CutTree:
         fresh = torch.arange(self.boxes, self.boxes + 2 * count)
         self.boxes += 2 * count
         return fresh
+
+    def adopt(self, part: CutTree, names: Tensor) -> Tensor:
+        """Takes over the record of a worker; returns names of boxes, (count,), that it gave, as they are here."""
+        shift = self.boxes - ELSEWHERE
+
+        def renamed(name: int) -> int:
+            return name + shift if name >= ELSEWHERE else name
+
+        for name, (index, threshold, lower, upper) in part.cuts.items():
+            self.cuts[renamed(name)] = index, threshold, renamed(lower), renamed(upper)
+        self.leaves.update({(renamed(name), row): slopes for (name, row), slopes in part.leaves.items()})
+        self.boxes += part.boxes - ELSEWHERE
+        return torch.where(names >= ELSEWHERE, names + shift, names)
 
     def close(self, region: Region, names: Tensor, rows: Tensor, slopes: Slopes | None) -> Tensor:
         """Which pairs of box and row close by the bounds that a check repeats, (pairs,); they are recorded.

@@ -47,6 +47,16 @@ class Nodes(NamedTuple):
     signs: Tensor
     duals: Tensor
 
+    @property
+    def size(self) -> int:
+        """The number of nodes."""
+        return len(self.rows)
+
+    @property
+    def bytes(self) -> int:
+        """The memory that they take."""
+        return sum(table.nbytes for table in self)
+
     def pick(self, indices: Tensor | slice) -> Nodes:
         return Nodes(self.rows[indices], self.signs[indices], self.duals[indices])
 

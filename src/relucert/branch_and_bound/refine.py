@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,6 +14,8 @@ from relucert.bounding.interval import Interval
 from relucert.branch_and_bound.confirm import neuron_rows, proven_bounds, row_bounds
 from relucert.branch_and_bound.dual_ascent import AscentResult, DualAscent, Nodes, join
 from relucert.branch_and_bound.stages import Stages
+from relucert.common.progress import Report, silent
+from relucert.execution.team import current_team, workers_there
 
 HIDDEN_STEPS, HIDDEN_RATE = 20, 0.25
 REFINING_STEPS = 3
@@ -47,22 +51,87 @@ class Refining:
         return now + min(self.most, REFINING_SHARE * max(0.0, self.ends - now) / max(1, layers_left))
 
 
+class RefinedNeurons(NamedTuple):
+    """Lower bounds of neurons of a value times signs, and the leaves of the trees that prove them.
+
+    Attributes:
+        neurons, signs: (count,) each.
+        leaves: Of all trees.
+        bounds: What each tree proves, rounding included, (count,).
+    """
+
+    neurons: Tensor
+    signs: Tensor
+    leaves: Nodes
+    bounds: Tensor
+
+
+class RefinementShare(NamedTuple):
+    """Neurons for a worker, with the seconds for their trees, and until no more can be proven."""
+
+    neurons: Tensor
+    seconds: float
+    left: float
+
+
+@dataclass(frozen=True, eq=False)
+class RefinementWork:
+    """The work of a team on the trees of one value's neurons."""
+
+    stages: Stages
+    value: int
+    leaves: int
+    most_workers: int | None = None
+    divisible: bool = False
+
+    def answer(self, shares: Sequence[Any], report: Report = silent) -> Iterator[list[RefinedNeurons | None]]:
+        for neurons, seconds, left in shares:
+            now = time.monotonic()
+            with torch.inference_mode(False), torch.no_grad():
+                yield [self.refined(neurons, now + seconds, now + left)]
+
+    def lost(self, share: Any, reason: str) -> None:
+        """These neurons keep the bounds that they have."""
+
+    def refined(self, neurons: Tensor, stop: float, ends: float) -> RefinedNeurons:
+        return Refinement(self.stages, self.value, neurons, stop, self.leaves).run(ends)
+
+
+def refine(stages: Stages, value: int, interval: Interval, refining: Refining, layers_left: int) -> Interval:
+    """The interval of a value that is no stage yet with what trees of its unstable neurons prove."""
+    neurons, now = interval.unstable[0].nonzero().flatten(), time.monotonic()
+    workers, stop = workers_there(), refining.layer_ends(layers_left)
+    work = RefinementWork(stages, value, -(-refining.leaves // workers))
+    team = current_team()
+    if team is None or workers < 2:
+        results: list[RefinedNeurons | None] = [work.refined(neurons, stop, refining.ends)]
+    else:
+        parts = [neurons[number::workers] for number in range(workers)]
+        seconds, left = (stop - now) / workers, refining.ends - now
+        items = [(RefinementShare(part, seconds, left),) for part in parts if len(part)]
+        results = [result for came in team.run(work, items) for _, result in came]
+    for result in results:
+        if result is not None:
+            if stages.record is not None:
+                stages.record.offer(stages, value, *result)
+            interval = improved(interval, result.neurons, result.signs, result.bounds)
+    return interval
+
+
 class Refinement:
-    """One small tree for either bound of every unstable neuron of a value, grown together.
+    """One small tree for either bound of some unstable neurons of a value, (count,), grown together.
 
     In every round each row's worst leaf is split in two. A row's bound is the least over its leaves.
     """
 
-    def __init__(self, stages: Stages, value: int, interval: Interval, ends: float, most: int) -> None:
-        self.stages, self.value, self.interval, self.ends, self.most = stages, value, interval, ends, most
-        self.neurons, self.signs = unstable_bounds(interval)
-        maps = stages.maps(value, self.neurons[: len(self.neurons) // 2])
-        both = torch.arange(len(self.neurons)) % (len(self.neurons) // 2)
-        self.dual_ascent = DualAscent(stages, maps.pick(both, self.signs))
-        self.first = torch.where(self.signs > 0, interval.lower[0, self.neurons], -interval.upper[0, self.neurons])
+    def __init__(self, stages: Stages, value: int, neurons: Tensor, ends: float, most: int) -> None:
+        self.stages, self.value, self.ends, self.most = stages, value, ends, most
+        self.neurons, self.signs = both_bounds(neurons)
+        both = torch.arange(len(self.neurons)) % len(neurons)
+        self.dual_ascent = DualAscent(stages, stages.maps(value, neurons).pick(both, self.signs))
 
-    def run(self, ends: float) -> Interval:
-        """The interval with what the trees prove; ends: when no more can be proven."""
+    def run(self, ends: float) -> RefinedNeurons:
+        """What the trees prove; ends: when no more can be proven."""
         roots = self.dual_ascent.roots()
         results = [
             self.dual_ascent.run(roots.pick(some), HIDDEN_STEPS, self.ends, HIDDEN_RATE)
@@ -79,10 +148,7 @@ class Refinement:
                 break
         rows, leaves = neuron_rows(self.stages, self.value, self.neurons, self.signs), self.leaves.nodes()
         least = proven_bounds(self.stages, rows, leaves, ends=ends)
-        bounds = row_bounds(least, leaves, len(self.neurons))
-        if self.stages.record is not None:
-            self.stages.record.offer(self.stages, self.value, self.neurons, self.signs, leaves, bounds)
-        return improved(self.interval, self.neurons, self.signs, bounds)
+        return RefinedNeurons(self.neurons, self.signs, leaves, row_bounds(least, leaves, len(self.neurons)))
 
     def _least(self) -> Tensor:
         """The least bound of every row, as computed."""
@@ -177,10 +243,9 @@ def _grown(table: Tensor, size: int) -> Tensor:
     return larger
 
 
-def unstable_bounds(interval: Interval) -> tuple[Tensor, Tensor]:
-    """Both bounds of every unstable neuron: its index, and the sign 1 for its lower bound, -1 for its upper one."""
-    unstable = interval.unstable[0].nonzero().flatten()
-    return unstable.repeat(2), torch.cat([torch.ones(len(unstable)), -torch.ones(len(unstable))])
+def both_bounds(neurons: Tensor) -> tuple[Tensor, Tensor]:
+    """Both bounds of neurons, (count,): the index of each, and the sign 1 for its lower bound, -1 for its upper one."""
+    return neurons.repeat(2), torch.cat([torch.ones(len(neurons)), -torch.ones(len(neurons))])
 
 
 def improved(interval: Interval, neurons: Tensor, signs: Tensor, least: Tensor) -> Interval:

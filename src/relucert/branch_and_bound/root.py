@@ -17,7 +17,7 @@ from relucert.bounding.interval import Bounds, Interval
 from relucert.bounding.relaxers import CROWN, FAST_LIN
 from relucert.branch_and_bound.confirm import neuron_rows, proven_bounds
 from relucert.branch_and_bound.dual_ascent import DualAscent
-from relucert.branch_and_bound.refine import HIDDEN_RATE, HIDDEN_STEPS, Refinement, Refining, improved, unstable_bounds
+from relucert.branch_and_bound.refine import HIDDEN_RATE, HIDDEN_STEPS, Refining, both_bounds, improved, refine
 from relucert.branch_and_bound.search_record import SearchRecord
 from relucert.branch_and_bound.stages import Stages, folds
 from relucert.network import Network
@@ -45,8 +45,7 @@ def rooted(
         if value in deep and stages.unstable_count and bool(interval.unstable.any()):
             interval = _optimised(stages, value, interval, ends)
             if refining is not None and bool(interval.unstable.any()):
-                until = refining.layer_ends(len(deep) - deep.index(value))
-                interval = Refinement(stages, value, interval, until, refining.leaves).run(ends)
+                interval = refine(stages, value, interval, refining, len(deep) - deep.index(value))
         if record is not None:
             record.settle(value, bounds[value], interval)
         stages.add(value, interval)
@@ -55,7 +54,7 @@ def rooted(
 
 def _optimised(stages: Stages, value: int, interval: Interval, ends: float) -> Interval:
     """The interval, improved by optimised slopes for either bound of every unstable neuron (alpha-CROWN)."""
-    neurons, signs = unstable_bounds(interval)
+    neurons, signs = both_bounds(interval.unstable[0].nonzero().flatten())
     for some, sign in zip(neurons.split(stages.crowd), signs.split(stages.crowd), strict=True):
         if time.monotonic() > ends:
             break

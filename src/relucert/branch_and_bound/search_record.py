@@ -41,6 +41,10 @@ class SearchRecord:
     _offers: dict[int, list[_Offer]] = field(default_factory=dict)
     _rows: list[Leaves] = field(default_factory=list)
 
+    def __reduce__(self) -> tuple[type[SearchRecord], tuple[Network]]:
+        """In another process the record begins anew: it keeps what that one proves."""
+        return SearchRecord, (self.network,)
+
     def begin(self) -> None:
         """Begins the trees of the property's rows anew, from a new root."""
         self._rows = []

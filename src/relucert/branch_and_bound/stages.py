@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -138,6 +138,10 @@ class Stages:
                 self.relus.setdefault(node.inputs[0], []).append(value)
         self._numbers = 0
         self._path: ReferencePath | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All but what is quickly made anew, for another process."""
+        return {**self.__dict__, "_path": None}
 
     @property
     def arithmetic(self) -> Arithmetic:

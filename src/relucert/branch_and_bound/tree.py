@@ -17,36 +17,24 @@ from torch import Tensor
 from relucert.answers.verdicts import LATE
 from relucert.arithmetic.property import Property
 from relucert.arithmetic.rigor import RECORDED, RIGOROUS
-from relucert.bounding.interval import Bounds, Interval
-from relucert.branch_and_bound import leaf
-from relucert.branch_and_bound.confirm import Rows, proven_bounds
-from relucert.branch_and_bound.dual_ascent import AscentResult, DualAscent, Nodes, join
+from relucert.bounding.interval import Bounds
+from relucert.branch_and_bound.dual_ascent import Nodes, join
+from relucert.branch_and_bound.node_tree import NodeTree, NodeVisitor
+from relucert.branch_and_bound.pool import Pool
 from relucert.branch_and_bound.refine import Refining
 from relucert.branch_and_bound.root import cheap_bounds, rooted
 from relucert.branch_and_bound.search_record import SearchRecord
 from relucert.branch_and_bound.stages import Stages
+from relucert.branch_and_bound.subtrees import Ended, TreeSearch
 from relucert.common.progress import Progress, Report, silent
+from relucert.execution.team import workers_there
 from relucert.methods.quadratic.rows import proven_rows, suits_certificates
 from relucert.query.problem import Problem
 
-STEPS = 15  # of the ascent of a node
-ROOT_STEPS = 40
-LAST_STEPS = 200  # where no neuron is left to split
 BEFORE_REFINING = 2.0  # seconds of the first tree
 LAYER_SECONDS = 5.0  # of the refinement of one layer, the first time
 LONGER = 6.0  # times as long are the next tree and the next refinement
 CERTIFY_SHARE = 0.4  # of the time that is left, for quadratic certificates
-LEAF_SECONDS = 10.0  # of the program of one leaf
-SET_BACK = 1 - 2.0**-20  # of the distance from the centre, so that a point of the border is inside
-UNSETTLED = "a leaf of the search could not be settled"
-
-
-class _Ended(Exception):  # noqa: N818
-    """The search is over: a violation ended it (no reason), or time or a leaf did."""
-
-    def __init__(self, reason: str | None) -> None:
-        super().__init__(reason)
-        self.reason = reason
 
 
 @dataclass(eq=False)
@@ -79,7 +67,7 @@ class NeuronProver:
         """Whether it is proven, and why the search ended where it is not and no violation ended it."""
         try:
             self._search()
-        except _Ended as ended:
+        except Ended as ended:
             return False, ended.reason
         return True, None
 
@@ -103,14 +91,16 @@ class NeuronProver:
         stages = rooted(self.network, self.region, bounds, self.ends, record=self.record)
         seconds, refining = BEFORE_REFINING, Refining(self.ends, LAYER_SECONDS)
         while True:
-            waiting = self._roots(stages)
-            if waiting is None:
+            started = self._roots(stages)
+            if started is None:
                 return
             self._check_time()
             self._enter("tree")
             layers = sum(bool(stage.unstable_count) for stage in stages.stages[1:])
             worth = layers and refining.fits(layers)
-            if self._tree(stages, waiting, min(self.ends, time.monotonic() + seconds) if worth else self.ends):
+            if self._tree(
+                *started, min(self.ends, time.monotonic() + seconds / workers_there()) if worth else self.ends
+            ):
                 return
             self._check_time()
             if not worth:
@@ -140,128 +130,46 @@ class NeuronProver:
 
     def _check_time(self) -> None:
         if time.monotonic() > self.ends:
-            raise _Ended(LATE)
+            raise Ended(LATE)
 
-    def _dual_ascent(self, stages: Stages) -> tuple[DualAscent, Rows]:
-        """The dual ascent of the rows that are left, and these rows."""
-        forms, offsets = self.prop.rows[0, self.left], self.prop.offsets[0, self.left]
-        maps = stages.pulled(self.network.output, forms, offsets)
-        return DualAscent(stages, maps), Rows(self.network.output, forms, offsets)
-
-    def _roots(self, stages: Stages) -> Nodes | None:
-        """The root nodes of the rows that a long ascent leaves open; None: there are none."""
+    def _roots(self, stages: Stages) -> tuple[NodeVisitor, Nodes] | None:
+        """The root nodes of the rows that a long ascent leaves open, and who visits them; None: there are none."""
         if self.record is not None:
             self.left = torch.arange(self.prop.rows.shape[1])
             self.record.begin()
-        dual_ascent, rows = self._dual_ascent(stages)
-        result = dual_ascent.run(dual_ascent.roots(), ROOT_STEPS, self.ends)
-        self.nodes += len(self.left)
-        still = ~(proven_bounds(stages, rows, result.nodes) > 0)
-        self._close(stages, result.nodes.pick(~still))
-        self.left = self.left[still]
+        first = NodeTree(self.problem, stages, self.left).visitor(self.ends, self.violates)
+        try:
+            nodes, proven = first.roots()
+        finally:
+            self.nodes += first.nodes
+        self._keep(first)
+        self.left = self.left[~proven]
         if not len(self.left):
             return None
-        self._offer(dual_ascent, result)
-        self.dual_ascent, self.rows = self._dual_ascent(stages)
-        nodes = result.nodes.pick(still)
-        return nodes._replace(rows=torch.arange(len(self.left)))
+        roots = nodes.pick(~proven)._replace(rows=torch.arange(len(self.left)))
+        return NodeTree(self.problem, stages, self.left).visitor(self.ends, self.violates), roots
 
-    def _tree(self, stages: Stages, roots: Nodes, until: float) -> bool:
-        """Searches until all nodes are closed, or until the time `until`; returns whether all are closed.
+    def _tree(self, visitor: NodeVisitor, roots: Nodes, stop: float) -> bool:
+        """Searches until all nodes are closed, or until the time `stop`; returns whether all are closed.
 
         Rows that are proven by then leave the search.
         """
-        waiting = roots
-        while len(waiting.rows):
-            if time.monotonic() > until:
-                self._drop(waiting)
-                return False
-            crowd = stages.crowd
-            visited, waiting = waiting.pick(slice(-crowd, None)), waiting.pick(slice(None, -crowd))
-            halves = self._visit(stages, visited)
-            waiting = join([waiting, halves])
-            self._tell(len(waiting.rows))
-        return True
+        waiting, before = Pool(roots, join), self.nodes
 
-    def _drop(self, waiting: Nodes) -> None:
-        """Drops the rows of which no node is open: they are proven."""
-        self.left = self.left[waiting.rows.unique()]
+        def tell(open_nodes: int) -> None:
+            self.nodes, self.bound = before + visitor.nodes, visitor.bound
+            self._tell(open_nodes)
 
-    def _visit(self, stages: Stages, nodes: Nodes) -> Nodes:
-        """Bounds nodes and closes what it can; returns the rest, each split in two."""
-        result = self.dual_ascent.run(nodes, STEPS, self.ends, enough=0.0)
-        self.nodes, self.bound = self.nodes + len(nodes.rows), float(result.lower.min())
-        closed = result.lower > 0
-        promising = closed.nonzero().flatten()
-        if len(promising):
-            closed[promising] = proven_bounds(stages, self.rows, result.nodes.pick(promising)) > 0
-        self._close(stages, result.nodes.pick(closed))
-        rest = (~closed).nonzero().flatten()
-        if not len(rest):
-            return result.nodes.pick(rest)
-        if bool((result.lower[rest] > 0).any()):  # what the proof refused has left the ascent without its scores
-            result = self.dual_ascent.run(result.nodes.pick(rest), 0, self.ends)
-        else:
-            result = result.pick(rest)
-        self._offer(self.dual_ascent, result)
-        splittable = (result.scores > 0).any(1)
-        self._settle(stages, result.nodes.pick((~splittable).nonzero().flatten()))
-        indices = splittable.nonzero().flatten()
-        neurons = result.scores[indices].argmax(1) if len(indices) else indices
-        return result.nodes.pick(indices).split(neurons)
+        try:
+            closed = TreeSearch(visitor.tree, visitor, self.violates, self.ends, tell).run(waiting, stop)
+        finally:
+            self.nodes = before + visitor.nodes
+        self._keep(visitor)
+        self.left = self.left[waiting.all().rows.unique()] if waiting.size else self.left[:0]
+        return closed
 
-    def _offer(self, dual_ascent: DualAscent, result: AscentResult) -> None:
-        """Tries the minimisers of the relaxed rows as counterexamples."""
-        margins = dual_ascent.margins(result.points).amin(1)
-        least = int(margins.nan_to_num(torch.inf).argmin())
-        if bool(margins[least] <= 0) and self.violates(self._inside(result.points[least].double())):
-            raise _Ended(None)
-
-    def _inside(self, point: Tensor) -> Tensor:
-        """A point (size,) of the region's border, set back by more than its own rounding."""
-        centre, box = self.problem.centre, self.region.box
-        moved = centre + SET_BACK * (point - centre)
-        return moved if box is None else torch.clamp(moved, *box)
-
-    def _settle(self, stages: Stages, nodes: Nodes) -> None:
-        """Closes nodes without unstable neurons, or ends the search."""
-        if not len(nodes.rows):
-            return
-        result = self.dual_ascent.run(nodes, LAST_STEPS, self.ends, enough=0.0)
-        still = ~(proven_bounds(stages, self.rows, result.nodes) > 0)
-        self._close(stages, result.nodes.pick(~still))
-        for index in still.nonzero():
-            self._check_time()
-            self._solve(stages, result.nodes.pick(index))
-
-    def _close(self, stages: Stages, nodes: Nodes) -> None:
-        """Records nodes that are proven."""
+    def _keep(self, visitor: NodeVisitor) -> None:
+        """Records what a visitor has proven."""
         if self.record is not None:
-            self.record.close(stages, self.left[nodes.rows], nodes)
-
-    def _solve(self, stages: Stages, node: Nodes) -> None:
-        """Closes one node without unstable neurons by a program, or ends the search."""
-        seconds = max(0.01, min(LEAF_SECONDS, self.ends - time.monotonic()))
-        for point, multipliers in leaf.nearest(self.problem, self._leaf(stages, node), seconds):
-            if self.violates(point):
-                raise _Ended(None)
-            tables = [multipliers[stage.value][stage.neurons[: stage.unstable_count]] for stage in stages.stages]
-            solved = node._replace(duals=torch.cat(tables)[None].float() if tables else node.duals)
-            if bool(proven_bounds(stages, self.rows, solved) > 0):
-                self._close(stages, solved)
-                return
-        raise _Ended(LATE if time.monotonic() > self.ends else UNSETTLED)
-
-    def _leaf(self, stages: Stages, node: Nodes) -> leaf.Leaf:
-        """A node with the bounds and signs of all neurons in its subdomain, inactive ones included."""
-        bounds: Bounds = {}
-        tables: dict[int, Tensor] = {}
-        for stage in stages.stages:
-            neurons, signs = stage.neurons[: stage.unstable_count], node.signs[0, stage.columns]
-            lower, upper = (bound.clone() for bound in stages.bounds[stage.value])
-            lower[0, neurons] = torch.where(signs > 0, lower[0, neurons].clamp(min=0), lower[0, neurons])
-            upper[0, neurons] = torch.where(signs < 0, upper[0, neurons].clamp(max=0), upper[0, neurons])
-            bounds[stage.value] = Interval(lower, upper)
-            tables[stage.value] = torch.zeros(lower.shape[1], dtype=torch.int8)
-            tables[stage.value][neurons] = signs
-        return leaf.Leaf(int(self.left[node.rows]), bounds, tables)
+            for nodes in visitor.closed:
+                self.record.close(visitor.tree.stages, visitor.tree.open_rows[nodes.rows], nodes)

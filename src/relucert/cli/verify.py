@@ -97,7 +97,6 @@ def _check_options(arguments: argparse.Namespace, question: str) -> None:
         "data": ("radius",), "images": ("radius",), "box": ("radius",), "scale": ("radius",),
         "target_file": ("radius",), "outputs_within": ("radius",), "layout": ("radius",),
         "data_dir": ("radius",), "pixels": ("radius",),
-        "workers": ("instances", "radius"), "ray": ("instances", "radius"),
     }.items():  # fmt: skip
         if getattr(arguments, name) is not None and question not in questions:
             asked = {"property": "a property", "instances": "--instances", "radius": "--radius"}[question]
@@ -130,8 +129,8 @@ def _property(arguments: argparse.Namespace) -> int:
             left = max(0.0, begun + limit - RESERVE - time.monotonic())
             return relucert.verify(
                 networks, query, time_limit=left, inference=arguments.inference, seed=arguments.seed,
-                progress=bar.tell, proof=arguments.proof,
-                overwrite=arguments.overwrite,
+                progress=bar.tell, proof=arguments.proof, overwrite=arguments.overwrite,
+                workers=arguments.workers, ray=arguments.ray,
             )  # fmt: skip
 
     if digests is None:

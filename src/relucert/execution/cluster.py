@@ -63,7 +63,7 @@ class Cluster:
         pending, running = Pending(items), dict[Any, Waiting]()
         try:
             while True:
-                room = self._room()
+                room = AHEAD * self.room
                 while len(running) < room and (following := pending.next()) is not None:
                     running[ask.remote(shared, following.item)] = following
                 if not running:
@@ -90,11 +90,12 @@ class Cluster:
         if self._connected:
             self._ray.shutdown()
 
-    def _room(self) -> int:
-        """How many items may be with the cluster; it may grow and shrink meanwhile, and is asked now and then."""
+    @property
+    def room(self) -> int:
+        """How many cores the cluster has; it may grow and shrink meanwhile, and is asked now and then."""
         now = time.monotonic()
         if now >= self._asked_again:
-            self._known_room = max(1, AHEAD * int(self._ray.cluster_resources().get("CPU", 1)))
+            self._known_room = max(1, int(self._ray.cluster_resources().get("CPU", 1)))
             self._asked_again = now + ASKED
         return self._known_room
 

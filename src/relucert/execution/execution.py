@@ -12,6 +12,7 @@ from relucert.common.closing import Closing
 from relucert.common.progress import Report, silent
 from relucert.errors import InputError
 from relucert.execution.job import Item, Work
+from relucert.execution.team import offering
 
 if TYPE_CHECKING:
     from relucert.execution.cluster import Cluster
@@ -20,9 +21,10 @@ if TYPE_CHECKING:
 TRIAL = 2.0  # seconds of work in this process before it is judged whether more processes are worth their start
 WORTH = 20.0  # seconds of work left that are
 MOST_WORKERS = 4096
+FEW = 2  # workers per item at least, for all of them to work on one item after the other
 
-Came = list[tuple[int, Any]]
-"""Answers that came together, with the numbers of their questions."""
+Came = list[tuple[Any, Any]]
+"""Answers that came together, each with its question, or the question's number."""
 
 Worked = Generator[Came, None, None]
 
@@ -61,23 +63,43 @@ class Execution(Closing):
     def run(self, job: Work[Any], items: Iterable[Item], count: int, report: Report = silent) -> Worked:
         """The answers to all items, as they come; items are taken when their turn comes, at most `count` of them.
 
+        Where there are few items, this process works on one after the other, and the workers help with each.
+
         report: Called with how far the work on an item is; a cluster does not tell.
         """
+        room = self.room
+        if job.divisible and (count * FEW <= room or job.most_workers == 1):
+            return here(job, items, report, self, room)
+        if self._cluster is None and self.workers is None:
+            return self._by_itself(job, items, count, report)
+        return self.run_with(job, items, min(room, count), report)
+
+    @property
+    def room(self) -> int:
+        """How many items may be worked on at once."""
+        if self._cluster is not None:
+            return self._cluster.room
+        return self.workers or _cores()
+
+    def run_with(self, job: Work[Any], items: Iterable[Item], workers: int, report: Report) -> Worked:
+        """The answers to all items, as they come, by so many workers at the most."""
         if self._cluster is not None:
             return self._cluster.run(job, items)
-        if self.workers is None:
-            return self._by_itself(job, items, count, report)
-        return self._with(job, items, min(self.workers, count), report)
-
-    def _with(self, job: Work[Any], items: Iterable[Item], workers: int, report: Report) -> Worked:
         workers = min(workers, job.most_workers or workers)
         if workers <= 1:
             return here(job, items, report)
+        return self._pool().run(job, items, workers, report)
+
+    def is_ready(self, workers: int) -> bool:
+        """Whether so many workers can begin at once; those that can't are started, and not waited for."""
+        return self._cluster is not None or self._pool().is_ready(workers)
+
+    def _pool(self) -> Processes:
         if self._processes is None:
             from relucert.execution.processes import Processes
 
             self._processes = Processes()
-        return self._processes.run(job, items, workers, report)
+        return self._processes
 
     def _by_itself(self, job: Work[Any], items: Iterable[Item], count: int, report: Report) -> Worked:
         """Works in this process, and in several once it turns out that the rest would take long."""
@@ -86,7 +108,7 @@ class Execution(Closing):
             yield from here(job, [item], report)
             spent, left = time.monotonic() - started, count - number - 1
             if cores > 1 and left > 1 and spent > TRIAL and left * spent / (number + 1) > WORTH:
-                yield from self._with(job, coming, min(cores, left), report)
+                yield from self.run_with(job, coming, min(cores, left), report)
                 return
 
 
@@ -96,11 +118,17 @@ def check_proof_place(workers: int | Execution | None, ray: str | None) -> None:
         raise InputError("proofs are written on this machine: leave out the proof, or ray")
 
 
-def here(job: Work[Any], items: Iterable[Item], report: Report) -> Worked:
-    """The answers to all items, in this process."""
+def here(
+    job: Work[Any], items: Iterable[Item], report: Report, execution: Execution | None = None, team: int = 1
+) -> Worked:
+    """The answers to all items, in this process; a team of an execution's workers may help with each."""
     for item in items:
-        numbers = iter(item)
-        for answers in job.answer(item, report):
+        numbers, coming = iter(item), iter(job.answer(item, report))
+        while True:
+            with offering(execution, team):
+                answers = next(coming, None)
+            if answers is None:
+                break
             yield [(next(numbers), answer) for answer in answers]
 
 

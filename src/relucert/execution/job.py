@@ -17,8 +17,8 @@ ReplyType = TypeVar("ReplyType", bound=Reply)
 AnswerType = TypeVar("AnswerType", bound=Answer)
 AnswerTypeCo = TypeVar("AnswerTypeCo", bound=Answer, covariant=True)
 
-Item = tuple[int, ...]
-"""Numbers of questions that are answered together."""
+Item = tuple[Any, ...]
+"""Numbers of questions that are answered together; or, of a search, shares of its open nodes."""
 
 
 class Answerer(Protocol[AnswerTypeCo]):
@@ -45,19 +45,23 @@ class Learner(Protocol):
 
 
 class Work(Protocol[ResultType]):
-    """Numbered questions, and who answers them; it can be pickled, and answers in any process."""
+    """Questions, by their numbers or as they are, and who answers them; it can be pickled, and answers anywhere."""
 
     @property
     def most_workers(self) -> int | None:
         """How many items may be worked on at once, by memory; None: any number."""
 
-    def answer(self, numbers: Sequence[int], report: Report = silent) -> Iterator[Sequence[ResultType]]:
+    @property
+    def divisible(self) -> bool:
+        """Whether each question is a search that several workers can share."""
+
+    def answer(self, numbers: Sequence[Any], report: Report = silent) -> Iterator[Sequence[ResultType]]:
         """The answers to some questions, in order; those that came together in one sequence.
 
         report: As of an `Answerer`.
         """
 
-    def lost(self, number: int, reason: str) -> ResultType:
+    def lost(self, number: Any, reason: str) -> ResultType:
         """A failed answer: the processes that worked on the question ended."""
 
 
@@ -102,7 +106,7 @@ class ImageJob(Generic[AnswerType]):
     Attributes:
         answerer: Who answers.
         inquiry: Every question, with the images.
-        items, asked, most_workers: As of any `Job`; the images do not count.
+        items, asked, most_workers, divisible: As of any `Job`; the images do not count.
         proofs: Who writes a proof of every certified radius; None where none are asked for.
     """
 
@@ -111,6 +115,7 @@ class ImageJob(Generic[AnswerType]):
     items: Sequence[Item]
     asked: dict[str, Any]
     most_workers: int | None = None
+    divisible: bool = False
     proofs: Proofs | None = None
 
     def answer(self, numbers: Sequence[int], report: Report = silent) -> Iterator[Sequence[AnswerType]]:

@@ -98,7 +98,7 @@ class Processes:
         self._all: list[_Process] = []
 
     def run(self, job: Work[Any], items: Iterable[Item], count: int, report: Report) -> Worked:
-        """The answers to all items, as they come, by so many processes.
+        """The answers to all items, as they come, by so many processes; `items` may have more after answers came.
 
         What they tell this run, no other one hears: one that was given up may still be on its way out.
         """
@@ -136,6 +136,14 @@ class Processes:
             for process in busy:  # what they work on is no longer wanted
                 process.end()
             shared.close()
+
+    def is_ready(self, count: int) -> bool:
+        """Whether so many processes are idle and have started; those that are missing are started."""
+        self._idle = [process for process in self._idle if process.code is None]
+        while len(self._idle) < count:
+            self._all.append(_Process(queue.SimpleQueue()))
+            self._idle.append(self._all[-1])
+        return all(process.ready for process in self._idle)
 
     def close(self) -> None:
         for process in self._all:

@@ -32,8 +32,10 @@ class _Pickler(pickle.Pickler):
     def reducer_override(self, value: Any) -> Any:
         if type(value) is not Tensor or not value.numel():
             return NotImplemented
-        numbers = value.detach().cpu().contiguous()
-        flat = pickle.PickleBuffer(numbers.flatten().view(torch.uint8).numpy().data)
+        numbers = value.detach().cpu().contiguous().flatten()
+        if numbers.stride(0) != 1:  # a single number that was repeated
+            numbers = numbers.clone(memory_format=torch.contiguous_format)
+        flat = pickle.PickleBuffer(numbers.view(torch.uint8).numpy().data)
         return _tensor, (flat, str(value.dtype).removeprefix("torch."), tuple(value.shape))
 
 

@@ -112,6 +112,10 @@ class TableJob:
         )
         return max(1, self.setting.memory // need)
 
+    @property
+    def divisible(self) -> bool:
+        return False
+
     def about(self) -> list[About]:
         marks = {
             (name, image): mark(images.images[image], label)

@@ -1,0 +1,190 @@
+"""The nodes below one root, and what is done with each: an ascent, a proof, a split, and at last a program."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from relucert.answers.verdicts import LATE
+from relucert.bounding.interval import Bounds, Interval
+from relucert.branch_and_bound import leaf
+from relucert.branch_and_bound.confirm import Rows, proven_bounds
+from relucert.branch_and_bound.dual_ascent import AscentResult, DualAscent, Nodes, join
+from relucert.branch_and_bound.stages import Stages
+from relucert.branch_and_bound.subtrees import Ended
+from relucert.query.problem import Problem
+
+STEPS = 15  # of the ascent of a node
+ROOT_STEPS = 40
+LAST_STEPS = 200  # where no neuron is left to split
+LEAF_SECONDS = 10.0  # of the program of one leaf
+SET_BACK = 1 - 2.0**-20  # of the distance from the centre, so that a point of the border is inside
+UNSETTLED = "a leaf of the search could not be settled"
+
+
+class NodeTree:
+    """The tree of some rows of a property over the stages of one root.
+
+    Attributes:
+        problem: A batch of one.
+        stages: The root.
+        open_rows: The rows, by their numbers in the property, (rows,); nodes number them in this order.
+        dual_ascent: Bounds nodes.
+        rows: The rows for proofs.
+    """
+
+    def __init__(self, problem: Problem, stages: Stages, open_rows: Tensor) -> None:
+        self.problem, self.stages, self.open_rows = problem, stages, open_rows
+        output = problem.exact.output
+        forms, offsets = problem.prop.rows[0, open_rows], problem.prop.offsets[0, open_rows]
+        self.dual_ascent = DualAscent(stages, stages.pulled(output, forms, offsets))
+        self.rows = Rows(output, forms, offsets)
+
+    def visitor(self, ends: float, violates: Callable[[Tensor], bool]) -> NodeVisitor:
+        """A visitor that keeps what it closed."""
+        return NodeVisitor(self, ends, violates)
+
+    def join(self, batches: list[Nodes]) -> Nodes:
+        return join(batches)
+
+
+@dataclass(eq=False)
+class NodeVisitor:
+    """Bounds nodes, and splits those that are not proven by the sign of a neuron.
+
+    Attributes:
+        tree: The tree of the nodes.
+        ends: When time is over, on the monotonic clock.
+        violates: Checks a point (size,) that the search came upon; True ends the search.
+        nodes: How many nodes were bounded.
+        bound: The least bound of the last visit, as computed.
+        closed: Proven nodes, where the search is recorded.
+    """
+
+    tree: NodeTree
+    ends: float
+    violates: Callable[[Tensor], bool]
+    nodes: int = 0
+    bound: float | None = None
+    closed: list[Nodes] = field(default_factory=list)
+
+    @property
+    def crowd(self) -> int:
+        return self.tree.stages.crowd
+
+    def roots(self) -> tuple[Nodes, Tensor]:
+        """The root nodes of all rows after a long ascent, and which of them are proven, (rows,)."""
+        dual_ascent = self.tree.dual_ascent
+        result = dual_ascent.run(dual_ascent.roots(), ROOT_STEPS, self.ends)
+        self.nodes += result.nodes.size
+        proven = self._proven(result.nodes)
+        self._close(result.nodes.pick(proven))
+        if not bool(proven.all()):
+            self._offer(result)
+        return result.nodes, proven
+
+    def visit(self, nodes: Nodes) -> Nodes:
+        """Bounds nodes and closes what it can; returns the rest, each split in two."""
+        before = len(self.closed)
+        try:
+            return self._visit(nodes)
+        except BaseException:
+            del self.closed[before:]  # all nodes of a visit that breaks off stay open
+            raise
+
+    def recorded(self) -> list[Nodes]:
+        return self.closed
+
+    def adopt(self, nodes: Nodes, recorded: list[Nodes]) -> Nodes:
+        self.closed += recorded
+        return nodes
+
+    def _visit(self, nodes: Nodes) -> Nodes:
+        dual_ascent = self.tree.dual_ascent
+        result = dual_ascent.run(nodes, STEPS, self.ends, enough=0.0)
+        self.nodes, self.bound = self.nodes + nodes.size, float(result.lower.min())
+        closed = result.lower > 0
+        promising = closed.nonzero().flatten()
+        if len(promising):
+            closed[promising] = self._proven(result.nodes.pick(promising))
+        self._close(result.nodes.pick(closed))
+        rest = (~closed).nonzero().flatten()
+        if not len(rest):
+            return result.nodes.pick(rest)
+        if bool((result.lower[rest] > 0).any()):  # what the proof refused has left the ascent without its scores
+            result = dual_ascent.run(result.nodes.pick(rest), 0, self.ends)
+        else:
+            result = result.pick(rest)
+        self._offer(result)
+        splittable = (result.scores > 0).any(1)
+        self._settle(result.nodes.pick((~splittable).nonzero().flatten()))
+        indices = splittable.nonzero().flatten()
+        neurons = result.scores[indices].argmax(1) if len(indices) else indices
+        return result.nodes.pick(indices).split(neurons)
+
+    def _proven(self, nodes: Nodes) -> Tensor:
+        """Which nodes are proven, (count,)."""
+        return proven_bounds(self.tree.stages, self.tree.rows, nodes) > 0
+
+    def _offer(self, result: AscentResult) -> None:
+        """Tries the minimisers of the relaxed rows as counterexamples."""
+        margins = self.tree.dual_ascent.margins(result.points).amin(1)
+        least = int(margins.nan_to_num(torch.inf).argmin())
+        if bool(margins[least] <= 0) and self.violates(self._inside(result.points[least].double())):
+            raise Ended(None)
+
+    def _inside(self, point: Tensor) -> Tensor:
+        """A point (size,) of the region's border, set back by more than its own rounding."""
+        centre, box = self.tree.problem.centre, self.tree.problem.region.box
+        moved = centre + SET_BACK * (point - centre)
+        return moved if box is None else torch.clamp(moved, *box)
+
+    def _settle(self, nodes: Nodes) -> None:
+        """Closes nodes without unstable neurons, or ends the search."""
+        if not nodes.size:
+            return
+        result = self.tree.dual_ascent.run(nodes, LAST_STEPS, self.ends, enough=0.0)
+        proven = self._proven(result.nodes)
+        self._close(result.nodes.pick(proven))
+        for index in (~proven).nonzero():
+            if time.monotonic() > self.ends:
+                raise Ended(LATE)
+            self._solve(result.nodes.pick(index))
+
+    def _close(self, nodes: Nodes) -> None:
+        """Keeps nodes that are proven, where the search is recorded."""
+        if self.tree.stages.record is not None and nodes.size:
+            self.closed.append(nodes)
+
+    def _solve(self, node: Nodes) -> None:
+        """Closes one node without unstable neurons by a program, or ends the search."""
+        stages, problem = self.tree.stages, self.tree.problem
+        seconds = max(0.01, min(LEAF_SECONDS, self.ends - time.monotonic()))
+        for point, multipliers in leaf.nearest(problem, self._leaf(node), seconds):
+            if self.violates(point):
+                raise Ended(None)
+            tables = [multipliers[stage.value][stage.neurons[: stage.unstable_count]] for stage in stages.stages]
+            solved = node._replace(duals=torch.cat(tables)[None].float() if tables else node.duals)
+            if bool(self._proven(solved)):
+                self._close(solved)
+                return
+        raise Ended(LATE if time.monotonic() > self.ends else UNSETTLED)
+
+    def _leaf(self, node: Nodes) -> leaf.Leaf:
+        """A node with the bounds and signs of all neurons in its subdomain, inactive ones included."""
+        stages = self.tree.stages
+        bounds: Bounds = {}
+        tables: dict[int, Tensor] = {}
+        for stage in stages.stages:
+            neurons, signs = stage.neurons[: stage.unstable_count], node.signs[0, stage.columns]
+            lower, upper = (bound.clone() for bound in stages.bounds[stage.value])
+            lower[0, neurons] = torch.where(signs > 0, lower[0, neurons].clamp(min=0), lower[0, neurons])
+            upper[0, neurons] = torch.where(signs < 0, upper[0, neurons].clamp(max=0), upper[0, neurons])
+            bounds[stage.value] = Interval(lower, upper)
+            tables[stage.value] = torch.zeros(lower.shape[1], dtype=torch.int8)
+            tables[stage.value][neurons] = signs
+        return leaf.Leaf(int(self.tree.open_rows[node.rows]), bounds, tables)

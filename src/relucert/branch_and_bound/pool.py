@@ -1,0 +1,89 @@
+"""The open nodes of a search, the newest last; the oldest wait on disk where they would take too much memory."""
+
+from __future__ import annotations
+
+import pickle
+import tempfile
+import weakref
+from collections.abc import Callable
+from typing import BinaryIO, Generic, Protocol, TypeVar
+
+from typing_extensions import Self
+
+MOST_BYTES = 2**29  # of nodes in memory
+
+
+class Batch(Protocol):
+    """Nodes of a search, in tensors with one row per node."""
+
+    @property
+    def size(self) -> int:
+        """The number of nodes."""
+
+    @property
+    def bytes(self) -> int:
+        """The memory that they take."""
+
+    def pick(self, indices: slice) -> Self:
+        """Some of the nodes."""
+
+
+BatchType = TypeVar("BatchType", bound=Batch)
+
+
+class Pool(Generic[BatchType]):
+    """Nodes that are taken from where they were added last: the search goes into depth, and few nodes wait.
+
+    Args:
+        nodes: The first ones.
+        join: Makes one batch of several.
+    """
+
+    def __init__(self, nodes: BatchType, join: Callable[[list[BatchType]], BatchType]) -> None:
+        self.in_memory, self._join, self._none = [nodes], join, nodes.pick(slice(0, 0))
+        self._file: BinaryIO | None = None
+        self._stored: list[tuple[int, int]] = []  # where each batch on disk begins, and how many nodes it has
+
+    @property
+    def size(self) -> int:
+        """The number of nodes, those on disk included."""
+        return sum(batch.size for batch in self.in_memory) + sum(size for _, size in self._stored)
+
+    def add(self, nodes: BatchType) -> None:
+        if nodes.size:
+            self.in_memory.append(nodes)
+        if len(self.in_memory) > 1 and sum(batch.bytes for batch in self.in_memory) > MOST_BYTES:
+            self._store(self.in_memory.pop(0))
+
+    def take(self, most: int) -> BatchType:
+        """Removes the newest nodes, at most so many."""
+        taken: list[BatchType] = []
+        while most > 0 and self.size:
+            if not self.in_memory:
+                self.in_memory.append(self._recall())
+            last = self.in_memory.pop()
+            first = max(0, last.size - most)
+            if first:
+                self.in_memory.append(last.pick(slice(None, first)))
+            taken.insert(0, last.pick(slice(first, None)) if first else last)
+            most -= last.size - first
+        return self._join(taken) if taken else self._none
+
+    def all(self) -> BatchType:
+        """Removes all nodes."""
+        return self.take(self.size)
+
+    def _store(self, nodes: BatchType) -> None:
+        if self._file is None:
+            self._file = tempfile.TemporaryFile(prefix="relucert-nodes-")  # noqa: SIM115 - as long as the pool
+            weakref.finalize(self, self._file.close)
+        self._stored.append((self._file.seek(0, 2), nodes.size))
+        pickle.dump(nodes, self._file, protocol=5)
+
+    def _recall(self) -> BatchType:
+        assert self._file is not None
+        begin, _ = self._stored.pop()
+        self._file.seek(begin)
+        nodes: BatchType = pickle.load(self._file)  # that this process has written itself
+        self._file.truncate(begin)
+        return nodes

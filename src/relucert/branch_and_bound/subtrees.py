@@ -1,0 +1,238 @@
+"""The loop of branch and bound: nodes are visited, newest first, until none is open; by a team where there is one.
+
+In a team, worker processes search some open nodes each for a second or two and return what is left of them. The process
+that asks keeps all open nodes and shares them out anew, so that nobody waits for long; it alone judges what violates
+the property. A worker that dies costs its nodes another try.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol
+
+import torch
+from torch import Tensor
+
+from relucert.branch_and_bound.pool import BatchType, Pool
+from relucert.common.deadline import TimeUp, until
+from relucert.common.progress import Report, silent
+from relucert.execution.team import Team, current_team
+from relucert.query.problem import Problem
+
+SLICE = 2.0  # seconds that a worker searches before what is left is shared out anew
+FIRST_SLICE = 0.25  # while there are few nodes
+CROWDS = 4  # times the nodes that are visited at once go to one worker, at most
+
+
+class Ended(Exception):  # noqa: N818
+    """The search is over: a violation ended it (no reason), or time or a leaf did."""
+
+    def __init__(self, reason: str | None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Visitor(Protocol[BatchType]):
+    """Bounds nodes of one tree.
+
+    Attributes:
+        crowd: How many nodes are visited at once.
+        nodes: How many nodes were visited.
+    """
+
+    @property
+    def crowd(self) -> int: ...
+
+    nodes: int
+
+    def visit(self, nodes: BatchType) -> BatchType:
+        """Closes the nodes that it can; returns the others, split. Raises Ended where the search is over."""
+
+    def recorded(self) -> Any:
+        """What proves the nodes that were closed, where a record is kept; it can be pickled."""
+
+    def adopt(self, nodes: BatchType, recorded: Any) -> BatchType:
+        """Takes over what another visitor recorded; returns the nodes that it left open, as this one knows them."""
+
+
+class Tree(Protocol[BatchType]):
+    """What is to be known for visiting nodes; it can be pickled."""
+
+    @property
+    def problem(self) -> Problem: ...
+
+    def visitor(self, ends: float, violates: Callable[[Tensor], bool]) -> Visitor[BatchType]:
+        """A visitor that keeps a record of its own."""
+
+    def join(self, batches: list[BatchType]) -> BatchType: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Share(Generic[BatchType]):
+    """Nodes for a worker.
+
+    Attributes:
+        nodes: The nodes.
+        seconds: How long to search.
+        left: The seconds until time is over.
+        stops: Whether a point that seems to violate the property ends the search.
+    """
+
+    nodes: BatchType
+    seconds: float
+    left: float
+    stops: bool
+
+
+@dataclass(frozen=True, eq=False)
+class ShareResult(Generic[BatchType]):
+    """What a worker did with its share.
+
+    Attributes:
+        open: The nodes that are left.
+        visited: How many nodes were visited.
+        points: Points that seem to violate the property, (size,) each.
+        failure: Why the search can't succeed.
+        recorded: What proves the nodes that were closed, where a record is kept.
+    """
+
+    open: BatchType
+    visited: int
+    points: list[Tensor]
+    failure: str | None
+    recorded: Any = None
+
+
+@dataclass(frozen=True, eq=False)
+class SubtreeWork(Generic[BatchType]):
+    """The work of a team on one tree."""
+
+    tree: Tree[BatchType]
+    most_workers: int | None = None
+    divisible: bool = False
+
+    def answer(self, shares: Sequence[Any], report: Report = silent) -> Iterator[list[ShareResult[BatchType]]]:
+        """Searches the shares, one after the other."""
+        for share in shares:
+            yield [self._search(share)]
+
+    def lost(self, share: Any, reason: str) -> ShareResult[BatchType]:
+        """The result where the processes that had the share died."""
+        return ShareResult(share.nodes, 0, [], reason)
+
+    def _search(self, share: Share[BatchType]) -> ShareResult[BatchType]:
+        started, points, failure = time.monotonic(), list[Tensor](), None
+
+        def violates(point: Tensor) -> bool:
+            points.append(point)
+            return share.stops and _seems_violated(self.tree.problem, point)
+
+        visitor = self.tree.visitor(started + share.left, violates)
+        waiting = Pool(share.nodes, self.tree.join)
+        try:
+            with until(started + share.left), torch.inference_mode(False), torch.no_grad():
+                while waiting.size:
+                    visit_newest(visitor, waiting)
+                    if time.monotonic() > started + share.seconds:
+                        break
+        except TimeUp:
+            pass
+        except Ended as ended:
+            failure = ended.reason
+        return ShareResult(waiting.all(), visitor.nodes, points, failure, visitor.recorded())
+
+
+def visit_newest(visitor: Visitor[BatchType], waiting: Pool[BatchType]) -> None:
+    """Visits the newest nodes of a pool; where the visit breaks off, they are in the pool again."""
+    nodes = waiting.take(visitor.crowd)
+    try:
+        left = visitor.visit(nodes)
+    except BaseException:
+        waiting.add(nodes)
+        raise
+    waiting.add(left)
+
+
+@dataclass(eq=False)
+class TreeSearch(Generic[BatchType]):
+    """Visits the nodes of a tree until none is open, or until time is over.
+
+    Attributes:
+        tree: The tree.
+        visitor: Visits nodes in this process.
+        violates: Judges a point, (size,); True ends the search.
+        ends: When time for the question is over, on the monotonic clock.
+        tell: Called after every visit with the number of open nodes.
+    """
+
+    tree: Tree[BatchType]
+    visitor: Visitor[BatchType]
+    violates: Callable[[Tensor], bool]
+    ends: float
+    tell: Callable[[int], None]
+
+    def run(self, waiting: Pool[BatchType], stop: float) -> bool:
+        """Whether all nodes are closed; `waiting` has those that are not at the time `stop`. Raises Ended."""
+        while waiting.size:
+            if time.monotonic() > stop:
+                return False
+            team = current_team()
+            if team is not None and team.is_there():
+                self._together(team, waiting, stop)
+                continue
+            visit_newest(self.visitor, waiting)
+            self.tell(waiting.size)
+        return True
+
+    def _together(self, team: Team, waiting: Pool[BatchType], stop: float) -> None:
+        shares = _Shares(waiting, team.size, self.visitor.crowd, stop, self.ends)
+        with closing(team.run(SubtreeWork(self.tree), shares)) as work:
+            for came in work:
+                for share, result in came:
+                    shares.away -= share.nodes.size
+                    self._take(result, waiting, shares)
+                self.tell(waiting.size + shares.away)
+
+    def _take(self, result: ShareResult[BatchType], waiting: Pool[BatchType], shares: _Shares[BatchType]) -> None:
+        waiting.add(self.visitor.adopt(result.open, result.recorded))
+        self.visitor.nodes += result.visited
+        for point in result.points:
+            if self.violates(point):
+                raise Ended(None)
+            shares.stops = False
+        if result.failure is not None:
+            raise Ended(result.failure)
+
+
+class _Shares(Generic[BatchType]):
+    """Shares of what is open, as workers ask for them; after results came there may be more again.
+
+    Attributes:
+        away: How many nodes are with workers.
+        stops: Whether points end the search of a share; not once one was refused, since it would be found again.
+    """
+
+    def __init__(self, waiting: Pool[BatchType], workers: int, crowd: int, stop: float, ends: float) -> None:
+        self.waiting, self.workers, self.crowd, self.stop, self.ends = waiting, workers, crowd, stop, ends
+        self.away, self.stops = 0, True
+
+    def __iter__(self) -> Iterator[tuple[Share[BatchType]]]:
+        return self
+
+    def __next__(self) -> tuple[Share[BatchType]]:
+        now = time.monotonic()
+        if now >= self.stop or not self.waiting.size:
+            raise StopIteration
+        open_nodes = self.waiting.size + self.away
+        few = open_nodes < self.workers * self.crowd
+        nodes = self.waiting.take(max(1, min(CROWDS * self.crowd, -(-open_nodes // self.workers))))
+        self.away += nodes.size
+        seconds = min(FIRST_SLICE if few else SLICE, self.stop - now)
+        return (Share(nodes, seconds, self.ends - now, self.stops),)
+
+
+def _seems_violated(problem: Problem, point: Tensor) -> bool:
+    return bool((problem.prop.values(problem.exact(point[None])) <= 0).any())

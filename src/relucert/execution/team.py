@@ -1,0 +1,67 @@
+"""A team: the workers of a run that help with one question, where there are more of them than questions.
+
+Whoever runs a question offers it (`offering`); a search that lasts longer than `ALONE` asks for it (`current_team`).
+No answer depends on it, only how soon it comes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+from relucert.common.progress import silent
+
+if TYPE_CHECKING:
+    from relucert.execution.execution import Execution, Worked
+    from relucert.execution.job import Item, Work
+
+ALONE = 2.0  # seconds of work on a question before others help: starting them takes about as long
+
+_TEAM: ContextVar[Team | None] = ContextVar("team", default=None)
+
+
+class Team:
+    """Workers that help with one question.
+
+    Args:
+        execution: Who has them.
+        size: How many there are, at least two.
+    """
+
+    def __init__(self, execution: Execution, size: int) -> None:
+        self._execution, self.size = execution, size
+        self._since = time.monotonic()
+
+    def is_there(self) -> bool:
+        """Whether they can begin at once; they are called, and not waited for, once the question takes long."""
+        if time.monotonic() - self._since < ALONE:
+            return False
+        return self._execution.is_ready(self.size)
+
+    def run(self, job: Work[Any], items: Iterable[Item]) -> Worked:
+        """The results of all items, as they come; `items` may have more of them after some came."""
+        return self._execution.run_with(job, items, self.size, silent)
+
+
+def current_team() -> Team | None:
+    """The team that is offered for the question at hand."""
+    return _TEAM.get()
+
+
+def workers_there() -> int:
+    """How many workers can work on the question at hand: those of a team that can begin, or this process."""
+    team = current_team()
+    return team.size if team is not None and team.is_there() else 1
+
+
+@contextmanager
+def offering(execution: Execution | None, size: int) -> Iterator[None]:
+    """Offers the workers of an execution for what is done within; never to be opened around a `yield` of an answer."""
+    token = _TEAM.set(None if execution is None or size < 2 else Team(execution, size))
+    try:
+        yield
+    finally:
+        _TEAM.reset(token)
