@@ -292,7 +292,7 @@ def test_a_broken_search_keeps_what_is_certified(monkeypatch: pytest.MonkeyPatch
     def fail(*given: object) -> None:
         raise RuntimeError("no memory\nat all")
 
-    monkeypatch.setattr("relucert.branch_and_bound.tree.proven_bounds", fail)
+    monkeypatch.setattr("relucert.branch_and_bound.node_tree.proven_bounds", fail)
     (answer,) = relucert.exact(network, asked(network, 1), box=BOX)
     (certified,) = relucert.certify(network, asked(network, 1), box=BOX)
     assert not answer.closed
@@ -306,7 +306,7 @@ def test_a_broken_search_keeps_what_is_certified(monkeypatch: pytest.MonkeyPatch
 def test_bounds_that_are_no_numbers_prove_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     network = mlp(4, 6, 3)
     monkeypatch.setattr(
-        "relucert.branch_and_bound.tree.proven_bounds",
+        "relucert.branch_and_bound.node_tree.proven_bounds",
         lambda stages, rows, nodes: torch.full((len(nodes.rows),), torch.nan),
     )
     (answer,) = relucert.exact(network, asked(network, 1), box=BOX)

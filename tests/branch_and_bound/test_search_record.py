@@ -125,7 +125,7 @@ def test_a_record_that_lies_is_refused(tmp_path: Path, monkeypatch: pytest.Monke
     question = asked(NETWORK)
     radius = 1.02 * distortion(question)
     monkeypatch.setattr(
-        "relucert.branch_and_bound.tree.proven_bounds", lambda stages, rows, nodes: torch.ones(len(nodes.rows))
+        "relucert.branch_and_bound.node_tree.proven_bounds", lambda stages, rows, nodes: torch.ones(len(nodes.rows))
     )
     record = search(question, radius)
     assert record is not None
