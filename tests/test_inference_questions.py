@@ -16,7 +16,7 @@ from relucert import Query
 from relucert.branch_and_bound import prove as proving
 from relucert.common.names import InferenceName
 from relucert.errors import InputError
-from relucert.inputs.loading.runtime import Evaluation, Loaded, runtime_of
+from relucert.inputs.loading.runtime import Loaded, RoundedEvaluation, runtime_of
 from relucert.network import Linear, Network, Relu, find_inference
 from relucert.verification.problem import boxes_of
 from tests.float_evaluation import EVALUATIONS
@@ -214,7 +214,7 @@ def test_what_selects_numbers_is_evaluated_without_rounding() -> None:
     """A maximum is one of its numbers, and not a sum that lost digits."""
     network = relucert.load(nn.Sequential(nn.MaxPool1d(3), nn.Flatten()), input_shape=(1, 9)).evaluated_in(FLOAT32)
     points = torch.tensor([[1e8, 1.1, -3e-9, 0.1, 0.3, 0.2, 1e-30, 0.7, -1e6]])
-    assert torch.equal(Evaluation(network)(points), points.reshape(1, 3, 3).amax(2))
+    assert torch.equal(RoundedEvaluation(network)(points), points.reshape(1, 3, 3).amax(2))
 
 
 def test_a_box_without_a_number_of_the_precision() -> None:

@@ -83,7 +83,7 @@ class Reduction:
             raise InputError(f"{expected}, not of {numbers.numel()}")
         if numbers.is_complex() or not bool(numbers.double().isfinite().all()):
             raise InputError(f"{expected}, which are real and finite")
-        return [place for place, number in enumerate(numbers.tolist()) if number > self.threshold]
+        return [index for index, number in enumerate(numbers.tolist()) if number > self.threshold]
 
 
 def _is_position(place: object, places: range) -> bool:
@@ -125,12 +125,12 @@ def greedy_cover(universe: Iterable[Hashable], sets: Sequence[Iterable[Hashable]
         sets: Sets of elements, known by their positions.
     """
     elements, families = _read(universe, sets)
-    left, chosen = set(elements), []
-    while left:
-        gains = [len(family & left) for family in families]
-        chosen.append(gains.index(max(gains)))
-        left -= families[chosen[-1]]
-    return chosen
+    uncovered, cover = set(elements), []
+    while uncovered:
+        gains = [len(family & uncovered) for family in families]
+        cover.append(gains.index(max(gains)))
+        uncovered -= families[cover[-1]]
+    return cover
 
 
 def minimum_cover(universe: Iterable[Hashable], sets: Sequence[Iterable[Hashable]]) -> list[int]:
@@ -141,8 +141,9 @@ def minimum_cover(universe: Iterable[Hashable], sets: Sequence[Iterable[Hashable
         sets: Sets of elements, known by their positions.
     """
     elements, families = _read(universe, sets)
-    tries = (chosen for size in range(len(families)) for chosen in combinations(range(len(families)), size + 1))
-    covers = (chosen for chosen in tries if len(frozenset().union(*(families[at] for at in chosen))) == len(elements))
+    numbers = range(len(families))
+    tries = (cover for size in numbers for cover in combinations(numbers, size + 1))
+    covers = (cover for cover in tries if len(frozenset().union(*(families[at] for at in cover))) == len(elements))
     return list(next(covers))
 
 
@@ -184,18 +185,18 @@ class _Builder:
     def linear(self, source: int, weight: Tensor, bias: Tensor | None = None) -> int:
         return self.put(Linear(weight, weight.new_zeros(len(weight)) if bias is None else bias), source)
 
-    def score(self, value: int, place: int) -> None:
+    def score(self, value: int, neuron: int) -> None:
         """Appends the output layer: the label's score is constant, the rival's is one coordinate of a value."""
         weight = torch.zeros(2, self.widths[value], dtype=torch.float64)
-        weight[1, place] = 1
+        weight[1, neuron] = 1
         self.linear(value, weight, torch.tensor([HALF, 0], dtype=torch.float64))
 
 
 def _boolean(builder: _Builder, holders: list[list[int]]) -> None:
     """The rival's score relu(1 - m), where m is the number of elements that no chosen set has."""
     weight = torch.zeros(len(holders), builder.widths[0], dtype=torch.float64)
-    for element, places in enumerate(holders):
-        weight[element, places] = -1
+    for element, columns in enumerate(holders):
+        weight[element, columns] = -1
     missed = builder.put(Relu(), builder.linear(0, weight, weight.new_ones(len(weight))))
     covered = builder.linear(missed, -weight.new_ones(1, len(weight)), weight.new_ones(1))
     builder.score(builder.put(Relu(), covered), 0)

@@ -24,9 +24,9 @@ from relucert.arithmetic.norm import Norm
 from relucert.checker.check import check
 from relucert.checker.document import Rejected, read
 from relucert.checker.integers import Chain, is_chain
-from relucert.checker.quadratic_document import CertificateEntry, QuadraticProof
+from relucert.checker.quadratic_document import ChainCertificate, QuadraticProof
 from relucert.checker.quadratic_margin import least_margin
-from relucert.checker.quadratic_matrix import FORM_BITS, Inequality, inequality
+from relucert.checker.quadratic_matrix import FORM_BITS, QuadraticInequality, inequality
 from relucert.checker.quadratic_scene import Scene, scene_of
 from relucert.network import IndexMap, Linear, Network
 from tests.checker.test_certificate_proofs import stored
@@ -67,7 +67,7 @@ def points_in(proof: QuadraticProof, count: int) -> Tensor:
     return points.clamp(low, high)  # which moves no point away from the centre, as that is in the box
 
 
-def parts(network: Network, proof: QuadraticProof) -> tuple[Scene, CertificateEntry, Inequality]:
+def parts(network: Network, proof: QuadraticProof) -> tuple[Scene, ChainCertificate, QuadraticInequality]:
     scene, _ = scene_of(network, proof)
     (entry,) = proof.certificates
     assert entry is not None
@@ -119,7 +119,7 @@ def test_margins_hold_whatever_the_dual_variables_are(name: str) -> None:
         def spoilt(lists: list[list[float]], size: float = size) -> list[list[float]]:
             return [[number + size * draw.gauss(0, 1) for number in part] for part in lists]
 
-        changed = CertificateEntry(
+        changed = ChainCertificate(
             entry.ball, entry.sectors, entry.weights, entry.rate * draw.uniform(0.1, 10), spoilt(entry.links),
             spoilt(entry.tangent),
         )  # fmt: skip
@@ -225,7 +225,7 @@ CHANGES: dict[str, tuple[Change, str]] = {
     "no certificate": (_no_certificate, "CROWN"),
     "two certificates": (_two_certificates, "one certificate for each row"),
     "label": (_turned, "does not prove"),
-    **{f"without {field.name}": (_without(field.name), "entries") for field in fields(CertificateEntry)},
+    **{f"without {field.name}": (_without(field.name), "entries") for field in fields(ChainCertificate)},
     "without by_intervals": (_without("by_intervals"), "entries"),
     **{f"{name} too short": (_shorter(name), name) for name in ("ball", "sectors", "weights", "links", "tangent")},
 }

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import relucert
-from relucert.inputs.loading.runtime import Evaluation
+from relucert.inputs.loading.runtime import RoundedEvaluation
 from relucert.network import find_inference
 from tests.inputs.loading.image_models import Function
 
@@ -48,7 +48,7 @@ def test_numbers_are_selected_exactly(name: str) -> None:
     network = relucert.load(Function(LAYERS[name]), input_shape=(12,))
     assert any(node.exact for node in network.nodes)
     expected = LAYERS[name](points())
-    assert torch.equal(Evaluation(network.evaluated_in(find_inference("float32")))(points()), expected)
+    assert torch.equal(RoundedEvaluation(network.evaluated_in(find_inference("float32")))(points()), expected)
     for dtype in (torch.float32, torch.float64):
         found = network.cast(dtype)(points().to(dtype))
         assert torch.equal(found, expected.to(dtype))

@@ -94,11 +94,11 @@ def sphere_gains(forms: Tensor, sides: Sequence[Walls], radius: Tensor, arithmet
         free = [(room >= limit).to(forms.dtype)[..., None] for room in walls]
         squared = (squares[0] @ free[0] + squares[1] @ free[1]).squeeze(-1)
         down, up = (torch.where((room > 0) & (room < limit), room, 0) for room in walls)
-        places = (down + up).any(0).nonzero().flatten()
-        chosen = forms[..., places]
-        rising = (chosen > 0).to(forms.dtype)
-        room = rising * down[:, None, places] + (1 - rising) * up[:, None, places]
-        sizes = chosen.abs() * (room > 0).to(forms.dtype)
+        coordinates = (down + up).any(0).nonzero().flatten()
+        coefficients = forms[..., coordinates]
+        rising = (coefficients > 0).to(forms.dtype)
+        room = rising * down[:, None, coordinates] + (1 - rising) * up[:, None, coordinates]
+        sizes = coefficients.abs() * (room > 0).to(forms.dtype)
         gains.append(_sphere_gain(squared, sizes, room, limit, forms.shape[-1], arithmetic))
     return gains
 
@@ -110,9 +110,9 @@ def _sphere_gain(
     with torch.no_grad():
         walled = torch.zeros_like(room, dtype=torch.bool)
         for _ in range(ROUNDS):
-            left = (radius.square() - (room.square() * walled).sum(-1)).clamp(min=0).sqrt()
+            remaining = (radius.square() - (room.square() * walled).sum(-1)).clamp(min=0).sqrt()
             moving = (squared + (sizes.square() * ~walled).sum(-1)).sqrt()
-            level = torch.where(left > 0, moving / left, 0)
+            level = torch.where(remaining > 0, moving / remaining, 0)
             met = walled | (sizes > level[..., None] * room)
             if bool((met == walled).all()):
                 break

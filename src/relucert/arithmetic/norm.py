@@ -122,8 +122,8 @@ class Norm:
         if math.isinf(self.p):
             return forms.sign()
         if self.p == 1:
-            places = forms.abs().argmax(-1, keepdim=True)
-            return torch.zeros_like(forms).scatter_(-1, places, forms.gather(-1, places).sign())
+            largest = forms.abs().argmax(-1, keepdim=True)
+            return torch.zeros_like(forms).scatter_(-1, largest, forms.gather(-1, largest).sign())
         tiny = torch.finfo(forms.dtype).tiny
         lengths = _length(forms, self.dual, -1).clamp(min=tiny)[..., None]
         return (forms.abs() / lengths).pow(self.dual - 1).copysign(forms)
@@ -239,10 +239,10 @@ def _length(vectors: Tensor, p: float, dim: int) -> Tensor:
     if p == 1:
         return absolute_sum(vectors, dim)
     if p == 2:
-        squared = torch.stack([part.square().sum(dim) for part in slices(vectors, dim)]).sum(0)
+        squared = torch.stack([block.square().sum(dim) for block in slices(vectors, dim)]).sum(0)
         return torch.where(squared == 0, squared, torch.where(squared == 0, 1, squared).sqrt())
     if math.isinf(p):
-        return torch.stack([part.abs().amax(dim) for part in slices(vectors, dim)]).amax(0)
+        return torch.stack([block.abs().amax(dim) for block in slices(vectors, dim)]).amax(0)
     largest = vectors.abs().amax(dim, keepdim=True)
     total = ((vectors.abs() / torch.where(largest == 0, 1, largest)) ** p).sum(dim)
     return largest.squeeze(dim) * torch.where(total == 0, 1, total) ** (1 / p)

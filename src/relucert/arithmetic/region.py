@@ -102,8 +102,8 @@ class Region:
     scale: Tensor | None = None
 
     def __post_init__(self) -> None:
-        given: tuple[object, ...] = (self.points, self.radius, self.points if self.which is None else self.which)
-        if not all(isinstance(part, Tensor) and part.ndim for part in given):
+        tensors: tuple[object, ...] = (self.points, self.radius, self.points if self.which is None else self.which)
+        if not all(isinstance(tensor, Tensor) and tensor.ndim for tensor in tensors):
             raise InputError("a region is made of tensors; relucert.Region.around makes one of other numbers")
         count = len(self.points) if self.which is None else len(self.which)
         if self.points.ndim != 2 or self.radius.shape != (count,):
@@ -173,11 +173,11 @@ class Region:
     def _shared(self, values: Tensor) -> Tensor:
         return values if self.which is None else values[self.which]
 
-    def select(self, chosen: Tensor) -> Region:
+    def select(self, members: Tensor) -> Region:
         """Some of the regions."""
-        which = chosen if self.which is None else self.which[chosen]
-        scale = self.scale[chosen] if self.scale is not None and self.scale.ndim == 2 else self.scale
-        return replace(self, radius=self.radius[chosen], which=which, scale=scale)
+        which = members if self.which is None else self.which[members]
+        scale = self.scale[members] if self.scale is not None and self.scale.ndim == 2 else self.scale
+        return replace(self, radius=self.radius[members], which=which, scale=scale)
 
     def resized(self, radius: Tensor) -> Region:
         """The same regions with other radii, (batch,)."""
@@ -186,7 +186,7 @@ class Region:
     def clone(self) -> Region:
         """A copy with tensors of its own."""
         box = None if self.box is None else Box(self.box.low.clone(), self.box.high.clone())
-        which, scale = (None if part is None else part.clone() for part in (self.which, self.scale))
+        which, scale = (None if tensor is None else tensor.clone() for tensor in (self.which, self.scale))
         return Region(self.points.clone(), self.radius.clone(), self.norm, which, box, scale)
 
     def cast(self, dtype: torch.dtype) -> Region:
@@ -338,9 +338,9 @@ class Region:
         else:
             rows = scaled.rows()
             step = max(1, CONFINED_BYTES // (len(self.radius) * rows.shape[-1] * rows.element_size()))
-            sides = _sides(rooms, two_sided)
-            parts = [self.norm.confined_gains(part, sides, self.radius, arithmetic) for part in rows.split(step, 1)]
-            gains = [torch.cat(gain, 1) for gain in zip(*parts, strict=True)]
+            walls = _sides(rooms, two_sided)
+            chunks = [self.norm.confined_gains(chunk, walls, self.radius, arithmetic) for chunk in rows.split(step, 1)]
+            gains = [torch.cat(gain, 1) for gain in zip(*chunks, strict=True)]
         if self.scale is not None:
             lost = TINY * self.radius[:, None] if arithmetic.rigorous else 0  # by underflow
             gains = [arithmetic.above(gain + lost, 3) for gain in gains]
@@ -380,8 +380,8 @@ def check_region(region: object, box: object, scale: object, shape: tuple[int, .
         raise InputError("a region with finite radii >= 0 is needed: relucert.Region.around(centre, radius, norm)")
     if region.points.shape[1] != int(np.prod(shape)):
         raise InputError(f"the region has {region.points.shape[1]} coordinates, the network {int(np.prod(shape))}")
-    for name, given, known in (("box", box, region.box), ("scale", scale, region.scale)):
-        if given is not None and known is not None:
+    for name, given, present in (("box", box, region.box), ("scale", scale, region.scale)):
+        if given is not None and present is not None:
             raise InputError(f"the region has a {name} already: give it once")
     cut, scaled = parse_box(box, shape) or region.box, parse_scale(scale, shape)
     check_inside(region.points, cut)

@@ -144,27 +144,27 @@ class Polisher:
     def _point(self, offset: Array) -> Tensor:
         return self.centre + self.scale * torch.from_numpy(offset)
 
-    def _violated(self, pattern: Pattern, offset: Array, known: list[Side]) -> list[Side]:
+    def _violated(self, pattern: Pattern, offset: Array, present: list[Side]) -> list[Side]:
         """The sides of the region that a solution is farthest beyond, without those that are in the program."""
         values = affine_values(self.check.exact, pattern, self._point(offset)[None])
         excess = []
         for value, active in pattern.items():
             beyond = torch.where(active[0], -values[value][0], values[value][0])
-            beyond[[neuron for source, neuron in known if source == value]] = 0
+            beyond[[neuron for source, neuron in present if source == value]] = 0
             beyond[beyond <= 1e-7 * values[value].abs().max()] = 0
             excess.append(beyond)
         if not excess:
             return []
         everyone = torch.cat(excess)
         worst = everyone.topk(min(SIDES, len(everyone)))
-        places = [
+        candidates = [
             (value, neuron) for value, beyond in zip(pattern, excess, strict=True) for neuron in range(len(beyond))
         ]
-        return [places[place] for place in worst.indices[worst.values > 0].tolist()]
+        return [candidates[index] for index in worst.indices[worst.values > 0].tolist()]
 
     def _sides(self, pattern: Pattern, sides: list[Side]) -> list[tuple[Array, Array]]:
         """The inequalities that keep the neurons as they are, value by value."""
-        network, parts = self.check.exact, []
+        network, constraints = self.check.exact, []
         values = affine_values(network, pattern, self.centre[None])
         for value in sorted({value for value, _ in sides}):
             neurons = [neuron for source, neuron in sides if source == value]
@@ -172,19 +172,19 @@ class Polisher:
             forms = torch.zeros(1, len(neurons), network.sizes[value], dtype=torch.float64)
             forms[0, range(len(neurons)), neurons] = signs
             rows = form_gradients(network, pattern, value, forms)[0] * self.scale
-            parts.append((rows.numpy(), -(signs * values[value][0, neurons]).numpy()))
-        return parts
+            constraints.append((rows.numpy(), -(signs * values[value][0, neurons]).numpy()))
+        return constraints
 
 
 def _resisting(solution: Nearest, sides: list[Side]) -> list[Side]:
     multipliers = solution.multipliers[1:]  # without the property's own inequality
     strongest = np.argsort(-multipliers)
-    return [sides[place] for place in strongest if multipliers[place] > 1e-6 * solution.multipliers.max()]
+    return [sides[index] for index in strongest if multipliers[index] > 1e-6 * solution.multipliers.max()]
 
 
 def _neighbours(pattern: Pattern, sides: list[Side]) -> list[Pattern]:
     """The regions across all the sides at once and across each of the first few."""
-    return [_across(pattern, chosen) for chosen in [sides, *([side] for side in sides[:SINGLES])] if chosen]
+    return [_across(pattern, crossed) for crossed in [sides, *([side] for side in sides[:SINGLES])] if crossed]
 
 
 def _across(pattern: Pattern, sides: list[Side]) -> Pattern:

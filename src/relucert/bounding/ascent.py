@@ -79,8 +79,8 @@ class BestBounds:
     @property
     def mean(self) -> float:
         """The mean of the bounds that are finite, as far as there are any."""
-        known = self.lower[self.lower.isfinite()]
-        return float(known.mean()) if len(known) else 0.0
+        finite = self.lower[self.lower.isfinite()]
+        return float(finite.mean()) if len(finite) else 0.0
 
 
 def _stalls(means: Sequence[float], least: float) -> bool:

@@ -42,18 +42,18 @@ def box_bounds(network: Network, region: Region, arithmetic: Arithmetic) -> BoxB
     return BoxBounds(lines, path)
 
 
-def _pulled(path: ReferencePath, value: int, known: Interval) -> Interval:
+def _pulled(path: ReferencePath, value: int, interval: Interval) -> Interval:
     """Improves known bounds of unstable pairs of box and neuron by back-substitution."""
     network = path.network
-    boxes, neurons = (~network.stable(value, *known)).nonzero().unbind(1)
-    lower, upper = (side.clone() for side in known)
+    boxes, neurons = (~network.stable(value, *interval)).nonzero().unbind(1)
+    lower, upper = (ends.clone() for ends in interval)
     step = max(1, PAIR_BYTES // (16 * max(network.sizes)))
-    for some, places in zip(boxes.split(step), neurons.split(step), strict=True):
+    for some, columns in zip(boxes.split(step), neurons.split(step), strict=True):
         if not len(some):
             continue
-        units = torch.nn.functional.one_hot(places, network.sizes[value]).to(lower.dtype)
+        units = torch.nn.functional.one_hot(columns, network.sizes[value]).to(lower.dtype)
         picked = PickedPath(path, some)
         below, above = bound_forms(picked, value, torch.stack([units, -units], 1)).lower.unbind(1)
-        lower[some, places] = torch.fmax(lower[some, places], below)
-        upper[some, places] = torch.fmin(upper[some, places], -above)
+        lower[some, columns] = torch.fmax(lower[some, columns], below)
+        upper[some, columns] = torch.fmin(upper[some, columns], -above)
     return Interval(lower, upper)

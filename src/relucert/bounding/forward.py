@@ -52,8 +52,8 @@ class Zonotope:
     def interval(self, arithmetic: Arithmetic) -> Interval:
         """Concretises: the bounds of every coordinate over all values of the symbols."""
 
-        def total(side: Tensor) -> Tensor:
-            whole = arithmetic.above(side + self.error, 1)
+        def total(deviation: Tensor) -> Tensor:
+            whole = arithmetic.above(deviation + self.error, 1)
             # A centre that overflowed says nothing.
             return torch.where(self.centre.isfinite(), whole, torch.inf) if arithmetic.rigorous else whole
 
@@ -198,7 +198,7 @@ class _AffineStep:
             deviation, count = deviation.plus(moved), count + 1
             if keep:
                 blocks[source] = block
-        deviation = deviation.map(lambda side: self.arithmetic.above(side, count))
+        deviation = deviation.map(lambda gains: self.arithmetic.above(gains, count))
         return Zonotope(centre, deviation, self._error(), blocks, None)
 
     def _shaped(self, tensors: list[Tensor]) -> list[Tensor]:
@@ -209,11 +209,11 @@ class _AffineStep:
         if len(self.operands) == 1:
             yield from self._blocks_of_one(self.operands[0], keep)
             return
-        parts = [operand.dense() for operand in self.operands]
-        for source in sorted(set().union(*parts)):
-            present = [part[source] for part in parts if source in part]
+        coefficients = [operand.dense() for operand in self.operands]
+        for source in sorted(set().union(*coefficients)):
+            present = [by_source[source] for by_source in coefficients if source in by_source]
             shape = np.broadcast_shapes(*(tuple(rows.shape) for rows in present))
-            rows = [part.get(source, present[0].new_zeros(())).expand(shape) for part in parts]
+            rows = [by_source.get(source, present[0].new_zeros(())).expand(shape) for by_source in coefficients]
             joined = self.operation.linear(*self._shaped(rows)).flatten(2)
             yield source, joined, self._deviation(source, joined)
 
@@ -255,7 +255,7 @@ class _AffineStep:
         factor = block.scale
         below = torch.where(factor > 0, spans.below, spans.above) * factor.abs()
         above = below if spans.symmetric else torch.where(factor > 0, spans.above, spans.below) * factor.abs()
-        return Deviation(below, above).map(lambda side: self.arithmetic.above(side, 1))
+        return Deviation(below, above).map(lambda gains: self.arithmetic.above(gains, 1))
 
     def _error(self) -> Tensor:
         """What rounding adds: the operands' own errors, and gamma times all absolute values that were summed."""
@@ -300,14 +300,14 @@ def _relaxed(value: int, operand: Zonotope, relaxation: Relaxation, arithmetic: 
     """An activation of a zonotope: scaled by the slope, and a fresh symbol for every neuron whose two lines differ."""
     slope, high, half = relaxation.slope_below, relaxation.high, relaxation.half_width
     centre = slope * operand.centre + relaxation.middle
-    deviation = operand.deviation.map(lambda side: arithmetic.above(slope.abs() * side + half, 3))
+    deviation = operand.deviation.map(lambda gains: arithmetic.above(slope.abs() * gains + half, 3))
     error = operand.error * slope.abs() if operand.error.ndim else operand.error
     if arithmetic.rigorous:
         moved = slope.abs() * (operand.centre.abs() + operand.deviation.absolute) + high.abs()
         if relaxation.low is not None:
             moved = moved + relaxation.low.abs()
         error = arithmetic.above(error + arithmetic.gamma(4) * moved, 7)
-    support, fresh = ((part != 0).any(0).nonzero().squeeze(1) for part in (slope, half))
+    support, fresh = ((coefficients != 0).any(0).nonzero().squeeze(1) for coefficients in (slope, half))
     blocks: dict[int, Block] = {}
     if len(support):
         inner = slope[:, None, support]
@@ -317,8 +317,8 @@ def _relaxed(value: int, operand: Zonotope, relaxation: Relaxation, arithmetic: 
     return Zonotope(centre, deviation, error, blocks, support)
 
 
-def _columns(rows: Tensor, chosen: Tensor) -> Tensor:
+def _columns(rows: Tensor, neurons: Tensor) -> Tensor:
     """Some columns of each matrix, gathered along whichever dimension lies contiguous in memory."""
     if rows.stride(-1) == 1:
-        return rows[..., chosen]
-    return rows.mT.index_select(1, chosen).mT
+        return rows[..., neurons]
+    return rows.mT.index_select(1, neurons).mT

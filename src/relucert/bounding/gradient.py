@@ -88,8 +88,8 @@ class _IntervalRule:
     def activation(self, value: int, source: int, form: Forms) -> Forms | None:
         return self.through(value, source, form)
 
-    def join(self, value: int, one: Forms, other: Forms) -> Forms:
-        return one.add(other, self.arithmetic)
+    def join(self, value: int, forms: Forms, others: Forms) -> Forms:
+        return forms.add(others, self.arithmetic)
 
 
 def gradient_sizes(network: Network, forms: Tensor, bounds: Bounds, arithmetic: Arithmetic) -> Tensor:
@@ -107,7 +107,7 @@ def gradient_sizes(network: Network, forms: Tensor, bounds: Bounds, arithmetic: 
 
 def _widen(form: Forms, derivatives: tuple[Tensor, Tensor], arithmetic: Arithmetic) -> Forms:
     """Each coefficient times whatever number lies between the least and the largest derivative, (batch, size) each."""
-    least, largest = (side[:, None] for side in derivatives)
+    least, largest = (ends[:, None] for ends in derivatives)
     low, high = arithmetic.floor(form.centre - form.radius), arithmetic.ceil(form.centre + form.radius)
     below, above = torch.minimum(low * least, low * largest), torch.maximum(high * least, high * largest)
     if bool((least < 0).any()):

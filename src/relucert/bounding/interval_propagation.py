@@ -33,12 +33,12 @@ def interval_bounds(network: Network, region: Region, arithmetic: Arithmetic, wa
     An interval is dropped once the last operation that needs it is done.
     """
     shared = _large_convolutions(network)
-    known = {INPUT} if region.norm.body == "box" else _bounded_by_norms(network, shared) | shared
+    bounded = {INPUT} if region.norm.body == "box" else _bounded_by_norms(network, shared) | shared
     bounds: Bounds = {}
     intervals: dict[int, Centred] = {}
     start = ReferencePath(network, region, {}, FAST_LIN, arithmetic)
-    for value, dropped in network.schedule(wanted, known):
-        if value in known:
+    for value, dropped in network.schedule(wanted, bounded):
+        if value in bounded:
             interval = _within_kernel_norms(start, value) if value in shared else enclose(start, value)
             intervals[value] = Centred.of(interval, arithmetic)
         else:
@@ -108,8 +108,8 @@ def interval_margins(
     path = ReferencePath(network, region, bounds, FLAT, arithmetic)
     largest = max(network.sizes[value] for value in network.ancestors((network.output,), network.activations))
     step = max(1, ROW_BYTES // (len(prop) * largest * prop.rows.element_size()))
-    parts = [
+    margins = [
         bound_forms(path, network.output, rows, offsets=offsets).lower
         for rows, offsets in zip(prop.rows.split(step, 1), prop.offsets.split(step, 1), strict=True)
     ]
-    return torch.cat(parts, 1)
+    return torch.cat(margins, 1)

@@ -44,15 +44,15 @@ class Lines(NamedTuple):
     def shares(self) -> Tensor:
         """How much of a neuron's range is due to each input, the shares of one neuron adding up to 1 or being 0:
         (batch, inputs, size)."""
-        parts = self.lower[:, :-1].abs() + self.upper[:, :-1].abs()
-        total = parts.sum(1, keepdim=True)
-        return parts / torch.where(total > 0, total, 1)
+        slopes = self.lower[:, :-1].abs() + self.upper[:, :-1].abs()
+        total = slopes.sum(1, keepdim=True)
+        return slopes / torch.where(total > 0, total, 1)
 
     def interval(self, arithmetic: Arithmetic) -> Interval:
         """Concretises the two functions: the bounds that follow, (batch, size) each."""
         terms = self.lower.shape[1] + 2
         falls, rises = (
-            arithmetic.above(side[:, :-1].abs().sum(1) + self.slack, terms) for side in (self.lower, self.upper)
+            arithmetic.above(lines[:, :-1].abs().sum(1) + self.slack, terms) for lines in (self.lower, self.upper)
         )
         return Interval(arithmetic.floor(self.lower[:, -1] - falls), arithmetic.ceil(self.upper[:, -1] + rises))
 
@@ -91,9 +91,11 @@ class ForwardLines:
         if not rounds(self.network, value):
             return lines
         sizes = []
-        for source, one in zip(self.network.node(value).inputs, sources, strict=True):
+        for source, operand in zip(self.network.node(value).inputs, sources, strict=True):
             size = size_within(self.network, self.path.bounds, source, self.arithmetic)
-            sizes.append(self.arithmetic.above(one.magnitude + one.slack, self.inputs + 4) if size is None else size)
+            sizes.append(
+                self.arithmetic.above(operand.magnitude + operand.slack, self.inputs + 4) if size is None else size
+            )
         added = noise(self.network, value, sizes, self.arithmetic)
         return lines._replace(slack=self.arithmetic.above(lines.slack + added, 1))
 
@@ -102,9 +104,11 @@ class ForwardLines:
         return self.network.sizes[INPUT]
 
     def _affine(self, operation: Affine, sources: list[Lines], shapes: list[tuple[int, ...]]) -> Lines:
-        means = [((one.lower + one.upper) / 2).unflatten(-1, shape) for one, shape in zip(sources, shapes, strict=True)]
+        means = [
+            ((lines.lower + lines.upper) / 2).unflatten(-1, shape) for lines, shape in zip(sources, shapes, strict=True)
+        ]
         halves = [
-            ((one.upper - one.lower) / 2).unflatten(-1, shape) for one, shape in zip(sources, shapes, strict=True)
+            ((lines.upper - lines.lower) / 2).unflatten(-1, shape) for lines, shape in zip(sources, shapes, strict=True)
         ]
         mean, half = operation.linear(*means).flatten(2), operation.absolute.linear(*halves).flatten(2)
         lower, upper = mean - half, mean + half
@@ -118,8 +122,8 @@ class ForwardLines:
         gamma = self.arithmetic.gamma(operation.terms + 8)
         inputs = lower.shape[1]
         missed = [
-            self.arithmetic.above(one.slack + gamma * 2 * one.magnitude, inputs + 4).unflatten(-1, shape)
-            for one, shape in zip(sources, shapes, strict=True)
+            self.arithmetic.above(lines.slack + gamma * 2 * lines.magnitude, inputs + 4).unflatten(-1, shape)
+            for lines, shape in zip(sources, shapes, strict=True)
         ]
         slack = operation.magnitude(*missed).flatten(1)
         if constant is not None:

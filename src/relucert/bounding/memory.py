@@ -46,13 +46,14 @@ class SlopeMemory:
         """
         keys = [point.float().numpy().tobytes() for point in region.points]
         self._points = {point: self._points.get(point, {}) for point in keys}
-        members = keys if region.which is None else [keys[place] for place in region.which.tolist()]
+        members = keys if region.which is None else [keys[number] for number in region.which.tolist()]
         entries = [self._points[member].setdefault(what, _Rows(torch.full((count,), torch.nan))) for member in members]
         return Recall(entries, region.radius.double(), rows, part, self._room())
 
     def _room(self) -> int:
         """How many bytes of slopes may still be kept."""
-        tables = (table for known in self._points.values() for rows in known.values() for table in rows.tables.values())
+        entries = (entry for of_point in self._points.values() for entry in of_point.values())
+        tables = (table for entry in entries for table in entry.tables.values())
         return MEMORY_BYTES - sum(table.numel() * table.element_size() for table in tables)
 
 
@@ -82,10 +83,11 @@ class Recall:
             return None
         tables = {value: table.clone() for value, table in otherwise.items()}
         for member, entry in enumerate(self.entries):
-            known = entry.radii[self.rows].isfinite()
+            recorded = entry.radii[self.rows].isfinite()
             for value, table in tables.items():
                 if value in entry.tables:
-                    table[member, known] = self._narrow(value, entry.tables[value][self.rows[known]]).to(table.dtype)
+                    slopes = self._narrow(value, entry.tables[value][self.rows[recorded]])
+                    table[member, recorded] = slopes.to(table.dtype)
         return tables
 
     def put(self, slopes: Slopes) -> None:

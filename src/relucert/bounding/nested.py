@@ -48,20 +48,22 @@ def nested_bounds(network: Network, region: Region, radii: Tensor, arithmetic: A
         return _one_by_one(network, region, radii, arithmetic)
     nest = _Nest(network, region, radii, arithmetic)
     carry(network, region, arithmetic, network.preactivations, nest, whole=True)
-    return {value: interval.map(lambda side: side.flatten(1)) for value, interval in nest.bounds.items()}
+    return {value: interval.map(lambda ends: ends.flatten(1)) for value, interval in nest.bounds.items()}
 
 
 def _at_once(network: Network, region: Region, radii: Tensor, arithmetic: Arithmetic) -> Bounds:
     bounds = forward(network, _resized(region, radii), FAST_LIN, arithmetic, network.preactivations)
-    return {value: interval.map(lambda side: side.reshape(len(radii), -1)) for value, interval in bounds.items()}
+    return {value: interval.map(lambda ends: ends.reshape(len(radii), -1)) for value, interval in bounds.items()}
 
 
 def _one_by_one(network: Network, region: Region, radii: Tensor, arithmetic: Arithmetic) -> Bounds:
-    parts = [hidden_bounds(network, region, FAST_LIN, arithmetic)]
+    by_region = [hidden_bounds(network, region, FAST_LIN, arithmetic)]
     for column in reversed(radii.unbind(1)[:-1]):
         inside = region.resized(column)
-        parts.append(backward(network, inside, FAST_LIN, arithmetic, network.preactivations[-1:], known=parts[-1]))
-    return {value: Interval.join([part[value] for part in reversed(parts)], 1) for value in parts[0]}
+        by_region.append(
+            backward(network, inside, FAST_LIN, arithmetic, network.preactivations[-1:], known=by_region[-1])
+        )
+    return {value: Interval.join([bounds[value] for bounds in reversed(by_region)], 1) for value in by_region[0]}
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,9 +80,9 @@ class _Neurons:
     doubt: Tensor
     blocks: dict[int, Tensor]
 
-    def select(self, chosen: Tensor) -> _Neurons:
-        blocks = {source: block[:, chosen] for source, block in self.blocks.items()}
-        return _Neurons(self.centre[:, chosen], self.doubt[:, chosen], blocks)
+    def select(self, neurons: Tensor) -> _Neurons:
+        blocks = {source: block[:, neurons] for source, block in self.blocks.items()}
+        return _Neurons(self.centre[:, neurons], self.doubt[:, neurons], blocks)
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,9 +103,9 @@ class _Symbols:
         unstable = (self.half[:, some.stop - 1] != 0).any(0)
         active = ~unstable & (self.slope[:, some.stop - 1] != 0).any(0)
         for mask, regions in ((active, largest), (unstable, some)):
-            if len(chosen := mask.nonzero().squeeze(1)):
-                slope, half = self.slope[:, regions, chosen], self.half[:, regions, chosen]
-                yield chosen, _Symbols(self.neurons.select(chosen), slope, half)
+            if len(neurons := mask.nonzero().squeeze(1)):
+                slope, half = self.slope[:, regions, neurons], self.half[:, regions, neurons]
+                yield neurons, _Symbols(self.neurons.select(neurons), slope, half)
 
 
 @dataclass(eq=False)
@@ -121,47 +123,47 @@ class _Nest:
     def measure(self, value: int, zonotope: Zonotope) -> Interval:
         """Bounds in the largest region; those in the others are kept."""
         neurons, end = self._neurons(zonotope), self.radii.shape[1] - 1
-        parts = [self._substitute(neurons, slice(end, end + 1))]
+        intervals = [self._substitute(neurons, slice(end, end + 1))]
         self.neurons[value] = neurons
-        places = torch.arange(neurons.centre.shape[1])  # of those neurons that are unstable in all regions so far
+        indices = torch.arange(neurons.centre.shape[1])  # of those neurons that are unstable in all regions so far
         while end:
-            known = parts[-1].map(lambda side: side[:, :1])  # in the smallest region so far: it holds in the others
-            unstable = known.unstable[:, 0, places].any(0).nonzero().squeeze(1)
-            places, neurons = places[unstable], neurons.select(unstable)
-            start = max(0, end - (SPARSE if value in self.final else self._regions_at_once(len(places))))
-            parts += self._inside(value, neurons, places, known, slice(start, end))
+            widest = intervals[-1].map(lambda ends: ends[:, :1])  # of the smallest region so far, which hold within it
+            unstable = widest.unstable[:, 0, indices].any(0).nonzero().squeeze(1)
+            indices, neurons = indices[unstable], neurons.select(unstable)
+            start = max(0, end - (SPARSE if value in self.final else self._regions_at_once(len(indices))))
+            intervals += self._inside(value, neurons, indices, widest, slice(start, end))
             end = start
-        self.bounds[value] = Interval.join(parts[::-1], 1)
-        return parts[0].map(lambda side: side[:, 0])
+        self.bounds[value] = Interval.join(intervals[::-1], 1)
+        return intervals[0].map(lambda ends: ends[:, 0])
 
     def _inside(
-        self, value: int, neurons: _Neurons, places: Tensor, known: Interval, some: slice
+        self, value: int, neurons: _Neurons, indices: Tensor, widest: Interval, some: slice
     ) -> Iterator[Interval]:
-        """Bounds in some regions, the largest first, of which those of neurons at other places are known.
+        """Bounds in some regions, the largest first; those of neurons with other indices are the widest.
 
         Where nothing is made of bounds but whether neurons are stable, only those neurons are looked at in all of the
         regions that are stable in the smallest.
         """
         if value not in self.final:
-            yield self._met(neurons, places, known, some)
+            yield self._met(neurons, indices, widest, some)
             return
-        smallest = self._met(neurons, places, known, slice(some.start, some.start + 1))
-        stable = (~smallest.unstable[:, 0, places]).any(0).nonzero().squeeze(1)
-        neurons, places, end = neurons.select(stable), places[stable], some.stop
+        smallest = self._met(neurons, indices, widest, slice(some.start, some.start + 1))
+        stable = (~smallest.unstable[:, 0, indices]).any(0).nonzero().squeeze(1)
+        neurons, indices, end = neurons.select(stable), indices[stable], some.stop
         while end > some.start + 1:
-            start = max(some.start + 1, end - self._regions_at_once(len(places)))
-            yield self._met(neurons, places, known, slice(start, end))
+            start = max(some.start + 1, end - self._regions_at_once(len(indices)))
+            yield self._met(neurons, indices, widest, slice(start, end))
             end = start
         yield smallest
 
-    def _met(self, neurons: _Neurons, places: Tensor, known: Interval, some: slice) -> Interval:
-        """Known bounds, (batch, 1, size), in some smaller regions, where those of neurons at some places are closer."""
+    def _met(self, neurons: _Neurons, indices: Tensor, widest: Interval, some: slice) -> Interval:
+        """The widest bounds, (batch, 1, size), in smaller regions, with closer ones of neurons with these indices."""
         count = some.stop - some.start
-        bounds = known.map(lambda side: side.expand(-1, count, -1).flatten(0, 1))
-        if len(places):
+        bounds = widest.map(lambda ends: ends.expand(-1, count, -1).flatten(0, 1))
+        if len(indices):
             closer = self._substitute(neurons, some)
-            bounds = bounds.replaced(places, closer.map(lambda side: side.flatten(0, 1)), bounds.unstable)
-        return bounds.map(lambda side: side.unflatten(0, (len(self.radii), -1)))
+            bounds = bounds.replaced(indices, closer.map(lambda ends: ends.flatten(0, 1)), bounds.unstable)
+        return bounds.map(lambda ends: ends.unflatten(0, (len(self.radii), -1)))
 
     @cached_property
     def final(self) -> set[int]:
@@ -170,7 +172,7 @@ class _Nest:
         return {
             value
             for value in preactivations
-            if not any(value in self.network.ancestors((other,)) for other in preactivations if other != value)
+            if not any(value in self.network.ancestors((later,)) for later in preactivations if later != value)
         }
 
     def relax(self, value: int, bounds: Interval) -> Relaxation:
@@ -178,19 +180,19 @@ class _Nest:
         unstable = bounds.unstable
         unit = torch.where(unstable, bounds.upper / torch.frexp(bounds.upper).mantissa, 0)  # a power of two above it
         unit = torch.where(unstable, unit.clamp(min=LEAST_UNIT), 0)
-        chosen = unstable.any(0).nonzero().squeeze(1)
+        neurons = unstable.any(0).nonzero().squeeze(1)
         source = self.network.source(value)
-        self.symbols[source] = self._symbols(source, chosen, unit[:, None, chosen])
+        self.symbols[source] = self._symbols(source, neurons, unit[:, None, neurons])
         slope = bounds.active.to(unit.dtype)
         return Relaxation(slope, -unit, slope, unit)
 
-    def _symbols(self, source: int, chosen: Tensor, unit: Tensor) -> _Symbols:
-        lines = FAST_LIN(Relu(), self.bounds[source].map(lambda side: side[..., chosen]), self.arithmetic)
+    def _symbols(self, source: int, neurons: Tensor, unit: Tensor) -> _Symbols:
+        lines = FAST_LIN(Relu(), self.bounds[source].map(lambda ends: ends[..., neurons]), self.arithmetic)
         present = unit != 0
         slope, half = (
-            torch.where(present, part / unit.where(present, 1), 0) for part in (lines.slope_below, lines.half_width)
+            torch.where(present, line / unit.where(present, 1), 0) for line in (lines.slope_below, lines.half_width)
         )
-        return _Symbols(self.neurons[source].select(chosen), slope, half)
+        return _Symbols(self.neurons[source].select(neurons), slope, half)
 
     def _neurons(self, zonotope: Zonotope) -> _Neurons:
         doubt = zonotope.error.expand_as(zonotope.centre)
@@ -224,18 +226,18 @@ class _Nest:
         forms = {source: block[:, None] for source, block in neurons.blocks.items()}
         while (source := max(forms, default=INPUT)) != INPUT:
             whole, preceding = forms.pop(source), self.network.source(source)
-            for chosen, symbols in self.symbols[preceding].within(some):
-                form, inner = whole[..., chosen], symbols.neurons
+            for indices, symbols in self.symbols[preceding].within(some):
+                form, inner = whole[..., indices], symbols.neurons
                 pulled = form * symbols.slope[:, :, None]
                 centre = centre + _dot(form, symbols.half) + _dot(pulled, inner.centre[:, None])
                 radius = radius + _dot(form.abs(), symbols.half)
                 if self.arithmetic.rigorous:
                     slack = slack + _dot(pulled.abs(), inner.doubt[:, None])
                 for before, block in inner.blocks.items():
-                    part = torch.einsum("brnm,bmk->brnk", pulled, block)
-                    forms[before] = _sum(part, forms[before]) if before in forms else part
+                    product = torch.einsum("brnm,bmk->brnk", pulled, block)
+                    forms[before] = _sum(product, forms[before]) if before in forms else product
         shift, moved = self._on_input(forms.get(INPUT), some)
-        return self._interval(centre + shift, moved.map(lambda side: side + radius + slack))
+        return self._interval(centre + shift, moved.map(lambda ends: ends + radius + slack))
 
     def _on_input(self, form: Tensor | None, some: slice) -> tuple[Tensor, Deviation]:
         """Concretises forms on the input: how far they move the centres, and how far they may deviate from there."""
@@ -247,7 +249,7 @@ class _Nest:
         shared = form.shape[:2] == (1, 1)
         forms = form[0] if shared else form.expand(count, regions, -1, -1).flatten(0, 1)
         on_input = Rows(forms, (forms.shape[-1],))
-        moved = nested.deviation(on_input, self.arithmetic).map(lambda side: side.unflatten(0, (count, regions)))
+        moved = nested.deviation(on_input, self.arithmetic).map(lambda ends: ends.unflatten(0, (count, regions)))
         step = nested.reference.unflatten(0, (count, regions)) - self.region.reference[:, None]
         return _dot(form, step) if bool(step.any()) else torch.zeros_like(moved.below), moved
 
@@ -255,7 +257,9 @@ class _Nest:
         if self.arithmetic.rigorous:
             lost = TINY * (1 + self.region.widest[..., None])  # coefficients that underflowed
             moved = moved.map(
-                lambda side: torch.where(centre.isfinite(), self.arithmetic.above(side + lost, self._terms), torch.inf)
+                lambda deviation: torch.where(
+                    centre.isfinite(), self.arithmetic.above(deviation + lost, self._terms), torch.inf
+                )
             )
         return Interval(self.arithmetic.floor(centre - moved.below), self.arithmetic.ceil(centre + moved.above))
 

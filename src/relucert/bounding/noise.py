@@ -81,8 +81,8 @@ def noise(network: Network, value: int, sizes: Sequence[Tensor | InputSize], ari
         total, largest = sizes[0].through(operation, shapes[0], addend), sizes[0].largest
     else:
         wide = [size.everywhere() if isinstance(size, InputSize) else size for size in sizes]
-        parts = [(size + addend).unflatten(-1, shape) for size, shape in zip(wide, shapes, strict=True)]
-        total = operation.absolute.linear(*parts).flatten(1)
+        operands = [(size + addend).unflatten(-1, shape) for size, shape in zip(wide, shapes, strict=True)]
+        total = operation.absolute.linear(*operands).flatten(1)
         largest = torch.cat([size.amax(1, keepdim=True) for size in wide], 1).amax(1, keepdim=True)
     if operation.constant is not None:
         total = total + operation.constant.abs().expand(network.shapes[value]).flatten()

@@ -19,15 +19,15 @@ def scores_at(network: Network, points: Tensor, arithmetic: Arithmetic) -> tuple
     arithmetic or in whatever it is evaluated in: (batch, classes) each. Raises TimeUp between two layers once time is
     over."""
     image = points.unflatten(-1, network.input_shape)
-    known = {INPUT: (image, torch.zeros_like(image))}
+    values = {INPUT: (image, torch.zeros_like(image))}
     for value, unneeded in network.schedule((network.output,)):
         check_time()
         if value != INPUT:
-            operands, errors = ([known[source][part] for source in network.node(value).inputs] for part in (0, 1))
-            known[value] = _evaluated(network, value, operands, errors, arithmetic)
-        scores = known[value]
+            operands, errors = ([values[source][index] for source in network.node(value).inputs] for index in (0, 1))
+            values[value] = _evaluated(network, value, operands, errors, arithmetic)
+        scores = values[value]
         for source in unneeded:
-            del known[source]
+            del values[source]
     return scores
 
 
@@ -47,7 +47,7 @@ def _evaluated(
         return result, torch.zeros_like(result)
     error = _error(operation, operands, errors, arithmetic)
     if rounds(network, value):
-        sizes = [(one.abs() + other).flatten(1) for one, other in zip(operands, errors, strict=True)]
+        sizes = [(operand.abs() + its_error).flatten(1) for operand, its_error in zip(operands, errors, strict=True)]
         added = noise(network, value, sizes, arithmetic).reshape(error.shape)
         error = arithmetic.above(error + added, 1)
     return result, torch.where(result.isfinite(), error, torch.inf)  # a sum that overflowed says nothing

@@ -155,8 +155,8 @@ class ReferencePath:
             if not self.network.activation_depths[value]:
                 shared = self._before_relus(value)
                 return shared if self._which is None else shared[self._which]
-            parts = [self.reference(source).unflatten(-1, self.network.shapes[source]) for source in node.inputs]
-            return node.operation.apply(*parts).flatten(1)
+            operands = [self.reference(source).unflatten(-1, self.network.shapes[source]) for source in node.inputs]
+            return node.operation.apply(*operands).flatten(1)
         lines = self.lines(value)
         if self.relaxer.flat:
             return lines.middle
@@ -172,8 +172,8 @@ class ReferencePath:
         """The reference of a value before the first activations, shared by regions around one point: (points, size)."""
         if value not in self._at_points:
             node = self.network.node(value)
-            parts = [self._before_relus(source).unflatten(-1, self.network.shapes[source]) for source in node.inputs]
-            self._at_points[value] = node.operation.apply(*parts).flatten(1)
+            operands = [self._before_relus(source).unflatten(-1, self.network.shapes[source]) for source in node.inputs]
+            self._at_points[value] = node.operation.apply(*operands).flatten(1)
         return self._at_points[value]
 
     def _max_deviation(self, value: int) -> Tensor:
@@ -184,8 +184,10 @@ class ReferencePath:
         if value in self.bounds:
             lower, upper = self.bounds[value]
         elif isinstance(node.operation, Affine):
-            parts = [self.max_deviation(source).unflatten(-1, self.network.shapes[source]) for source in node.inputs]
-            moved = above(node.operation.magnitude(*parts).flatten(1), 2 * node.operation.terms + 10)
+            deviations = [
+                self.max_deviation(source).unflatten(-1, self.network.shapes[source]) for source in node.inputs
+            ]
+            moved = above(node.operation.magnitude(*deviations).flatten(1), 2 * node.operation.terms + 10)
             cost = self.cost(value)
             return moved if cost is None else above(moved + cost, 1)
         elif isinstance(node.operation, Activation):
@@ -216,11 +218,11 @@ class ReferencePath:
             return None
         shapes = [self.network.shapes[source] for source in node.inputs]
         gamma = self.arithmetic.gamma(operation.terms + 2)
-        parts = [
+        costs = [
             (gamma * (self.reference(source).abs() + self.max_deviation(source))).unflatten(-1, shape)
             for source, shape in zip(node.inputs, shapes, strict=True)
         ]
-        total = operation.magnitude(*parts).flatten(1)
+        total = operation.magnitude(*costs).flatten(1)
         if operation.constant is not None:
             total = total + gamma * operation.constant.abs().expand(self.network.shapes[value]).flatten()
         total = self.arithmetic.above(total, 2 * operation.terms + 12)
@@ -232,7 +234,7 @@ class ReferencePath:
         """What an affine operation costs, with the noise of its evaluation in floating point."""
         if not rounds(self.network, value):
             return cost
-        noisy = noise(self.network, value, [self._size(one) for one in self._sources(value)], self.arithmetic)
+        noisy = noise(self.network, value, [self._size(source) for source in self._sources(value)], self.arithmetic)
         return noisy if cost is None else self.arithmetic.above(cost + noisy, 1)
 
     def _size(self, value: int) -> Tensor | InputSize:
@@ -293,8 +295,8 @@ class PickedPath(ReferencePath):
         return self._whole.height(value)[self._members]
 
     def underflow(self, value: int) -> Tensor | float:
-        known = self._whole.underflow(value)
-        return known if isinstance(known, float) else known[self._members]
+        underflow = self._whole.underflow(value)
+        return underflow if isinstance(underflow, float) else underflow[self._members]
 
     def _reference(self, value: int) -> Tensor:
         return self._whole.reference(value)[self._members]
@@ -309,5 +311,5 @@ class PickedPath(ReferencePath):
         return self._picked_cost(value)
 
     def _picked_cost(self, value: int) -> Tensor | None:
-        known = self._whole.cost(value)
-        return None if known is None else known[self._members]
+        cost = self._whole.cost(value)
+        return None if cost is None else cost[self._members]

@@ -106,15 +106,15 @@ class Margin:
     def _choose(self, value: int, reached: Fixed) -> tuple[Fixed, Numbers]:
         """The form on a layer behind a form on its ReLUs, and exactly the lambda in it."""
         neurons = self.scene.neurons[value]
-        given = of_floats(torch.tensor(self.entry.links.get(value, []), dtype=torch.float64)[None])
-        given, passed = replace(given, error=0).filled(), reached.filled()
-        known = [part.bits for part in (given, passed) if bool((part.units != 0).any())]
-        bits = min(known, default=passed.bits)
-        passed, given = _over(passed, bits), _over(given, bits)
+        links = of_floats(torch.tensor(self.entry.links.get(value, []), dtype=torch.float64)[None])
+        links, passed = replace(links, error=0).filled(), reached.filled()
+        nonzero_bits = [forms.bits for forms in (links, passed) if bool((forms.units != 0).any())]
+        bits = min(nonzero_bits, default=passed.bits)
+        passed, links = _over(passed, bits), _over(links, bits)
         self._lose(Fixed(torch.zeros_like(passed.units), bits, passed.error), self.scene.reach[value])
         units = passed.units * (self.scene.slopes[value].units > 0)
-        units[:, neurons.index] = given.units
-        return Fixed(units, bits), numbers_of(given)
+        units[:, neurons.index] = links.units
+        return Fixed(units, bits), numbers_of(links)
 
     def _lose(self, form: Fixed, amounts: Fixed) -> None:
         """Takes off what a form, (1, size), loses where every coordinate may be off by an amount, (size,)."""
@@ -133,14 +133,14 @@ class Margin:
             error_weights = [self.factor * fraction(number) for number in self.certificate.errors[value]]
             error_centres = numbers_of(centres)
         amounts = numbers_of(drift)
-        for place, middle in enumerate(numbers_of(middles)):
-            low, high, weight = neurons.lower[place], neurons.upper[place], weights[place]
+        for neuron, middle in enumerate(numbers_of(middles)):
+            low, high, weight = neurons.lower[neuron], neurons.upper[neuron], weights[neuron]
             least = _least_of_neuron(
-                low, high, neurons.centre[place], neurons.slope[place], g[place], link[place], weight, middle,
-                error_weights[place], error_centres[place],
+                low, high, neurons.centre[neuron], neurons.slope[neuron], g[neuron], link[neuron], weight, middle,
+                error_weights[neuron], error_centres[neuron],
             )  # fmt: skip
             away = max(abs(low - middle), abs(high - middle))
-            self._add(least - 2 * weight * away * amounts[place])
+            self._add(least - 2 * weight * away * amounts[neuron])
 
     def _add_inputs(self, form: Numbers) -> None:
         """The least of `form dx - D (y - t)^2` over the region."""

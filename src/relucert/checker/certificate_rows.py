@@ -31,9 +31,9 @@ class Rows:
         """Forms with an error of their own besides."""
         return cls(replace(forms, error=0), doubt + forms.error / Fraction(2) ** forms.bits)
 
-    def at(self, places: Tensor) -> Rows:
+    def at(self, columns: Tensor) -> Rows:
         """Some of the coefficients, (count,)."""
-        return Rows(self.forms.at(places), self.doubt)
+        return Rows(self.forms.at(columns), self.doubt)
 
     def plus(self, other: Rows) -> Rows:
         return Rows.rounded(self.forms.plus(other.forms), self.doubt + other.doubt)
@@ -50,11 +50,11 @@ class RowMaker:
 
     def local(self, value: int, neurons: Tensor) -> Iterator[dict[int, Rows]]:
         """The maps from every source of a value (see `CertificateScene.sources`) to its neurons, chunk by chunk."""
-        return (self._pull(value, chosen, False) for chosen in self._chunks(neurons))
+        return (self._pull(value, chunk, False) for chunk in self._chunks(neurons))
 
     def through(self, value: int, neurons: Tensor) -> Iterator[dict[int, Rows]]:
         """The maps from the input, -1, and from the errors of all layers before to the neurons, chunk by chunk."""
-        return (self._pull(value, chosen, True) for chosen in self._chunks(neurons))
+        return (self._pull(value, chunk, True) for chunk in self._chunks(neurons))
 
     def _chunks(self, neurons: Tensor) -> tuple[Tensor, ...]:
         step = max(1, COEFFICIENTS // max(self.scene.network.sizes))
@@ -96,8 +96,8 @@ class RowMaker:
 def spatial(network: Network, value: int) -> NDArray[np.intp]:
     """The neurons of a value, those of an image by row, column and channel."""
     shape = network.shapes[value]
-    places = np.arange(prod(shape))
-    return places.reshape(shape).transpose(1, 2, 0).ravel() if len(shape) == 3 else places
+    neurons = np.arange(prod(shape))
+    return neurons.reshape(shape).transpose(1, 2, 0).ravel() if len(shape) == 3 else neurons
 
 
 def _join(rows: dict[int, Rows], value: int, added: Rows) -> None:

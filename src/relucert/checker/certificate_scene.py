@@ -87,8 +87,8 @@ class CertificateScene:
         bound: Gives the bounds of a pre-activation, from the scene as far as it goes.
         """
         relaxation, network = bounded.relaxation, bounded.relaxation.network
-        known = set(proof.layers) == set(network.preactivations)
-        require(known, "it has not the neurons of every pre-activation")
+        complete = set(proof.layers) == set(network.preactivations)
+        require(complete, "it has not the neurons of every pre-activation")
         region = BallScene.of(proof)
         scene = cls(network, relaxation.layers, region, {}, {}, {}, {}, {}, network.output)
         scene._refer(INPUT, fixed(region.centre), None)

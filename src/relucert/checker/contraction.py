@@ -101,9 +101,9 @@ def _symmetric(high: Floats, low: Floats | None, leading: int | None = None) -> 
     return product
 
 
-def _products(one: Floats, other: Floats) -> Whole:
+def _products(rows: Floats, others: Floats) -> Whole:
     """`one other'` of high parts."""
-    whole: Whole = (one @ other.T).astype(np.int64)
+    whole: Whole = (rows @ others.T).astype(np.int64)
     return whole << (UNIT_BITS - 2 * HIGH_BITS)
 
 
@@ -171,7 +171,7 @@ def _cholesky(diagonal: list[Whole], below: list[Whole], shift: float) -> Factor
         carried = None
         if number < len(below):
             carried = linalg.solve_triangular(triangle, (below[number] * unit).T, lower=True).T
-        if not all(bool((np.abs(part) <= LARGEST).all()) for part in (triangle, carried) if part is not None):
+        if not all(bool((np.abs(matrix) <= LARGEST).all()) for matrix in (triangle, carried) if matrix is not None):
             return None
         found.append((triangle, carried))
     return found
@@ -184,8 +184,8 @@ def _is_dominant(diagonal: list[Whole], below: list[Whole], factor: Factor, prec
     squares = 0.0  # of low parts
     carried = _Parts.none(len(diagonal[0]))
     for number, (block, (triangle, next_block)) in enumerate(zip(diagonal, factor, strict=True)):
-        parts = _Parts.of(triangle, precise)
-        rows = carried.beside(parts)
+        factors = _Parts.of(triangle, precise)
+        rows = carried.beside(factors)
         squares += rows.low_squares
         if not _is_short(rows.high):
             return False
@@ -199,9 +199,9 @@ def _is_dominant(diagonal: list[Whole], below: list[Whole], factor: Factor, prec
             carried = _Parts.of(next_block, precise)
             if not _is_short(carried.high):
                 return False
-            product = _products(carried.high, parts.high)
-            if carried.low is not None and parts.low is not None:
-                product += _mixed(carried.high, carried.low, parts.high, parts.low)
+            product = _products(carried.high, factors.high)
+            if carried.low is not None and factors.low is not None:
+                product += _mixed(carried.high, carried.low, factors.high, factors.low)
             sizes = np.abs(below[number] - product)
             if int(sizes.max()) >= (1 << 61) // size:
                 return False

@@ -141,7 +141,7 @@ def _query_proof(document: dict[str, Any]) -> QueryProof:
 def _part(entry: dict[str, Any]) -> Part:
     (how,) = set(entry) - {"low", "high", "cases"}
     low, high = (tuple(_fraction(number) for number in as_list(entry[end])) for end in ("low", "high"))
-    cases = tuple(tuple(_inequality(one) for one in as_list(case)) for case in as_list(entry["cases"]))
+    cases = tuple(tuple(_inequality(inequality) for inequality in as_list(case)) for case in as_list(entry["cases"]))
     require(bool(cases), "a part has no cases")
     require(all(len(set(case)) == len(case) for case in cases), "an inequality stands twice in a case")
     if how == "relaxation":
@@ -162,8 +162,8 @@ def _node(entry: dict[str, Any]) -> Cut | Leaf:
 def _inequality(entry: dict[str, Any]) -> Inequality:
     require(set(entry) == {"inputs", "outputs", "bound"}, "an inequality has no inputs, outputs and bound")
     inputs, outputs = (
-        tuple((as_whole(place), int(as_text(number))) for place, number in as_list(entry[side]))
-        for side in ("inputs", "outputs")
+        tuple((as_whole(variable), int(as_text(number))) for variable, number in as_list(entry[key]))
+        for key in ("inputs", "outputs")
     )
     return Inequality(inputs, outputs, _fraction(entry["bound"]))
 

@@ -128,12 +128,12 @@ class _Convolution(FixedLayer):
         tall, wide = pulled.units.shape[2:]
         strides, paddings = self.settings["stride"], self.settings["padding"]
         channels, height, width = self.before
-        up, side = top * strides[0] - paddings[0], left * strides[1] - paddings[1]  # where the window begins
-        rows, columns = (max(0, up), min(height, up + tall)), (max(0, side), min(width, side + wide))
+        up, across = top * strides[0] - paddings[0], left * strides[1] - paddings[1]  # where the window begins
+        rows, columns = (max(0, up), min(height, up + tall)), (max(0, across), min(width, across + wide))
         whole = forms.units.new_zeros(count, channels, height, width)
         if rows[0] < rows[1] and columns[0] < columns[1]:
             whole[:, :, rows[0] : rows[1], columns[0] : columns[1]] = pulled.units[
-                :, :, rows[0] - up : rows[1] - up, columns[0] - side : columns[1] - side
+                :, :, rows[0] - up : rows[1] - up, columns[0] - across : columns[1] - across
             ]
         return replace(pulled, units=whole.reshape(count, -1))
 
@@ -179,10 +179,10 @@ class _Convolution(FixedLayer):
             return multiply(self.kernels, images, spread, self.terms)
         total = None
         for begin in range(0, per_group, step):
-            chosen = slice(begin, begin + step)
-            kernels = replace(self.kernels, units=self.kernels.units[:, :, chosen])
-            part = multiply(kernels, replace(images, units=images.units[:, :, chosen]), spread, TERMS)
-            total = part if total is None else total.plus(part)
+            channels = slice(begin, begin + step)
+            kernels = replace(self.kernels, units=self.kernels.units[:, :, channels])
+            product = multiply(kernels, replace(images, units=images.units[:, :, channels]), spread, TERMS)
+            total = product if total is None else total.plus(product)
         assert total is not None
         return total
 
@@ -291,9 +291,9 @@ def _convolution(stored: _Stored) -> FixedLayer:
 
 
 def _index_map(stored: _Stored) -> FixedLayer:
-    size, places = math.prod(stored.before), torch.tensor(stored.settings["indices"])
-    picked = places[places < size]
-    return _Picked(None, places, size, int(picked.bincount().max()) if len(picked) else 1)
+    size, indices = math.prod(stored.before), torch.tensor(stored.settings["indices"])
+    picked = indices[indices < size]
+    return _Picked(None, indices, size, int(picked.bincount().max()) if len(picked) else 1)
 
 
 def _scale(stored: _Stored) -> FixedLayer:
@@ -355,12 +355,12 @@ def most(numbers: Fixed) -> Fixed:
 
 def _ends(used: Tensor) -> tuple[int, int]:
     """The first used position and the one after the last; an interval of one position where none is used."""
-    places = used.nonzero().flatten().tolist()
-    return (places[0], places[-1] + 1) if places else (0, 1)
+    positions = used.nonzero().flatten().tolist()
+    return (positions[0], positions[-1] + 1) if positions else (0, 1)
 
 
 def _selected(weight: Fixed, rows: Tensor) -> Fixed:
     """Some rows of a matrix whose digits are known."""
-    chosen = replace(weight, units=weight.units[rows])
-    chosen.__dict__["digits"] = [digit[rows] for digit in weight.digits]
-    return chosen
+    selected = replace(weight, units=weight.units[rows])
+    selected.__dict__["digits"] = [digit[rows] for digit in weight.digits]
+    return selected

@@ -39,18 +39,18 @@ class Fixed:
     @cached_property
     def digits(self) -> list[Tensor]:
         """float64 tensors whose sum, the one of place i times 2**(20 i), are the units."""
-        left, digits = self.units, []
-        size = _largest(left)
+        remainder, digits = self.units, []
+        size = _largest(remainder)
         if size > 1 << (BITS + 1):
             raise OverflowError("a number in fixed point is too long")
         for _ in range(DIGITS - 1):
             if size <= HALF:
                 break
-            digit = ((left + HALF) & MASK) - HALF
+            digit = ((remainder + HALF) & MASK) - HALF
             digits.append(digit.double())
-            left = (left - digit) >> DIGIT
+            remainder = (remainder - digit) >> DIGIT
             size = (size >> DIGIT) + 1
-        return [*digits, left.double()]
+        return [*digits, remainder.double()]
 
     @property
     def largest(self) -> int:
@@ -71,12 +71,13 @@ class Fixed:
 
     def plus(self, other: Fixed) -> Fixed:
         """The sums, in units as small as the larger one of the two allows."""
-        one, two = self.filled(), other.filled()
-        bits = min((part.bits for part in (one, two) if _largest(part.units)), default=max(one.bits, two.bits))
-        one, two = one._in_units(bits), two._in_units(bits)
-        if _largest(one.units) + _largest(two.units) >= 1 << BITS:
-            one, two = one.coarser(1), two.coarser(1)
-        return Fixed(one.units + two.units, one.bits, one.error + two.error)
+        first, second = self.filled(), other.filled()
+        nonzero = [summand.bits for summand in (first, second) if _largest(summand.units)]
+        bits = min(nonzero, default=max(first.bits, second.bits))
+        first, second = first._in_units(bits), second._in_units(bits)
+        if _largest(first.units) + _largest(second.units) >= 1 << BITS:
+            first, second = first.coarser(1), second.coarser(1)
+        return Fixed(first.units + second.units, first.bits, first.error + second.error)
 
     def _in_units(self, bits: int) -> Fixed:
         """The same numbers over 2**bits."""
@@ -88,19 +89,19 @@ class Fixed:
     def negated(self) -> Fixed:
         return replace(self, units=-self.units)
 
-    def at(self, places: Tensor) -> Fixed:
+    def at(self, columns: Tensor) -> Fixed:
         """The columns at these positions, (count,)."""
-        return replace(self, units=self.units[..., places])
+        return replace(self, units=self.units[..., columns])
 
-    def spread(self, places: Tensor, size: int) -> Fixed:
+    def spread(self, columns: Tensor, size: int) -> Fixed:
         """A table of `size` columns with these columns at the given positions, and zeros elsewhere."""
-        return replace(self, units=self.units.new_zeros(len(self.units), size).index_copy_(1, places, self.units))
+        return replace(self, units=self.units.new_zeros(len(self.units), size).index_copy_(1, columns, self.units))
 
     @property
     def support(self) -> Tensor | None:
         """The columns that have other units than zero, (count,); None where these are more than half."""
-        places = (self.units != 0).any(0).nonzero().flatten()
-        return places if 2 * len(places) <= self.units.shape[-1] else None
+        columns = (self.units != 0).any(0).nonzero().flatten()
+        return columns if 2 * len(columns) <= self.units.shape[-1] else None
 
     def reshaped(self, *shape: int) -> Fixed:
         return replace(self, units=self.units.reshape(shape))
@@ -150,21 +151,21 @@ def multiply(left: Fixed, right: Fixed, product: Product, terms: int) -> Fixed:
 def matrix_product(left: Fixed, right: Fixed) -> Fixed:
     """`left @ right`, rounded down to units that hold it."""
     terms = left.units.shape[-1]
-    parts = [
+    blocks = [
         _levels(_columns(left, begin), _rows(right, begin), torch.matmul, TERMS)
         for begin in range(0, max(1, terms), TERMS)
     ]
     error = terms * (left.error * right.largest + right.error * left.largest)
-    return _rounded(_total(parts), left.bits + right.bits, error)
+    return _rounded(_total(blocks), left.bits + right.bits, error)
 
 
 def sums(left: Fixed, right: Fixed) -> list[int]:
     """`left @ right` of rows and one vector, exactly, over 2**(left.bits + right.bits); errors do not count."""
-    parts = [
+    blocks = [
         _levels(_columns(left, begin), _rows(right, begin), torch.matmul, TERMS)
         for begin in range(0, max(1, left.units.shape[-1]), TERMS)
     ]
-    return whole(_total(parts))
+    return whole(_total(blocks))
 
 
 def squared_sums(rows: Fixed) -> list[int]:
@@ -175,14 +176,14 @@ def squared_sums(rows: Fixed) -> list[int]:
 def row_sums(left: Fixed, right: Fixed) -> list[int]:
     """The sums of products of two tables, row by row, exactly, over 2**(left.bits + right.bits), without errors."""
 
-    def product(one: Tensor, other: Tensor) -> Tensor:
-        return (one * other).sum(-1)
+    def product(first: Tensor, second: Tensor) -> Tensor:
+        return (first * second).sum(-1)
 
-    parts = [
+    blocks = [
         _levels(_columns(left, begin), _columns(right, begin), product, TERMS)
         for begin in range(0, max(1, left.units.shape[-1]), TERMS)
     ]
-    return whole(_total(parts))
+    return whole(_total(blocks))
 
 
 def whole(levels: list[Tensor]) -> list[int]:
@@ -198,24 +199,24 @@ def _levels(left: Fixed, right: Fixed, product: Product, terms: int) -> list[Ten
     if terms > TERMS:
         raise ValueError(f"a sum of {terms} products is not exact")
     levels: list[Tensor | None] = [None] * (len(left.digits) + len(right.digits) - 1)
-    for place, one in enumerate(left.digits):
-        for other_place, other in enumerate(right.digits):
-            part, before = product(one, other), levels[place + other_place]
-            levels[place + other_place] = part if before is None else before.add_(part)
+    for left_place, left_digit in enumerate(left.digits):
+        for right_place, right_digit in enumerate(right.digits):
+            term, before = product(left_digit, right_digit), levels[left_place + right_place]
+            levels[left_place + right_place] = term if before is None else before.add_(term)
     return [level.to(torch.int64) for level in levels if level is not None]
 
 
-def _total(parts: list[list[Tensor]]) -> list[Tensor]:
-    if len(parts) == 1:
-        return parts[0]
-    length = max(len(part) for part in parts)
-    return [_sum([part[place] for part in parts if place < len(part)]) for place in range(length)]
+def _total(blocks: list[list[Tensor]]) -> list[Tensor]:
+    if len(blocks) == 1:
+        return blocks[0]
+    length = max(len(levels) for levels in blocks)
+    return [_sum([levels[level] for levels in blocks if level < len(levels)]) for level in range(length)]
 
 
 def _sum(tensors: list[Tensor]) -> Tensor:
     total = tensors[0]
-    for other in tensors[1:]:
-        total = total + other
+    for tensor in tensors[1:]:
+        total = total + tensor
     return total
 
 

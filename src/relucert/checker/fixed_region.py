@@ -77,18 +77,18 @@ class FixedRegion:
     def least(self, forms: Fixed) -> list[Fraction]:
         """Lower bounds of forms, (forms, size), on the inputs."""
         charge = forms.error * self.total / Fraction(2) ** forms.bits
-        places = forms.support
-        least = self._least(forms) if places is None else self._at(places)._least(forms.at(places))
+        columns = forms.support
+        least = self._least(forms) if columns is None else self._at(columns)._least(forms.at(columns))
         return [number - charge for number in least]
 
-    def _at(self, places: Tensor) -> FixedRegion:
+    def _at(self, columns: Tensor) -> FixedRegion:
         """The region of some of the coordinates alone."""
         return replace(
             self,
-            low=self.low.at(places),
-            high=self.high.at(places),
-            scale=None if self.scale is None else self.scale.at(places),
-            rooms=None if self.rooms is None else (self.rooms[0].at(places), self.rooms[1].at(places)),
+            low=self.low.at(columns),
+            high=self.high.at(columns),
+            scale=None if self.scale is None else self.scale.at(columns),
+            rooms=None if self.rooms is None else (self.rooms[0].at(columns), self.rooms[1].at(columns)),
         )
 
     def _least(self, forms: Fixed) -> list[Fraction]:
@@ -164,9 +164,9 @@ def _limits(sizes: Tensor, room: Tensor, radius: float) -> Tensor:
     walled = torch.zeros_like(sizes, dtype=torch.bool)
     level = sizes.new_zeros(len(sizes), 1)
     for _ in range(ROUNDS):
-        left = (radius * radius - (room.square() * walled).sum(1, keepdim=True)).clamp(min=0).sqrt()
+        remaining = (radius * radius - (room.square() * walled).sum(1, keepdim=True)).clamp(min=0).sqrt()
         moving = (sizes * ~walled).norm(dim=1, keepdim=True)
-        level = torch.where(left > 0, moving / left, 0.0)
+        level = torch.where(remaining > 0, moving / remaining, 0.0)
         walled = walled | (sizes > level * room)
     return level * room
 

@@ -89,7 +89,7 @@ class Interval:
     @cached_property
     def activations(self) -> tuple[Fixed, Fixed]:
         """Lower and upper bounds of the ReLUs, rounded outwards."""
-        low, high = ([max(0, number) for number in side] for side in (self.lower, self.upper))
+        low, high = ([max(0, number) for number in ends] for ends in (self.lower, self.upper))
         return of_integers(low, BOUND_BITS), of_integers(high, BOUND_BITS, up=True)
 
     @cached_property

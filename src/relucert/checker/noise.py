@@ -88,7 +88,7 @@ def _can_be_evaluated(node: Node, precision: Precision) -> bool:
             return False
         spread = tensors["variance"].double() + settings["epsilon"]
         factors = tensors["gain"].double() / spread.sqrt()
-        if not all(precision.divides_by(part) for part in (spread, spread.sqrt(), factors[factors != 0])):
+        if not all(precision.divides_by(divisors) for divisors in (spread, spread.sqrt(), factors[factors != 0])):
             return False
     return all(precision.represents(tensor) for tensor in tensors.values())
 
@@ -110,14 +110,14 @@ def noise(node: Node, layer: FixedLayer, sizes: Sequence[Sequence[Fraction]], pr
     if share >= Fraction(1, 2):
         raise Rejected(f"{count} roundings of one number may lose all of its digits")
     addend = precision.underflow / precision.unit  # more than an operand that is flushed to zero loses
-    total = layer.magnitude([of_fractions([size + addend for size in part], up=True) for part in sizes])
+    total = layer.magnitude([of_fractions([size + addend for size in numbers], up=True) for numbers in sizes])
     constants = layer.constant_sizes
-    most = max(max(part) for part in sizes)
+    most = max(max(numbers) for numbers in sizes)
     underflow = precision.underflow * (count + 4) * (4 + most)
     scale, gamma = Fraction(2) ** -total.bits, share / (1 - share)
     lost = []
-    for place, number in enumerate(total.units.tolist()):
-        size = number * scale + (constants[place] if constants is not None else 0)
+    for coordinate, number in enumerate(total.units.tolist()):
+        size = number * scale + (constants[coordinate] if constants is not None else 0)
         if 2 * size > precision.largest:
             raise Rejected("a sum may overflow")
         lost.append(gamma * size + underflow)

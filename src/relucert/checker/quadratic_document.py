@@ -24,7 +24,7 @@ class SectorEntry:
 
 
 @dataclass(frozen=True)
-class CertificateEntry:
+class ChainCertificate:
     """The multipliers for one row; every list has one number per input or neuron of its layer.
 
     ball: of the ball (kappa); sectors: of the sectors, for every hidden layer but the last (tau); weights: of squared
@@ -49,7 +49,7 @@ class QuadraticProof(Certified):
 
     scope: Scope
     sectors: list[SectorEntry]
-    certificates: list[CertificateEntry | None]
+    certificates: list[ChainCertificate | None]
 
 
 def quadratic_proof(document: dict[str, Any]) -> QuadraticProof:
@@ -70,7 +70,7 @@ def _sector(entry: Any) -> SectorEntry:
     return SectorEntry(as_numbers(entry["slope"]), as_numbers(entry["width"]))
 
 
-def _certificate(entry: Any) -> CertificateEntry | None:
+def _certificate(entry: Any) -> ChainCertificate | None:
     if entry is None:
         return None
     if set(entry) != set(ENTRIES):
@@ -79,7 +79,7 @@ def _certificate(entry: Any) -> CertificateEntry | None:
     sectors, weights, links, tangent = (
         _each(entry[name], as_numbers) for name in ("sectors", "weights", "links", "tangent")
     )
-    return CertificateEntry(as_numbers(entry["ball"]), sectors, weights, rate, links, tangent)
+    return ChainCertificate(as_numbers(entry["ball"]), sectors, weights, rate, links, tangent)
 
 
 def _each(entry: Any, part: Callable[[Any], Part]) -> list[Part]:

@@ -9,8 +9,8 @@ from flint import fmpq, fmpz_mat
 
 from relucert.checker.ball_scene import Numbers, fraction
 from relucert.checker.integers import Scaled
-from relucert.checker.quadratic_document import CertificateEntry
-from relucert.checker.quadratic_matrix import FORM_BITS, Inequality
+from relucert.checker.quadratic_document import ChainCertificate
+from relucert.checker.quadratic_matrix import FORM_BITS, QuadraticInequality
 from relucert.checker.quadratic_scene import HiddenScene, Scene, common
 
 DUAL_BITS = 80  # behind the point, of the multipliers of equations and of the tangent
@@ -18,44 +18,47 @@ SUM_BITS = 128  # the same of the least values
 ZERO = fmpq(0)
 
 
-def least_margin(scene: Scene, entry: CertificateEntry, proven: Inequality, row: list[float], offset: float) -> fmpq:
+def least_margin(
+    scene: Scene, entry: ChainCertificate, proven: QuadraticInequality, row: list[float], offset: float
+) -> fmpq:
     """A lower bound of a row of the outputs, plus its offset, in the region."""
     rate, height, image = fraction(entry.rate), *_tangent(scene, entry, proven)
-    links = [[_grid(number) for number in part] for part in entry.links]
+    links = [[_grid(number) for number in numbers] for numbers in entry.links]
     rows = [fraction(number) for number in row]
     total = fraction(offset) + _product(rows, scene.bias) - rate * proven.right - height / rate
     moving = scene.moving
     entrance = _pulled(links[0], scene.layers[0].weight)
     total += _product(entrance, scene.region.centre)
     form = [number * radius for number, radius in zip(entrance, scene.region.radii, strict=True)]
-    for place, share in zip(moving, image, strict=False):
-        form[place] += 2 * share
+    for index, share in zip(moving, image, strict=False):
+        form[index] += 2 * share
     total -= scene.region.fall(form)
     used = len(moving)
     for number, (layer, link) in enumerate(zip(scene.layers, links, strict=True)):
         last = number + 1 == len(scene.layers)
         cost = _pulled(rows, scene.weight) if last else _pulled(links[number + 1], scene.layers[number + 1].weight)
         pull = [ZERO] * len(link)
-        for place, share in zip(layer.loose, image[used:], strict=False):
-            pull[place] = 2 * share
+        for index, share in zip(layer.loose, image[used:], strict=False):
+            pull[index] = 2 * share
         used += len(layer.loose)
         total += _product(link, layer.bias) + _neurons(layer, cost, pull, link, entry.weights[number], rate)
     return total
 
 
-def _tangent(scene: Scene, entry: CertificateEntry, proven: Inequality) -> tuple[fmpq, Numbers]:
+def _tangent(scene: Scene, entry: ChainCertificate, proven: QuadraticInequality) -> tuple[fmpq, Numbers]:
     """`t' S t` and `S t`, in units of v, for the file's tangent rounded in units of u."""
     inputs, *errors = entry.tangent
-    numbers = [inputs[place] for place in scene.moving]
-    numbers += [part[place] for layer, part in zip(scene.layers, errors, strict=False) for place in layer.loose]
+    numbers = [inputs[index] for index in scene.moving]
+    numbers += [centres[index] for layer, centres in zip(scene.layers, errors, strict=False) for index in layer.loose]
     whole = [
         int(_times_power(fraction(number), DUAL_BITS - power).floor())
         for number, power in zip(numbers, proven.powers, strict=True)
     ]
-    image = (proven.matrix * fmpz_mat([[one] for one in whole])).entries()
-    height = sum((one * two for one, two in zip(whole, image, strict=True)), 0)
+    image = (proven.matrix * fmpz_mat([[coordinate] for coordinate in whole])).entries()
+    height = sum((number * mapped for number, mapped in zip(whole, image, strict=True)), 0)
     unit = 2 * FORM_BITS + DUAL_BITS
-    shares = [_times_power(fmpq(one, 1 << unit), -power) for one, power in zip(image, proven.powers, strict=True)]
+    powers = zip(image, proven.powers, strict=True)
+    shares = [_times_power(fmpq(number, 1 << unit), -power) for number, power in powers]
     return fmpq(height, 1 << (unit + DUAL_BITS)), shares
 
 
@@ -63,16 +66,16 @@ def _neurons(layer: HiddenScene, cost: Numbers, pull: Numbers, link: Numbers, we
     """The sum of the least values on [l, u] of `cost relu(z) + rate weight (z - zc)^2 - link z + pull e`, where e is
     `relu(z) - relu(zc) - slope (z - zc)`."""
     slopes, total = layer.slope or [ZERO] * len(link), ZERO
-    for place, centre in enumerate(layer.centre):
-        multiplier, slope, curvature = pull[place], slopes[place], rate * fraction(weights[place])
+    for neuron, centre in enumerate(layer.centre):
+        multiplier, slope, curvature = pull[neuron], slopes[neuron], rate * fraction(weights[neuron])
         constant = multiplier * (slope * centre - max(centre, ZERO))
-        down = -link[place] - multiplier * slope
-        low, high = layer.lower[place], layer.upper[place]
+        down = -link[neuron] - multiplier * slope
+        low, high = layer.lower[neuron], layer.upper[neuron]
         pieces = []
         if low <= 0:
             pieces.append(_parabola(low, min(high, ZERO), down, centre, curvature))
         if high >= 0:
-            pieces.append(_parabola(max(low, ZERO), high, down + cost[place] + multiplier, centre, curvature))
+            pieces.append(_parabola(max(low, ZERO), high, down + cost[neuron] + multiplier, centre, curvature))
         total += constant + fmpq((min(pieces) * (1 << SUM_BITS)).floor(), 1 << SUM_BITS)
     return total
 
@@ -87,11 +90,12 @@ def _parabola(low: fmpq, high: fmpq, rise: fmpq, centre: fmpq, curvature: fmpq) 
 def _pulled(form: Numbers, weight: Scaled) -> Numbers:
     """`form @ weight`, exactly; the form's numbers are fractions of powers of two."""
     whole, bits = common(form)
-    return [fmpq(one, 1 << (bits + weight.bits)) for one in (fmpz_mat([whole]) * weight.matrix).entries()]
+    coefficients = (fmpz_mat([whole]) * weight.matrix).entries()
+    return [fmpq(coefficient, 1 << (bits + weight.bits)) for coefficient in coefficients]
 
 
-def _product(one: Numbers, other: Numbers) -> fmpq:
-    return sum((first * second for first, second in zip(one, other, strict=True)), ZERO)
+def _product(row: Numbers, column: Numbers) -> fmpq:
+    return sum((first * second for first, second in zip(row, column, strict=True)), ZERO)
 
 
 def _grid(number: float) -> fmpq:

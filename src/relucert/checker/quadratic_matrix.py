@@ -16,7 +16,7 @@ from flint import fmpq, fmpz_mat
 from relucert.checker.ball_scene import Numbers, fraction
 from relucert.checker.definite import is_semidefinite
 from relucert.checker.document import Rejected
-from relucert.checker.quadratic_document import CertificateEntry
+from relucert.checker.quadratic_document import ChainCertificate
 from relucert.checker.quadratic_scene import HiddenScene, Scene, common
 
 MAP_BITS = 64  # behind the point, of the maps from v to deviations
@@ -24,7 +24,7 @@ FORM_BITS = 50  # the same of the rows whose squares make the form
 
 
 @dataclass(frozen=True)
-class Inequality:
+class QuadraticInequality:
     """`sum pi dz^2 + u' matrix u <= right` in the region, with a semidefinite matrix of integers over
     2**(2 * FORM_BITS), and `v = u * 2**power`, power by power: the moving inputs, then loose neurons layer by layer."""
 
@@ -33,14 +33,14 @@ class Inequality:
     right: fmpq
 
 
-def inequality(scene: Scene, entry: CertificateEntry) -> Inequality:
+def inequality(scene: Scene, entry: ChainCertificate) -> QuadraticInequality:
     """The inequality of one certificate; raises Rejected where its matrix is not proven to be semidefinite."""
     check_sizes(scene, entry)
-    ball = [fraction(entry.ball[place]) for place in scene.moving]
+    ball = [fraction(entry.ball[index]) for index in scene.moving]
     diagonal = ball + [
-        fraction(numbers[place])
+        fraction(numbers[index])
         for layer, numbers in zip(scene.layers, entry.sectors, strict=False)
-        for place in layer.loose
+        for index in layer.loose
     ]
     if not all(number > 0 for number in diagonal):
         raise Rejected("a multiplier is not positive")
@@ -48,30 +48,30 @@ def inequality(scene: Scene, entry: CertificateEntry) -> Inequality:
     rows, doubt = _Rows(scene, entry, powers).run()
     form = fmpz_mat(rows) if rows else fmpz_mat(0, len(powers))
     matrix = -(form.transpose() * form)
-    for place, (number, power) in enumerate(zip(diagonal, powers, strict=True)):
-        matrix[place, place] += _floor(number, 2 * power + 2 * FORM_BITS)
+    for index, (number, power) in enumerate(zip(diagonal, powers, strict=True)):
+        matrix[index, index] += _floor(number, 2 * power + 2 * FORM_BITS)
     if not is_semidefinite(matrix, FORM_BITS):
         raise Rejected("a certificate's matrix is not proven to be positive semidefinite")
     weights = [
         fraction(number) if radius > 0 else fmpq(0)
         for number, radius in zip(entry.ball, scene.region.radii, strict=True)
     ]
-    return Inequality(matrix, powers, scene.region.most_squares(weights) + doubt)
+    return QuadraticInequality(matrix, powers, scene.region.most_squares(weights) + doubt)
 
 
-def check_sizes(scene: Scene, entry: CertificateEntry) -> None:
+def check_sizes(scene: Scene, entry: ChainCertificate) -> None:
     """Whether every list has one number per input or neuron, and no multiplier is negative."""
     inputs, hidden = len(scene.region.centre), [len(layer.bias) for layer in scene.layers]
     sizes = {
         "ball": [len(entry.ball)] == [inputs],
-        "sectors": [len(part) for part in entry.sectors] == hidden[:-1],
-        "weights": [len(part) for part in entry.weights] == hidden,
-        "links": [len(part) for part in entry.links] == hidden,
-        "tangent": [len(part) for part in entry.tangent] == [inputs, *hidden[:-1]],
+        "sectors": [len(numbers) for numbers in entry.sectors] == hidden[:-1],
+        "weights": [len(numbers) for numbers in entry.weights] == hidden,
+        "links": [len(numbers) for numbers in entry.links] == hidden,
+        "tangent": [len(numbers) for numbers in entry.tangent] == [inputs, *hidden[:-1]],
     }
     if wrong := [name for name, fits in sizes.items() if not fits]:
         raise Rejected(f"a certificate has not one number for each input or neuron: {', '.join(wrong)}")
-    if any(number < 0 for part in (entry.ball, *entry.sectors, *entry.weights) for number in part):
+    if any(number < 0 for numbers in (entry.ball, *entry.sectors, *entry.weights) for number in numbers):
         raise Rejected("a multiplier is negative")
     if not entry.rate > 0:
         raise Rejected("the rate of a certificate is not positive")
@@ -80,7 +80,7 @@ def check_sizes(scene: Scene, entry: CertificateEntry) -> None:
 class _Rows:
     """The rows whose squares make the form `sum (pi + tau w^2) dz^2`, integers over 2**FORM_BITS, and what is lost."""
 
-    def __init__(self, scene: Scene, entry: CertificateEntry, powers: list[int]) -> None:
+    def __init__(self, scene: Scene, entry: ChainCertificate, powers: list[int]) -> None:
         self.scene, self.entry, self.powers = scene, entry, powers
         self.sizes = [_shifted(fmpq(1), -power) for power in powers[: len(scene.moving)]]  # of u, at most
         self.rows: list[list[int]] = []
@@ -99,11 +99,11 @@ class _Rows:
         """The deviations of the first layer as a map, over 2**MAP_BITS, and how far it may be off."""
         layer, moving = self.scene.layers[0], self.scene.moving
         factors, bits = common([
-            _shifted(self.scene.region.radii[place], power) for place, power in zip(moving, self.powers, strict=False)
+            _shifted(self.scene.region.radii[index], power) for index, power in zip(moving, self.powers, strict=False)
         ])  # fmt: skip
         shift = layer.weight.bits + bits - MAP_BITS
         matrix = [
-            [_down(int(row[place]) * factor, shift) for place, factor in zip(moving, factors, strict=True)]
+            [_down(int(row[coordinate]) * factor, shift) for coordinate, factor in zip(moving, factors, strict=True)]
             for row in layer.weight.rows
         ]
         return matrix, [_shifted(sum(self.sizes, fmpq(0)), -MAP_BITS)] * len(matrix)
@@ -118,33 +118,34 @@ class _Rows:
         slopes, bits = common(before.slope)
         shift = weight.bits + bits - MAP_BITS
         sloped = [
-            [_down(int(one) * slope, shift) for one, slope in zip(row, slopes, strict=True)] for row in weight.rows
+            [_down(int(entry) * slope, shift) for entry, slope in zip(row, slopes, strict=True)] for row in weight.rows
         ]
         carried = (fmpz_mat(sloped) * fmpz_mat(matrix)).tolist()
         powers = self.powers[len(self.sizes) : len(self.sizes) + len(loose)]
-        columns = [(place, power - weight.bits + MAP_BITS) for place, power in zip(loose, powers, strict=True)]
+        columns = [(neuron, power - weight.bits + MAP_BITS) for neuron, power in zip(loose, powers, strict=True)]
         joined = [
-            [int(number) >> MAP_BITS for number in row] + [_down(int(given[place]), -up) for place, up in columns]
-            for row, given in zip(carried, weight.rows, strict=True)
+            [int(number) >> MAP_BITS for number in row] + [_down(int(weights[neuron]), -up) for neuron, up in columns]
+            for row, weights in zip(carried, weight.rows, strict=True)
         ]
         self.sizes += [
-            _shifted(before.width[place] * deviation[place], -power) for place, power in zip(loose, powers, strict=True)
+            _shifted(before.width[neuron] * deviation[neuron], -power)
+            for neuron, power in zip(loose, powers, strict=True)
         ]
         rounded = sum(self.sizes, fmpq(0)) + sum(
-            (one + two for one, two in zip(deviation, errors, strict=True)), fmpq(0)
+            (reach + error for reach, error in zip(deviation, errors, strict=True)), fmpq(0)
         )
         spread, unit = common([slope * error for slope, error in zip(before.slope, errors, strict=True)])
         moved = (
-            fmpz_mat([[abs(one) for one in row] for row in weight.rows]) * fmpz_mat([[one] for one in spread])
+            fmpz_mat([[abs(entry) for entry in row] for row in weight.rows]) * fmpz_mat([[entry] for entry in spread])
         ).entries()
-        return joined, [fmpq(one, 1 << (weight.bits + unit)) + _shifted(rounded, -MAP_BITS) for one in moved]
+        return joined, [fmpq(entry, 1 << (weight.bits + unit)) + _shifted(rounded, -MAP_BITS) for entry in moved]
 
     def _add(self, number: int, layer: HiddenScene, matrix: list[list[int]], errors: Numbers) -> None:
         rounded = _shifted(sum(self.sizes, fmpq(0)), -FORM_BITS)
         factors = [fraction(weight) for weight in self.entry.weights[number]]
         if layer.width is not None:
-            for place in layer.loose:
-                factors[place] += fraction(self.entry.sectors[number][place]) * layer.width[place] ** 2
+            for neuron in layer.loose:
+                factors[neuron] += fraction(self.entry.sectors[number][neuron]) * layer.width[neuron] ** 2
         missing = [0] * (len(self.powers) - len(self.sizes))
         for factor, row, error, deviation in zip(factors, matrix, errors, layer.max_deviation, strict=True):
             if factor == 0:
@@ -152,7 +153,7 @@ class _Rows:
             root = _root(factor)
             mantissa, bits = root.p, int(root.q).bit_length() - 1
             shift = MAP_BITS + bits - FORM_BITS
-            self.rows.append([_down(one * int(mantissa), shift) for one in row] + missing)
+            self.rows.append([_down(coefficient * int(mantissa), shift) for coefficient in row] + missing)
             off = root * error + rounded
             self.doubt += off * (2 * root * deviation + off)
 

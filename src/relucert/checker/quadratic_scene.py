@@ -41,7 +41,7 @@ class HiddenScene:
     @property
     def loose(self) -> list[int]:
         """The neurons whose sectors have a width."""
-        return [place for place, width in enumerate(self.width or []) if width > 0]
+        return [neuron for neuron, width in enumerate(self.width or []) if width > 0]
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Scene:
 
     @property
     def moving(self) -> list[int]:
-        return [place for place, radius in enumerate(self.region.radii) if radius > 0]
+        return [coordinate for coordinate, radius in enumerate(self.region.radii) if radius > 0]
 
 
 def scene_of(network: Network, proof: QuadraticProof) -> tuple[Scene, list[Fraction]]:
@@ -69,7 +69,7 @@ def scene_of(network: Network, proof: QuadraticProof) -> tuple[Scene, list[Fract
     point = region.centre
     hidden = zip(found.bounds.values(), chain.weights, chain.biases, strict=False)
     for number, (interval, weight, bias) in enumerate(hidden):
-        lower, upper = ([fmpq(end, 1 << BOUND_BITS) for end in side] for side in (interval.lower, interval.upper))
+        lower, upper = ([fmpq(end, 1 << BOUND_BITS) for end in ends] for ends in (interval.lower, interval.upper))
         centre = [one + two for one, two in zip(times(weight, point), bias, strict=True)]
         slope = width = None
         if number < len(proof.sectors):

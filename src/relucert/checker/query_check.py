@@ -96,15 +96,15 @@ class _Extended:
         self.rows: dict[int, tuple[Rows, int]] = {}
         inequalities = [inequality for case in cases for inequality in case]
         scales = [_scale(inequality) for inequality in inequalities]
-        rows = [_terms(one.outputs, scale) for one, scale in zip(inequalities, scales, strict=True)]
+        rows = [_terms(constraint.outputs, scale) for constraint, scale in zip(inequalities, scales, strict=True)]
         value = self._excess(network.output, rows, network.classes)
-        bounds = [-scale * one.bound for one, scale in zip(inequalities, scales, strict=True)]
+        bounds = [-scale * constraint.bound for constraint, scale in zip(inequalities, scales, strict=True)]
         self.constants = {value: bounds}
-        if any(one.inputs for one in inequalities):
+        if any(constraint.inputs for constraint in inequalities):
             shape, source = network.input_shape, 0
             if len(shape) > 1:
                 source = self._append(Reshape(shape, (prod(shape),)), 0)
-            rows = [_terms(one.inputs, scale) for one, scale in zip(inequalities, scales, strict=True)]
+            rows = [_terms(constraint.inputs, scale) for constraint, scale in zip(inequalities, scales, strict=True)]
             value = self._append(Add(), value, self._excess(source, rows, prod(shape)))
         groups = [len(case) for case in cases]
         while max(groups) > 1:
@@ -137,12 +137,12 @@ class _Extended:
         first, larger = [], []
         begin, size = 0, sum(groups)
         for group in groups:
-            for place in range(begin, begin + group, 2):
-                paired = place + 1 < begin + group
-                first.append(place)
+            for row in range(begin, begin + group, 2):
+                paired = row + 1 < begin + group
+                first.append(row)
                 larger.append(len(differences) if paired else -1)
                 if paired:
-                    differences.append([(place, Fraction(-1)), (place + 1, Fraction(1))])
+                    differences.append([(row, Fraction(-1)), (row + 1, Fraction(1))])
             begin += group
         rise = self._append(Relu(), self._excess(value, differences, size))
         kept = self._append(IndexMap.of(torch.tensor(first), (size,)), value)
@@ -157,4 +157,4 @@ def _scale(inequality: Inequality) -> Fraction:
 
 
 def _terms(numbers: tuple[tuple[int, int], ...], scale: Fraction) -> list[tuple[int, Fraction]]:
-    return [(place, scale * number) for place, number in numbers]
+    return [(index, scale * number) for index, number in numbers]

@@ -72,9 +72,9 @@ class Relaxation:
         lines = lines or Lines()
         rows = of_floats(forms)
         least: list[int] = []
-        for chosen in self._chunks(len(forms)):
-            part = replace(rows, units=rows.units[chosen])
-            least += _Pull(self, bounds, lines.of_forms(chosen), both=False).run(part, value)[0]
+        for chunk in self._chunks(len(forms)):
+            coefficients = replace(rows, units=rows.units[chunk])
+            least += _Pull(self, bounds, lines.of_forms(chunk), both=False).run(coefficients, value)[0]
         return least
 
     def enclose(
@@ -82,10 +82,10 @@ class Relaxation:
     ) -> Interval:
         """Bounds of neurons of a value, of all or of some, rounded outwards; lines are the same for all of them."""
         lines = lines or Lines()
-        chosen = list(range(self.network.sizes[value])) if neurons is None else list(neurons)
-        lower, upper = self._sides(value, bounds, lines, chosen, 1, stop=False)
+        indices = list(range(self.network.sizes[value])) if neurons is None else list(neurons)
+        lower, upper = self._sides(value, bounds, lines, indices, 1, stop=False)
         if not lines.parallel:
-            upper = [-number for number in self._sides(value, bounds, lines, chosen, -1, stop=False)[0]]
+            upper = [-number for number in self._sides(value, bounds, lines, indices, -1, stop=False)[0]]
         return Interval(lower, upper)
 
     def settle(self, value: int, bounds: Bounds, lines: Lines, interval: Interval) -> Interval:
@@ -105,7 +105,9 @@ class Relaxation:
             for neurons, sign in zip((upwards, downwards), signs, strict=True):
                 least, _ = self._sides(value, bounds, lines, neurons, sign, stop=True)
                 interval = interval.raised(neurons, sign, least)
-            upwards, downwards = ([one for one in part if interval.unstable[one]] for part in (upwards, downwards))
+            upwards, downwards = (
+                [index for index in neurons if interval.unstable[index]] for neurons in (upwards, downwards)
+            )
         return interval
 
     def _sides(
@@ -115,45 +117,45 @@ class Relaxation:
 
         stop: whether forms stop once their signs are known.
         """
-        chosen = torch.tensor(neurons, dtype=torch.long)
-        order = self._by_place(value, chosen)
-        chosen = chosen[order]
+        indices = torch.tensor(neurons, dtype=torch.long)
+        order = self._by_place(value, indices)
+        indices = indices[order]
         lower: list[int] = []
         upper: list[int] = []
-        for part in self._chunks(len(chosen)):
-            place, forms, ends = self._units(value, chosen[part])
+        for chunk in self._chunks(len(indices)):
+            start, forms, ends = self._units(value, indices[chunk])
             if sign < 0:
                 forms, ends = forms.negated(), [(-high, -low) for low, high in ends]
-            below, above = _Pull(self, bounds, lines, both=lines.parallel, stop=stop).run(forms, place, ends)
+            below, above = _Pull(self, bounds, lines, both=lines.parallel, stop=stop).run(forms, start, ends)
             lower += below
             upper += above
         back = order.argsort().tolist()
-        return [lower[place] for place in back], [upper[place] for place in back]
+        return [lower[index] for index in back], [upper[index] for index in back]
 
-    def _by_place(self, value: int, chosen: Tensor) -> Tensor:
+    def _by_place(self, value: int, neurons: Tensor) -> Tensor:
         """An order in which neurons of an image that are neighbours follow each other: their forms have few terms."""
         shape = self.network.shapes[value]
-        positions = chosen % (shape[1] * shape[2]) if len(shape) == 3 else chosen
+        positions = neurons % (shape[1] * shape[2]) if len(shape) == 3 else neurons
         return positions.argsort(stable=True)
 
-    def _units(self, value: int, chosen: Tensor) -> tuple[int, Fixed, list[Ends]]:
+    def _units(self, value: int, neurons: Tensor) -> tuple[int, Fixed, list[Ends]]:
         """Neurons as forms on a value, and between which ends the constants are that they have besides."""
         if value:
             layer = self.layers.get(value)
-            rows = None if layer is None else layer.neurons(chosen)
+            rows = None if layer is None else layer.neurons(neurons)
             if rows is not None and layer is not None and layer.constant is not None and not layer.constant.error:
-                ends = self._constants(layer.constant, self.noise.get(value), chosen)
+                ends = self._constants(layer.constant, self.noise.get(value), neurons)
                 return self.network.source(value), rows, ends
-        one_hot = torch.nn.functional.one_hot(chosen, self.network.sizes[value])
-        return value, Fixed(one_hot, 0), [(Fraction(0), Fraction(0))] * len(chosen)
+        one_hot = torch.nn.functional.one_hot(neurons, self.network.sizes[value])
+        return value, Fixed(one_hot, 0), [(Fraction(0), Fraction(0))] * len(neurons)
 
-    def _constants(self, constant: Fixed, noise: Fixed | None, chosen: Tensor) -> list[Ends]:
+    def _constants(self, constant: Fixed, noise: Fixed | None, neurons: Tensor) -> list[Ends]:
         scale = Fraction(2) ** -constant.bits
-        numbers = [scale * number for number in constant.units[chosen].tolist()]
+        numbers = [scale * number for number in constant.units[neurons].tolist()]
         if noise is None:
             return [(number, number) for number in numbers]
         unit = Fraction(2) ** -noise.bits
-        added = [unit * number for number in noise.units[chosen].tolist()]
+        added = [unit * number for number in noise.units[neurons].tolist()]
         return [(number - more, number + more) for number, more in zip(numbers, added, strict=True)]
 
     def _chunks(self, count: int) -> list[slice]:
@@ -211,15 +213,15 @@ class _Pull:
         (low, high), total = self._image(value)
         self._charge(Fraction(forms.error * total) / Fraction(2) ** (forms.bits + BOUND_BITS))
         self._flat(forms, low, high)
-        left = []
-        for place, (form, below, above) in enumerate(zip(self.open, self.below, self.above, strict=True)):
+        still_open = []
+        for index, (form, below, above) in enumerate(zip(self.open, self.below, self.above, strict=True)):
             if below >= 0 or (self.both and above <= 0):
                 self.done[form] = below, above
             else:
-                left.append(place)
-        self.open = [self.open[place] for place in left]
-        self.below, self.above = ([side[place] for place in left] for side in before)
-        return replace(forms, units=forms.units[left])
+                still_open.append(index)
+        self.open = [self.open[index] for index in still_open]
+        self.below, self.above = ([totals[index] for index in still_open] for totals in before)
+        return replace(forms, units=forms.units[still_open])
 
     def _affine(self, value: int, forms: Fixed) -> Fixed:
         layer = self.layers[value]
@@ -254,17 +256,17 @@ class _Pull:
             return None
         if value in self.smooth:
             return self._smooth(value, replace(forms, error=0).filled(), interval.enclosed(self.smooth[value]))
-        forms, places = replace(forms, error=0).filled(), None
+        forms, support = replace(forms, error=0).filled(), None
         if value not in self.lines.multipliers:
-            places = forms.support
-        if places is None:
+            support = forms.support
+        if support is None:
             return self._relaxed(value, forms, interval, self.lines.signs.get(source), None)
-        known = self.lines.signs.get(source)
-        known = None if known is None else known[..., places]
-        return self._relaxed(value, forms.at(places), interval, known, places).spread(places, len(interval.lower))
+        signs = self.lines.signs.get(source)
+        signs = None if signs is None else signs[..., support]
+        return self._relaxed(value, forms.at(support), interval, signs, support).spread(support, len(interval.lower))
 
     def _relaxed(
-        self, value: int, forms: Fixed, interval: Interval, known: Tensor | None, places: Tensor | None
+        self, value: int, forms: Fixed, interval: Interval, signs: Tensor | None, support: Tensor | None
     ) -> Fixed:
         """The same for forms whose coefficients are those of some neurons, the others being zero."""
         shares = self.lines.multipliers.get(value)
@@ -272,31 +274,31 @@ class _Pull:
             shares = shares.double().nan_to_num(0.0, 0.0, 0.0).clamp(min=0)
             forms = _with_room(forms, float(shares.max()))
         units = forms.units
-        self._heights(forms, interval, known, places)
-        chords = interval.chords if places is None else interval.chords[places]
-        given = self.lines.slopes.get(value)
-        lower = chords if given is None else _slopes(given, interval)
-        if given is not None and places is not None:
-            lower = lower[..., places]
+        self._heights(forms, interval, signs, support)
+        chords = interval.chords if support is None else interval.chords[support]
+        proof_slopes = self.lines.slopes.get(value)
+        lower = chords if proof_slopes is None else _slopes(proof_slopes, interval)
+        if proof_slopes is not None and support is not None:
+            lower = lower[..., support]
         slopes = torch.where(units > 0, lower, chords)
-        if known is not None:
-            slopes = torch.where(known > 0, ONE, torch.where(known < 0, 0, slopes))
+        if signs is not None:
+            slopes = torch.where(signs > 0, ONE, torch.where(signs < 0, 0, slopes))
         pulled = (units >> CHORD_BITS) * slopes + (((units & LOW) * slopes) >> CHORD_BITS)
         self._charge(Fraction(interval.unstable_magnitude) / Fraction(2) ** (forms.bits + BOUND_BITS))
         if shares is not None:
-            pulled = pulled - _shares(shares, forms.bits, interval, known)
+            pulled = pulled - _shares(shares, forms.bits, interval, signs)
         return Fixed(pulled, forms.bits)
 
-    def _heights(self, forms: Fixed, interval: Interval, known: Tensor | None, places: Tensor | None) -> None:
+    def _heights(self, forms: Fixed, interval: Interval, signs: Tensor | None, support: Tensor | None) -> None:
         """Adds what upper lines have besides their slope."""
-        unstable = interval.unstable if places is None else interval.unstable[places]
-        chosen = unstable.nonzero().flatten()
-        if not len(chosen):
+        unstable = interval.unstable if support is None else interval.unstable[support]
+        columns = unstable.nonzero().flatten()
+        if not len(columns):
             return
-        heights = interval.heights.at(chosen if places is None else places[chosen])
-        units = forms.units[:, chosen]
-        if known is not None:
-            units = units * (known[..., chosen] == 0)
+        heights = interval.heights.at(columns if support is None else support[columns])
+        units = forms.units[:, columns]
+        if signs is not None:
+            units = units * (signs[..., columns] == 0)
         bits = forms.bits + heights.bits
         falls = sums(Fixed(units.clamp(max=0), forms.bits), heights)
         rises = sums(Fixed(units.clamp(min=0), forms.bits), heights) if self.both else falls
@@ -327,10 +329,12 @@ class _Pull:
 
     def _flat(self, forms: Fixed, low: Fixed, high: Fixed) -> None:
         """Adds what activations are worth that are intervals of their own."""
-        places = forms.support
-        if places is not None:
-            forms, low, high = forms.at(places), low.at(places), high.at(places)
-        positive, negative = (Fixed(part, forms.bits) for part in (forms.units.clamp(min=0), forms.units.clamp(max=0)))
+        support = forms.support
+        if support is not None:
+            forms, low, high = forms.at(support), low.at(support), high.at(support)
+        positive, negative = (
+            Fixed(clamped, forms.bits) for clamped in (forms.units.clamp(min=0), forms.units.clamp(max=0))
+        )
         for first, second in ((low, high), (high, low)) if self.both else ((low, high),):
             ends = sums(positive, first), sums(negative, second)
             bits = forms.bits + first.bits, forms.bits + second.bits
@@ -363,14 +367,14 @@ class _Pull:
             self.above = [number + units for number in self.above]
 
 
-def _slopes(given: Tensor, interval: Interval) -> Tensor:
+def _slopes(slopes: Tensor, interval: Interval) -> Tensor:
     """Lower slopes over 2**30: a proof's where it has some, and for unstable neurons, otherwise those of the chords.
 
     A proof may have slopes of neurons that are active here, where the search could not tell. They are lower lines all
     the same, also once their products are rounded down, since these neurons are never negative.
     """
-    clamped = given.clamp(0, 1 << SLOPE_BITS) << (CHORD_BITS - SLOPE_BITS)
-    return torch.where(interval.unstable | (interval.active & (given >= 0)), clamped, interval.chords)
+    clamped = slopes.clamp(0, 1 << SLOPE_BITS) << (CHORD_BITS - SLOPE_BITS)
+    return torch.where(interval.unstable | (interval.active & (slopes >= 0)), clamped, interval.chords)
 
 
 def _with_room(forms: Fixed, largest: float) -> Fixed:

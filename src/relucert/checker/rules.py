@@ -87,10 +87,10 @@ def rule_lines(relaxation: Relaxation, bounds: dict[int, Interval], rule: Rule) 
     if rule.name == "interval":
         return Lines(flat=True)
     steps = [(value, node) for value, node in relaxation.network.steps() if is_activation(node)]
-    known = {value: bounds[node.inputs[0]] for value, node in steps if node.inputs[0] in bounds}
-    smooth = {value: rule_slopes(relaxation, rule, value) for value in known if value in relaxation.smooth}
+    intervals = {value: bounds[node.inputs[0]] for value, node in steps if node.inputs[0] in bounds}
+    smooth = {value: rule_slopes(relaxation, rule, value) for value in intervals if value in relaxation.smooth}
     slopes = {} if rule.name != "crown" else {
-        value: adaptive(interval) for value, interval in known.items() if value not in smooth
+        value: adaptive(interval) for value, interval in intervals.items() if value not in smooth
     }  # fmt: skip
     return Lines(slopes, smooth=smooth)
 

@@ -66,8 +66,8 @@ class _Selections:
         if node is not None and node.operation.name == "relu":
             yield from map(self._relu, self.coordinates(node.inputs[0]))
         elif node is None or not (node.exact or _only_moves(node)):
-            for place in range(self.network.sizes[value]):
-                yield {self._computed(node, place): Fraction(1)}
+            for coordinate in range(self.network.sizes[value]):
+                yield {self._computed(node, coordinate): Fraction(1)}
         else:
             for combined in self._combined(value, node):
                 yield self._selected(combined) if node.exact else combined
@@ -95,12 +95,12 @@ class _Selections:
     def _relu(self, combined: Combination) -> Combination:
         if not combined:
             return {}
-        parts = [{atom: times} for atom, times in combined.items()]
-        if len(parts) > 2 or not all(map(self._is_number, parts)):
+        terms = [{atom: times} for atom, times in combined.items()]
+        if len(terms) > 2 or not all(map(self._is_number, terms)):
             raise Rejected("the network rectifies what its exact nodes do not select")
         atom = self._atom()
         self.rectified[atom] = combined
-        if len(parts) == 2:
+        if len(terms) == 2:
             self.unknown.add(atom)
         return {atom: Fraction(1)}
 
@@ -113,12 +113,12 @@ class _Selections:
         if node.operation.name == "convolution":
             constant = constant[:, None, None]
         numbers = torch.broadcast_to(constant, after).flatten().tolist()
-        for place, picked in enumerate(_picked(node, before, after)):
+        for coordinate, picked in enumerate(_picked(node, before, after)):
             total: Combination = {}
             for source in sources:
                 for where, times in picked:
                     _add(total, source[where], times)
-            if number := Fraction(numbers[place]):
+            if number := Fraction(numbers[coordinate]):
                 atom = self.constants.setdefault(abs(number), 0) or self._atom()
                 self.constants[abs(number)] = atom
                 _add(total, {atom: Fraction(1 if number > 0 else -1)}, Fraction(1))
@@ -135,14 +135,14 @@ class _Selections:
                 moved = dict(rest)
                 _add(moved, inner, times)
                 if self._is_number(rest) and self._is_number(moved):
-                    chosen = self._atom()
+                    selected = self._atom()
                     if not moved:
-                        self.zero_beside[chosen] = atom
-                    return {chosen: Fraction(1)}
+                        self.zero_beside[selected] = atom
+                    return {selected: Fraction(1)}
             if inner is not None and times == 2 and self._is_number(inner):
-                left = dict(rest)
-                _add(left, inner, Fraction(1))
-                if not left:  # 2 relu(x) - x
+                remaining = dict(rest)
+                _add(remaining, inner, Fraction(1))
+                if not remaining:  # 2 relu(x) - x
                     return {self._atom(): Fraction(1)}
             single = self._is_number(rest) and len(rest) == 1
             if single and self._is_number({atom: times}) and self.zero_beside.get(next(iter(rest))) == atom:
@@ -150,8 +150,8 @@ class _Selections:
         return combined
 
 
-def _add(total: Combination, other: Combination, times: Fraction) -> None:
-    for atom, share in other.items():
+def _add(total: Combination, combination: Combination, times: Fraction) -> None:
+    for atom, share in combination.items():
         total[atom] = total.get(atom, Fraction(0)) + times * share
         if not total[atom]:
             del total[atom]
@@ -183,33 +183,33 @@ def _picked(node: Node, before: Shape, after: Shape) -> Iterator[Picked]:
 
 
 def _in_place(node: Node, before: Shape, after: Shape) -> Iterator[Picked]:
-    return ([(place, Fraction(1))] for place in range(math.prod(after)))
+    return ([(coordinate, Fraction(1))] for coordinate in range(math.prod(after)))
 
 
 def _index_map(node: Node, before: Shape, after: Shape) -> Iterator[Picked]:
     size = math.prod(before)
-    return ([(place, Fraction(1))] if place < size else [] for place in node.operation.settings()["indices"])
+    return ([(index, Fraction(1))] if index < size else [] for index in node.operation.settings()["indices"])
 
 
 def _scale(node: Node, before: Shape, after: Shape) -> Iterator[Picked]:
     factors = torch.broadcast_to(node.operation.tensors()["factor"], after).flatten().tolist()
-    for place, factor in enumerate(map(Fraction, factors)):
-        yield [(place, 1 / factor if node.operation.settings()["divide"] else factor)]
+    for coordinate, factor in enumerate(map(Fraction, factors)):
+        yield [(coordinate, 1 / factor if node.operation.settings()["divide"] else factor)]
 
 
 def _convolution(node: Node, before: Shape, after: Shape) -> Iterator[Picked]:
     weight, settings = node.operation.tensors()["weight"].double(), node.operation.settings()
     top, left, bottom, right = settings["padding"]
-    places = torch.arange(1.0, math.prod(before) + 1, dtype=torch.float64).reshape(1, *before)
-    padded = functional.pad(places, (left, right, top, bottom))
+    indices = torch.arange(1.0, math.prod(before) + 1, dtype=torch.float64).reshape(1, *before)
+    padded = functional.pad(indices, (left, right, top, bottom))
     size = (weight.shape[2], weight.shape[3])
     columns = functional.unfold(padded, size, dilation=settings["dilation"], stride=settings["stride"])[0]
     taps, per_group = weight[0].numel(), len(weight) // settings["groups"]
     for channel, kernel in enumerate(weight.flatten(1)):
         begin = channel // per_group * taps
-        chosen = kernel.nonzero().flatten().tolist()
-        shares = [Fraction(kernel[tap].item()) for tap in chosen]
-        for sources in columns[[begin + tap for tap in chosen]].long().T.tolist():
+        nonzero = kernel.nonzero().flatten().tolist()
+        shares = [Fraction(kernel[tap].item()) for tap in nonzero]
+        for sources in columns[[begin + tap for tap in nonzero]].long().T.tolist():
             yield [(source - 1, share) for source, share in zip(sources, shares, strict=True) if source]
 
 

@@ -41,14 +41,14 @@ def read_cases(text: str, inputs: int, outputs: int) -> set[Case]:
     sizes = {"X": inputs, "Y": outputs}
     conjunctions: list[list[Atom]] = [[]]
     ended = None
-    for part in _brackets(text):
-        if ended is not None and part[0] not in HARMLESS:
+    for command in _brackets(text):
+        if ended is not None and command[0] not in HARMLESS:
             raise Rejected(f"its property goes on after ({ended})")
-        if part[0] == "assert" and len(part) == 2:
-            conjunctions = _both(conjunctions, list(_alternatives(part[1], sizes)))
-        elif part[0] != "declare-const" and part[0] != "declare-fun" and part[0] not in HARMLESS:
-            raise Rejected(f"its property has the unknown command {str(part[0])[:40]!r}")
-        ended = part[0] if part[0] in LAST else ended
+        if command[0] == "assert" and len(command) == 2:
+            conjunctions = _both(conjunctions, list(_alternatives(command[1], sizes)))
+        elif command[0] != "declare-const" and command[0] != "declare-fun" and command[0] not in HARMLESS:
+            raise Rejected(f"its property has the unknown command {str(command[0])[:40]!r}")
+        ended = command[0] if command[0] in LAST else ended
     cases = (_case(conjunction, inputs) for conjunction in conjunctions)
     return {case for case in cases if case is not None}
 
@@ -65,30 +65,30 @@ def _brackets(text: str) -> list[Any]:
             stack[-1].append(closed)
         else:
             stack[-1].append(token)
-    if len(stack) != 1 or not all(isinstance(part, list) for part in stack[0]):
+    if len(stack) != 1 or not all(isinstance(expression, list) for expression in stack[0]):
         raise Rejected("the brackets of its property do not match")
     return stack[0]
 
 
-def _both(one: list[list[Atom]], other: list[list[Atom]]) -> list[list[Atom]]:
-    if len(one) * len(other) > MOST_CASES:
+def _both(conjunctions: list[list[Atom]], alternatives: list[list[Atom]]) -> list[list[Atom]]:
+    if len(conjunctions) * len(alternatives) > MOST_CASES:
         raise Rejected(f"its property has more than {MOST_CASES} cases")
-    return [first + second for first in one for second in other]
+    return [first + second for first in conjunctions for second in alternatives]
 
 
 def _alternatives(formula: Any, sizes: dict[str, int]) -> Iterator[list[Atom]]:
     """A formula as alternatives, each some atoms that are met at once."""
-    operator, *parts = formula if isinstance(formula, list) else [formula]
-    if operator == "or" and parts:
-        for part in parts:
-            yield from _alternatives(part, sizes)
-    elif operator == "and" and parts:
+    operator, *operands = formula if isinstance(formula, list) else [formula]
+    if operator == "or" and operands:
+        for operand in operands:
+            yield from _alternatives(operand, sizes)
+    elif operator == "and" and operands:
         joined: list[list[Atom]] = [[]]
-        for part in parts:
-            joined = _both(joined, list(_alternatives(part, sizes)))
+        for operand in operands:
+            joined = _both(joined, list(_alternatives(operand, sizes)))
         yield from joined
-    elif operator in ("<=", "<", ">=", ">", "=", "==") and len(parts) == 2:
-        left, right = (_form(part, sizes) for part in parts)
+    elif operator in ("<=", "<", ">=", ">", "=", "==") and len(operands) == 2:
+        left, right = (_form(operand, sizes) for operand in operands)
         strict = operator in ("<", ">")
         below, above = (_sum([(1, left), (-1, right)]), strict), (_sum([(1, right), (-1, left)]), strict)
         yield [below, above] if operator[0] == "=" else [below] if operator[0] == "<" else [above]
@@ -104,8 +104,8 @@ def _form(term: Any, sizes: dict[str, int]) -> Form:
         if len(term) <= LONGEST and NUMBER.fullmatch(term):
             return {"": Fraction(term)}
         raise Rejected(f"its property has the unknown term {term[:40]!r}")
-    operator, *parts = term
-    forms = [_form(part, sizes) for part in parts]
+    operator, *operands = term
+    forms = [_form(operand, sizes) for operand in operands]
     if operator == "+" and forms:
         return _sum([(1, form) for form in forms])
     if operator == "-" and forms:
@@ -114,19 +114,19 @@ def _form(term: Any, sizes: dict[str, int]) -> Form:
     if operator == "*" and forms:
         product: Form = {"": Fraction(1)}
         for form in forms:
-            factor, other = (form, product) if set(form) <= {""} else (product, form)
+            factor, multiplied = (form, product) if set(form) <= {""} else (product, form)
             if not set(factor) <= {""}:
                 raise Rejected("its property is not linear")
-            product = {name: number * factor.get("", Fraction(0)) for name, number in other.items()}
+            product = {name: number * factor.get("", Fraction(0)) for name, number in multiplied.items()}
             if any(max(map(int.bit_length, number.as_integer_ratio())) > MOST_BITS for number in product.values()):
                 raise Rejected(f"its property has a product of more than {MOST_BITS} bits")
         return product
     raise Rejected(f"its property has the unknown operator {str(operator)[:40]!r}")
 
 
-def _sum(parts: list[tuple[int, Form]]) -> Form:
+def _sum(terms: list[tuple[int, Form]]) -> Form:
     total: Form = {}
-    for sign, form in parts:
+    for sign, form in terms:
         for name, number in form.items():
             total[name] = total.get(name, Fraction(0)) + sign * number
     return total
@@ -152,12 +152,12 @@ def _case(conjunction: list[Atom], inputs: int) -> Case | None:
 
 def _exclude(terms: Terms, least: dict[Terms, tuple[Fraction, bool]]) -> bool:
     """Whether a sum has an upper and a lower bound that leave no number; of no terms, it is 0 and its own negative."""
-    inputs, outputs = (tuple((place, -number) for place, number in side) for side in terms)
-    (upper, reached), other = least[terms], least.get((inputs, outputs))
-    if other is None:
+    inputs, outputs = (tuple((variable, -number) for variable, number in numbers) for numbers in terms)
+    (upper, reached), opposite = least[terms], least.get((inputs, outputs))
+    if opposite is None:
         return False
-    room = upper + other[0]
-    return room < 0 or (room == 0 and not (reached and other[1]))
+    room = upper + opposite[0]
+    return room < 0 or (room == 0 and not (reached and opposite[1]))
 
 
 def _inequality(form: Form) -> Inequality:

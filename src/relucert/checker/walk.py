@@ -104,7 +104,9 @@ class Walk:
         key = tuple(sorted(path.low.items())), tuple(sorted(path.high.items()))
         if key not in self._bounds:
             ends = zip(self.box, (path.low, path.high), strict=True)
-            low, high = ([moved.get(place, end) for place, end in enumerate(side)] for side, moved in ends)
+            low, high = (
+                [moved.get(coordinate, end) for coordinate, end in enumerate(corner)] for corner, moved in ends
+            )
             relaxation = self.relaxation.over(FixedRegion.between(low, high))
             if len(self._bounds) >= KEPT:
                 self._bounds.pop(next(iter(self._bounds)))

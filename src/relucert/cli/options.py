@@ -78,7 +78,7 @@ def rounded_up(text: str) -> float:
     return _told(lambda: number_above(text, "what is needed"))
 
 
-class Box(argparse.Action):
+class BoxAction(argparse.Action):
     """Two numbers or fractions: the lowest valid value is rounded down and the highest up, so that none is lost."""
 
     def __call__(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from relucert.data import Dataset
     from relucert.experiments.comparison.methods import Contender
     from relucert.experiments.paper.networks import Subject
-    from relucert.experiments.paper.published import Line
+    from relucert.experiments.paper.published import PublishedLine
     from relucert.experiments.paper.rerun import Rerun
     from relucert.inputs.storage.store import Store
 
@@ -222,7 +222,7 @@ def _contenders(arguments: argparse.Namespace) -> list[Contender]:
     return [contender for contender in find_contenders(None) if contender.name in TABLE_METHODS[arguments.table]]
 
 
-def _subjects(files: list[Path], asked: list[Line]) -> tuple[dict[str, Subject], dict[str, str]]:
+def _subjects(files: list[Path], asked: list[PublishedLine]) -> tuple[dict[str, Subject], dict[str, str]]:
     """The networks by their names in the table, and why some are missing."""
     from relucert.experiments.paper.networks import Subject, check_known, from_file
     from relucert.inputs.loading import zoo

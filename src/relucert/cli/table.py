@@ -85,7 +85,7 @@ OPTIONS = {
     "--images": Option("only the first N images", options.count, metavar="N"),
     "--box": Option(
         "the lowest and the highest valid value of an input (default: every input is valid)",
-        metavar=("LOW", "HIGH"), further={"action": options.Box, "nargs": 2},
+        metavar=("LOW", "HIGH"), further={"action": options.BoxAction, "nargs": 2},
     ),
     "--no-box": flag("every input is valid", dest="box", action="store_const", const=None),
     "--scale": Option(

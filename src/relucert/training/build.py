@@ -36,7 +36,7 @@ FEWEST = 10  # training images needed, so that at least one is left for validati
 Keep = Callable[[Recipe], Path]
 
 
-class Watch(Protocol):
+class TrainingDisplay(Protocol):
     """Receives the reports of a training: after every epoch, when it resumes from a checkpoint, before a proof."""
 
     def epoch(self, recipe: Recipe, report: EpochReport) -> None: ...
@@ -95,7 +95,7 @@ class Trained:
         return self.validation if self.certified is None else self.certified
 
 
-def train_one(task: TrainingTask, recipe: Recipe, keep: Keep, watch: Watch) -> Trained:
+def train_one(task: TrainingTask, recipe: Recipe, keep: Keep, watch: TrainingDisplay) -> Trained:
     """Trains with one recipe; an interrupted training resumes from its checkpoint, the file `keep(recipe)`."""
     small = isinstance(recipe.defence, Certified) and recipe.defence.starts_small
     module = task.architecture.build(recipe.seed, small)
@@ -127,7 +127,7 @@ def grid(recipe: Recipe) -> list[Recipe]:
 
 
 def train_best(
-    task: TrainingTask, recipes: list[Recipe], keep: Keep, watch: Watch
+    task: TrainingTask, recipes: list[Recipe], keep: Keep, watch: TrainingDisplay
 ) -> tuple[list[Trained], list[Recipe]]:
     """Trains with every recipe; returns the results, best on validation images first, and the recipes that diverged.
 
@@ -144,7 +144,9 @@ def train_best(
     return sorted(results, key=lambda trained: -trained.merit), diverged
 
 
-def store(task: TrainingTask, trained: Trained, name: str, path: Path, half: bool, watch: Watch) -> dict[str, Any]:
+def store(
+    task: TrainingTask, trained: Trained, name: str, path: Path, half: bool, watch: TrainingDisplay
+) -> dict[str, Any]:
     """Writes the network with its metadata (recipe, accuracies, versions), returns that and how long it took.
 
     After certified training the metadata has the shares of images that are proven at its radius, too.
@@ -172,7 +174,7 @@ def store(task: TrainingTask, trained: Trained, name: str, path: Path, half: boo
     return {**about, "seconds": round(trained.seconds)}
 
 
-def _certified_note(task: TrainingTask, network: Network, trained: Trained, watch: Watch) -> dict[str, float]:
+def _certified_note(task: TrainingTask, network: Network, trained: Trained, watch: TrainingDisplay) -> dict[str, float]:
     """The shares of validation and test images that are proven at the radius of certified training, rounded down."""
     defence = trained.recipe.defence
     if trained.certified is None or not isinstance(defence, Certified):

@@ -38,7 +38,7 @@ class EpochReport:
 
 
 @dataclass(frozen=True)
-class Origin:
+class TrainingOrigin:
     """Identifies the training a checkpoint belongs to: by its recipe and its data (None: unknown)."""
 
     recipe: Recipe
@@ -54,7 +54,9 @@ class TrainingProgress:
     reports: list[EpochReport]
 
 
-def save(path: Path, models: list[nn.Module], optimiser: Optimizer, progress: TrainingProgress, origin: Origin) -> None:
+def save(
+    path: Path, models: list[nn.Module], optimiser: Optimizer, progress: TrainingProgress, origin: TrainingOrigin
+) -> None:
     tensors = {name: tensor.contiguous().clone() for name, tensor in _state(models)}
     for name, (parameter, slot, shape) in _slots(optimiser).items():
         stored = optimiser.state[parameter].get(slot)
@@ -67,7 +69,7 @@ def save(path: Path, models: list[nn.Module], optimiser: Optimizer, progress: Tr
 
 
 def restore(
-    path: Path, models: list[nn.Module], optimisers: list[Optimizer], origin: Origin
+    path: Path, models: list[nn.Module], optimisers: list[Optimizer], origin: TrainingOrigin
 ) -> TrainingProgress | None:
     """Restores the models and the current stage's optimiser from a checkpoint; None if there is no such file."""
     try:

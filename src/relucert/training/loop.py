@@ -83,7 +83,7 @@ def fit(
     keep: the checkpoint's file, from which training resumes and which is saved after every epoch.
     report: called after every epoch; resumed: called with the last epoch in the checkpoint, if there is one.
     """
-    origin = checkpoint.Origin(recipe, data)
+    origin = checkpoint.TrainingOrigin(recipe, data)
     models = [deepcopy(model), model] if isinstance(recipe.defence, Distillation) else [model]
     optimisers = [_optimiser(each, recipe) for each in models]
     done = None if keep is None else checkpoint.restore(keep, models, optimisers, origin)

@@ -64,7 +64,7 @@ def open_sources(
 def _joined(given: Sources, query: Query, inference: Inference) -> tuple[Network, Runtime]:
     from onnx import save
 
-    from relucert.inputs.loading.joined import Part, joined
+    from relucert.inputs.loading.joined import JoinedFile, joined
 
     networks = []
     for name, path in _files(given, query).items():
@@ -72,7 +72,7 @@ def _joined(given: Sources, query: Query, inference: Inference) -> tuple[Network
             [one.shape for one in query.declared if one.network == name and one.output == output]
             for output in (False, True)
         )
-        networks.append(Part(name, path, inputs, outputs))
+        networks.append(JoinedFile(name, path, inputs, outputs))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "joined.onnx"
         save(joined(networks), path)

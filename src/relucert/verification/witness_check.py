@@ -21,7 +21,7 @@ from relucert.arithmetic.box import Box
 from relucert.arithmetic.rigor import RIGOROUS
 from relucert.bounding.point import scores_at
 from relucert.common.numbers import Float, float_above, float_below
-from relucert.inputs.loading.runtime import Evaluation, Runtime
+from relucert.inputs.loading.runtime import RoundedEvaluation, Runtime
 from relucert.network import Network
 from relucert.verification.rational import outputs_at
 from relucert.verification.specification.query import Constraint, Violation
@@ -55,7 +55,7 @@ class WitnessCheck:
     def __init__(self, network: Network, replay: Runtime) -> None:
         self.exact = network.cast(torch.float64)
         self.rounds = network.inference.rounds
-        self.evaluate = Evaluation(network) if self.rounds else self.exact
+        self.evaluate = RoundedEvaluation(network) if self.rounds else self.exact
         self.original, self.replay = network, replay
         self.differing = 0  # violations in real arithmetic that the runtime does not show
         self._rational = 0

@@ -15,7 +15,7 @@ import relucert
 from relucert.checker.document import Rejected
 from relucert.checker.selections import check_exact
 from relucert.errors import NetworkError
-from relucert.inputs.loading.runtime import Evaluation
+from relucert.inputs.loading.runtime import RoundedEvaluation
 from relucert.inputs.loading.selections import check_selections
 from relucert.network import Add, Affine, IndexMap, Linear, Network, Node, Relu, Scale, Shift, find_inference
 from relucert.verification.rational import outputs_at
@@ -84,7 +84,7 @@ def changed(network: Network) -> Iterator[tuple[str, Network]]:
 def selects(network: Network) -> bool:
     """Whether float32 gives the numbers of real arithmetic at inputs of many sizes."""
     chosen = points()[:10]
-    found = Evaluation(network.evaluated_in(find_inference("float32")))(chosen)
+    found = RoundedEvaluation(network.evaluated_in(find_inference("float32")))(chosen)
     exact = [outputs_at(network, [Fraction(number) for number in point.tolist()]) for point in chosen]
     return exact == [[Fraction(number) for number in row.tolist()] for row in found]
 

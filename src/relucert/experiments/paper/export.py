@@ -7,8 +7,8 @@ from typing import Any
 
 from relucert.experiments.comparison.methods import CONTENDERS
 from relucert.experiments.comparison.ranking import Ranking
-from relucert.experiments.paper.published import Line
-from relucert.experiments.paper.rerun import Result
+from relucert.experiments.paper.published import PublishedLine
+from relucert.experiments.paper.rerun import LineResult
 from relucert.report.reading import Kind
 from relucert.report.summary import rounded_down, rounded_up
 
@@ -35,17 +35,17 @@ def legend(inference: str) -> str:
     return f"{LEGEND} Ours are about evaluations in {inference}, the published numbers about real arithmetic."
 
 
-def radii(results: Sequence[Result], methods: Sequence[str], inference: str) -> Table:
+def radii(results: Sequence[LineResult], methods: Sequence[str], inference: str) -> Table:
     """Titles and rows of mean radii: the question, then one column per method."""
     return _table(results, methods, _radius, inference)
 
 
-def seconds(results: Sequence[Result], methods: Sequence[str], inference: str) -> Table:
+def seconds(results: Sequence[LineResult], methods: Sequence[str], inference: str) -> Table:
     """Titles and rows of mean times per image: the question, then one column per method."""
     return _table(results, methods, _time, inference)
 
 
-def _table(results: Sequence[Result], methods: Sequence[str], cell: Any, inference: str) -> Table:
+def _table(results: Sequence[LineResult], methods: Sequence[str], cell: Any, inference: str) -> Table:
     rows = []
     for result in results:
         line = result.line
@@ -62,14 +62,14 @@ def _table(results: Sequence[Result], methods: Sequence[str], cell: Any, inferen
     return [*QUESTION, *(f"{TITLES.get(name, name)}{about}" for name in methods)], rows
 
 
-def _bounds(line: Line, method: str) -> bool | None:
+def _bounds(line: PublishedLine, method: str) -> bool | None:
     """Whether the published number is a bound; None where there is no number."""
     if method not in line.radii:
         return None
     return line.sound(method) and CONTENDERS[method].kind is not Kind.ESTIMATE
 
 
-def _radius(line: Line, method: str, ranking: Ranking | None, authors: bool) -> str:
+def _radius(line: PublishedLine, method: str, ranking: Ranking | None, authors: bool) -> str:
     published = line.radii.get(method)
     if published is not None and not line.sound(method):
         published += "†"
@@ -79,7 +79,7 @@ def _radius(line: Line, method: str, ranking: Ranking | None, authors: bool) -> 
     return _beside(ours, published, authors)
 
 
-def _time(line: Line, method: str, ranking: Ranking | None, authors: bool) -> str:
+def _time(line: PublishedLine, method: str, ranking: Ranking | None, authors: bool) -> str:
     published = line.seconds.get(method)
     ours = "-" if ranking is None or ranking.seconds is None else f"{ranking.seconds:.3g} s"
     return _beside(ours, None if published is None else f"{published:g} s", authors)
@@ -91,7 +91,7 @@ def _beside(ours: str, published: str | None, authors: bool) -> str:
     return f"{ours} [{published}]" if authors else f"{ours} ({published})"
 
 
-def markdown(results: Sequence[Result], methods: Sequence[str], valid: str, inference: str) -> str:
+def markdown(results: Sequence[LineResult], methods: Sequence[str], valid: str, inference: str) -> str:
     tables = []
     for title, (titles, rows) in both(results, methods, inference):
         lines = [titles, ["---"] * len(titles), *rows]
@@ -99,7 +99,7 @@ def markdown(results: Sequence[Result], methods: Sequence[str], valid: str, infe
     return "\n\n".join([*tables, legend(inference), f"Valid inputs: {valid}."]) + "\n"
 
 
-def latex(results: Sequence[Result], methods: Sequence[str], valid: str, inference: str) -> str:
+def latex(results: Sequence[LineResult], methods: Sequence[str], valid: str, inference: str) -> str:
     tables = []
     for title, (titles, rows) in both(results, methods, inference):
         head = " & ".join(titles)
@@ -112,7 +112,7 @@ def latex(results: Sequence[Result], methods: Sequence[str], valid: str, inferen
     return "\n\n".join([*tables, f"% {legend(inference)}\n% Valid inputs: {valid}."]) + "\n"
 
 
-def both(results: Sequence[Result], methods: Sequence[str], inference: str) -> list[tuple[str, Table]]:
+def both(results: Sequence[LineResult], methods: Sequence[str], inference: str) -> list[tuple[str, Table]]:
     return [
         ("mean radius", radii(results, methods, inference)),
         ("mean seconds an image", seconds(results, methods, inference)),
@@ -120,7 +120,7 @@ def both(results: Sequence[Result], methods: Sequence[str], inference: str) -> l
 
 
 def cells(
-    results: Sequence[Result], methods: Sequence[str], valid: Mapping[str, str], inference: str
+    results: Sequence[LineResult], methods: Sequence[str], valid: Mapping[str, str], inference: str
 ) -> list[dict[str, Any]]:
     """One cell per line and method, with every number in full; absence is None. valid: the valid inputs of each."""
     table_cells = []

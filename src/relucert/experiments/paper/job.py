@@ -20,7 +20,7 @@ from relucert.execution.job import Item
 from relucert.experiments.comparison.deadline import OutOfTime, limited
 from relucert.experiments.comparison.methods import CONTENDERS, Setting
 from relucert.experiments.paper.networks import Subject
-from relucert.experiments.paper.published import Line
+from relucert.experiments.paper.published import PublishedLine
 from relucert.inputs.storage.store import About, Store, mark
 from relucert.network import find_inference
 from relucert.network.batching import question_bytes
@@ -65,7 +65,7 @@ class TableQuestion:
     """
 
     row: int
-    line: Line
+    line: PublishedLine
     question: Question
     method: str
     box: BoxLike | None

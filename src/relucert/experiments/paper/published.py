@@ -22,7 +22,7 @@ PROGRAMS = ("lp", "lp-full")
 
 
 @dataclass(frozen=True)
-class Line:
+class PublishedLine:
     """A line of a table: the question, and for each method the mean radius, as printed, and the seconds per image."""
 
     network: str
@@ -38,9 +38,9 @@ class Line:
 
 def lines(
     table: str, networks: Sequence[str] | None, norms: Sequence[str] | None, targets: Sequence[str] | None
-) -> list[Line]:
+) -> list[PublishedLine]:
     """The lines of a table, or those of some networks, norms and targets."""
-    table_lines = [Line(**row) for row in _content()[table]]
+    table_lines = [PublishedLine(**row) for row in _content()[table]]
     for name, wanted in (("network", networks), ("norm", norms), ("target", targets)):
         present = list(dict.fromkeys(getattr(line, name) for line in table_lines))
         for value in wanted or ():

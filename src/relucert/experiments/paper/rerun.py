@@ -16,7 +16,7 @@ from relucert.experiments.comparison.order import AnswerRecord
 from relucert.experiments.comparison.ranking import Ranking, rankings
 from relucert.experiments.paper.job import Omitted, TableJob, TableQuestion
 from relucert.experiments.paper.networks import Subject
-from relucert.experiments.paper.published import Line
+from relucert.experiments.paper.published import PublishedLine
 from relucert.inputs.storage.store import Section, Store
 from relucert.network import find_inference
 from relucert.query.given import BoxLike
@@ -27,10 +27,10 @@ PIXELS = (-0.5, 0.5)  # the paper's valid inputs, where it minds them
 
 
 @dataclass(frozen=True)
-class Result:
+class LineResult:
     """A line of the table, computed anew: the ranking of each method, by its name."""
 
-    line: Line
+    line: PublishedLine
     label: str
     authors: bool
     rankings: dict[str, Ranking]
@@ -49,7 +49,7 @@ class Rerun:
 
     def __init__(
         self,
-        lines: Sequence[Line],
+        lines: Sequence[PublishedLine],
         subjects: Mapping[str, Subject],
         images: Mapping[str, Dataset],
         contenders: Sequence[Contender],
@@ -97,13 +97,13 @@ class Rerun:
     def methods(self) -> list[str]:
         return [contender.name for contender in self.contenders]
 
-    def results(self) -> list[Result]:
+    def results(self) -> list[LineResult]:
         """The lines of the table, of the answers so far."""
         results = []
         for line, record in zip(self.lines, self._answer_records, strict=True):
             subject = self.subjects[line.network]
             by_method = {ranking.method: ranking for ranking in rankings(record.entries)}
-            results.append(Result(line, subject.label, subject.authors, by_method))
+            results.append(LineResult(line, subject.label, subject.authors, by_method))
         return results
 
     def box(self, contender: Contender) -> BoxLike | None:

@@ -18,7 +18,7 @@ INPUT, OUTPUT = "all_inputs", "all_outputs"
 LEAST_VERSION = 4  # of the representation: before it, every stored tensor had to be an input, too
 
 
-class Part(NamedTuple):
+class JoinedFile(NamedTuple):
     """An ONNX file, and the shapes that its inputs and outputs are expected to have."""
 
     name: str
@@ -27,7 +27,7 @@ class Part(NamedTuple):
     outputs: Sequence[Shape]
 
 
-def joined(parts: Sequence[Part]) -> ModelProto:
+def joined(parts: Sequence[JoinedFile]) -> ModelProto:
     """The model whose input are the inputs of all parts in turn, each flat, and whose output are their outputs."""
     models = [(part, compose.add_prefix(read_model(part.path), f"part{place}_")) for place, part in enumerate(parts)]
     versions = {(entry.domain, entry.version) for _, model in models for entry in model.opset_import}
@@ -90,7 +90,7 @@ def _shape(entry: ValueInfoProto) -> Shape:
     return tuple(sizes)
 
 
-def _check(part: Part, graph: GraphProto) -> None:
+def _check(part: JoinedFile, graph: GraphProto) -> None:
     """Refuses a file whose inputs and outputs are not the expected ones, up to axes of length one."""
     for what, expected, entries in (("inputs", part.inputs, _inputs(graph)), ("outputs", part.outputs, graph.output)):
         shapes = [_shape(entry) for entry in entries]

@@ -24,7 +24,7 @@ from relucert.inputs.loading.assembly import Assembly, Operand
 from relucert.inputs.loading.compare import compare, in_batches, one_by_one
 from relucert.inputs.loading.onnx_rules import EXACT, PRECISIONS, RULES, Call
 from relucert.inputs.loading.paths import check_file, one_line
-from relucert.inputs.loading.walk import Step, Walk
+from relucert.inputs.loading.walk import OperatorCall, Translator
 from relucert.network import Network, Shape
 
 BATCH = 3
@@ -77,7 +77,7 @@ def _load(
     precision = source.type.tensor_type.elem_type
     allowance, shape = Allowance(path, model.ByteSize()), _image_shape(axes, input_shape, path)
     allowance.check(prod(shape) * (batch or 1), f"the input {source.name!r}")
-    walk = Walk(Assembly(shape, batch, PRECISIONS[precision], count=allowance.take_node))
+    walk = Translator(Assembly(shape, batch, PRECISIONS[precision], count=allowance.take_node))
     walk.operands[source.name] = 0
     _translate(walk, model, allowance)
     output = model.graph.output[0].name
@@ -149,7 +149,7 @@ def _value_info(model: ModelProto, name: str, precision: int) -> ValueInfoProto:
     return helper.make_tensor_value_info(name, known.get(name, precision), None)
 
 
-def _translate(walk: Walk, model: ModelProto, allowance: Allowance) -> None:
+def _translate(walk: Translator, model: ModelProto, allowance: Allowance) -> None:
     """Translates every node, in order."""
     needed = _needed(model.graph)
     for tensor in model.graph.initializer:
@@ -171,12 +171,14 @@ def _needed(graph: GraphProto) -> set[str]:
     return needed
 
 
-def _step(walk: Walk, node: NodeProto, output: str, needed: set[str], version: int, allowance: Allowance) -> Step:
+def _step(
+    walk: Translator, node: NodeProto, output: str, needed: set[str], version: int, allowance: Allowance
+) -> OperatorCall:
     """The step that computes one output of a node."""
     sources = tuple(source for source in node.input if source)
     place = f"node {node.name}" if node.name else f"the node of {output}"
     if node.domain not in DOMAINS:
-        return Step(f"{node.domain}.{node.op_type}", place, sources, output)
+        return OperatorCall(f"{node.domain}.{node.op_type}", place, sources, output)
     attributes = {entry.name: helper.get_attribute_value(entry) for entry in node.attribute}
 
     def checked_inputs() -> list[Operand | None]:
@@ -192,7 +194,7 @@ def _step(walk: Walk, node: NodeProto, output: str, needed: set[str], version: i
     exact, cast = node.op_type in EXACT, node.op_type in ("Cast", "CastLike")
     foldable = None if _is_open(node) else fold
     if node.op_type not in RULES:
-        return Step(node.op_type, place, sources, output, None, foldable, exact=exact, cast=cast)
+        return OperatorCall(node.op_type, place, sources, output, None, foldable, exact=exact, cast=cast)
     rule = RULES[node.op_type]
     flaws = [f"{name}={value}" for name, value in attributes.items() if not rule.accepts(name, value)]
     if not rule.several:
@@ -206,7 +208,9 @@ def _step(walk: Walk, node: NodeProto, output: str, needed: set[str], version: i
 
         return rule.translate(walk.assembly, Call(tuple(inputs), attributes, run, version))
 
-    return Step(node.op_type, place, sources, output, translate, foldable, tuple(flaws), rule.keeps_order, exact, cast)
+    return OperatorCall(
+        node.op_type, place, sources, output, translate, foldable, tuple(flaws), rule.keeps_order, exact, cast
+    )
 
 
 def _is_open(node: NodeProto) -> bool:

@@ -66,7 +66,7 @@ def runtime_of(source: Any, network: Network) -> Runtime:
         from relucert.inputs.loading.torch_module import runner
 
         return Runtime(runner(source, network.input_shape, inference.dtype), _by_torch(network), inference.dtype)
-    evaluation = Evaluation(network)
+    evaluation = RoundedEvaluation(network)
     return Runtime(lambda point: evaluation(point[None])[0], _by_torch(network), inference.dtype)
 
 
@@ -109,7 +109,7 @@ class Origin:
         return 1
 
 
-class Evaluation:
+class RoundedEvaluation:
     """A network as PyTorch evaluates it in the precision that its inference names; what a question adds to it, which
     rounds nothing, in float64."""
 

@@ -10,12 +10,12 @@ from torch.export.graph_signature import InputKind, OutputKind
 
 from relucert.errors import LoadError
 from relucert.inputs.loading.paths import one_line
-from relucert.inputs.loading.torch_program import Program
+from relucert.inputs.loading.torch_program import TracedProgram
 
 _CASTS = ("aten.to.", "aten._to_copy")
 
 
-def exported(module: nn.Module, images: Tensor, name: str) -> Program:
+def exported(module: nn.Module, images: Tensor, name: str) -> TracedProgram:
     """The module's program; raises LoadError where it can't be exported."""
     try:
         program = export(module, (images,))
@@ -36,7 +36,7 @@ def exported(module: nn.Module, images: Tensor, name: str) -> Program:
     }
     output = next(entry.arg.name for entry in signature.output_specs if entry.kind is OutputKind.USER_OUTPUT)
     tensors = {target: known[target] for target in stored.values()}
-    return Program(list(program.graph.nodes), images_here[0], stored, tensors, output, casts)
+    return TracedProgram(list(program.graph.nodes), images_here[0], stored, tensors, output, casts)
 
 
 def outermost_layer(program: ExportedProgram) -> str:

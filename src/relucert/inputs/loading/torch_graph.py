@@ -16,10 +16,10 @@ from torch.fx.node import Node, map_arg
 from relucert.errors import LoadError, UnsupportedError
 from relucert.inputs.loading.assembly import Assembly, Operand
 from relucert.inputs.loading.paths import one_line
-from relucert.inputs.loading.torch_program import Program
+from relucert.inputs.loading.torch_program import TracedProgram
 from relucert.inputs.loading.torch_record import record, watch
 from relucert.inputs.loading.torch_rules import CASTS, EXACT, RULES, Call, Reference
-from relucert.inputs.loading.walk import Step, Walk
+from relucert.inputs.loading.walk import OperatorCall, Translator
 from relucert.network import Network
 
 _PLAIN_NAMES = {
@@ -48,7 +48,7 @@ class Translation:
     folded: bool
 
 
-def trace(module: nn.Module, images: Tensor, name: str) -> tuple[Program, Translation]:
+def trace(module: nn.Module, images: Tensor, name: str) -> tuple[TracedProgram, Translation]:
     """The module's program and its translation: recorded where it is plain and all of it is understood, else
     exported."""
     recorded = record(module, images)
@@ -63,12 +63,12 @@ def trace(module: nn.Module, images: Tensor, name: str) -> tuple[Program, Transl
     return program, translate(program, images, name)
 
 
-def translate(program: Program, images: Tensor, name: str, live: dict[str, Tensor] | None = None) -> Translation:
+def translate(program: TracedProgram, images: Tensor, name: str, live: dict[str, Tensor] | None = None) -> Translation:
     """The program as a network.
 
     images: what it was traced with; live: tensors that replace the traced ones, by name.
     """
-    walk = Walk(Assembly(tuple(images.shape[1:]), len(images), images.dtype, live is not None))
+    walk = Translator(Assembly(tuple(images.shape[1:]), len(images), images.dtype, live is not None))
     tensors = {**program.tensors, **(live or {})}
     walk.operands[program.image] = 0
     for node_name, target in program.stored.items():
@@ -82,7 +82,7 @@ def translate(program: Program, images: Tensor, name: str, live: dict[str, Tenso
     return Translation(network, left_out, frozenset(walk.assembly.casts), bool(walk.folded))
 
 
-def _needed(program: Program) -> list[Node]:
+def _needed(program: TracedProgram) -> list[Node]:
     """The calls that the output depends on, in order."""
     needed = {program.output}
     for node in reversed(program.nodes):
@@ -108,7 +108,7 @@ def _place(node: Node) -> str:
     return f"layer {path} ({str(layer).rpartition('.')[2]})" if path else "the top level of forward"
 
 
-def _step(walk: Walk, node: Node) -> Step:
+def _step(walk: Translator, node: Node) -> OperatorCall:
     call, chosen = _picked(node)
     name = _operator(call)
     label, place = _label(name), _place(call)
@@ -116,7 +116,7 @@ def _step(walk: Walk, node: Node) -> Step:
     random = torch.Tag.nondeterministic_seeded in getattr(call.target, "tags", ())
     fold = None if random else partial(_folded, walk, call, chosen)
     if name not in RULES:
-        return Step(label, place, sources, node.name, None, fold, exact=name in EXACT, cast=name in CASTS)
+        return OperatorCall(label, place, sources, node.name, None, fold, exact=name in EXACT, cast=name in CASTS)
     rule = RULES[name]
     flaws = tuple(
         f"{key}={value}"
@@ -126,7 +126,7 @@ def _step(walk: Walk, node: Node) -> Step:
     if chosen and not rule.several:
         flaws += (f"the use of its result {chosen}",)
     translate = partial(_called, walk, node)
-    return Step(
+    return OperatorCall(
         label, place, sources, node.name, translate, fold, flaws, rule.keeps_order, name in EXACT, name in CASTS
     )
 
@@ -148,7 +148,7 @@ def _arguments(node: Node) -> dict[str, tuple[Any, Any]]:
     return {entry.name: (given.get(entry.name, entry.default_value), entry.default_value) for entry in schema}
 
 
-def _called(walk: Walk, node: Node) -> Operand:
+def _called(walk: Translator, node: Node) -> Operand:
     """The operand that the call of a known operator becomes."""
     call, chosen = _picked(node)
     given = {key: value for key, (value, _) in _arguments(call).items()}
@@ -176,7 +176,7 @@ def _run(call: Node, arguments: Mapping[str, Any], chosen: int | None) -> Any:
     return result if chosen is None else result[chosen]
 
 
-def _folded(walk: Walk, call: Node, chosen: int | None) -> Tensor:
+def _folded(walk: Translator, call: Node, chosen: int | None) -> Tensor:
     """The constant that an operator makes of constants, computed by running it."""
     given = {key: value for key, (value, _) in _arguments(call).items()}
     try:

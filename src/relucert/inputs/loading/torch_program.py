@@ -10,7 +10,7 @@ from torch.fx.node import Node
 
 
 @dataclass(frozen=True)
-class Program:
+class TracedProgram:
     """A graph of calls without in-place operators.
 
     Attributes:

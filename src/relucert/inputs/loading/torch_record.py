@@ -18,7 +18,7 @@ from torch import Tensor, fx, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-from relucert.inputs.loading.torch_program import Program
+from relucert.inputs.loading.torch_program import TracedProgram
 
 LAYERS = "torch.nn.modules."  # whose modules do the same whatever their input is, in evaluation mode
 FUNCTIONS = {"torch", "torch.functional", "torch.nn.functional", "torch._C._nn", "_operator", "math"}
@@ -29,7 +29,7 @@ PARTS = {"bmm", "baddbmm", "_unsafe_view", "expand", "mean", "_to_copy"}
 torch.export tells whole: a module is to be the same network, with the same SHA-256, whoever traced it."""
 
 
-def record(module: nn.Module, images: Tensor) -> Program | None:
+def record(module: nn.Module, images: Tensor) -> TracedProgram | None:
     """The module's program; None where it is not certain that the recording says what the module always does.
 
     It is certain where the module is made of PyTorch's own layers and functions, calls nothing else, and runs the very
@@ -113,9 +113,9 @@ class UncompiledMode(TorchDispatchMode):
         return False
 
 
-def watch(module: nn.Module, images: Tensor) -> Watch:
+def watch(module: nn.Module, images: Tensor) -> OperatorRecorder:
     """What runs when the module is called, as far as it does."""
-    watched = Watch(images)
+    watched = OperatorRecorder(images)
     with suppress(Exception):
         called = torch.func.functionalize(deepcopy(module))
         with watched:
@@ -123,7 +123,7 @@ def watch(module: nn.Module, images: Tensor) -> Watch:
     return watched
 
 
-class Watch(UncompiledMode):
+class OperatorRecorder(UncompiledMode):
     """Lists the operators that run, as the recorder does, and notices where values of the input are handed to Python,
     whose code may branch on them."""
 
@@ -199,7 +199,7 @@ class _Recorder(UncompiledMode):
                 self._keep(entry, self.graph.call_function(operator.getitem, (node, number)))
         return result
 
-    def program(self, output: Any) -> Program | None:
+    def program(self, output: Any) -> TracedProgram | None:
         if not self.certain or not isinstance(output, Tensor) or id(output) not in self.nodes:
             return None
-        return Program(list(self.graph.nodes), self.image, self.stored, self.tensors, self.nodes[id(output)].name)
+        return TracedProgram(list(self.graph.nodes), self.image, self.stored, self.tensors, self.nodes[id(output)].name)

@@ -23,7 +23,7 @@ def keeps_only_order(network: Network) -> bool:
 
 
 @dataclass(frozen=True)
-class Step:
+class OperatorCall:
     """One foreign node: `result = operator(sources)`.
 
     place: the layer or node that it belongs to, for error messages.
@@ -48,7 +48,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Ranking:
+class OmittedRanking:
     """A foreign value that has the order of the class scores, but not their values.
 
     scores: the foreign name of the scores; layers: what was left out after them, each as operator and place.
@@ -58,20 +58,20 @@ class Ranking:
     layers: tuple[tuple[str, str], ...]
 
 
-class Walk:
+class Translator:
     """The operands translated so far, by their foreign names; a result that depends on something refused has none."""
 
     def __init__(self, assembly: Assembly) -> None:
         self.assembly = assembly
         self.operands: dict[str, Operand] = {}
-        self._rankings: dict[str, Ranking] = {}
+        self._rankings: dict[str, OmittedRanking] = {}
         self._operators: dict[str, list[str]] = {}
         self._uses: dict[str, list[str]] = {}
         self.folded: dict[str, None] = {}  # operators that computed constants from constants, and may have rounded
         self._rounded: set[str] = set()  # these constants, and what was made of them
         self._uses_rounded = False
 
-    def take(self, step: Step) -> None:
+    def take(self, step: OperatorCall) -> None:
         constant = all(isinstance(self.operands.get(source), Tensor) for source in step.sources)
         if constant and step.fold is not None:
             self._keep(step, step.fold)
@@ -88,7 +88,7 @@ class Walk:
             self._rank(step)
             self._uses_rounded |= not self._rounded.isdisjoint(step.sources)
 
-    def _follow(self, step: Step) -> None:
+    def _follow(self, step: OperatorCall) -> None:
         """Follows constants that were rounded; whole numbers made of them, such as sizes, are no weights."""
         folded = self.operands.get(step.result)
         if not isinstance(folded, Tensor) or not folded.is_floating_point():
@@ -99,23 +99,23 @@ class Walk:
         if not exact or not self._rounded.isdisjoint(step.sources):
             self._rounded.add(step.result)
 
-    def _keep(self, step: Step, make: Callable[[], Operand]) -> None:
+    def _keep(self, step: OperatorCall, make: Callable[[], Operand]) -> None:
         try:
             self.operands[step.result] = make()
         except UnsupportedError as error:
             self._refuse(step, str(error))
 
-    def _refuse(self, step: Step, reason: str) -> None:
+    def _refuse(self, step: OperatorCall, reason: str) -> None:
         self._uses.setdefault(f"{step.operator} ({reason})", []).append(step.place)
 
-    def _rank(self, step: Step) -> None:
+    def _rank(self, step: OperatorCall) -> None:
         """Follows a layer that keeps the order of the scores; whatever computes with its result is refused."""
         before = next((self._rankings[source] for source in step.sources if source in self._rankings), None)
         operand = self.operands.get(step.result)
         if not isinstance(operand, int):  # refused, or a constant such as the shape of the result
             return
         if step.keeps_order and operand == self.operands[step.sources[0]]:
-            ranking = before or Ranking(step.sources[0], ())
+            ranking = before or OmittedRanking(step.sources[0], ())
             self._rankings[step.result] = replace(ranking, layers=(*ranking.layers, (step.operator, step.place)))
         elif before is not None and operand == self.operands[before.scores]:
             self._rankings[step.result] = before
@@ -123,7 +123,7 @@ class Walk:
             operator, place = before.layers[-1]
             self._refuse(replace(step, operator=operator, place=place), "in the middle; only the last one is left out")
 
-    def ranking(self, output: str) -> Ranking | None:
+    def ranking(self, output: str) -> OmittedRanking | None:
         """What was left out at the end, None where nothing was."""
         return self._rankings.get(output)
 

@@ -118,8 +118,8 @@ class Proposer:
 
     def _forget_other_regions(self, region: Region) -> None:
         """Programs are about one box and one scale."""
-        parts = (*(region.box or ()), *(() if region.scale is None else (region.scale,)))
-        shape = region.norm, region.box is None, tuple(_key(part) for part in parts)
+        tensors = (*(region.box or ()), *(() if region.scale is None else (region.scale,)))
+        shape = region.norm, region.box is None, tuple(_key(tensor) for tensor in tensors)
         if shape != self._shape:
             self._shape, self._places = shape, {}
 
