@@ -254,6 +254,7 @@ def test_ends_beyond_the_precision_are_no_ends() -> None:
 def test_a_clip_that_is_dropped_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The comparison with the original goes as far out as the precision does."""
     monkeypatch.setattr(Assembly, "widest", torch.float32)
+    torch.manual_seed(0)
     layer = nn.Linear(2, 2, dtype=torch.float64)
     with pytest.raises(MismatchError, match="differs from torch"):
         load(nn.Sequential(layer, Function(WIDE[name])))
