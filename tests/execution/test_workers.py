@@ -133,7 +133,7 @@ def test_more_processes_where_the_work_is_long(tmp_path: Path, monkeypatch: pyte
         asked.append(workers)
         return execution.here(work, items, report)
 
-    monkeypatch.setattr(Execution, "_with", counted)
+    monkeypatch.setattr(Execution, "run_with", counted)
     monkeypatch.setattr(execution, "_cores", lambda: 7)
     assert len(list(start(job(Answering(tmp_path), 6, 1), None, None, None))) == 6
     assert asked == []  # a handful

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from relucert.common.deadline import check_time
 from relucert.common.progress import Report
 from relucert.errors import RelucertError
 from relucert.execution import serve
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 DIED = "died"
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 POLL = 0.1  # seconds between looks, so that whoever waits can be told to stop
+GRACE = 0.3  # seconds that workers on one question may take to notice that its time is over
 SERVE = """
 import sys
 sys.path[:] = [entry for entry in sys.path if entry]
@@ -115,6 +117,7 @@ class Processes:
                 try:
                     process, what, content = events.get(timeout=POLL)
                 except queue.Empty:
+                    check_time(-GRACE)
                     continue
                 if process not in busy:
                     continue
@@ -138,7 +141,12 @@ class Processes:
             shared.close()
 
     def is_ready(self, count: int) -> bool:
-        """Whether so many processes are idle and have started; those that are missing are started."""
+        """Whether so many processes are idle and have started; those that are missing are started.
+
+        Where one could not start, none will be.
+        """
+        if any(process.code is not None and not process.ready for process in self._all):
+            return False
         self._idle = [process for process in self._idle if process.code is None]
         while len(self._idle) < count:
             self._all.append(_Process(queue.SimpleQueue()))
