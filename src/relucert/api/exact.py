@@ -113,7 +113,7 @@ def exact_each(
     """
     path = None if proof is None else checked_path(proof, "a proof")
     options = ExactOptions(RegionShape(Norm.parse(arguments.norm)), seed=arguments.seed, proof=path, **effort)
-    posed = arguments.pose(needs_rectifiers="an exact answer")
+    posed = arguments.pose(needs_rectifiers=None if path is None else "a proof of an exact answer")
     options = replace(options, shape=posed.shape)
     check_staying(posed.inquiry.images, posed.network, posed.shape)
     posed.check_proof(path, overwrite)

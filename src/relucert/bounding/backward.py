@@ -43,11 +43,14 @@ class DualVariables:
             many times each pre-activation is subtracted. What is known to be positive can only lower a bound.
         signs: By the value of a ReLU with slopes, signs of pre-activations that each form may rely on, 1, -1 or 0 for
             none, (batch, forms, size): the bound holds where they do.
+        constraints: By pre-activation, the Lagrange multipliers of its bounds [l, u], (batch, forms, size): how many
+            times `z - u` is added where they are positive, `z - l` where they are negative. Neither is positive.
     """
 
     slopes: dict[int, Tensor] = field(default_factory=dict)
     multipliers: dict[int, Tensor] = field(default_factory=dict)
     signs: dict[int, Tensor] = field(default_factory=dict)
+    constraints: dict[int, Tensor] = field(default_factory=dict)
 
 
 NO_DUALS = DualVariables()
@@ -90,7 +93,7 @@ def bound_forms(
         offsets: Constants to add to the forms, (batch, forms).
     """
     duals = duals or NO_DUALS
-    assert path.upper or not (duals.slopes or duals.multipliers)
+    assert path.upper or not (duals.slopes or duals.multipliers or duals.constraints)
     reference = path.reference(value)
     rows = Rows(forms, path.network.shapes[value])
     constant = rows.dot(reference)
@@ -198,6 +201,7 @@ class Pull:
         self.constant, self.slack = constant, slack
         self.two_sided = path.relaxer.parallel and not path.upper
         self.met: dict[int, LinearForms] = {}
+        self.constrained: set[int] = set()
         self.largest = 1  # bytes of forms
 
     def run(self, forms: LinearForms, value: int) -> PulledBack:
@@ -251,6 +255,14 @@ class Pull:
         return node.operation.pull(form, [self.network.shapes[source] for source in node.inputs])
 
     def activation(self, value: int, source: int, form: LinearForms) -> LinearForms | None:
+        pulled = self._through(value, source, form)
+        if pulled is None or source not in self.duals.constraints or source in self.constrained:
+            return pulled
+        self.constrained.add(source)
+        return self._with_constraints(source, pulled)
+
+    def _through(self, value: int, source: int, form: LinearForms) -> LinearForms | None:
+        """A form on the value of an activation, as a form on its source."""
         self._note(form)
         self.met[value] = form
         lines = self.path.lines(value)
@@ -341,6 +353,22 @@ class Pull:
             sizes = slopes.abs() * form.local(moved) + offsets.abs() + form.local(after.abs())
             self.lose(form.mapped(lambda numbers: numbers * sizes), everywhere, 2 * form.terms + 12)
         return form.mapped(lambda numbers: numbers * slopes)
+
+    def _with_constraints(self, source: int, form: LinearForms) -> LinearForms:
+        """Adds to a form on a pre-activation its multiples of `z - u` and `z - l`."""
+        lower, upper = (side[:, None] for side in self.path.bounds[source])
+        multipliers = self.duals.constraints[source]
+        ends = torch.where(multipliers > 0, upper, lower)
+        known = ends.isfinite() & multipliers.isfinite()
+        multipliers, ends = torch.where(known, multipliers, 0), torch.where(known, ends, 0)
+        before = self.path.reference(source)
+        self.gather((multipliers * (before[:, None] - ends)).sum(2))
+        total = Rows(form.rows() + multipliers, form.shape)
+        if self.arithmetic.rigorous:
+            sizes = Rows(multipliers.abs() * (before.abs()[:, None] + ends.abs()), form.shape)
+            self.lose(sizes, torch.ones_like(before), sizes.terms + 6)
+            self.lose(total, self.path.max_deviation(source), 1)
+        return total
 
     def gather(self, amount: Tensor) -> None:
         """Adds an amount to the constant, and the sum's own rounding to the slack."""

@@ -130,7 +130,8 @@ class Approach:
 
     def _polish(self) -> None:
         """Shortens a witness that the search came upon."""
-        if self.witness is not None and self.witness is not self._polished:
+        polishes = self.problem.network.rectifiers_only  # it looks into linear regions
+        if polishes and self.witness is not None and self.witness is not self._polished:
             ends = min(self.ends, time.monotonic() + POLISH_SECONDS)
             with torch.inference_mode():
                 polisher = Polisher(self.check, self.problem.centre, self.problem.prop, self.witness, ends)

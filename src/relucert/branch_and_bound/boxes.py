@@ -33,6 +33,9 @@ EFFORT = Effort(6, rate=0.25, decay=0.8, least=0, signed=True)  # of the slopes'
 LEAST_WIDTH = 2.0**-40  # of a box, as a share of the whole region's
 FIXED = 2.0**-48  # share of an input's size up to which the width of a box is but rounding
 WIDTH_WEIGHT = 0.3  # of an input's share of the width, beside its share of the gap
+ROUNDINGS = 260  # of a distance, beside one for each input
+LEAST_DISTANCE = 2.0**-500
+SET_BACK = 1 - 2.0**-20  # of the distance from the centre, so that a point of the border is inside
 STAGE = "cuts"
 TOO_SMALL = "a box that is too small to be cut could not be proven"
 
@@ -86,7 +89,7 @@ def join(batches: list[Boxes]) -> Boxes:
 
 @dataclass(frozen=True, eq=False)
 class BoxTree:
-    """The tree of the boxes of a region that is a box.
+    """The tree of the boxes of a region, which is a box or is covered by boxes.
 
     Attributes:
         problem: A batch of one.
@@ -106,7 +109,7 @@ class BoxTree:
 
 @dataclass(eq=False)
 class BoxProver:
-    """Proves that the rows of a property stay positive in a region that is a box.
+    """Proves that the rows of a property stay positive in a region, which is a box or is covered by boxes.
 
     Attributes:
         problem: A batch of one.
@@ -187,7 +190,7 @@ class BoxVisitor:
     def visit(self, boxes: Boxes) -> Boxes:
         """Bounds boxes; returns those that are still open, cut in two."""
         self.nodes += len(boxes)
-        halves = self._visit(boxes)
+        halves = self._within(self._visit(boxes))
         if bool(((halves.high - halves.low <= LEAST_WIDTH * self.widths) | (self.widths == 0)).all(1).any()):
             raise Ended(TOO_SMALL)
         return halves
@@ -229,9 +232,34 @@ class BoxVisitor:
             scores = scores.scatter(1, inputs, scores.gather(1, inputs) / 2).repeat(2, 1)
         return boxes
 
+    def _within(self, boxes: Boxes) -> Boxes:
+        """The boxes that may have points of the region: all of them where the region is a box itself."""
+        region = self.problem.region
+        if region.norm.body == "box" or not len(boxes):
+            return boxes
+        far = self._distances(torch.clamp(region.centre, boxes.low, boxes.high))
+        limit = RIGOROUS.above(region.radius, boxes.low.shape[1] + ROUNDINGS) + LEAST_DISTANCE
+        return boxes.pick((~(far > limit)).nonzero().flatten())
+
+    def _distances(self, points: Tensor) -> Tensor:
+        """How far points (count, size) are from the centre, in radii's units, as computed: (count,)."""
+        region = self.problem.region
+        offsets = points - region.centre
+        if region.scale is not None:  # what does not move is at its centre in every box
+            offsets = offsets / torch.where(region.scale > 0, region.scale, torch.inf)
+        return region.norm.distance(offsets, torch.zeros_like(offsets))
+
+    def _inside(self, points: Tensor) -> Tensor:
+        """Points (count, size) of boxes, moved towards the centre until they are in the region."""
+        region = self.problem.region
+        if region.norm.body == "box":
+            return points
+        share = (SET_BACK * region.radius / self._distances(points).clamp(min=LEAST_DISTANCE)).clamp(max=1)
+        return region.centre + share[:, None] * (points - region.centre)
+
     def _violated(self, boxes: Boxes, minimisers: Tensor, left: Tensor) -> bool:
         """Whether one of the boxes' centres, or of the points where bounds are lowest, violates the property."""
-        points = torch.cat([minimisers, (boxes.low[left] + boxes.high[left]) / 2])
+        points = self._inside(torch.cat([minimisers, (boxes.low[left] + boxes.high[left]) / 2]))
         margins = self.prop.values(self.network(points)).amin(1)
         least = int(margins.nan_to_num(torch.inf).argmin())
         return bool(margins[least] <= 0) and self.violates(points[least])
@@ -253,7 +281,7 @@ def moves(low: Tensor, high: Tensor) -> Tensor:
 
 
 def _surrounding(region: Region) -> Box:
-    """The ends of one region that is a box, rounded outwards but not beyond the valid inputs."""
+    """The ends of the smallest box around one region, rounded outwards but not beyond the valid inputs."""
     below, above = region.spans(RIGOROUS)
     low, high = RIGOROUS.floor(region.reference - below)[0], RIGOROUS.ceil(region.reference + above)[0]
     if region.box is None:

@@ -1,7 +1,8 @@
 """Branch and bound for one region: do the rows of a property stay positive in it?
 
-Boxes of few inputs are cut at the inputs (input splitting), other regions are split by the signs of neurons (ReLU
-splitting); so is a box whose cuts end at a point that they can't decide, such as one at which a margin is zero.
+Regions of few inputs are cut at the inputs (input splitting), others are split by the signs of neurons (ReLU splitting)
+or, where some activation is no ReLU, at points of neurons' intervals; so is a box whose cuts end at a point that they
+can't decide, such as one at which a margin is zero.
 """
 
 from __future__ import annotations
@@ -14,12 +15,10 @@ from torch import Tensor
 
 from relucert.answers.verdicts import LATE
 from relucert.arithmetic.region import Region
-from relucert.arithmetic.rigor import RIGOROUS
-from relucert.bounding.ascent import Effort
-from relucert.bounding.optimised import optimised_bounds, optimised_margins
 from relucert.bounding.record import Record
 from relucert.branch_and_bound.boxes import STAGE, TOO_SMALL, BoxProver, moves
 from relucert.branch_and_bound.cut_record import CutTree
+from relucert.branch_and_bound.interval_tree import IntervalProver
 from relucert.branch_and_bound.search_record import SearchRecord
 from relucert.branch_and_bound.stages import TooLarge
 from relucert.branch_and_bound.tree import NeuronProver
@@ -29,11 +28,8 @@ from relucert.network import INPUT, Network
 from relucert.query.problem import Problem
 
 MOST_CUT_INPUTS = 12  # that may move
+MOST_COVERED_INPUTS = 4  # the same, of a ball that is covered by boxes
 NEURONS_PER_INPUT = 4  # at least, for cuts to be worth it
-ONLY_RELU = "optimised bounds do not decide it, and splits by neurons are for networks of ReLUs"
-LINES = "optimised lines"
-PATIENT = Effort(60, decay=0.95, least=0.003)  # for hidden layers, where no split follows
-MORE_PATIENT = Effort(150, decay=0.95, least=0.001)  # for margins
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +72,8 @@ def prove(
         record_cuts: Whether the proof may have cuts.
         report: Called now and then with how far the search is.
     """
-    if (record_cuts or not record) and suits_cuts(problem.network, problem.region):
+    is_box = problem.region.norm.body == "box"
+    if ((record_cuts and is_box) or not record) and suits_cuts(problem.network, problem.region):
         cuts = CutTree(problem.exact, problem.prop) if record else None
         box_prover = BoxProver(problem, violates, ends, report, cuts)
         try:
@@ -86,10 +83,12 @@ def prove(
             proven, failure = False, LATE
         if failure != TOO_SMALL:
             return Outcome(proven, failure, box_prover.nodes, STAGE, cuts=cuts)
-    if not problem.network.rectifiers_only:
-        return _by_optimised_lines(problem, ends, report)
     kept = SearchRecord(problem.exact) if record else None
-    prover = NeuronProver(problem, violates, ends, report, kept)
+    prover: NeuronProver | IntervalProver
+    if problem.network.rectifiers_only:
+        prover = NeuronProver(problem, violates, ends, report, kept)
+    else:
+        prover = IntervalProver(problem, violates, ends, report)
     try:
         with until(ends), torch.inference_mode(False), torch.no_grad():
             proven, failure = prover.run()
@@ -100,25 +99,11 @@ def prove(
     return Outcome(proven, failure, prover.nodes, prover.stage, kept.finish() if kept is not None and proven else None)
 
 
-def _by_optimised_lines(problem: Problem, ends: float, report: Report) -> Outcome:
-    """Tries to prove it without splits, by the lines that alpha-CROWN finds: for activations that can't be split."""
-    network, region, (rows, offsets) = problem.exact, problem.region, (problem.prop.rows, problem.prop.offsets)
-    try:
-        with until(ends):
-            hidden = optimised_bounds(network, region, RIGOROUS, effort=PATIENT, ends=ends, report=report)
-            lower = optimised_margins(
-                network, region, rows, offsets, hidden, RIGOROUS, effort=MORE_PATIENT, ends=ends, report=report
-            )
-    except TimeUp:
-        return Outcome(False, LATE, 0, LINES)
-    proven = bool((lower > 0).all())
-    return Outcome(proven, None if proven else ONLY_RELU, 1, LINES)
-
-
 def suits_cuts(network: Network, region: Region) -> bool:
-    """Whether a region is a box of so few inputs that cutting them is cheaper than splitting by neurons.
+    """Whether a region has so few inputs that cutting them is cheaper than splitting by neurons.
 
-    All relaxations of a box get narrower with every cut, but as many cuts as there are inputs make one level.
+    All relaxations of a box get narrower with every cut, but as many cuts as there are inputs make one level. Balls of
+    other norms are covered by boxes, where some activation is no ReLU: its splits never end.
     """
     moving = network.sizes[INPUT]
     if region.box is not None:
@@ -126,4 +111,7 @@ def suits_cuts(network: Network, region: Region) -> bool:
     if region.scale is not None:
         moving = min(moving, int((region.scale > 0).sum()))
     neurons = sum(network.sizes[value] for value in network.preactivations)
-    return region.norm.body == "box" and moving <= MOST_CUT_INPUTS and moving * NEURONS_PER_INPUT <= neurons
+    most = MOST_CUT_INPUTS
+    if region.norm.body != "box":
+        most = 0 if network.rectifiers_only else MOST_COVERED_INPUTS
+    return moving <= most and moving * NEURONS_PER_INPUT <= neurons

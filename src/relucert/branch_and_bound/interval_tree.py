@@ -1,0 +1,154 @@
+"""Branch and bound by splits of neurons' intervals, for any activation (GenBaB).
+
+The root's bounds of hidden neurons come of optimised lines. A node splits intervals of neurons at points, and bounds
+those neurons anew that matter most to it. Nodes are bounded by batched dual ascents in float32; a node closes only by a
+back-substitution in float64 that bounds its rounding.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from relucert.answers.verdicts import LATE
+from relucert.arithmetic.rigor import RIGOROUS
+from relucert.bounding.ascent import Effort
+from relucert.bounding.backward import bound_forms
+from relucert.bounding.interval import Interval
+from relucert.bounding.optimised import optimised_bounds
+from relucert.bounding.reference import ReferencePath
+from relucert.branch_and_bound.interval_ascent import IntervalAscent
+from relucert.branch_and_bound.interval_nodes import NodeBounds, Nodes, join
+from relucert.branch_and_bound.subtrees import Ended
+from relucert.common.progress import Progress, Report, silent
+from relucert.query.problem import Problem
+
+PATIENT = Effort(60, decay=0.95, least=0.003)  # for hidden layers
+ROOT_STEPS, STEPS, LAST_STEPS = 150, 15, 200  # of the ascents of roots, of nodes, and where nothing is left to split
+REBOUND = 32  # neurons of a node that are bounded anew
+CROWD = 128  # nodes at once, at most
+CROWD_NUMBERS = 2**18  # neurons of all nodes at once
+WAITING_NUMBERS = 2**27  # neurons of all nodes that wait
+SET_BACK = 1 - 2.0**-20  # of the distance from the centre, so that a point of the border is inside
+UNSPLITTABLE = "a subdomain that can't be split further could not be proven"
+TOO_MANY = "more subdomains wait than memory allows"
+
+
+@dataclass(eq=False)
+class IntervalProver:
+    """Proves that the rows of a property stay positive in a region.
+
+    Attributes:
+        problem: A batch of one.
+        violates: Checks a point (size,) that the search came upon; True ends the search.
+        ends: When time is over, on the monotonic clock.
+        report: Called now and then with how far the search is.
+        nodes: How many nodes were bounded.
+        stage: What the search is doing or was doing last, in a word.
+    """
+
+    problem: Problem
+    violates: Callable[[Tensor], bool]
+    ends: float
+    report: Report = silent
+    nodes: int = 0
+    stage: str = "root"
+
+    def __post_init__(self) -> None:
+        self.network, self.prop, self.region = self.problem.exact, self.problem.prop, self.problem.region
+
+    def run(self) -> tuple[bool, str | None]:
+        """Whether it is proven, and why the search ended where it is not and no violation ended it."""
+        try:
+            self._search()
+        except Ended as ended:
+            return False, ended.reason
+        return True, None
+
+    def _search(self) -> None:
+        rows, offsets = self.prop.rows[0], self.prop.offsets[0]
+        hidden = optimised_bounds(
+            self.network, self.region, RIGOROUS, effort=PATIENT, ends=self.ends, report=self.report
+        )
+        self.ascent = IntervalAscent(self.network, self.region, rows, offsets)
+        self.proof = NodeBounds(self.network, self.region, rows, offsets, RIGOROUS)
+        neurons = max(1, self.ascent.layout.neurons)
+        crowd, waiting = max(1, min(CROWD, CROWD_NUMBERS // neurons)), self.ascent.roots(hidden)
+        while len(waiting.rows):
+            if time.monotonic() > self.ends:
+                raise Ended(LATE)
+            if len(waiting.rows) * neurons > WAITING_NUMBERS:
+                raise Ended(TOO_MANY)
+            visited, waiting = waiting.pick(slice(-crowd, None)), waiting.pick(slice(None, -crowd))
+            waiting = join([waiting, self._visit(visited, ROOT_STEPS if bool((visited.last < 0).any()) else STEPS)])
+            self._tell(waiting)
+
+    def _tell(self, waiting: Nodes) -> None:
+        self.stage, count, open_rows = "tree", len(waiting.rows), len(waiting.rows.unique())
+        self.report(Progress(stage=self.stage, nodes=self.nodes, open=count, rows=open_rows, bound=self.bound))
+
+    def _visit(self, nodes: Nodes, steps: int) -> Nodes:
+        """Bounds nodes and closes what it can; returns the rest, each split in two."""
+        rest = self._bounded(nodes, steps)
+        if not len(rest.rows):
+            return rest
+        branching = self.ascent.branching(rest)
+        self._offer(branching.minimisers)
+        splittable = (branching.scores > 0).any(1)
+        if not bool(splittable.all()):
+            if len(self._bounded(rest.pick(~splittable), LAST_STEPS).rows):
+                raise Ended(UNSPLITTABLE)
+            rest, branching = rest.pick(splittable), branching.pick(splittable)
+        halves = self.ascent.split(rest, branching)
+        return self._tightened(halves, branching.scores.repeat(2, 1))
+
+    def _bounded(self, nodes: Nodes, steps: int) -> Nodes:
+        """The nodes that an ascent leaves open, with the slopes and multipliers that it found."""
+        result = self.ascent.run(nodes, steps, self.ends, enough=0.0)
+        self.nodes, self.bound = self.nodes + len(nodes.rows), float(result.lower.min())
+        closed = result.lower > 0
+        promising = closed.nonzero().flatten()
+        if len(promising):
+            closed[promising] = self.proof.lower(result.nodes.pick(promising)) > 0
+        return result.nodes.pick(~closed)
+
+    def _tightened(self, nodes: Nodes, scores: Tensor) -> Nodes:
+        """Bounds the neurons that matter most to each node anew, by CROWN; nodes without any inputs are dropped.
+
+        scores: How much each neuron matters, (count, neurons).
+        """
+        layout, path = self.ascent.layout, self.proof.path(nodes, upper=False)
+        lower, upper = nodes.lower.clone(), nodes.upper.clone()
+        deep = [value for value in layout.sources if self.network.activation_depths[value]]
+        path.bounds.clear()
+        for value, columns in layout.sources.items():
+            if value in deep and len(nodes.rows):
+                count = min(columns.stop - columns.start, max(1, REBOUND // len(deep)))
+                chosen = scores[:, columns].topk(count, 1).indices
+                below, above = _neuron_bounds(path, value, chosen)
+                places = chosen + columns.start
+                lower.scatter_(1, places, torch.fmax(lower.gather(1, places), below))
+                upper.scatter_(1, places, torch.fmin(upper.gather(1, places), above))
+            path.bounds[value] = Interval(lower[:, columns], upper[:, columns])
+        return nodes._replace(lower=lower, upper=upper).pick((lower <= upper).all(1))
+
+    def _offer(self, points: Tensor) -> None:
+        """Tries the minimisers of the relaxed rows as counterexamples."""
+        centre, box = self.problem.centre, self.region.box
+        points = centre + SET_BACK * (points - centre)
+        points = points if box is None else torch.clamp(points, *box)
+        margins = self.prop.values(self.network(points)).amin(1)
+        least = int(margins.nan_to_num(torch.inf).argmin())
+        if bool(margins[least] <= 0) and self.violates(points[least]):
+            raise Ended(None)
+
+
+def _neuron_bounds(path: ReferencePath, value: int, neurons: Tensor) -> tuple[Tensor, Tensor]:
+    """Lower and upper bounds of neurons of a value, (batch, count) each, by back-substitution."""
+    units = torch.nn.functional.one_hot(neurons, path.network.sizes[value]).to(path.arithmetic.dtype)
+    below, above = bound_forms(path, value, torch.cat([units, -units], 1)).lower.chunk(2, 1)
+    return below, -above
