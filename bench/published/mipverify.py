@@ -59,11 +59,12 @@ def answer(question: Question) -> record.Row:
 def rows(answers: list[record.Row]) -> Iterator[list[str]]:
     """The table: `closest` asks the first question of every image, and the second one where the first is violated."""
     first = {row["image"]: row for row in answers if row["name"] == "feasibility"}
-    second = first | {row["image"]: row for row in answers if row["name"] == "closest"}
-    for name, found in (("feasibility", first), ("closest", second)):
+    second = {row["image"]: row for row in answers if row["name"] == "closest"}
+    asked = {image: row for image, row in first.items() if row["status"] != "violated"} | second
+    for name, found in (("feasibility", first), ("closest", asked)):
         counts = (str(sum(row["status"] == status for row in found.values())) for status in STATUSES)
-        seconds = [row["seconds"] + (first[image]["seconds"] if row is not first[image] else 0.0)
-                   for image, row in found.items()]  # fmt: skip
+        further = second if name == "closest" else {}
+        seconds = [first[image]["seconds"] + further.get(image, {"seconds": 0.0})["seconds"] for image in found]
         yield [name, PUBLISHED[name], str(len(found)), *counts, record.spent(seconds)]
 
 

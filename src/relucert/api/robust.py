@@ -35,6 +35,7 @@ from relucert.execution.job import in_steps
 from relucert.inputs.loading.runtime import Origin, Runtime
 from relucert.inputs.storage.store import StoreLike
 from relucert.network import Network
+from relucert.network.split_neurons import fold_split_neurons
 from relucert.proofs.files import claimed, relaxation_evidence, write_proof
 from relucert.query.given import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
 from relucert.query.questions import Inquiry, Question
@@ -143,6 +144,7 @@ class _Deciding:
 
     def __init__(self, network: Network, options: _Options, origin: Origin) -> None:
         self.network, self.options, self.origin = network, options, origin
+        self.bounded = network if options.proof is not None else fold_split_neurons(network)  # proofs need the original
         self.replay = origin.runtime(network)
         self.check = AdversarialCheck(network, options.shape, self.replay)
 
@@ -160,7 +162,9 @@ class _Deciding:
         return self._answering(inquiry, question, Reporter()).lost(reason)
 
     def _answering(self, inquiry: Inquiry, question: Question, reporter: Reporter) -> _Answering:
-        return _Answering(self.network, self.options, self.replay, self.check, inquiry, question, reporter)
+        return _Answering(
+            self.network, self.bounded, self.options, self.replay, self.check, inquiry, question, reporter
+        )
 
 
 @dataclass(eq=False)
@@ -168,6 +172,7 @@ class _Answering:
     """One question about an image: cheap bounds, attacks, then branch and bound, until one of them settles it."""
 
     network: Network
+    bounded: Network
     options: _Options
     replay: Runtime
     check: AdversarialCheck
@@ -214,7 +219,7 @@ class _Answering:
 
     def _decide(self) -> tuple[str | None, str | None]:
         """What decided the question, and why nothing did; None for the one that does not apply."""
-        problem = self.inquiry.problem(self.network, self.options.shape, [self.question]).at(self.options.radius)
+        problem = self.inquiry.problem(self.bounded, self.options.shape, [self.question]).at(self.options.radius)
         self.prop = problem.prop
         rows = list(range(self.prop.rows.shape[1]))
         if self.options.proof is None:

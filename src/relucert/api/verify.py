@@ -28,6 +28,7 @@ from relucert.inputs.loading.runtime import Runtime, own_precision
 from relucert.inputs.storage import files
 from relucert.methods.table import check_rectifiers
 from relucert.network import Network, find_inference
+from relucert.network.split_neurons import fold_split_neurons
 from relucert.proofs import query_proof as proofs
 from relucert.proofs.files import is_about
 from relucert.verification.attack import BoxAttack
@@ -156,6 +157,7 @@ class _Verification:
     def __post_init__(self) -> None:
         self.proven: list[tuple[BoxViolations, Outcome]] = []  # where a record is kept
         self.witness_check = WitnessCheck(self.network, self.replay)
+        self.bounded = self.network if self.record else fold_split_neurons(self.network)  # proofs need the original
         self.plain = self.network.cast(own_precision(self.network))
         self.witness: Witness | None = None
         self.nodes = 0
@@ -195,10 +197,10 @@ class _Verification:
         ends = now + (1 - ATTACK_SHARE) * (self.ends - now)
         possible = self.query.possible
         if not self.record:
-            closed = excluded(self.network, possible, ends, partial(self._report, 0))
+            closed = excluded(self.bounded, possible, ends, partial(self._report, 0))
             self.method = next(reversed(closed.values()), self.method)
             possible = tuple(one for number, one in enumerate(possible) if number not in closed)
-        for part in boxes_of(self.network, possible):
+        for part in boxes_of(self.bounded, possible):
             check_time()
             rows = list(range(len(part.violations)))
             if not self.record:
