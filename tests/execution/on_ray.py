@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 import tempfile
@@ -14,11 +15,14 @@ import ray
 from ray.cluster_utils import Cluster
 
 import relucert
+from relucert.branch_and_bound import subtrees
 from relucert.cli.main import main
+from relucert.execution import team
 from relucert.execution.execution import Execution
 from relucert.execution.run import start
 from tests.execution.answering import Answering, job
 from tests.execution.instances import write_instances
+from tests.nets import centres, mlp
 
 MEMORY = 80 * 2**20  # of a node's object store
 
@@ -44,6 +48,7 @@ def short(folder: Path) -> None:
     assert ray.is_initialized()
     commands()
     ray.shutdown()
+    share(cluster)
     lose(cluster, second, folder)
     cluster.shutdown()
 
@@ -64,6 +69,27 @@ def commands() -> None:
                     store.unlink()
             one, other = (record.get("cells") or record["results"] for record in records)
             assert [{**row, "seconds": 0} for row in one] == [{**row, "seconds": 0} for row in other]
+
+
+def share(cluster: Any) -> None:
+    """One question is shared by all nodes, and one of them is lost meanwhile: the verdict comes."""
+    network = mlp(16, 20, 20, 20, 4, seed=2)
+    image = centres(network, 1)
+    (exact,) = relucert.exact(network, image, workers=1)
+    assert exact.lower is not None
+    further, lost = cluster.add_node(num_cpus=1, object_store_memory=MEMORY), list[int]()
+
+    def lose_one(state: relucert.Progress) -> None:
+        if state.stage == "tree" and state.nodes and not lost:
+            lost.append(state.nodes)
+            cluster.remove_node(further, allow_graceful=False)
+
+    team.ALONE = subtrees.SLICE = subtrees.FIRST_SLICE = 0.0  # shares of one visit each, from the start
+    question: dict[str, Any] = {"radius": 0.97 * exact.lower, "ray": cluster.address, "progress": lose_one}
+    (verdict,) = relucert.robust_at(network, image, **question)
+    team.ALONE = math.inf
+    assert verdict.holds, verdict.reason
+    assert lost[0] < verdict.nodes
 
 
 def node() -> dict[str, Any]:
