@@ -1,6 +1,7 @@
 """Proofs by quadratic certificates about small networks, found with little effort; every row has one.
 
-Of joint proofs at least one row has weights of its own; of tightened ones some neurons are bounded by certificates.
+Of joint and layered proofs at least one row has weights that climbed; of tightened ones some neurons are bounded by
+certificates.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from relucert.query.problem import Problem
 from tests.checker.test_certificate_proofs import REGIONS
 from tests.nets import NETWORKS, centres
 
-Kind = Literal["composed", "joint", "tightened"]
+Kind = Literal["composed", "layered", "joint", "tightened"]
 EFFORT = solve.Effort(shared=10, own=40, again=20)
 RADII = [0.7**power for power in range(2, 16)]  # that are tried
 
@@ -80,11 +81,16 @@ def _evidence(problem: Problem, kind: Kind) -> Evidence | None:
         rows.solver.start()
         if kind == "composed":
             rows.solver.climb(every, endless)
+        elif kind == "layered":
+            rows.solver.climb_layered(every, endless)
         else:
             rows.solver.climb_jointly(every, endless, [None] * len(every))
         if not bool((rows.prove() > 0).all()):
             return None
-    if kind == "joint" and all(isinstance(proof.certificate, Composed) for proof in rows.proofs.values()):
+    certificates = [proof.certificate for proof in rows.proofs.values()]
+    if kind == "joint" and all(isinstance(certificate, Composed) for certificate in certificates):
+        return None
+    if kind == "layered" and all(certificate is rows.solver.composed for certificate in certificates):
         return None
     return Evidence.of(rows, torch.zeros(len(every), dtype=torch.bool))
 
@@ -95,6 +101,7 @@ def as_joint(document: dict[str, Any]) -> dict[str, Any]:
     for certificate in changed["certificates"]:
         certificate["kind"] = "joint"
         certificate.pop("norms", None)
+        certificate.pop("profiles", None)
     return changed
 
 

@@ -50,22 +50,24 @@ def as_read(document: Document, folder: Path) -> CertificateProof:
 
 
 @pytest.mark.parametrize("region", REGIONS)
-@pytest.mark.parametrize("kind", ["composed", "joint"])
+@pytest.mark.parametrize("kind", ["composed", "layered", "joint"])
 def test_certificates_of_chains_pass(kind: Any, region: str, tmp_path: Path) -> None:
     network = NETWORKS["three layers"]()
     document = proven("three layers", kind, region)
-    kinds = {entry["kind"] for entry in document["certificates"]}
+    kinds = {"layered" if entry.get("profiles") else entry["kind"] for entry in document["certificates"]}
     assert kind in kinds
     assert check(write(document, tmp_path), network).radius == document["radius"]
     assert check(write(as_joint(document), tmp_path), network).radius == document["radius"]
 
 
-@pytest.mark.parametrize("region", ["inf", "2 in a box", "1"])
+@pytest.mark.parametrize(
+    ("kind", "region"), [("composed", "inf"), ("composed", "2 in a box"), ("composed", "1"), ("layered", "2 in a box")]
+)
 @pytest.mark.parametrize("name", GRAPHS)
-def test_certificates_of_graphs_pass(name: str, region: str, tmp_path: Path) -> None:
+def test_certificates_of_graphs_pass(name: str, kind: Any, region: str, tmp_path: Path) -> None:
     """Weights that are proven layer by layer are proven at once, too."""
     network = NETWORKS[name]()
-    document = proven(name, "composed", region)
+    document = proven(name, kind, region)
     assert check(write(document, tmp_path), network).radius == document["radius"]
     assert check(write(as_joint(document), tmp_path), network).radius == document["radius"]
 
@@ -425,6 +427,51 @@ def test_changed_proofs_are_refused(name: str, original: tuple[Network, Document
     change(changed)
     with pytest.raises(Rejected, match=reason):
         check(write(changed, tmp_path), network)
+
+
+def _profiles(change_of: Callable[[Any], Any]) -> Change:
+    """All profiles of the first certificate that has some."""
+
+    def change(document: Document) -> None:
+        entry = next(entry for entry in document["certificates"] if entry.get("profiles"))
+        for source, part in entry["profiles"].items():
+            entry["profiles"][source] = pack_floats(change_of(np.array(unpack_floats(part))))
+
+    return change
+
+
+def _renamed_profile(document: Document) -> None:
+    for entry in document["certificates"]:
+        entry["profiles"] = {str(int(source) + 1): part for source, part in entry["profiles"].items()}
+
+
+def _profiles_of_joint(document: Document) -> None:
+    for entry in document["certificates"]:
+        entry["kind"] = "joint"
+        del entry["norms"]
+
+
+LAYERED_CHANGES: dict[str, tuple[Change, str]] = {
+    "profiles smaller": (_profiles(lambda part: 0.99 * part), "norm of the map .* not proven"),
+    "profiles larger": (_profiles(lambda part: 1.01 * part), "not proven|ask for"),
+    "profiles 1": (_profiles(np.ones_like), "not proven|ask for"),
+    "profiles 0": (_profiles(np.zeros_like), "not positive"),
+    "profiles negative": (_profiles(lambda part: -part), "not positive"),
+    "profiles no numbers": (_profiles(lambda part: math.nan * part), "a number is none"),
+    "profiles too short": (_profiles(lambda part: part[1:]), "one number for each neuron of a source"),
+    "profiles of other sources": (_renamed_profile, "one number for each neuron of a source"),
+    "profiles of a joint certificate": (_profiles_of_joint, "other entries"),
+}
+
+
+@pytest.mark.parametrize("name", LAYERED_CHANGES)
+def test_changed_layered_proofs_are_refused(name: str, tmp_path: Path) -> None:
+    network, document = NETWORKS["five layers"](), proven("five layers", "layered")
+    check(write(document, tmp_path), network)
+    change, reason = LAYERED_CHANGES[name]
+    change(document)
+    with pytest.raises(Rejected, match=reason):
+        check(write(document, tmp_path), network)
 
 
 @pytest.mark.parametrize("name", ["five layers", "residual", "convolutional", "image residual"])

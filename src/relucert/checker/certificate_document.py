@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
@@ -41,12 +41,14 @@ class CertificateEntry:
     """Weights: of squared deviations (P), of squared errors (D), of squared inputs (one, or one for each).
 
     norms: of a composed certificate, by layer and source; None of a joint one.
+    profiles: of a composed certificate, by source, one number > 0 for each of its neurons; all are 1 where none stand.
     """
 
     deviations: ByLayer
     errors: ByLayer
     inputs: list[float]
     norms: dict[tuple[int, int], NormEntry] | None
+    profiles: ByLayer = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,8 @@ def _certificate(entry: Any) -> CertificateEntry:
     composed = entry["kind"] == "composed"
     require(composed or entry["kind"] == "joint", "a certificate is neither composed nor joint")
     keys = {"kind", "deviations", "errors", "inputs"} | ({"norms"} if composed else set())
-    require(set(entry) == keys, "a certificate has other entries than those of its kind")
+    more: set[str] = {"profiles"} if composed else set()
+    require(keys <= set(entry) <= keys | more, "a certificate has other entries than those of its kind")
     deviations, errors = (_by_layer(entry[name], _floats) for name in ("deviations", "errors"))
     inputs = _floats(entry["inputs"])
     weights = [*deviations.values(), *errors.values(), inputs]
@@ -139,7 +142,9 @@ def _certificate(entry: Any) -> CertificateEntry:
             norms[pair] = NormEntry(as_number(square), as_number(share))
         positive = all(norm.square > 0 and norm.share > 0 for norm in norms.values())
         require(positive, "a norm or a share is not positive")
-    return CertificateEntry(deviations, errors, inputs, norms)
+    profiles = _by_layer(entry.get("profiles", {}), _floats)
+    require(all(number > 0 for part in profiles.values() for number in part), "a profile is not positive")
+    return CertificateEntry(deviations, errors, inputs, norms, profiles)
 
 
 def _row(entry: Any) -> RowEntry:

@@ -101,40 +101,69 @@ class Feasibility:
         scene = self.scene
         pairs = {(value, source) for value in scene.network.preactivations for source in scene.sources(value)}
         require(set(norms) == pairs, "a composed certificate has not one norm for each layer and source")
-        asked: dict[int, fmpq] = {}
+        profiles = self._profiles(entry)
+        asked: dict[int, Numbers] = {}
         for value in reversed(scene.network.preactivations):
-            weights = self._carried(value, entry, asked.get(value, ZERO))
+            weights = self._carried(value, entry, asked.get(value, [ZERO] * scene.network.sizes[value]))
             sources = scene.sources(value)
             shares = sum((fraction(norms[value, source].share) for source in sources), ZERO)
             require(shares <= 1, f"the shares of the sources of value {value} exceed 1")
             for source in sources:
-                norm = norms[value, source]
-                asked[source] = asked.get(source, ZERO) + fraction(norm.square) / fraction(norm.share)
-            self._check_norms(value, weights, {source: norms[value, source] for source in sources})
+                norm, profile = norms[value, source], profiles[source]
+                number = fraction(norm.square) / fraction(norm.share)
+                before = asked.get(source, [ZERO] * len(profile))
+                asked[source] = [total + number * part for total, part in zip(before, profile, strict=True)]
+            self._check_norms(value, weights, {source: norms[value, source] for source in sources}, profiles)
+        radii = scene.region.radii
+        least = asked.get(THE_INPUT, [ZERO] * len(radii))
         enough = all(
-            weight >= asked.get(THE_INPUT, ZERO)
-            for weight, radius in zip(self.input_weights(entry), scene.region.radii, strict=True)
+            weight >= number
+            for weight, number, radius in zip(self.input_weights(entry), least, radii, strict=True)
             if radius > 0
         )
         require(enough, "the weights of inputs are less than the norms ask for")
 
-    def _carried(self, value: int, entry: CertificateEntry, asked: fmpq) -> Numbers:
-        """The weights T with which the squared deviations of a layer have to be bounded, one for each neuron."""
+    def _profiles(self, entry: CertificateEntry) -> dict[int, Numbers]:
+        """By source, one number for each of its coordinates; raises Rejected where the entry has others."""
+        scene = self.scene
+        sources = {source for value in scene.network.preactivations for source in scene.sources(value)}
+        sizes = {
+            source: len(scene.region.radii) if source == THE_INPUT else scene.network.sizes[source]
+            for source in sources
+        }
+        fits = all(len(part) == sizes.get(source) for source, part in entry.profiles.items())
+        require(fits, "a profile has not one number for each neuron of a source")
+        return {
+            source: [fraction(number) for number in entry.profiles[source]] if source in entry.profiles
+            else [fmpq(1)] * size
+            for source, size in sizes.items()
+        }  # fmt: skip
+
+    def _carried(self, value: int, entry: CertificateEntry, asked: Numbers) -> Numbers:
+        """The weights T with which the squared deviations of a layer have to be bounded, one for each neuron.
+
+        asked: Q, with which those of its ReLUs have to be, one for each neuron.
+        """
         neurons = self.scene.neurons[value]
-        weights = [asked if slope else ZERO for slope in self.scene.slopes[value].units.tolist()]
+        slopes = self.scene.slopes[value].units.tolist()
+        weights = [total if slope else ZERO for total, slope in zip(asked, slopes, strict=True)]
         for place, neuron in enumerate(neurons.index.tolist()):
             weights[neuron] = fraction(entry.deviations[value][place])
-            if asked == 0:
+            total = asked[neuron]
+            if total == 0:
                 continue
             error, slope = fraction(entry.errors[value][place]), neurons.slope[place]
-            if not (error > asked if slope > 0 else error >= asked):
+            if not (error > total if slope > 0 else error >= total):
                 raise Rejected(f"the weight of an error of value {value} is less than the norms ask for")
             if slope > 0:
-                weights[neuron] += asked * slope * slope * error / (error - asked)
+                weights[neuron] += total * slope * slope * error / (error - total)
         return weights
 
-    def _check_norms(self, value: int, weights: Numbers, norms: dict[int, NormEntry]) -> None:
-        """That the map from every source to a layer with these weights is no longer than its norm."""
+    def _check_norms(
+        self, value: int, weights: Numbers, norms: dict[int, NormEntry], profiles: dict[int, Numbers]
+    ) -> None:  # fmt: skip
+        """That the map from every source to a layer with these weights is no longer than its norm, where coordinates of
+        a source are counted by its profile."""
         network = self.scene.network
         wanted = [neuron for neuron in spatial(network, value).tolist() if weights[neuron] > 0]
         if not wanted:
@@ -143,7 +172,7 @@ class Feasibility:
         matrices = {}
         for source, norm in norms.items():
             roots[source] = _roots([weights[neuron] for neuron in wanted], fraction(norm.square))
-            columns[source] = self._columns(source)
+            columns[source] = self._columns(source, profiles[source])
             order = spatial(network, max(source, INPUT))
             matrices[source] = ScaledRows(order[columns[source][order] > 0])
         done = 0
@@ -157,14 +186,14 @@ class Feasibility:
             if not matrix.is_short():
                 raise Rejected(f"the norm of the map from value {source} to value {value} is not proven")
 
-    def _columns(self, source: int) -> Floats:
-        """What the deviations of a source are multiplied with: radii of inputs, 0 for inactive neurons."""
+    def _columns(self, source: int, profile: Numbers) -> Floats:
+        """What the deviations of a source are multiplied with, over the root of its profile: radii of inputs, 0 for
+        inactive neurons."""
         if source == THE_INPUT:
-            return np.array([_above(radius) for radius in self.scene.region.radii])
-        passed = (self.scene.slopes[source].units > 0).double()
-        passed[self.scene.neurons[source].index] = 1.0
-        numbers: Floats = passed.numpy()
-        return numbers
+            return _quotients(self.scene.region.radii, profile)
+        passed = self.scene.slopes[source].units > 0
+        passed[self.scene.neurons[source].index] = True
+        return _quotients([fmpq(int(through)) for through in passed.tolist()], profile)
 
 
 class ScaledRows:
@@ -262,11 +291,6 @@ def _root(number: fmpq) -> float:
     while fraction(root) ** 2 < number:
         root = math.nextafter(root, math.inf)
     return root
-
-
-def _above(number: fmpq) -> float:
-    near = float(number)
-    return near if fraction(near) >= number else math.nextafter(near, math.inf)
 
 
 def _exponent(numbers: Floats) -> int:

@@ -32,6 +32,7 @@ from relucert.network import Network
 GROWTH = 1.4  # of what a margin loses, with the radius, while one radius is evaluated
 STEEPEST = 6.0
 COLLAPSED = 2.0  # times a row's value is what it loses where a margin breaks down
+NEAREST = 0.05  # share of the way between two radii by which a guess keeps away from both
 BADLY = 2.0  # times worse is a negative margin known than a positive one
 HOPELESS = 10.0  # times a row's value is what it loses where intervals are tightened
 REMEMBERED = 2**30  # bytes of multipliers that are kept, about
@@ -246,21 +247,22 @@ class Curve:
         return nearest.height - nearest.fall * (radii / nearest.radius) ** min(max(growth, 1.0), STEEPEST)
 
     def _bracket(self) -> tuple[CurvePoint, CurvePoint] | None:
-        """Two radii between which the margin breaks down, so that no power law tells where it is 0."""
+        """The largest radius that passed and the least beyond it that did not."""
         passed = max((point for point in self.points if point.margin > 0), key=lambda point: point.radius, default=None)
-        rest = (point for point in self.points if not point.margin > 0)
-        failed = min(rest, key=lambda point: point.radius, default=None)
-        if passed is None or failed is None or failed.radius <= passed.radius:
+        if passed is None:
             return None
-        return (passed, failed) if failed.fall > COLLAPSED * failed.height else None
+        rest = (point for point in self.points if not point.margin > 0 and point.radius > passed.radius)
+        failed = min(rest, key=lambda point: point.radius, default=None)
+        return None if failed is None else (passed, failed)
 
 
 def _between(passed: CurvePoint, failed: CurvePoint, radii: Tensor) -> Tensor:
-    """Margins through two known ones, that are 0 half-way between their radii."""
-    steps = torch.log(radii / math.sqrt(passed.radius * failed.radius))
-    half = math.log(failed.radius / passed.radius) / 2
+    """Margins by a power law through two known ones; where they break down, some that are 0 half-way between."""
     below, above = math.log(passed.height / passed.fall), math.log(failed.fall / failed.height)
-    falls = passed.height * torch.exp(torch.where(steps < 0, below * steps, above * steps) / half)
+    share = 0.5 if failed.fall > COLLAPSED * failed.height else below / max(below + above, 1e-9)
+    share = min(max(share, NEAREST), 1 - NEAREST)
+    steps = torch.log(radii / passed.radius) / math.log(failed.radius / passed.radius) - share
+    falls = passed.height * torch.exp(torch.where(steps < 0, below * steps / share, above * steps / (1 - share)))
     return passed.height - falls
 
 

@@ -27,7 +27,7 @@ def quadratic_evidence(found: Evidence, radius: float, inference: str, scope: st
         "radius": radius,
         "scope": scope,
         "layers": {value: _layer(entry) for value, entry in document["layers"].items()},
-        "certificates": [_packed(entry, ("deviations", "errors")) for entry in document["certificates"]],
+        "certificates": [_certificate(entry) for entry in document["certificates"]],
         "row_proofs": [None if entry is None else _packed(entry, ("links", "errors")) for entry in document["rows"]],
         **({"intervals": intervals} if intervals else {}),
     }
@@ -42,9 +42,13 @@ def _interval(entry: dict[str, Any]) -> dict[str, Any]:
     return {
         **_packed(entry, ("links", "errors")),
         "neurons": pack(np.asarray(entry["neurons"], dtype=np.int64), 4),
-        "certificate": _packed(entry["certificate"], ("deviations", "errors")),
+        "certificate": _certificate(entry["certificate"]),
         "factors": pack_floats(entry["factors"]),
     }
+
+
+def _certificate(entry: dict[str, Any]) -> dict[str, Any]:
+    return _packed(entry, tuple(name for name in ("deviations", "errors", "profiles") if name in entry))
 
 
 def _packed(entry: dict[str, Any], by_layer: tuple[str, ...]) -> dict[str, Any]:

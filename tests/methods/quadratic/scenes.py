@@ -10,7 +10,7 @@ from relucert.arithmetic.rigor import RIGOROUS
 from relucert.bounding.hidden import hidden_bounds
 from relucert.bounding.interval import Bounds
 from relucert.bounding.relaxers import CROWN
-from relucert.methods.quadratic.composed import Composed, compose
+from relucert.methods.quadratic.composed import Composed, Even, compose
 from relucert.methods.quadratic.dual import DualPoint, Weights
 from relucert.methods.quadratic.joint import PowerIteration
 from relucert.methods.quadratic.scene import Scene
@@ -38,7 +38,7 @@ def composed_for(scene: Scene, seed: int) -> Composed:
         value: torch.rand(len(neurons), generator=generator, dtype=torch.float64)
         for value, neurons in scene.neurons.items()
     }
-    return compose(scene, scene.quick(), weights)
+    return compose(scene, scene.quick(), Even(weights))
 
 
 def joint_for(scene: Scene, seed: int) -> Weights:

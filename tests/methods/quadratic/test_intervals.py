@@ -145,6 +145,17 @@ def test_a_margin_that_breaks_down_is_looked_for_half_way() -> None:
     assert guesses.tolist() == pytest.approx([2.0, 0.0, -100.0], abs=1e-9)
 
 
+def test_guesses_go_through_the_radii_on_both_sides() -> None:
+    """However flat the margin is between those that passed, a radius that failed stays above the guess."""
+    curve = Curve()
+    for radius, margin in ((1.0, 3.0), (1.01, 2.98), (1.1, -1.0)):
+        curve.add(0, radius, margin, 10.0)
+    guesses = curve.at(torch.tensor([1.01, 1.1, 4.0], dtype=torch.float64))
+    assert guesses is not None
+    assert guesses[:2].tolist() == pytest.approx([2.98, -1.0], abs=1e-9)
+    assert float(guesses[2]) < -1.0
+
+
 def test_what_can_not_be_tightened_keeps_its_interval(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where numbers are so far apart that eigenvectors are not found."""
 

@@ -54,14 +54,15 @@ def test_no_vector_violates_a_certificate(name: str, norm: float) -> None:
 
 def exact_norms(scene: Scene, composed: Composed) -> Composed:
     """The same with norms that are no larger than needed, as far down as the last layer alone decides."""
-    from relucert.methods.quadratic.composed import norm
+    from relucert.methods.quadratic.composed import norm, source_columns
 
     last = scene.network.preactivations[-1]
     roots = torch.zeros_like(scene.stable[last])
     roots[scene.neurons[last].index] = composed.weights.deviations[last][0].sqrt()
     norms = dict(composed.norms)
     for source in scene.passes.sources(last):
-        norms[last, source] = norm(scene, last, source, roots, torch.Generator().manual_seed(9))
+        columns = source_columns(scene, source, {})
+        norms[last, source] = norm(scene, last, source, roots, columns, torch.Generator().manual_seed(9))
     return replace(composed, norms=norms)
 
 

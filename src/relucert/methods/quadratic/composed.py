@@ -1,20 +1,24 @@
 """The composed certificate: weights that are feasible by construction, from one norm for each pair of layers.
 
 From the last layer to the first. Let a layer's squared deviations have weights T. Its deviations are a sum of linear
-maps W of what its sources s (the input, or ReLUs of earlier layers) deviate by, so for shares c that sum to 1
+maps W of what its sources s (the input, or ReLUs of earlier layers) deviate by, so for shares c that sum to 1 and a
+profile pi > 0 of the neurons of every source
 
-    sum T dz^2 <= sum over s of q |d|^2,    q >= |T^(1/2) W|^2 / c.
+    sum T dz^2 <= sum over s of q / c sum pi d^2,    q >= |T^(1/2) W pi^(-1/2)|^2.
 
-A ReLU with the sum Q of the q of all layers that it leads to needs, neuron by neuron with d = s dz + e,
+A ReLU with the sum Q of the q pi / c of all layers that it leads to needs, neuron by neuron with d = s dz + e,
 
     Q (s dz + e)^2 <= D e^2 + (T - P) dz^2,    true for    T = P + Q s^2 D / (D - Q),  D > Q,
 
 and a stable one that is active T = Q. At the input D = Q. Only the norms need a proof.
+Which P, D and profiles are taken is a plan; `layered` has one whose numbers climb.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -32,61 +36,95 @@ ROOM = 2.0**-30  # relative, for rounding
 TINIEST = 1e-30
 
 
+class Plan(Protocol):
+    """What a composed certificate is free to choose."""
+
+    @property
+    def profiles(self) -> Mapping[int, Tensor]:
+        """By source, pi, (size,) each in float64; 1 for sources that it does not name."""
+        ...
+
+    def weights(self, value: int, neurons: Neurons, asked: Tensor) -> tuple[Tensor, Tensor]:
+        """P and D of a layer's unstable neurons, (count,) each; D only counts where another layer follows.
+
+        asked: Q of these neurons, (count,); 0 where no layer follows.
+        """
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Even:
+    """The plan with the D for which T is least, and the P that this gains; all profiles are 1.
+
+    counted: By layer, the weights that deviations are counted with besides, (count,) each.
+    """
+
+    counted: dict[int, Tensor]
+
+    @property
+    def profiles(self) -> dict[int, Tensor]:
+        return {}
+
+    def weights(self, value: int, neurons: Neurons, asked: Tensor) -> tuple[Tensor, Tensor]:
+        ratio = (neurons.slope + neurons.width) / neurons.width.clamp(min=TINIEST)
+        errors = asked * ratio.clamp(1 + ROOM, LARGEST)
+        return self.counted[value].double() + errors * neurons.width.square(), errors
+
+
 @dataclass(frozen=True, eq=False)
 class Composed:
     """A certificate, and the numbers that prove it.
 
     Attributes:
         weights: One row for all forms.
-        norms: By layer and source, at least |T^(1/2) W|^2 (not divided by a share).
+        norms: By layer and source, at least |T^(1/2) W pi^(-1/2)|^2 (not divided by a share).
         shares: By layer and source, c.
+        plan: What it was composed by; its profiles are part of the proof.
     """
 
     weights: Weights
     norms: dict[tuple[int, int], float]
     shares: dict[tuple[int, int], float]
+    plan: Plan
 
 
-def compose(scene: Scene, quick: Scene, weights: dict[int, Tensor], surplus: float = SURPLUSES[0]) -> Composed:
+def compose(scene: Scene, quick: Scene, plan: Plan, surplus: float = SURPLUSES[0]) -> Composed:
     """A composed certificate in float64.
 
     Args:
         scene: In float64.
         quick: The same for searches, where norms are estimated.
-        weights: By layer, those that deviations are counted with at least, (count,) each.
+        plan: What to choose.
         surplus: Of every squared norm above its estimate.
     """
     generator = torch.Generator().manual_seed(0)
-    demanded: dict[int, float] = {}
+    demanded: dict[int, Tensor] = {}
     deviations, errors, norms, shares = {}, {}, {}, {}
     for value in reversed(scene.network.preactivations):
-        neurons, total = scene.neurons[value], demanded.get(value, 0.0)
-        part = weights[value].double()
+        neurons = scene.neurons[value]
+        asked = demanded.get(value, torch.zeros_like(scene.stable[value]))
+        part, bound = plan.weights(value, neurons, asked[neurons.index])
+        deviations[value] = part
         if neurons.following:
-            errors[value] = _error_weights(neurons, total)
-            deviations[value] = part + errors[value] * neurons.width.square()
-            part = deviations[value] + carried(neurons, total, errors[value])
-        else:
-            deviations[value] = part
-        whole = (total * scene.stable[value]).index_copy(0, neurons.index, part)
+            errors[value] = bound
+            part = part + carried(neurons, asked[neurons.index], bound)
+        whole = (asked * scene.stable[value]).index_copy(0, neurons.index, part)
         found = {}
         for source in scene.passes.sources(value):
             check_time()
-            found[source] = surplus * norm(quick, value, source, whole.sqrt().to(quick.radii.dtype), generator)
+            columns = source_columns(quick, source, plan.profiles)
+            roots = whole.sqrt().to(quick.radii.dtype)
+            found[source] = surplus * norm(quick, value, source, roots, columns, generator)
         lengths = {source: max(square, TINIEST) ** 0.5 for source, square in found.items()}
         for source, square in found.items():
             norms[value, source] = max(square, TINIEST)
             shares[value, source] = (1 - ROOM) * lengths[source] / sum(lengths.values())
-            demanded[source] = demanded.get(source, 0.0) + norms[value, source] / shares[value, source]
-    inputs = torch.full((1, 1), (1 + ROOM) * demanded.get(THE_INPUT, 0.0), dtype=torch.float64)
+            number = norms[value, source] / shares[value, source]
+            demanded[source] = demanded.get(source, 0.0) + number * profile_of(scene, source, plan.profiles)
+    inputs = demanded.get(THE_INPUT, scene.radii.new_zeros(1))
+    inputs = (1 + ROOM) * (inputs if THE_INPUT in plan.profiles else inputs[:1])[None]
     rows = [{value: numbers[None] for value, numbers in part.items()} for part in (deviations, errors)]
-    return Composed(Weights(rows[0], rows[1], inputs), norms, shares)
-
-
-def _error_weights(neurons: Neurons, total: float) -> Tensor:
-    """D, with which T is least: Q (s + w) / w."""
-    ratio = (neurons.slope + neurons.width) / neurons.width.clamp(min=TINIEST)
-    return total * ratio.clamp(1 + ROOM, LARGEST)
+    return Composed(Weights(rows[0], rows[1], inputs), norms, shares, plan)
 
 
 def carried(neurons: Neurons, total: float | Tensor, error_weights: Tensor) -> Tensor:
@@ -96,16 +134,17 @@ def carried(neurons: Neurons, total: float | Tensor, error_weights: Tensor) -> T
     return torch.where(steep, total * neurons.slope.square() * (error_weights / spare), 0)  # a quotient of at least 1
 
 
-def norm(scene: Scene, value: int, source: int, roots: Tensor, generator: torch.Generator) -> float:
-    """About the squared norm of `roots W`, W being the map from a source to a layer without its inactive neurons.
+def norm(
+    scene: Scene, value: int, source: int, roots: Tensor, columns: Tensor, generator: torch.Generator
+) -> float:  # fmt: skip
+    """About the squared norm of `roots W columns`, W being the map from a source to a layer.
 
     By block Lanczos iterations: the largest norm over the span of all vectors so far.
     """
-    mask = source_mask(scene, source)
     start = torch.randn(VECTORS, len(roots), generator=generator, dtype=roots.dtype) * roots
-    block = scene.passes.local_transposed(value, start * roots)[source] * mask
-    basis, images = block.new_zeros(0, len(mask)), block.new_zeros(0, len(roots))
-    rank = min(int((mask != 0).sum()), int((roots != 0).sum()))
+    block = scene.passes.local_transposed(value, start * roots)[source] * columns
+    basis, images = block.new_zeros(0, len(columns)), block.new_zeros(0, len(roots))
+    rank = min(int((columns != 0).sum()), int((roots != 0).sum()))
     for _ in range(ROUNDS):
         size = block.norm()
         for _ in range(2):
@@ -113,16 +152,24 @@ def norm(scene: Scene, value: int, source: int, roots: Tensor, generator: torch.
         if len(basis) >= rank or not bool(block.norm() > EXHAUSTED * size):
             break
         block = torch.linalg.qr(block.T).Q.T
-        image = scene.passes.local(value, {source: block * mask}) * roots
+        image = scene.passes.local(value, {source: block * columns}) * roots
         basis, images = torch.cat([basis, block]), torch.cat([images, image])
-        block = scene.passes.local_transposed(value, image * roots)[source] * mask
+        block = scene.passes.local_transposed(value, image * roots)[source] * columns
     if not len(images) or not bool(images.isfinite().all()):
         return 0.0
     return float(torch.linalg.matrix_norm(images, 2)) ** 2
 
 
-def source_mask(scene: Scene, source: int) -> Tensor:
-    """What the columns of a source are multiplied with: radii of inputs; 0 for inactive neurons, 1 for others."""
+def profile_of(scene: Scene, source: int, profiles: Mapping[int, Tensor]) -> Tensor:
+    """pi of a source, (size,)."""
+    size = len(scene.radii) if source == THE_INPUT else scene.network.sizes[source]
+    return profiles.get(source, torch.ones((), dtype=torch.float64)).to(scene.radii.dtype).expand(size)
+
+
+def source_columns(scene: Scene, source: int, profiles: Mapping[int, Tensor]) -> Tensor:
+    """What the columns of a source are multiplied with, (size,): radii of inputs; 0 for inactive neurons, 1 for others;
+    over the root of the profile."""
+    roots = profile_of(scene, source, profiles).sqrt()
     if source == THE_INPUT:
-        return scene.radii
-    return scene.stable[source].index_fill(0, scene.neurons[source].index, 1.0)
+        return scene.radii / roots
+    return scene.stable[source].index_fill(0, scene.neurons[source].index, 1.0) / roots

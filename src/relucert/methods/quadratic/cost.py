@@ -35,8 +35,7 @@ def least_seconds(network: Network, effort: Effort | None = None) -> float:
     effort = effort or EFFORT
     work = sum(node.operation.work for node in network.nodes if isinstance(node.operation, Affine))
     neurons = sum(network.sizes[value] for value in network.preactivations)
-    own = neurons <= 2 * MOST_JOINT  # about half of them are unstable
-    steps = effort.own if own else effort.shared
-    passes = steps * (PASSES + (2 * VECTORS if own else 0))
-    matrix = (neurons / 2) ** 2 * (network.sizes[0] + neurons) if own else 0
+    passes = effort.own * (PASSES + 2 * VECTORS)
+    joint = neurons <= 2 * MOST_JOINT  # about half of them are unstable
+    matrix = (neurons / 2) ** 2 * (network.sizes[0] + neurons) if joint else 0
     return passes * (work / SPEED + OVERHEAD * len(network.nodes)) + matrix / SPEED

@@ -59,7 +59,8 @@ def _certificate(certificate: Composed | Joint) -> dict[str, Any]:
     if not isinstance(certificate, Composed):
         return {"kind": "joint", **_weights(certificate.weights)}
     norms = [[*pair, norm, certificate.shares[pair]] for pair, norm in certificate.norms.items()]
-    return {"kind": "composed", **_weights(certificate.weights), "norms": norms}
+    profiles = {str(source): part.tolist() for source, part in certificate.plan.profiles.items()}
+    return {"kind": "composed", **_weights(certificate.weights), "norms": norms, "profiles": profiles}
 
 
 def _weights(weights: Weights) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from relucert.arithmetic.rigor import RIGOROUS, short
 from relucert.common.deadline import check_time
-from relucert.methods.quadratic.composed import Composed, carried, source_mask
+from relucert.methods.quadratic.composed import Composed, carried, profile_of, source_columns
 from relucert.methods.quadratic.dual import Weights
 from relucert.methods.quadratic.matrices import LocalMap, Matrix, local_maps, spatial_order
 from relucert.methods.quadratic.passes import THE_INPUT
@@ -21,6 +21,7 @@ from relucert.network import INPUT
 CHUNK = 512  # neurons whose rows are computed at once
 LANCZOS = 60  # iterations for the norm of a joint certificate's matrix
 ROOMS = (1e-6, 1e-4, 3e-3, 3e-2)  # above its squared norm as estimated, the first of which is mostly proven
+WIDEST = 2.0**200  # of a profile, so that no product with it underflows that counts
 SHORTEST = 2.0**-23  # relative room for rounding to 24 bits
 
 
@@ -104,23 +105,28 @@ def is_composed(scene: Scene, composed: Composed) -> bool:
     weights = composed.weights
     if not _are_weights(weights):
         return False
+    profiles = composed.plan.profiles.values()
+    if not all(bool(((part >= 1 / WIDEST) & (part <= WIDEST)).all()) for part in profiles):
+        return False
     demanded: dict[int, Tensor] = {}
-    zero = torch.zeros((), dtype=torch.float64)
     for value in reversed(scene.network.preactivations):
-        neurons, total = scene.neurons[value], demanded.get(value, zero)
+        neurons = scene.neurons[value]
+        total = demanded.get(value, torch.zeros_like(scene.stable[value]))
         whole = total * scene.stable[value]
-        part = weights.deviations[value][0]
-        if bool(total > 0):
+        part, asked = weights.deviations[value][0], total[neurons.index]
+        if value in weights.errors:
             bound = weights.errors[value][0]
-            if not bool((bound >= total * (1 + 2.0**-40)).all()):
+            if not bool((bound >= asked * (1 + 2.0**-40)).all()):
                 return False
-            part = RIGOROUS.above(part + carried(neurons, total, bound), 12)
-        if not bool(part.isfinite().all()):
+            part = RIGOROUS.above(part + carried(neurons, asked, bound), 12)
+        elif bool((asked > 0).any()):
+            return False
+        if not bool(part.isfinite().all() & whole.isfinite().all()):
             return False
         whole[neurons.index] = part
         if not _passed_on(scene, value, whole, composed, demanded):
             return False
-    return bool((weights.inputs[0] >= demanded.get(THE_INPUT, zero)).all())
+    return bool((weights.inputs[0] >= demanded.get(THE_INPUT, torch.zeros_like(scene.radii))).all())
 
 
 def _are_weights(weights: Weights) -> bool:
@@ -145,30 +151,31 @@ def _passed_on(scene: Scene, value: int, whole: Tensor, composed: Composed, dema
         square, share = composed.norms[value, source], composed.shares[value, source]
         if not (square > 0 and share > 0 and square < torch.inf):
             return False
-        mask = source_mask(scene, source)
+        columns = source_columns(scene, source, composed.plan.profiles)
         scaled = found.matrix.shape[0] <= found.matrix.shape[1]
         places = order if scaled else spatial_order(scene.network.shapes[max(source, INPUT)])
         if scaled and places is not None:  # of the rows that are left
             where = torch.full((len(whole),), -1).index_copy(0, rows, torch.arange(len(rows))).numpy()[places]
             places = where[where >= 0]
-        if not _is_short(_scaled(found.matrix, roots, mask, square), 8, places, _error(found, roots, mask, square)):
+        error = _error(found, roots, columns, square)
+        if not _is_short(_scaled(found.matrix, roots, columns, square), 10, places, error):
             return False
-        number = torch.tensor(square / share, dtype=torch.float64)
-        demanded[source] = RIGOROUS.above(demanded.get(source, torch.zeros_like(number)) + number, 3)
+        number = square / share * profile_of(scene, source, composed.plan.profiles)
+        demanded[source] = RIGOROUS.above(demanded.get(source, torch.zeros_like(number)) + number, 4)
     return True
 
 
-def _scaled(matrix: Matrix, roots: Tensor, mask: Tensor, square: float) -> Matrix:
+def _scaled(matrix: Matrix, roots: Tensor, columns: Tensor, square: float) -> Matrix:
     if isinstance(matrix, Tensor):
-        return matrix * (roots * square**-0.5)[:, None] * mask
-    left, right = (sparse.diags_array(part.numpy()) for part in (roots * square**-0.5, mask))
+        return matrix * (roots * square**-0.5)[:, None] * columns
+    left, right = (sparse.diags_array(part.numpy()) for part in (roots * square**-0.5, columns))
     return (left @ matrix @ right).tocsr()
 
 
-def _error(found: LocalMap, roots: Tensor, mask: Tensor, square: float) -> float:
+def _error(found: LocalMap, roots: Tensor, columns: Tensor, square: float) -> float:
     if found.magnitude is None:
         return 0.0
-    return found.error * _frobenius(_scaled(found.magnitude, roots, mask, square))
+    return found.error * _frobenius(_scaled(found.magnitude, roots, columns, square))
 
 
 def _frobenius(matrix: Matrix) -> float:

@@ -115,8 +115,8 @@ class RegionRows:
         solver.start()
         if len(left := self._left(rows, enough)):
             solver.climb(left, enough)
-        if self.joint and len(left := self._left(rows, enough)):
-            solver.climb_jointly(left, enough, self.memories)
+        if len(left := self._left(rows, enough)):
+            self._climb(left, enough)
         return solver.bounds
 
     def least(self, first: int | None = None) -> int:
@@ -129,21 +129,24 @@ class RegionRows:
         start = solver.start()
         weakest = int(start.argmin()) if first is None else first
         endless = torch.full_like(solver.bounds, torch.inf)
-        climb = self._jointly if self.joint else solver.climb
-        climb(torch.tensor([weakest]), endless)
+        self._climb(torch.tensor([weakest]), endless)
         if not float(solver.bounds[weakest]) > 0:
             return weakest
         enough = torch.full_like(endless, float(solver.bounds[weakest]))
         every = torch.arange(len(enough))
         others = every[every != weakest]
-        if self.joint and len(left := self._left(others, enough)):
+        if len(left := self._left(others, enough)):
             solver.climb_like(weakest, left, enough)
         if len(left := self._left(others, enough.clamp(max=0))):
-            climb(left, enough)
+            self._climb(left, enough)
         return weakest if bool((solver.bounds > 0).all()) else int(solver.bounds.argmin())
 
-    def _jointly(self, rows: Tensor, enough: Tensor) -> Tensor:
-        return self.solver.climb_jointly(rows, enough, self.memories)
+    def _climb(self, rows: Tensor, enough: Tensor) -> None:
+        """Some rows climb with weights that climb, too."""
+        if self.joint:
+            self.solver.climb_jointly(rows, enough, self.memories)
+        else:
+            self.solver.climb_layered(rows, enough)
 
     def _left(self, rows: Tensor, enough: Tensor) -> Tensor:
         return rows[~(self.solver.bounds > enough)[rows]]
@@ -171,7 +174,8 @@ class RegionRows:
     def _feasible(self, certificate: Composed | Joint) -> Composed | Joint | None:
         """The certificate with as much room as the proof that it is feasible needs; None: there is no such proof."""
         if isinstance(certificate, Composed):
-            composed = chain([certificate], map(self.solver.recompose, SURPLUSES[1:]))
+            further = (self.solver.recompose(certificate, surplus) for surplus in SURPLUSES[1:])
+            composed = chain([certificate], further)
             return next((one for one in composed if is_composed(self.scene, one)), None)
         weights = feasible_joint(self.scene, certificate.weights)
         return None if weights is None else Joint(weights)

@@ -24,7 +24,7 @@ from relucert.methods.quadratic.ascent import (
     point_gradient,
     weight_gradient,
 )
-from relucert.methods.quadratic.composed import TINIEST, compose
+from relucert.methods.quadratic.composed import TINIEST, Even, compose
 from relucert.methods.quadratic.dual import Pulled, Weights, bound, evaluate, gradient, pull, squares_bound
 from relucert.methods.quadratic.joint import PowerIteration
 from relucert.methods.quadratic.scene import Scene
@@ -62,7 +62,7 @@ class SharedClimb:
         pulled = pull(quick, forms, quick.first_shares)
         lengths = {value: part.square().sum(1).mean().sqrt() for value, part in pulled.coefficients.items()}
         counted = {value: lengths[value].expand(len(neurons)) for value, neurons in quick.neurons.items()}
-        base = compose(scene, quick, counted).weights.map(Tensor.float)
+        base = compose(scene, quick, Even(counted)).weights.map(Tensor.float)
         layout = Layout(quick, own=False)
         table = forms.new_zeros(len(forms), sum(layout.sizes))
         for value, shares in layout.point(table).shares.items():

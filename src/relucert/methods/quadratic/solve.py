@@ -2,13 +2,15 @@
 
 1. One composed certificate for all rows, with slopes as CROWN would choose them, and the best factor of its weights.
 2. Rows that are left climb on slopes, centres and factors.
-3. Rows that are still left climb with weights of their own.
+3. Rows that are still left climb with weights of their own; or with those of one layered certificate, where the
+   unstable neurons are too many for a matrix with one row for each.
 
 The results are numbers, of which `proof` makes bounds.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -19,9 +21,10 @@ from relucert.arithmetic.rigor import DOUBLE
 from relucert.bounding.adam import Adam
 from relucert.common.progress import Progress, Report, silent
 from relucert.methods.quadratic.ascent import AGAIN, CHECKED, COOLED, DECAY, Climb, Layout
-from relucert.methods.quadratic.composed import TINIEST, Composed, compose
+from relucert.methods.quadratic.composed import TINIEST, Composed, Even, compose
 from relucert.methods.quadratic.dual import DualPoint, Weights, bound, pull, squares_bound
 from relucert.methods.quadratic.joint import PowerIteration
+from relucert.methods.quadratic.layered import Free, LayeredClimb
 from relucert.methods.quadratic.memory import Memory
 from relucert.methods.quadratic.scene import Scene
 
@@ -35,8 +38,8 @@ class Effort:
     """The numbers of steps.
 
     Attributes:
-        shared: With the composed certificate.
-        own: With weights of each form's own.
+        shared: With weights that stay.
+        own: With weights that climb.
         again: The same, from what was found at another radius.
     """
 
@@ -102,8 +105,7 @@ class Solver:
             value: torch.full((len(neurons),), float(self.pulled.coefficients[value][hardest].norm()))
             for value, neurons in self.quick.neurons.items()
         }
-        self.counted = weights
-        self.composed = compose(self.scene, self.quick, weights)
+        self.composed = compose(self.scene, self.quick, Even(weights))
         self.base = self.composed.weights.map(Tensor.float)
         layout = Layout(self.quick, own=False)
         self.table = self.forms.new_zeros(len(self.forms), sum(layout.sizes))
@@ -123,9 +125,9 @@ class Solver:
         self._keep(torch.arange(len(best)), layout, self.table, best, self.composed)
         return self.bounds
 
-    def recompose(self, surplus: float) -> Composed:
-        """The composed certificate with more room above the estimates of its norms."""
-        return compose(self.scene, self.quick, self.counted, surplus)
+    def recompose(self, composed: Composed, surplus: float) -> Composed:
+        """A composed certificate with more room above the estimates of its norms."""
+        return compose(self.scene, self.quick, composed.plan, surplus)
 
     def climb(self, rows: Tensor, enough: Tensor) -> Tensor:
         """Some rows, (count,), climb with the composed certificate until their bounds are enough, (rows,)."""
@@ -134,18 +136,36 @@ class Solver:
     def climb_like(self, other: int, rows: Tensor, enough: Tensor) -> Tensor:
         """Some rows climb with the weights of another one's own certificate, where it has one: one proof is enough."""
         solution = self.solutions[other]
-        if solution is None or isinstance(solution.certificate, Composed):
+        if solution is None or solution.certificate is self.composed:
             return self.bounds
-        shared = Joint(solution.certificate.weights.inflated(torch.tensor([INFLATION], dtype=torch.float64)))
-        self.solutions[other] = replace(solution, certificate=shared)
+        shared = solution.certificate
+        if isinstance(shared, Joint):
+            shared = Joint(shared.weights.inflated(torch.tensor([INFLATION], dtype=torch.float64)))
+            self.solutions[other] = replace(solution, certificate=shared)
         table = self.table[rows].clone()
-        table[:, -1] = 0.0
+        table[:, -1] = math.log(solution.factor)
         return self._climb_with(shared, table, rows, enough)
 
-    def _climb_with(self, certificate: Composed | Joint, table: Tensor, rows: Tensor, enough: Tensor) -> Tensor:
+    def climb_layered(self, rows: Tensor, enough: Tensor) -> Tensor:
+        """Some rows climb with one layered certificate for all of them.
+
+        An ascent that leaves the range of float32 ends with what is known.
+        """
+        layout, plan = Layout(self.quick, own=False), Free.of(self.quick, self.composed)
+        climb = LayeredClimb(layout, self.forms[rows], self.heights[rows], self.table[rows].clone(), plan)
+        try:
+            climb.climb(self.effort.own, self.report)
+        except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
+            return self.bounds
+        layered = compose(self.scene, self.quick, climb.plan)
+        return self._climb_with(layered, climb.table, rows, enough, AGAIN)
+
+    def _climb_with(
+        self, certificate: Composed | Joint, table: Tensor, rows: Tensor, enough: Tensor, speed: float = 1.0
+    ) -> Tensor:  # fmt: skip
         layout, base = Layout(self.quick, own=False), certificate.weights.map(Tensor.float)
         climb = Climb(layout, self.forms[rows], self.heights[rows], base, table, None)
-        return self._ascend(climb, rows, enough, self.effort.shared, shared=certificate)
+        return self._ascend(climb, rows, enough, self.effort.shared, speed, certificate)
 
     def climb_jointly(self, rows: Tensor, enough: Tensor, memories: Sequence[Memory | None]) -> Tensor:
         """Some rows climb with weights of their own, from where they were at another radius or are now.

@@ -1,0 +1,260 @@
+"""Layered certificates: composed ones whose every weight climbs, for networks of any size.
+
+A composed certificate is feasible whatever P, D / Q > 1 and the profiles pi are (`composed` has the inequalities). Here
+they climb by neuron, with one certificate for all forms and a factor of it for each. The norms q are followed by block
+power iterations, one for each step and pair of layers, and the gradient goes through them from the input to the last
+layer, as
+
+    d log q = sum u^2 d log T - sum w^2 d log pi,    u and w being the leading singular vectors of T^(1/2) W pi^(-1/2).
+
+Nothing here has a row for every neuron of the network: passes between neighbouring layers are all it takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from relucert.arithmetic.rigor import short
+from relucert.bounding.adam import Adam
+from relucert.common.deadline import check_time
+from relucert.common.progress import Progress, Report, silent
+from relucert.methods.quadratic.ascent import CHECKED, COOLED, DECAY, Layout, factor_gradient, point_gradient
+from relucert.methods.quadratic.composed import TINIEST, Composed, carried, profile_of, source_columns
+from relucert.methods.quadratic.dual import Gradient, Weights, evaluate, gradient
+from relucert.methods.quadratic.joint import LEADING, SHARPNESS
+from relucert.methods.quadratic.passes import THE_INPUT
+from relucert.methods.quadratic.scene import Neurons, Scene
+
+VECTORS = 5  # that are iterated for each pair of layers
+RATE = 0.1  # of logarithms of weights
+SETTLING = 8  # iterations before the first step
+FARTHEST = 14.0  # of the logarithm of D / Q - 1
+STEEPEST = 60.0  # of the logarithm of a profile
+
+
+@dataclass(frozen=True, eq=False)
+class Free:
+    """A plan by neuron, in logarithms: one row of numbers, (count,), for each layer or source.
+
+    Attributes:
+        deviations: By layer, log P.
+        ratios: By layer that others follow, log (D / Q - 1).
+        sources: By source, log pi; the input has none where only its largest weight counts.
+    """
+
+    deviations: dict[int, Tensor]
+    ratios: dict[int, Tensor]
+    sources: dict[int, Tensor]
+
+    @classmethod
+    def of(cls, scene: Scene, composed: Composed) -> Free:
+        """The plan of a composed certificate with profiles of 1, for a search in the precision of the scene."""
+        deviations, ratios, sources = {}, {}, {}
+        for value, neurons in scene.neurons.items():
+            weights = composed.weights.deviations[value][0].to(scene.radii.dtype)
+            deviations[value] = weights.clamp(min=TINIEST).log()
+            if neurons.following:
+                ratios[value] = _log(neurons.slope / neurons.width.clamp(min=TINIEST)).clamp(-FARTHEST, FARTHEST)
+                sources[value] = torch.zeros_like(scene.stable[value])
+        if scene.region.norm.p > 2:
+            sources[THE_INPUT] = torch.zeros_like(scene.radii)
+        return cls(deviations, ratios, sources)
+
+    @property
+    def profiles(self) -> dict[int, Tensor]:
+        return {source: short(logarithm.double().exp()) for source, logarithm in self.sources.items()}
+
+    def weights(self, value: int, neurons: Neurons, asked: Tensor) -> tuple[Tensor, Tensor]:
+        ratios = self.ratios.get(value, torch.zeros_like(self.deviations[value]))
+        return self.deviations[value].to(asked.dtype).exp(), asked * (1 + ratios.to(asked.dtype).exp())
+
+    def tensors(self) -> list[Tensor]:
+        """All numbers, layer by layer."""
+        return [*self.deviations.values(), *self.ratios.values(), *self.sources.values()]
+
+    def move(self, steps: Iterator[Tensor]) -> None:
+        """Adds to all numbers, in the order of `tensors`, and keeps them within reach."""
+        for part in self.tensors():
+            part.add_(next(steps))
+        for ratio in self.ratios.values():
+            ratio.clamp_(-FARTHEST, FARTHEST)
+        for logarithm in self.sources.values():
+            logarithm.clamp_(-STEEPEST, STEEPEST)
+
+
+class Leading(NamedTuple):
+    """The largest squared norm of a map, (), and the derivatives of its logarithm in log T and in - log pi."""
+
+    square: Tensor
+    rows: Tensor
+    columns: Tensor
+
+
+@dataclass(eq=False)
+class MapIteration:
+    """Vectors, (VECTORS, size of the source), that approach the leading ones of the map from a source to a layer."""
+
+    scene: Scene
+    value: int
+    source: int
+    vectors: Tensor
+
+    def step(self, roots: Tensor, columns: Tensor) -> Leading:
+        """One iteration for `roots W columns`, (size,) each."""
+        vectors = torch.linalg.qr(self.vectors.T).Q.T
+        passes = self.scene.passes
+        images = passes.local(self.value, {self.source: vectors * columns}) * roots
+        values, rotation = torch.linalg.eigh(images @ images.T)
+        leading = values[-LEADING:].clamp(min=TINIEST)
+        shares = torch.softmax(SHARPNESS * leading / leading[-1], 0)[:, None]
+        turned = rotation.T[-LEADING:]
+        rows = ((turned @ images).square() / leading[:, None] * shares).sum(0)
+        inputs = ((turned @ vectors).square() * shares).sum(0)
+        self.vectors = passes.local_transposed(self.value, images * roots)[self.source] * columns
+        return Leading(leading[-1], rows, inputs)
+
+
+class Layer(NamedTuple):
+    """A layer of a certificate: Q and T of all its neurons, (size,) each, and by source its map."""
+
+    asked: Tensor
+    whole: Tensor
+    maps: dict[int, Leading]
+
+
+@dataclass(eq=False)
+class LayeredClimb:
+    """The state of an ascent of the sum of some forms' bounds.
+
+    Attributes:
+        layout: Of the table.
+        forms: On the output, (forms, classes).
+        heights: Their values at the reference, (forms,).
+        table: The dual point of every form, and the logarithm of its factor of the certificate: (forms, variables).
+        plan: Of the certificate that they share.
+    """
+
+    layout: Layout
+    forms: Tensor
+    heights: Tensor
+    table: Tensor
+    plan: Free
+    iterations: dict[tuple[int, int], MapIteration] = field(init=False)
+
+    def __post_init__(self) -> None:
+        generator, scene = torch.Generator().manual_seed(0), self.scene
+        self.iterations = {}
+        for value in scene.network.preactivations:
+            for source in scene.passes.sources(value):
+                size = len(scene.radii) if source == THE_INPUT else scene.network.sizes[source]
+                vectors = torch.randn(VECTORS, size, generator=generator, dtype=scene.radii.dtype)
+                self.iterations[value, source] = MapIteration(scene, value, source, vectors)
+
+    @property
+    def scene(self) -> Scene:
+        return self.layout.scene
+
+    def climb(self, steps: int, report: Report = silent) -> None:
+        """Climbs so many steps; report: called with every few of them."""
+        for _ in range(SETTLING):
+            self.layers()
+        free = self.plan.tensors()
+        adam = Adam([self.table, *free], DECAY, 1e-12)
+        rates = self.layout.rates()
+        for step in range(steps):
+            check_time()
+            if step % CHECKED == 0:
+                report(Progress(step=step, steps=steps))
+            layers, weights = self.layers()
+            scaled, point = weights.times(self.table[:, -1].exp()), self.layout.point(self.table)
+            found = evaluate(self.scene, self.forms, self.heights, scaled, point)
+            slope = gradient(self.scene, scaled, point, found)
+            on_forms = torch.cat([point_gradient(slope), factor_gradient(slope)], 1)
+            on_table, *on_plan = adam.directions([on_forms, *self.plan_gradient(layers, weights, slope.summed())])
+            cooled = 1 - (1 - COOLED) * step / steps
+            self.table.add_(on_table * rates * cooled)
+            self.plan.move(RATE * cooled * way for way in on_plan)
+
+    def layers(self) -> tuple[dict[int, Layer], Weights]:
+        """The certificate with norms as they seem, from the last layer to the first; one iteration of every norm."""
+        scene, plan, profiles = self.scene, self.plan, self._profiles()
+        asked: dict[int, Tensor] = {}
+        found, deviations, errors = {}, {}, {}
+        for value in reversed(scene.network.preactivations):
+            neurons = scene.neurons[value]
+            total = asked.get(value, torch.zeros_like(scene.stable[value]))
+            part, bound = plan.weights(value, neurons, total[neurons.index])
+            deviations[value] = part[None]
+            if neurons.following:
+                errors[value] = bound[None]
+                part = part + carried(neurons, total[neurons.index], bound)
+            whole = (total * scene.stable[value]).index_copy(0, neurons.index, part)
+            maps = {
+                source: self.iterations[value, source].step(whole.sqrt(), source_columns(scene, source, profiles))
+                for source in scene.passes.sources(value)
+            }
+            found[value] = Layer(total, whole, maps)
+            length = sum((leading.square.sqrt() for leading in maps.values()), torch.zeros(()))
+            for source, leading in maps.items():
+                added = leading.square.sqrt() * length * profile_of(scene, source, profiles)
+                asked[source] = asked[source] + added if source in asked else added
+        inputs = asked[THE_INPUT][None] if THE_INPUT in plan.sources else asked[THE_INPUT][None, :1]
+        return found, Weights(deviations, errors, inputs)
+
+    def _profiles(self) -> dict[int, Tensor]:
+        return {source: logarithm.exp() for source, logarithm in self.plan.sources.items()}
+
+    def plan_gradient(self, layers: dict[int, Layer], weights: Weights, slope: Gradient) -> list[Tensor]:
+        """The derivatives in the plan's numbers, from those in the logarithms of P, D and the inputs' weights.
+
+        From the first layer to the last: a layer passes on what its sources' Q are worth.
+        """
+        scene = self.scene
+        worth = {THE_INPUT: slope.inputs[0]}  # the derivatives in log Q, by source
+        asked = {value: layer.asked for value, layer in layers.items()}
+        asked[THE_INPUT] = weights.inputs[0].expand(len(scene.radii))
+        on_sources = {source: torch.zeros_like(part) for source, part in self.plan.sources.items()}
+        on_deviations, on_ratios = {}, {}
+        for value, neurons in scene.neurons.items():
+            layer = layers[value]
+            on_whole = torch.zeros_like(layer.whole)
+            for source, number in self._on_squares(layer, worth, asked).items():
+                on_whole += number * layer.maps[source].rows
+                if source in on_sources:
+                    on_sources[source] -= number * layer.maps[source].columns
+            part, whole = weights.deviations[value][0], layer.whole[neurons.index].clamp(min=TINIEST)
+            on_part = on_whole[neurons.index]
+            on_deviations[value] = slope.deviations[value][0] + on_part * part / whole
+            worth[value] = on_whole * scene.stable[value]
+            if neurons.following:
+                bound, total, on_errors = weights.errors[value][0], layer.asked[neurons.index], slope.errors[value][0]
+                spare = (bound - total).clamp(min=TINIEST)  # T - P is Q s^2 (1 + Q / spare)
+                carried_on = total * neurons.slope.square() * total / spare
+                on_ratios[value] = on_errors * spare / bound - on_part * carried_on / whole
+                worth[value][neurons.index] = on_errors + on_part * (whole - part) / whole
+        for source, part in on_sources.items():
+            part += worth[source]
+        return [*on_deviations.values(), *on_ratios.values(), *on_sources.values()]
+
+    def _on_squares(
+        self, layer: Layer, worth: Mapping[int, Tensor], asked: Mapping[int, Tensor]
+    ) -> dict[int, Tensor]:  # fmt: skip
+        """By source, the derivative in the logarithm of a map's q: sources are asked for the root of q times the sum of
+        all roots, times their profile."""
+        profiles = self._profiles()
+        roots = {source: leading.square.sqrt() for source, leading in layer.maps.items()}
+        prices = {
+            source: (worth[source] / asked[source].clamp(min=TINIEST) * profile_of(self.scene, source, profiles)).sum()
+            for source in roots
+        }
+        total, spent = sum(roots.values()), sum(prices[source] * root for source, root in roots.items())
+        return {source: root / 2 * (prices[source] * total + spent) for source, root in roots.items()}
+
+
+def _log(numbers: Tensor) -> Tensor:
+    return numbers.clamp(min=TINIEST).log()
