@@ -26,18 +26,19 @@ RAISED = 6.0
 
 def large_network(image: Tensor) -> Network:
     """The network, in float64; image: whose class is raised, (1, 3, 32, 32)."""
-    layers = [
-        nn.Conv2d(3, 32, 3, 1, 1), nn.Conv2d(32, 32, 4, 2, 1), nn.Conv2d(32, 64, 3, 1, 1), nn.Conv2d(64, 64, 4, 2, 1),
-        nn.Linear(4096, 512), nn.Linear(512, 512), nn.Linear(512, 10),
+    convolutions = [
+        nn.Conv2d(3, 32, 3, 1, 1), nn.Conv2d(32, 32, 4, 2, 1), nn.Conv2d(32, 64, 3, 1, 1), nn.Conv2d(64, 64, 4, 2, 1)
     ]  # fmt: skip
-    for layer in layers:
+    dense = [nn.Linear(4096, 512), nn.Linear(512, 512)]
+    last = nn.Linear(512, 10)
+    every: list[nn.Conv2d | nn.Linear] = [*convolutions, *dense, last]
+    for layer in every:
         nn.init.kaiming_normal_(layer.weight)
-        nn.init.zeros_(layer.bias)
-    *hidden, last = layers
-    steps = [step for layer in hidden for step in (layer, nn.ReLU())]
-    module = nn.Sequential(*steps[:8], nn.Flatten(), *steps[8:], last)
+    images = [step for layer in convolutions for step in (layer, nn.ReLU())]
+    vectors = [step for layer in dense for step in (layer, nn.ReLU())]
+    module = nn.Sequential(*images, nn.Flatten(), *vectors, last)
     with torch.no_grad():
-        last.bias[module(image).argmax()] += RAISED
+        last.bias[int(module(image).argmax())] += RAISED
     return relucert.load(module, input_shape=(3, 32, 32)).cast(torch.float64)
 
 

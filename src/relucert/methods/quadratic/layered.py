@@ -30,8 +30,8 @@ from relucert.methods.quadratic.joint import LEADING, SHARPNESS
 from relucert.methods.quadratic.passes import THE_INPUT
 from relucert.methods.quadratic.scene import Neurons, Scene
 
-VECTORS = 5  # that are iterated for each pair of layers
-RATE = 0.1  # of logarithms of weights
+VECTORS = 8  # that are iterated for each pair of layers
+RATE = 0.03  # of logarithms of weights; faster ones outrun the iterations where convolutions have many long vectors
 SETTLING = 8  # iterations before the first step
 FARTHEST = 14.0  # of the logarithm of D / Q - 1
 STEEPEST = 60.0  # of the logarithm of a profile
