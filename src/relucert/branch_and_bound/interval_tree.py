@@ -134,7 +134,7 @@ class IntervalProver:
                 lower.scatter_(1, places, torch.fmax(lower.gather(1, places), below))
                 upper.scatter_(1, places, torch.fmin(upper.gather(1, places), above))
             path.bounds[value] = Interval(lower[:, columns], upper[:, columns])
-        return nodes._replace(lower=lower, upper=upper).pick((lower <= upper).all(1))
+        return nodes._replace(lower=lower, upper=upper).pick(~(lower > upper).any(1))  # NaN stays open
 
     def _offer(self, points: Tensor) -> None:
         """Tries the minimisers of the relaxed rows as counterexamples."""
