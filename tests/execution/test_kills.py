@@ -31,7 +31,7 @@ SHARED = {
     **COMMANDS,
     "certify": ("certify", "--images", "30", "--method", "lp"),
     "compare": ("compare", "--images", "60", "--methods", "fast-lin,lp"),
-    "verify": ("verify", "--images", "20", "--radius", "0.02", "--time-limit", "1000"),
+    "verify": ("verify", "--images", "12", "--radius", "0.02", "--time-limit", "1000"),
 }  # with items enough for several workers, and the memory for them
 COUNT = 24  # instances
 
@@ -59,7 +59,10 @@ class Run:
         return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
 
     def complete(self) -> None:
-        assert self.end(self.start()) == 0, self.log.read_text()
+        """In this process, to the end."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("XDG_CACHE_HOME", str(self.folder))
+            assert main([*self.arguments, "--quiet"]) == 0
 
     def records(self) -> list[bytes]:
         """The whole ones, without the head."""
@@ -86,9 +89,7 @@ def _whole(command: Sequence[str], folder: Path) -> Run:
     """An undisturbed run, by this process."""
     write_instances(folder, COUNT)
     run = Run(command, folder / "whole", "--workers", "1")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(run.folder))
-        assert main([*run.arguments, "--quiet"]) == 0
+    run.complete()
     return run
 
 
