@@ -1,4 +1,4 @@
-"""What a question is answered with. A certified lower bound is a type of its own: nothing else can pose as one."""
+"""The answers to questions about images. A certified lower bound is a type of its own: nothing else can pose as one."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ Box = tuple[float, float] | tuple["Tensor", "Tensor"] | None
 
 
 class Recordable(Protocol):
-    """What records and tables are made of."""
+    """An answer that records and tables can be made of."""
 
     def to_json(self) -> dict[str, Any]: ...
 
 
 class Reply(Recordable, Protocol):
-    """What a method says: an answer, by itself or under the name that the method is compared under."""
+    """The reply of a method: an answer, by itself or under the name that the method is compared under."""
 
     @property
     def reason(self) -> str | None: ...

@@ -1,4 +1,4 @@
-"""What a property is answered with: it holds, it is violated, or nobody knows."""
+"""The verdicts about a property: it holds, it is violated, or nobody knows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What answers the questions of `relucert.certify`: a search with one method, or the portfolio `best`."""
+"""The answerers of `relucert.certify`: a search with one method, or the portfolio `best`."""
 
 from __future__ import annotations
 

@@ -228,7 +228,7 @@ class _Estimator:
 
 
 def _remark(question: Question, rivals: dict[int, _Rival], weakest: int) -> str | None:
-    """Which rivals have no fit, and what stands in for it; or that the weakest one's distribution is a point."""
+    """Says which rivals have no fit, and what stands in for it; or that the weakest one's distribution is a point."""
     weibull = rivals[weakest].fit
     if isinstance(weibull, str):
         return f"no fit {_against(question, [weakest])}: {weibull}; {UNFITTED}"

@@ -123,7 +123,7 @@ def robust_at_each(
 
 @dataclass(frozen=True)
 class _Options:
-    """What is asked, checked when built; the meanings stand at `robust_at`."""
+    """The options of `robust_at`, checked when built; the meanings stand there."""
 
     shape: RegionShape
     radius: float

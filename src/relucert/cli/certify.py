@@ -114,7 +114,7 @@ def _outputs(arguments: argparse.Namespace) -> dict[str, Path]:
 
 
 def _picture_mark(arguments: argparse.Namespace, setup: runs.Setup) -> str:
-    """What pictures are recognised by; raises InputError where their files hold something else."""
+    """The mark by which pictures are recognised; raises InputError where their files hold something else."""
     from relucert.inputs.storage import files
     from relucert.report.runfile import MARK
 

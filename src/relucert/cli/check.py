@@ -87,7 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _asked(arguments: argparse.Namespace, screen: Screen) -> Asked:
-    """What the proofs have to be about."""
+    """The subject that the proofs must have."""
     import relucert
     from relucert.api.proof_folder import Asked
 

@@ -81,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _version(path: Path | None) -> tuple[int, int] | None:
-    """What changes when a file is written; None where there is none."""
+    """The state of a file, which changes when it is written; None where there is none."""
     if path is None or not path.exists():
         return None
     status = path.stat()

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def example_file(arguments: argparse.Namespace, setup: runs.Setup) -> ExampleFile | None:
-    """Where to save adversarial examples as arrays, if that was asked for; checked."""
+    """The file to save adversarial examples to as arrays, checked; None unless that was asked for."""
     if arguments.save_arrays is None:
         return None
     from relucert.report.arrays import ExampleFile

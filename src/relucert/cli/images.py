@@ -83,7 +83,7 @@ def read(arguments: argparse.Namespace, screen: Screen, network: Network | None 
 
 
 def _pixels(arguments: argparse.Namespace, network: Network | None, own: bool) -> tuple[float, float]:
-    """What black and white become; own: whether the images are of the user's own file."""
+    """The numbers that black and white become; own: whether the images are of the user's own file."""
     from relucert.data.dataset import USUAL
 
     if arguments.pixels is not None:

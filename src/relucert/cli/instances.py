@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _head(arguments: argparse.Namespace, job: InstancesJob) -> dict[str, Any]:
-    """What the record says before the verdicts; other files in the list belong to the same question."""
+    """The head of the record, before the verdicts; other files in the list belong to the same question."""
     given = {"time_limit": job.time_limit, "seed": job.seed, "inference": job.inference}
     digest = hashlib.sha256(json.dumps(job.digests).encode()).hexdigest()
     return {

@@ -202,7 +202,7 @@ def _check_replaceable(outputs: dict[str, Path], head: dict[str, Any], store_pat
 
 
 def _differing(content: bytes, options: dict[str, Any]) -> str:
-    """Which options of a record are others than these, in brackets; nothing where that can't be told."""
+    """Names the options that a record has otherwise, in brackets; nothing where that can't be told."""
     try:
         there = json.loads(content)["options"]
         pairs = [(name, there[name], value) for name, value in options.items() if name not in record.NO_MATTER]
@@ -290,7 +290,7 @@ def _show(rerun: Rerun, screen: Screen) -> None:
 
 
 def _valid(rerun: Rerun) -> str:
-    """Which inputs count as valid, in words."""
+    """The valid inputs, in words."""
     from relucert.experiments.paper.rerun import PIXELS
 
     if rerun.protocol:
@@ -299,7 +299,7 @@ def _valid(rerun: Rerun) -> str:
 
 
 def _head(arguments: argparse.Namespace, rerun: Rerun) -> dict[str, Any]:
-    """What a record says before its numbers."""
+    """The head of a record, before its numbers."""
     names = ("table", "images", "methods", "norms", "targets", "networks", "memory", "inference", "seed", *EFFORT)
     given = {name: getattr(arguments, name) for name in names} | {"threads": arguments.threads or 1}
     given["box"] = "paper" if rerun.protocol else rerun.setting.box

@@ -1,4 +1,4 @@
-"""What a record says of its run before the answers: what ran, on what, about which network, data and question."""
+"""The head of a record, before the answers: what ran, on what, about which network, data and question."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NO_MATTER = (
 
 
 def circumstances(arguments: argparse.Namespace) -> dict[str, Any]:
-    """What ran, when, and on what."""
+    """The program, the time and the machine of a run."""
     from importlib import metadata
 
     import relucert

@@ -1,4 +1,4 @@
-"""What the commands that answer questions about images share: options, the record of the run, how it ends."""
+"""The common parts of commands that answer questions about images: options, the record of the run, how it ends."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def inference_text(arguments: argparse.Namespace) -> str:
 
 
 def asked_text(arguments: argparse.Namespace) -> str:
-    """What must not change, in words: the class, or that the outputs stay within given ends."""
+    """The property that must hold, in words: the class, or that the outputs stay within given ends."""
     if getattr(arguments, "outputs_within", None) is None:
         return f"target {arguments.target}"
     low, high = arguments.outputs_within
@@ -72,7 +72,7 @@ class Setup:
 
     @property
     def valid(self) -> str:
-        """Which inputs are valid, and whether distances are scaled, in words."""
+        """The valid inputs, and whether distances are scaled, in words."""
         scaled = "" if self.options.get("scale") is None else ", distances scaled for each coordinate"
         return f"{valid_inputs(self.options.get('box'))}{scaled}"
 

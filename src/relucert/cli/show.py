@@ -1,4 +1,4 @@
-"""What the user sees: progress on standard error, tables and figures on standard output."""
+"""The output of commands: progress on standard error, tables and figures on standard output."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ class Screen:
             self._err.print(text, soft_wrap=True)
 
     def grid(self, rows: Sequence[tuple[str, str, str, str]]) -> None:
-        """What came of every setting of a search: learning rate, weight decay, accuracies."""
+        """The results of all settings of a search: learning rate, weight decay, accuracies."""
         titles = ("learning rate", "weight decay", "validation", "test")
         _print_table(self._err, Grid(titles, rows, keys=2), heading="best validation accuracy first")
 

@@ -1,4 +1,4 @@
-"""What `relucert train` and `relucert zoo train` share: options, the display of a training, its files."""
+"""The common parts of `relucert train` and `relucert zoo train`: options, the display of a training, its files."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def build_network(name: str, plan: Plan, arguments: argparse.Namespace, grid: bo
 
 
 def _proven(about: dict[str, Any]) -> str:
-    """What certified training achieved, in words: the shares of images that are proven, rounding included."""
+    """The result of certified training, in words: the shares of images that are proven, rounding included."""
     from relucert.common.valid import valid_inputs
 
     test, validation = (100 * about[key] for key in ("test_certified", "validation_certified"))
@@ -83,7 +83,7 @@ class Board:
         self._folder = output.with_suffix(".grid")
 
     def keep(self, recipe: Recipe) -> Path:
-        """Where the checkpoint of a recipe is."""
+        """The path of a recipe's checkpoint."""
         if len(self._recipes) == 1:
             return self._single
         return self._folder / f"{'-'.join(_setting(recipe))}.checkpoint"
@@ -129,7 +129,7 @@ class Board:
 
 
 def _output(name: str, arguments: argparse.Namespace) -> Path:
-    """Where the network goes; whatever would keep it, or its record, from being written is refused."""
+    """The file that the network is written to; whatever would keep it, or its record, from being written is refused."""
     from relucert.errors import InputError
     from relucert.inputs.loading import zoo
     from relucert.inputs.loading.safetensors_file import check_suffix

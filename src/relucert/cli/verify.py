@@ -155,7 +155,7 @@ def _property(arguments: argparse.Namespace) -> int:
 
 
 def _store(arguments: argparse.Namespace, files: dict[str, Path], head: dict[str, Any]) -> Store:
-    """Where the verdict is kept, and taken from by the same command."""
+    """The store that keeps the verdict, from which the same command takes it."""
     from relucert.inputs.storage.store import open_store
 
     path = runs.store_place(arguments, files)

@@ -102,7 +102,7 @@ def _stored(name: str) -> dict[str, Any]:
 
 
 def _row(name: str, state: str, **told: Any) -> dict[str, Any]:
-    """What there is to tell of a network; None where it is unknown."""
+    """The row of a network in the table; None where it is unknown."""
     unknown = dict.fromkeys(("layers", "parameters", "defence", "test_accuracy", "sha256"))
     return {"name": name, "state": state, **unknown, **told}
 

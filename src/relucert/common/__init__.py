@@ -1,1 +1,1 @@
-"""What every room uses: checks of arguments, tensors in slices."""
+"""Helpers that every room uses: checks of arguments, tensors in slices."""

@@ -25,7 +25,7 @@ class Listener(Protocol):
 
 
 class OwnFault(BaseException):
-    """What a function of the user's raised: no method may take it for a failure of its own."""
+    """An exception that a function of the user's raised: no method may take it for a failure of its own."""
 
     def __init__(self, caller: Caller, error: Exception) -> None:
         super().__init__(error)

@@ -57,7 +57,7 @@ SplitName = Literal["train", "test"]
 
 
 def key(name: str) -> str:
-    """What spellings of one name have in common: capitals, hyphens, underscores and spaces do not count."""
+    """The common form of all spellings of a name: capitals, hyphens, underscores and spaces do not count."""
     return re.sub(r"[-_\s]", "", name).lower()
 
 

@@ -55,7 +55,7 @@ class Progress:
 
     @property
     def doing(self) -> str:
-        """What is being done, in words; empty where nothing is known of it."""
+        """The current activity, in words; empty where nothing is known of it."""
         where = ", ".join(filter(None, [self.method, self._words("image {}", self.image)]))
         ends = self._words("proven {:.4g}", self.lower), self._words("nearest {:.4g}", self.upper)
         steps = "" if self.steps is None else f" of {self.steps:,}"

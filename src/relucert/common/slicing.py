@@ -27,7 +27,7 @@ def absolute_sum(values: Tensor, dim: int) -> Tensor:
 
 
 def in_parts(function: Callable[[Tensor], Tensor], rows: Tensor, step: int) -> Tensor:
-    """What a function makes of rows, at most `step` of them at once; each row's result depends on that row alone.
+    """Applies a function to rows, at most `step` of them at once; each row's result depends on that row alone.
 
     Raises TimeUp between two parts once time is over.
     """

@@ -1,4 +1,4 @@
-"""Which inputs count as valid, in words: the same words on the command line, in reports and in notebooks."""
+"""The valid inputs, in words: the same words on the command line, in reports and in notebooks."""
 
 from __future__ import annotations
 

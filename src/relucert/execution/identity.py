@@ -1,4 +1,4 @@
-"""What identifies a run, whatever its images and its files are called."""
+"""The identity of a run, whatever its images and its files are called."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ def identity(
 
 
 def network_mark(network: Network) -> dict[str, Any]:
-    """What tells a network and its evaluation from all others."""
+    """The mark of a network and its evaluation, which no other has."""
     return {"network": fingerprint(network, network.inference.rounds), "inference": network.inference.name}
 
 
 @cache
 def program_mark() -> str:
-    """What tells this program from all others: a SHA-256 of its sources."""
+    """The mark of this program: a SHA-256 of its sources."""
     folder = Path(relucert.__file__).parent
     digest = hashlib.sha256(relucert.__version__.encode())
     for path in sorted(folder.rglob("*.py")):

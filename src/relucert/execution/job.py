@@ -70,14 +70,14 @@ class Job(Work[ReplyType], Protocol[ReplyType]):
 
     @property
     def items(self) -> Sequence[Item]:
-        """Which questions are answered together: the same whoever answers, so that answers are the same, too."""
+        """The groups of questions that are answered together: the same whoever answers, so that answers are, too."""
 
     @property
     def asked(self) -> dict[str, Any]:
-        """What identifies the run in a store: everything that its answers depend on but what `about` says."""
+        """The identity of the run in a store: everything that its answers depend on but what `about` says."""
 
     def about(self) -> list[About]:
-        """What each question is about, by which its answer is found in a store."""
+        """The subject of each question, by which its answer is found in a store."""
 
     def check(self, store: Store) -> None:
         """Raises StoreError where a store's answers are about other things than they should be."""

@@ -25,7 +25,7 @@ class Pending:
         self._again: deque[Waiting] = deque()
 
     def next(self) -> Waiting | None:
-        """What is to be started next; None where nothing is left."""
+        """The next item to start; None where nothing is left."""
         return self._again.popleft() if self._again else next(self._coming, None)
 
     def died(self, left: Sequence[int], tried: bool) -> bool:

@@ -82,7 +82,7 @@ class Inquiry:
         return bool((self.property([question]).values(self.scores[question.image][None]) <= 0).any())
 
     def property(self, questions: Sequence[Question]) -> Property:
-        """What must stay positive for these questions, all with as many rows: one batch member for each."""
+        """The property of these questions, all with as many rows: one batch member for each."""
         if self.stated is not None:
             return self.stated.select(torch.tensor([question.image for question in questions]))
         labels = torch.tensor([question.label for question in questions])

@@ -1,4 +1,4 @@
-"""Which shapes of images fit a network, by one rule: its input's shape, flat, or either with axes of length one."""
+"""The shapes of images that fit a network, by one rule: its input's shape, flat, or either with axes of length one."""
 
 from __future__ import annotations
 

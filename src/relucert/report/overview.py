@@ -1,4 +1,4 @@
-"""What the answers of one call say together, method by method."""
+"""The answers of one call, summed up method by method."""
 
 from __future__ import annotations
 

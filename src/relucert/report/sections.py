@@ -172,7 +172,7 @@ def _methods(curves: Sequence[Series], questions: Sequence[Sandwich], every_riva
 
 
 def _bar_keys(questions: Sequence[Sandwich]) -> list[tuple[str, str]]:
-    """What the bars' colours mean."""
+    """The legend of the bars' colours."""
     answers = [answer for question in questions for answer in question.results]
     kinds = {answer.kind for answer in answers}
     keys = [("proven", "proven")] if kinds & set(PROVEN) else []

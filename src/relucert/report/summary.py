@@ -1,4 +1,4 @@
-"""What a run's certificates say together."""
+"""The certificates of a run, summed up."""
 
 from __future__ import annotations
 

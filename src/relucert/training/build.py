@@ -91,7 +91,7 @@ class Trained:
 
     @property
     def merit(self) -> float:
-        """What the best of several recipes has most of, on validation images."""
+        """The figure, on validation images, by which the best of several recipes is chosen."""
         return self.validation if self.certified is None else self.certified
 
 

@@ -58,7 +58,7 @@ class Compared:
 
 @dataclass(frozen=True, eq=False)
 class Comparison(Presentable):
-    """What every method answered to the same questions.
+    """The answers of every method to the same questions.
 
     Notebooks show it as a table, and it can be drawn, summed up and exported as lists of answers can.
 
@@ -232,7 +232,7 @@ class ComparisonRun:
         self.store: Store | None = None
 
     def asked(self) -> dict[str, Any]:
-        """What identifies a run, whatever methods are compared."""
+        """The identity of a run, whatever methods are compared."""
         target = self.target if self.setting.property is None else self.setting.property
         return identity("compare", self.network, self.shape, target, self.setting)
 

@@ -44,7 +44,7 @@ class Worker:
         return self
 
     def call(self, work: Callable[[], T], seconds: float) -> T:
-        """What the work returns or raises; raises OutOfTime once the seconds have passed, and takes no more calls."""
+        """Returns or raises what the work does; raises OutOfTime, and takes no more calls, once the seconds passed."""
         ends = time.monotonic() + seconds
         self._busy = True
         self._calls.put(work)

@@ -71,7 +71,7 @@ class Setting:
         return {name: getattr(self, name) for name in names}
 
     def resources(self) -> dict[str, Any]:
-        """Where the answers come from, where they are kept, and who is told."""
+        """The workers, the store and the listener of a call."""
         return {"workers": self.workers, "store": self.store, "progress": self.progress}
 
 

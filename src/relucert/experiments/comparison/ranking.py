@@ -36,7 +36,7 @@ class Ranking:
 
 @dataclass(frozen=True)
 class _Stand:
-    """What a method says of one image, and the best that any method says of it; None: nothing."""
+    """The figure of a method for one image, and the best of any method; None where there is none."""
 
     entries: list[Entry]
     figure: float | None
@@ -70,7 +70,7 @@ def rankings(entries: Mapping[Key, Mapping[str, Entry]], rivals: int = 1) -> lis
 
 
 def _figure(entry: Entry) -> float | None:
-    """What stands for an answer; a rival that is proven to be out of reach is at no distance."""
+    """The number that an answer is ranked by; a rival that is proven to be out of reach is at no distance."""
     return math.inf if entry.kind is Kind.EXACT and entry.answer.unreachable else entry.figure
 
 

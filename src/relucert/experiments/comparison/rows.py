@@ -1,4 +1,4 @@
-"""What a comparison's record says beyond the answers: the neurons' states, and pictures of what attacks found."""
+"""The rows of a comparison's record beyond the answers: the neurons' states, and pictures of what attacks found."""
 
 from __future__ import annotations
 

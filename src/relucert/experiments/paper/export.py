@@ -29,7 +29,7 @@ Table = tuple[list[str], list[list[str]]]
 
 
 def legend(inference: str) -> str:
-    """What the cells of a table are about that was computed with an inference."""
+    """The legend of a table that was computed with an inference."""
     if inference == "real":
         return LEGEND
     return f"{LEGEND} Ours are about evaluations in {inference}, the published numbers about real arithmetic."

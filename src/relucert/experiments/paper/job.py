@@ -140,7 +140,7 @@ class TableJob:
 
     @cached_property
     def _marks(self) -> dict[str, dict[str, Any]]:
-        """By the network's name in the table, what tells it from all others in a store."""
+        """The marks of networks in a store, by their names in the table."""
         inference = find_inference(self.setting.inference)
         return {name: network_mark(subject.network.evaluated_in(inference)) for name, subject in self.subjects.items()}
 

@@ -90,7 +90,7 @@ class Rerun:
 
     @property
     def skipped(self) -> dict[str, str]:
-        """What was left out, and why."""
+        """The methods that were left out, and why."""
         return self.job.skipped
 
     @property

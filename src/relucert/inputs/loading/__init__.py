@@ -133,7 +133,7 @@ def _other_source(source: object) -> str:
 
 
 def _called(given: object) -> str:
-    """What a user would call this: its class, or the class or function itself."""
+    """The name that a user would give this: its class, or the class or function itself."""
     if isinstance(given, type):
         return f"class {given.__name__}"
     if isinstance(given, nn.Module):

@@ -1,4 +1,4 @@
-"""What tells a network's file from all others."""
+"""The digest that identifies a network's file."""
 
 from __future__ import annotations
 

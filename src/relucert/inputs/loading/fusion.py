@@ -1,4 +1,4 @@
-"""What is left to do with the nodes of an import: unused ones go, and a bias becomes part of its layer."""
+"""The last step of an import: unused nodes go, and a bias becomes part of its layer."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ class _Graph:
         return [(value, ()), *((inner, (*scales, scale)) for inner, scales in self.unscaled(self.source(value)))]
 
     def scales(self, argument: int, value: int) -> tuple[Scale, ...] | None:
-        """What a value is multiplied with to give the argument; None where it does not."""
+        """The scales that lead from a value to the argument; None where none do."""
         return dict(self.unscaled(argument)).get(value)
 
     def power(self, value: int, gate: int) -> Gated | None:
@@ -112,7 +112,7 @@ class _Graph:
         return isinstance(shift, Shift) and bool((shift.offset == 1).all())
 
     def negated(self, value: int) -> int | None:
-        """What a value is the negative of, as far as one can see."""
+        """The value whose negative this is, as far as one can see."""
         scale = self.operation(value)
         return self.source(value) if isinstance(scale, Scale) and bool((scale.factor == -1).all()) else None
 

@@ -1,4 +1,4 @@
-"""What to write instead of an operator that is not supported."""
+"""Hints what to write in place of an operator that is not supported."""
 
 from __future__ import annotations
 

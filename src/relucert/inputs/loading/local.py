@@ -12,7 +12,7 @@ from relucert.network import Shape
 
 @dataclass(frozen=True)
 class Axis:
-    """Where an axis comes from: `stride * place - before`, and zeros outside."""
+    """The coordinates that an axis is read from: `stride * index - before`, and zeros outside."""
 
     stride: int
     before: int

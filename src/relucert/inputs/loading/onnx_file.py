@@ -92,7 +92,7 @@ def _load(
 
 
 def read_model(path: Path) -> ModelProto:
-    """What a file holds; raises LoadError where that is no model that can be used."""
+    """The model in a file; raises LoadError where that is no model that can be used."""
     check_file(path)
     try:
         model = onnx.load(path)

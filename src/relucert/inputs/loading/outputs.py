@@ -35,7 +35,7 @@ class Chosen(nn.Module):
 
 
 def several(returned: object, name: str) -> str:
-    """What to do about a module that returns no tensor."""
+    """Advice about a module that returns no tensor."""
     if not (parts := _parts(returned)):
         return f"{name} must return one tensor of class scores, not {_described(returned)}"
     scores = [part for part, value in parts.items() if isinstance(value, Tensor) and value.ndim == 2] or list(parts)

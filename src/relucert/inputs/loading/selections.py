@@ -37,7 +37,7 @@ class _Reading(NamedTuple):
 
 
 class _Atoms:
-    """What is known of every atom, by its number.
+    """The properties of every atom, by its number.
 
     left, right: it is the ReLU of the sum of these two atoms; zeros for one that is no ReLU.
     rival: an atom next to which it is zero, wherever that is not zero; 0 for none.
@@ -130,7 +130,7 @@ class _Reader:
         return _single(self.atoms.fresh(present, (source.first, source.second)))
 
     def _selected(self, value: int, node: Node, sources: Sequence[_Reading]) -> _Reading:
-        """What an exact operation that adds, or doubles, makes of its operands."""
+        """The atoms after an exact operation that adds or doubles its operands."""
         operation, (first, second, doubled) = node.operation, sources[0]
         if isinstance(operation, Add) and any(source.doubled for source in sources):
             return self._absolute(value, node, sources)
@@ -188,7 +188,7 @@ def _moves(node: Node) -> bool:
 
 
 def _mapped(operation: Operation, atoms: Tensor) -> Tensor:
-    """What an operation that moves numbers makes of atoms, negated where it changes signs."""
+    """The atoms after an operation that moves numbers, negated where it changes signs."""
     assert isinstance(operation, Affine)
     return operation.cast(torch.float64).linear(atoms.double()[None])[0].round().long()
 

@@ -44,7 +44,7 @@ _LEFT_OUT = frozenset({torch.ops.aten._softmax, torch.ops.aten._log_softmax, tor
 
 @dataclass(frozen=True)
 class Source:
-    """What is imported.
+    """The source of an import.
 
     batch: how many images it takes at once, None for any number; output: which of its outputs are the class scores.
     """
@@ -167,7 +167,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _uncompiled() -> AbstractContextManager[None]:
-    """What torch.compile made runs as written; without it nothing can be compiled, and its import takes a second."""
+    """Lets compiled modules run as written; where torch.compile is not loaded there are none (it takes a second)."""
     loaded = "torch._dynamo" in sys.modules
     return torch.compiler.set_stance("force_eager") if loaded else nullcontext()
 

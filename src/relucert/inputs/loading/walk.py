@@ -124,7 +124,7 @@ class Translator:
             self._refuse(replace(step, operator=operator, place=place), "in the middle; only the last one is left out")
 
     def ranking(self, output: str) -> OmittedRanking | None:
-        """What was left out at the end, None where nothing was."""
+        """The last layers that were left out; None where there are none."""
         return self._rankings.get(output)
 
     def finish(self, output: str, name: str) -> Network:

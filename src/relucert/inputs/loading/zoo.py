@@ -45,7 +45,7 @@ def load(name: str) -> Network:
 
 
 def about(name: str) -> dict[str, str]:
-    """What is known about a network: its recipe and its accuracy on the test images."""
+    """The description of a network: its recipe and its accuracy on the test images."""
     with _file(name) as path:
         return safetensors_file.about(path)
 

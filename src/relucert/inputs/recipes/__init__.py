@@ -1,1 +1,1 @@
-"""What determines a training: architectures, recipes, and the plans for the networks of the zoo."""
+"""The descriptions of trainings: architectures, recipes, and the plans for the networks of the zoo."""

@@ -11,7 +11,7 @@ Pair = tuple[int, int]
 
 
 def on_images(assembly: Assembly, value: Operand, axes: int, lower: Callable[[int], int]) -> int:
-    """What `lower` makes of images (channels, height, width), for a value whose channels have this many axes.
+    """Applies `lower` to images (channels, height, width), for a value whose channels have this many axes.
 
     Those of one axis get the height 1, which the result loses again.
     """

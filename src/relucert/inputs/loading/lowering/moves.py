@@ -71,7 +71,7 @@ def _zeros(assembly: Assembly, operands: Sequence[Operand], dtype: torch.dtype) 
 
 
 def _places(assembly: Assembly, result: Tensor, size: int) -> Tensor:
-    """What was moved to, without the batch: positions in one image, -1 for zero."""
+    """The indices in one image that a move leads to, without the batch; -1 stands for zero."""
     assembly.without_batch(tuple(result.shape))
     if not result.numel():
         raise UnsupportedError(f"a result of shape {tuple(result.shape)}, without numbers")

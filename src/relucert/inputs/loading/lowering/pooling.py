@@ -45,7 +45,7 @@ class Window:
         return begins[:, None] + torch.arange(self.kernel) * self.dilation
 
     def inside(self, size: int) -> Tensor:
-        """Which taps lie on the image: (windows, taps)."""
+        """Whether taps lie on the image: (windows, taps)."""
         places = self.places(size)
         inside = (places >= 0) & (places < size)
         if not bool(inside.any(1).all()):

@@ -1,4 +1,4 @@
-"""What each ONNX operator becomes (operator sets 7 and later)."""
+"""The translation of every ONNX operator (operator sets 7 and later)."""
 
 from relucert.inputs.loading.onnx_rules import activations, arithmetic, images, moves
 from relucert.inputs.loading.onnx_rules.call import PRECISIONS, Call, Rule

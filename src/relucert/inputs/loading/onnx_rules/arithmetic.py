@@ -95,7 +95,7 @@ def _ranked(default: int) -> Callable[[Assembly, Call], Operand]:
 
 
 def _softmax(assembly: Assembly, call: Call) -> Operand:
-    """Of class scores left out, since it keeps their order; elsewhere computed."""
+    """A softmax of class scores is left out, since it keeps their order; elsewhere it is computed."""
     value = call.value(0)
     if len(assembly.shape(value)) == 1:
         return _ranked(1)(assembly, call)

@@ -1,4 +1,4 @@
-"""What each ATen operator of an exported torch program becomes."""
+"""The translation of every ATen operator of an exported torch program."""
 
 from relucert.inputs.loading.torch_rules import activations, arithmetic, images, moves
 from relucert.inputs.loading.torch_rules.call import Call, Reference, Rule

@@ -86,7 +86,7 @@ def _ranked(assembly: Assembly, call: Call) -> Operand:
 
 
 def _softmax(assembly: Assembly, call: Call) -> Operand:
-    """Of class scores left out, since it keeps their order; elsewhere computed."""
+    """A softmax of class scores is left out, since it keeps their order; elsewhere it is computed."""
     if len(assembly.shape(call.operand("self"))) == 1:
         return _ranked(assembly, call)
     return attention.softmax(assembly, call.operand("self"), call.arguments["dim"])

@@ -44,7 +44,7 @@ def _pad(assembly: Assembly, call: Call) -> Operand:
 
 
 def _pick(assembly: Assembly, call: Call) -> Operand:
-    """By an index, whose tensors must be constants."""
+    """Picks coordinates by an index, whose tensors must be constants."""
     given = call.arguments["indices"] if "indices" in call.arguments else [call.arguments["index"]]
     if any(entry is not None and not isinstance(entry.operand, Tensor) for entry in given):
         raise UnsupportedError("a computed index")
