@@ -9,13 +9,14 @@ import random
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 import relucert
 from relucert.checker.check import Claim, Rejected, check
-from relucert.checker.packing import pack_floats, unpack_floats
+from relucert.checker.packing import pack, pack_floats, unpack, unpack_floats
 from relucert.common.names import MethodName
 from relucert.errors import InputError
 from relucert.network import Network, Sigmoid, Tanh
@@ -100,6 +101,76 @@ def test_what_rules_prove_of_compositions_passes(name: str, tmp_path: Path) -> N
     network, image = drawn(name)
     for place, method in enumerate(RULES):
         proven(network, image, tmp_path / method, method=method, norm=NORMS[place])
+
+
+@pytest.mark.parametrize("name", ["silu", "elu with a kink above", "square", "sine"])
+@pytest.mark.sampled
+def test_what_optimised_slopes_prove_passes(name: str, tmp_path: Path) -> None:
+    network, number = smooth_network(activation=SMOOTH[name]), list(SMOOTH).index(name)
+    proven(network, IMAGE, tmp_path, method="alpha", norm=NORMS[number % 3], box=(-1, 1) if number % 2 else None)
+
+
+@pytest.fixture(scope="module")
+def optimised(tmp_path_factory: pytest.TempPathFactory) -> tuple[Network, torch.Tensor, dict[str, Any]]:
+    """A proof by optimised slopes about a network of ReLUs and a sigmoid."""
+    network, image = drawn("mixed")
+    _, document = proven(network, image, tmp_path_factory.mktemp("alpha"), method="alpha", norm="2")
+    assert document["relaxation"]["ranges"]
+    return network, image, document
+
+
+def test_any_shares_are_sound(optimised: tuple[Network, torch.Tensor, dict[str, Any]], tmp_path: Path) -> None:
+    """Altered slopes of single rows and neurons, and altered ranges, never prove what an attack refutes."""
+    network, image, document = optimised
+    distance = relucert.attack(network, image, norm="2", steps=40)[0].distance
+    assert distance is not None
+    draw, accepted = random.Random(1), 0
+    for trial in range(24):
+        mutated = copy.deepcopy(document)
+        relaxation = mutated["relaxation"]
+        if trial % 2:
+            (value,) = relaxation["ranges"]
+            sides = [unpack_floats(side) for side in relaxation["ranges"][value]]
+            sides[draw.randrange(2)][draw.randrange(len(sides[0]))] += draw.gauss(0, 1)
+            relaxation["ranges"][value] = [pack_floats(side) for side in sides]
+        else:
+            trees = draw.choice([relaxation["rows"], *relaxation["hidden"].values()])
+            shares = unpack(trees["slopes"], 3)
+            shares[draw.randrange(len(shares))] = draw.randrange(2**20)
+            trees["slopes"] = pack(shares, 3)
+        mutated["radius"] = draw.choice([0.5, 0.9, 1.0, 1.2]) * document["radius"]
+        with contextlib.suppress(Rejected):
+            assert verify(mutated, tmp_path, network).radius < distance
+            accepted += 1
+    assert accepted
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda relaxation: relaxation.pop("ranges"), "no ranges"),
+        (lambda relaxation: relaxation["ranges"].update({"2": relaxation["ranges"]["4"]}), "no ranges"),
+        (lambda relaxation: relaxation["ranges"].update({"4": [pack_floats([0.5])] * 2}), "another number"),
+        (lambda relaxation: relaxation["ranges"].update({"4": [pack_floats([math.nan] * 8)] * 2}), "no number"),
+        (lambda relaxation: relaxation["ranges"].update({"4": [pack_floats([0.5] * 8)]}), "wrong kind"),
+        (lambda relaxation: relaxation["rules"][1]["slopes"].pop("4"), "no slopes"),
+        (lambda relaxation: relaxation["neurons"].update({"3": pack(np.arange(7), 4)}), "slope"),
+    ],
+)
+def test_shares_that_are_none_are_refused(
+    change: Any, message: str, optimised: tuple[Network, torch.Tensor, dict[str, Any]], tmp_path: Path
+) -> None:
+    network, _, document = optimised
+    mutated = copy.deepcopy(document)
+    change(mutated["relaxation"])
+    with pytest.raises(Rejected, match=message):
+        verify(mutated, tmp_path, network)
+
+
+def test_two_activations_of_a_value_have_no_proof_by_optimised_slopes(tmp_path: Path) -> None:
+    network, image = drawn("two of one value")
+    with pytest.raises(InputError, match="needs one activation of a value"):
+        relucert.certify(network, image, method="alpha", proofs=tmp_path)
 
 
 def test_a_proof_is_about_one_activation(tmp_path: Path) -> None:

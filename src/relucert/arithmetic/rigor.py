@@ -17,6 +17,7 @@ from relucert.errors import RoundingError
 
 TINY = 2.0**-1000  # above a million underflows
 CHORD_UNIT, SLOPE_UNIT = 2.0**-30, 2.0**-20  # of slopes in proofs
+SHARE_UNIT = 2.0**-8  # of where slopes lie between two derivatives: few, as each of them takes an offset
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,10 @@ class Arithmetic:
     def any_slopes(self, slopes: Tensor) -> Tensor:
         """Slopes of any size of lines around a smooth activation; any are sound."""
         return short(slopes) if self.recorded else slopes
+
+    def shares(self, shares: Tensor) -> Tensor:
+        """Where slopes lie between two derivatives, 0 and 1; any are sound."""
+        return self._rounded(shares.clamp(0, 1), SHARE_UNIT)
 
     def _rounded(self, slopes: Tensor, unit: float) -> Tensor:
         return torch.floor(slopes / unit + 0.5) * unit if self.recorded else slopes

@@ -338,7 +338,8 @@ class Pull:
         where it is negative. What the line's height at the reference is from the value's reference is paid."""
         activation, (lower, upper) = self.network.activations[value], self.path.bounds[source]
         form, shares = form.aligned(self.duals.slopes[value])
-        slopes = own_slopes(form, shares, *activation.derivatives(lower, upper))
+        derivatives = (self.arithmetic.any_slopes(side) for side in activation.derivatives(lower, upper))
+        slopes = own_slopes(form, self.arithmetic.shares(shares), *derivatives)
         ends = form.local(lower), form.local(upper)
         least = activation.least(slopes, *ends, self.arithmetic)
         offsets = torch.where(
@@ -396,7 +397,7 @@ class Pull:
 
 def own_slopes(form: LinearForms, shares: Tensor, least: Tensor, largest: Tensor) -> Tensor:
     """The slopes between derivatives, (batch, size) each, of shares laid out like the coefficients of forms."""
-    return form.local(least) + shares.clamp(0, 1) * form.local(largest - least)
+    return form.local(least) + shares * form.local(largest - least)
 
 
 def _positive(numbers: Tensor) -> Tensor:

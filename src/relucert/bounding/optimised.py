@@ -59,7 +59,7 @@ def optimised_bounds(
         if isinstance(parallel, TracedBounds) and isinstance(adaptive, TracedBounds):
             tight = {value: where | adaptive.tight[value] for value, where in parallel.tight.items()}
         if recorder is not None:
-            recorder.begin(network, region, ("fast-lin", "crown"))
+            recorder.begin(network, region, {"fast-lin": parallel, "crown": adaptive})
         memory = memory or SlopeMemory()
         bounds = _Layers(network, region, arithmetic, memory, effort, ends, recorder, report).run(known)
         return TracedBounds(bounds, tight)
@@ -83,7 +83,9 @@ def optimised_margins(
         hidden = copied(hidden)
         count = rows.shape[1]
         found: list[tuple[Tensor, Tables]] = []
-        for relaxer in (FAST_LIN, CROWN):
+        # A proof file has one slope for each form and neuron of a smooth activation, as the ascent has it.
+        ruled = recorder is None or network.rectifiers_only
+        for relaxer in (FAST_LIN, CROWN) if ruled else ():
             path = ReferencePath(network, region, hidden, relaxer, arithmetic, upper=recorder is not None)
             lines = {} if recorder is None else lines_of(path, count)
             pulled = bound_forms(path, network.output, rows, duals=DualVariables(lines), offsets=offsets)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import NamedTuple
@@ -17,7 +17,7 @@ from relucert.bounding.interval import Bounds
 from relucert.bounding.reference import ReferencePath
 from relucert.bounding.relaxers import RELAXERS, Relaxer
 from relucert.bounding.thinned import Thinned
-from relucert.network import LinearForms, Network, Relu
+from relucert.network import Activation, LinearForms, Network, Relu
 
 MULTIPLIER_BITS = 24  # of the largest one of a leaf, which float32 has
 
@@ -103,16 +103,27 @@ class Record:
         rules: The rules that bound all neurons.
         hidden: By pre-activation, bounds of single neurons that may be better than those of the rules.
         rows: The leaves of the property's rows; None: the only rule has lines for them.
+        ranges: By the value of a smooth activation, the derivatives, (size,) each, between which slopes are given by
+            their shares.
     """
 
     rules: Sequence[RuleName]
     hidden: dict[int, list[Sides]] = field(default_factory=dict)
     rows: Leaves | None = None
+    ranges: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
 
 
-def rules_of(network: Network, names: Sequence[str]) -> list[RuleName]:
+def rules_of(network: Network, names: Iterable[str]) -> list[RuleName]:
     """The rules as `hidden_bounds` follows them: the forward driver bounds all neurons by lines."""
     return [RuleName.of(name, RELAXERS[name].parallel and network.suits_forward) for name in names]
+
+
+def _rules_within(network: Network, bounds: Mapping[str, Bounds], member: int) -> list[RuleName]:
+    """The rules that gave these bounds, with their slopes in one region of a batch."""
+    return [
+        rule._replace(slopes=smooth_slopes(network, RELAXERS[rule.name], bounds[rule.name], member))
+        for rule in rules_of(network, bounds)
+    ]
 
 
 class Recorder:
@@ -122,9 +133,9 @@ class Recorder:
         self._found: dict[QuestionKey, tuple[float, Record]] = {}
         self._begun: tuple[Region, list[Record]] | None = None
 
-    def begin(self, network: Network, region: Region, names: Sequence[str]) -> None:
-        """A new region's bounds follow; all neurons are bounded by these rules."""
-        records = [Record(rules_of(network, names)) for _ in region.radius]
+    def begin(self, network: Network, region: Region, bounds: Mapping[str, Bounds]) -> None:
+        """A new region's bounds follow; all neurons are bounded by rules, which gave these bounds by their names."""
+        records = [Record(_rules_within(network, bounds, member)) for member in range(len(region.radius))]
         self._network, self._begun = network, (region, records)
 
     def add(self, value: int, neurons: Tensor, sign: int, slopes: Tables, bounds: Bounds) -> None:
@@ -149,6 +160,7 @@ class Recorder:
             radius = float(region.radius[member])
             if bool((margins[member] > 0).all()) and radius > self._found.get(asked, (0.0, record))[0]:
                 record.rows = self._leaves(member, slopes, bounds, prop.rows.shape[1])
+                record.ranges = _ranges(self._network, bounds, member)
                 self._found[asked] = radius, record
 
     def take(self, point: Tensor, prop: Property, radius: float) -> Record | None:
@@ -161,11 +173,14 @@ class Recorder:
         self._found = {}
 
     def _leaves(self, member: int, slopes: Tables, bounds: Bounds, forms: int) -> Leaves:
-        neurons = {value: interval.unstable[member].nonzero().flatten() for value, interval in bounds.items()}
-        relus = _first_relus(self._network)
+        network = self._network
+        neurons = {
+            value: (~network.stable(value, *interval))[member].nonzero().flatten() for value, interval in bounds.items()
+        }
+        activations = _first_activations(network)
         columns = [
-            RECORDED.slopes(slopes[relus[source]][member][:, places].double()).nan_to_num(0).float()
-            if relus[source] in slopes
+            _rounded(network.activations[activations[source]], slopes[activations[source]][member][:, places])
+            if activations[source] in slopes
             else torch.zeros(forms, len(places))
             for source, places in neurons.items()
         ]
@@ -233,8 +248,24 @@ def _sources(network: Network) -> Iterator[tuple[int, int]]:
             yield value, node.inputs[0]
 
 
-def _first_relus(network: Network) -> dict[int, int]:
-    relus: dict[int, int] = {}
-    for relu, source in _sources(network):
-        relus.setdefault(source, relu)
-    return relus
+def _first_activations(network: Network) -> dict[int, int]:
+    activations: dict[int, int] = {}
+    for activation in network.activations:
+        activations.setdefault(network.source(activation), activation)
+    return activations
+
+
+def _rounded(activation: Activation, slopes: Tensor) -> Tensor:
+    """Slopes of ReLUs, or shares of the slopes of another activation, as a proof file has them."""
+    rounded = RECORDED.slopes if activation.rectifier else RECORDED.shares
+    return rounded(slopes.double()).nan_to_num(0).float()
+
+
+def _ranges(network: Network, bounds: Bounds, member: int) -> dict[int, tuple[Tensor, Tensor]]:
+    """The ranges of a `Record`."""
+    ranges: dict[int, tuple[Tensor, Tensor]] = {}
+    for value, activation in network.activations.items():
+        if not activation.rectifier:
+            least, largest = activation.derivatives(*bounds[network.source(value)])
+            ranges[value] = RECORDED.any_slopes(least[member]), RECORDED.any_slopes(largest[member])
+    return ranges

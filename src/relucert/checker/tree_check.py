@@ -13,13 +13,14 @@ from torch import Tensor
 from relucert.checker.document import Certified
 from relucert.checker.entries import Rejected, require
 from relucert.checker.fixed_region import FixedRegion
-from relucert.checker.lines import BOUND_BITS, Interval, Lines
+from relucert.checker.lines import BOUND_BITS, SLOPE_BITS, Interval, Lines, on_grid
 from relucert.checker.relaxation import Relaxation
 from relucert.checker.rules import ValueBounds, rule_bounds, rule_lines
 from relucert.checker.trees import NeuronTrees, Part, Trees
 from relucert.checker.trees import Relaxation as Described
 from relucert.network import Network
 
+SIGNLESS = "a node is split by the sign of a neuron of a smooth activation"
 NUMBERS = 2**22  # of the tables of leaves that are bounded at once
 
 
@@ -68,13 +69,31 @@ class TreeCheck:
             relaxed = set() if rule.name == "interval" else set(self.relaxation.smooth)
             require(set(rule.slopes) <= relaxed, "a rule has slopes of activations that need none")
         self.places = self.described.places
-        self.relus: dict[int, list[int]] = {}
+        self.relus: dict[int, list[int]] = {value: [] for value in network.preactivations}
         for value, node in network.steps():
             if node.operation.name == "relu":
-                self.relus.setdefault(node.inputs[0], []).append(value)
+                self.relus[node.inputs[0]].append(value)
+        self._check_ranges()
         trees = [entry.trees for entry in self.described.hidden.values()]
         trees += [] if self.described.rows is None else [self.described.rows]
         self.leaves = sum(len(part.scales) for part in trees)
+
+    def _check_ranges(self) -> None:
+        """Refuses trees that have no share for every neuron of a smooth activation, or others."""
+        network, ranges, smooth = self.relaxation.network, self.described.ranges, self.relaxation.smooth
+        needed = set() if self.described.rows is None else set(smooth)
+        require(set(ranges) == needed, "it has no ranges of the slopes of smooth activations, or of others")
+        for value, sides in ranges.items():
+            source, size = network.source(value), network.sizes[value]
+            require(
+                all(len(side) == size for side in sides), f"value {value} has another number of neurons than ranges"
+            )
+            listed = self.described.neurons.get(source, []) == list(range(size))
+            alone = sum(network.source(other) == source for other in (*smooth, *self._relus())) == 1
+            require(listed and alone, f"the neurons before the activation at value {value} have no slopes of their own")
+
+    def _relus(self) -> list[int]:
+        return [relu for relus in self.relus.values() for relu in relus]
 
     def margins(self) -> list[Fraction]:
         """Lower bounds of the rows, plus their offsets."""
@@ -135,6 +154,7 @@ class TreeCheck:
         sizes, count = self.relaxation.network.sizes, len(parts)
         given = torch.from_numpy(trees.slopes[[part.leaf for part in parts]])
         slopes: dict[int, Tensor] = {}
+        smooth: dict[int, tuple[Tensor, Tensor]] = {}
         first = 0
         for source in self.bounds:
             neurons = self.described.neurons.get(source, [])
@@ -143,17 +163,29 @@ class TreeCheck:
                 table[:, neurons] = given[:, first : first + len(neurons)]
             first += len(neurons)
             slopes |= dict.fromkeys(self.relus[source], table if neurons else table[0])
+            smooth |= {value: self._between(value, table) for value in self._smooth_on(source)}
         signs: dict[int, Tensor] = {}
         multipliers: dict[int, Tensor] = {}
         for row, part in enumerate(parts):
             for (place, sign), units in zip(part.signs, part.multipliers, strict=True):
                 source, neuron = self.places[place]
+                require(bool(self.relus[source]), SIGNLESS)
                 if source not in signs:
                     signs[source] = torch.zeros(count, sizes[source], dtype=torch.int64)
                     multipliers[self.relus[source][0]] = torch.zeros(count, sizes[source], dtype=torch.float64)
                 signs[source][row, neuron] = sign
                 multipliers[self.relus[source][0]][row, neuron] = units * 2.0**-part.scale
-        return Lines(slopes, signs, multipliers)
+        return Lines(slopes, signs, multipliers, smooth=smooth)
+
+    def _smooth_on(self, source: int) -> list[int]:
+        return [value for value in self.relaxation.smooth if self.relaxation.network.source(value) == source]
+
+    def _between(self, value: int, shares: Tensor) -> tuple[Tensor, Tensor]:
+        """The slopes of lines around a smooth activation, by shares over 2**20: (leaves, size)."""
+        least, largest = torch.tensor(self.described.ranges[value], dtype=torch.float64)
+        table = least + shares.double() * 2.0**-SLOPE_BITS * (largest - least)
+        slopes = on_grid(torch.cat([least[None], largest[None], table]))[2:]
+        return slopes, slopes
 
 
 def check_rows(margins: Sequence[Fraction]) -> None:

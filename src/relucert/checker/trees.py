@@ -116,12 +116,15 @@ class Relaxation:
         neurons: By pre-activation, in their order, those neurons that have slopes.
         hidden: Trees by pre-activation.
         rows: One tree for each row of what is claimed; None: the only rule has lines for them.
+        ranges: By the value of a smooth activation, between which two slopes, lists of one per neuron, those of trees
+            lie: trees have shares, 0 for the first and 1 for the second.
     """
 
     rules: list[Rule]
     neurons: dict[int, list[int]]
     hidden: dict[int, NeuronTrees]
     rows: Trees | None
+    ranges: Mapping[int, tuple[list[float], list[float]]] = field(default_factory=dict)
 
     @property
     def places(self) -> list[tuple[int, int]]:
@@ -141,7 +144,7 @@ def by_rule(rule: Rule) -> Relaxation:
 
 def read_relaxation(entry: dict[str, Any]) -> Relaxation:
     """Every entry of the right kind and length; whether its neurons are those of a network is not checked here."""
-    require(set(entry) == {"rules", "neurons", "hidden", "rows"}, "its relaxation has other entries")
+    require(set(entry) - {"ranges"} == {"rules", "neurons", "hidden", "rows"}, "its relaxation has other entries")
     rules = [_rule(rule) for rule in as_list(entry["rules"])]
     require(len(set(rules)) == len(rules), "a rule stands twice")
     neurons = {int(value): unpack(as_text(numbers), 4).tolist() for value, numbers in entry["neurons"].items()}
@@ -159,7 +162,13 @@ def read_relaxation(entry: dict[str, Any]) -> Relaxation:
     rows = None if entry["rows"] is None else _trees(entry["rows"], total)
     require(bool(rules) and (rows is not None or len(rules) == 1), "its rows have neither trees nor one rule")
     require(rows is not None or not hidden, "its rows have no trees, and its neurons have some")
-    return Relaxation(rules, neurons, hidden, rows)
+    ranges = {int(value): _range(as_list(sides)) for value, sides in entry.get("ranges", {}).items()}
+    return Relaxation(rules, neurons, hidden, rows, ranges)
+
+
+def _range(sides: list[Any]) -> tuple[list[float], list[float]]:
+    least, largest = (_numbers(side) for side in sides)
+    return least, largest
 
 
 def _rule(entry: dict[str, Any]) -> Rule:

@@ -109,9 +109,10 @@ class ProgramMethod:
     def hidden(self, network: Network, region: Region, arithmetic: Arithmetic) -> Bounds:
         recorder = recording(self.recorder, arithmetic)
         if not self.full:
+            bounds = hidden_bounds(network, region, FAST_LIN, arithmetic)
             if recorder is not None:
-                recorder.begin(network, region, ("fast-lin",))
-            return hidden_bounds(network, region, FAST_LIN, arithmetic)
+                recorder.begin(network, region, {"fast-lin": bounds})
+            return bounds
         tallies = [Tally() for _ in region.radius]
         if solvable(network):
             known = optimised_bounds(

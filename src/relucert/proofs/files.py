@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import math
+from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -147,10 +148,24 @@ def check_provable(method: str, network: Network) -> None:
     """Refuses a method whose certificates have no proof files."""
     if method not in PROVABLE:
         raise InputError(f"the method {method!r} writes no proofs; {', '.join(PROVABLE)} do")
-    if method not in RULES:
+    if method not in (*RULES, "alpha"):
         check_rectifiers(network, f"a proof by {method!r}")
+    if method == "alpha":
+        _check_single_activations(network)
     if unknown := sorted({activation.name for activation in network.activations.values()} - {"relu", *FUNCTIONS}):
         raise InputError(f"no proof can be checked for the operations {', '.join(unknown)}")
+
+
+def _check_single_activations(network: Network) -> None:
+    """Refuses a network in which a value feeds a smooth activation and another one: its neurons have one slope each in
+    the files of optimised slopes."""
+    fed = Counter(network.source(value) for value in network.activations)
+    for value, activation in network.activations.items():
+        if not activation.rectifier and fed[network.source(value)] > 1:
+            raise InputError(
+                f"a proof by 'alpha' needs one activation of a value, and value {network.source(value)} feeds "
+                f"{activation.name} and another one; {', '.join(RULES)} write proofs for any"
+            )
 
 
 def relaxation_evidence(record: Record, radius: float, inference: str = "real") -> Evidence:

@@ -27,12 +27,14 @@ def relaxation_entry(record: Record) -> dict[str, Any]:
         numbers = np.concatenate([_side_numbers(part) for part in parts])
         leaves = [(part.leaves, len(part.neurons)) for part in parts]
         hidden[str(value)] = {"sides": pack(numbers, 4), **_trees(leaves, before)}
+    ranges = {str(value): [pack_floats(side.numpy()) for side in sides] for value, sides in record.ranges.items()}
     count = 0 if record.rows is None or not len(record.rows.forms) else int(record.rows.forms.max()) + 1
     return {
         "rules": [_rule(rule) for rule in record.rules],
         "neurons": {str(value): pack(neurons, 4) for value, neurons in columns.items()},
         "hidden": hidden,
         "rows": None if record.rows is None else _trees([(record.rows, count)], columns),
+        **({"ranges": ranges} if ranges else {}),
     }
 
 
