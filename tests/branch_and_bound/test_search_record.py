@@ -49,7 +49,7 @@ def distortion(question: Problem) -> float:
 
 
 def checked(question: Problem, record: Record, radius: float, path: Path) -> None:
-    write_proof(path, claimed(question, 0), relaxation_evidence(record, radius))
+    write_proof(path, claimed(question, 0), relaxation_evidence(record, radius, question.network))
     assert check(path, question.network).radius == radius
 
 

@@ -223,7 +223,7 @@ class _Answering:
 
     def _conclude(self, growth: Approach, lower: float) -> Exact:
         if growth.lower > lower and growth.record is not None:
-            self.evidence = relaxation_evidence(growth.record, growth.lower, self.network.inference.name)
+            self.evidence = relaxation_evidence(growth.record, growth.lower, self.network)
         if self.options.proof is not None and self.evidence is not None:
             write_proof(self.options.proof, claimed(self.task.problem, self.question.image), self.evidence)
         lower, witness = max(lower, growth.lower), growth.witness

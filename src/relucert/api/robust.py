@@ -240,7 +240,7 @@ class _Answering:
         )  # fmt: skip
         self.nodes, self.stage = outcome.nodes, outcome.stage
         if outcome.proven and self.options.proof is not None and outcome.record is not None:
-            evidence = relaxation_evidence(outcome.record, self.options.radius, self.network.inference.name)
+            evidence = relaxation_evidence(outcome.record, self.options.radius, self.network)
             write_proof(self.options.proof, claimed(problem, self.question.image), evidence)
         return PROVER, None if outcome.proven or self.witness is not None else outcome.failure or "no answer"
 

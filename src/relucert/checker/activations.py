@@ -19,6 +19,7 @@ from torch import Tensor
 from relucert.errors import UnsupportedError
 from relucert.network import Node
 
+LARGEST_ACCURATE = 2**13  # of arguments of waves of which something is known about evaluations
 WIDEST = 16  # pieces of a wave between the ends of an interval; more are not looked at one by one
 
 
@@ -65,6 +66,17 @@ class SmoothFunction(ABC):
     def defined(self, low: arb, high: arb) -> bool:
         """Whether f is defined between two numbers."""
         return True
+
+    def scale(self, low: arb, high: arb) -> arb | None:
+        """What the error of an evaluation is relative to, where |f| is smaller; None: nothing is known about it."""
+        return arb(1)
+
+    def accurate(self, smallest: arb) -> tuple[arb | None, arb | None]:
+        """Between which numbers something is known about evaluations; None: no end.
+
+        smallest: From where on numbers are far from underflow.
+        """
+        return None, None
 
 
 @dataclass(frozen=True)
@@ -140,6 +152,9 @@ class Exp(SmoothFunction):
     def slope(self, x: Any) -> Any:
         return x.exp()
 
+    def scale(self, low: arb, high: arb) -> arb:
+        return arb(0)
+
 
 @dataclass(frozen=True)
 class Elu(SmoothFunction):
@@ -163,6 +178,9 @@ class Elu(SmoothFunction):
         zero = arb(0)
         return Piece(None, zero, 1, self.value, self.slope), Piece(zero, None, 1, _itself, _one)
 
+    def scale(self, low: arb, high: arb) -> arb:
+        return arb(self.alpha)
+
 
 @dataclass(frozen=True)
 class Silu(SmoothFunction):
@@ -176,6 +194,9 @@ class Silu(SmoothFunction):
 
     def cuts(self) -> list[arb]:
         return [_near("-2.39935728051546766783"), _near("2.39935728051546766783")]
+
+    def scale(self, low: arb, high: arb) -> arb:
+        return arb.max(abs(low), abs(high))
 
 
 @dataclass(frozen=True)
@@ -193,6 +214,9 @@ class Gelu(SmoothFunction):
 
     def cuts(self) -> list[arb]:
         return [-arb(2).sqrt(), arb(2).sqrt()]
+
+    def scale(self, low: arb, high: arb) -> arb:
+        return arb.max(abs(low), abs(high))
 
 
 @dataclass(frozen=True)
@@ -216,6 +240,9 @@ class GeluTanh(SmoothFunction):
     def cuts(self) -> list[arb]:
         return [_near("-1.41850400879082825"), _near("1.41850400879082825")]
 
+    def scale(self, low: arb, high: arb) -> arb:
+        return arb.max(abs(low), abs(high))
+
 
 @dataclass(frozen=True)
 class Mish(SmoothFunction):
@@ -237,6 +264,9 @@ class Mish(SmoothFunction):
 
     def cuts(self) -> list[arb]:
         return [_near("-2.2563763963607929"), _near("1.4905711794854285")]
+
+    def scale(self, low: arb, high: arb) -> arb:
+        return arb.max(abs(low), abs(high))
 
 
 @dataclass(frozen=True)
@@ -264,6 +294,9 @@ class HardSwish(SmoothFunction):
             Piece(second, None, 1, _itself, _one),
         )
 
+    def scale(self, low: arb, high: arb) -> arb:
+        return arb.max(abs(low), abs(high))
+
 
 @dataclass(frozen=True)
 class Power(SmoothFunction):
@@ -282,6 +315,9 @@ class Power(SmoothFunction):
     def cuts(self) -> list[arb]:
         return [arb(0)] if self.exponent % 2 else []
 
+    def scale(self, low: arb, high: arb) -> None:
+        return None
+
 
 @dataclass(frozen=True)
 class Reciprocal(SmoothFunction):
@@ -299,6 +335,9 @@ class Reciprocal(SmoothFunction):
     def defined(self, low: arb, high: arb) -> bool:
         return bool(low > 0) or bool(high < 0)
 
+    def scale(self, low: arb, high: arb) -> None:
+        return None
+
 
 @dataclass(frozen=True)
 class Sqrt(SmoothFunction):
@@ -313,6 +352,12 @@ class Sqrt(SmoothFunction):
     def defined(self, low: arb, high: arb) -> bool:
         return bool(low >= 0)
 
+    def scale(self, low: arb, high: arb) -> arb:
+        return arb(0)
+
+    def accurate(self, smallest: arb) -> tuple[arb, None]:
+        return smallest, None
+
 
 @dataclass(frozen=True)
 class Log(SmoothFunction):
@@ -326,6 +371,9 @@ class Log(SmoothFunction):
 
     def defined(self, low: arb, high: arb) -> bool:
         return bool(low > 0)
+
+    def accurate(self, smallest: arb) -> tuple[arb, None]:
+        return smallest, None
 
 
 class _Wave(SmoothFunction):
@@ -347,6 +395,9 @@ class _Wave(SmoothFunction):
     def _number(self, point: arb) -> int:
         """The number of the last zero up to a point, or one next to it."""
         return math.floor(float(point.mid()) / math.pi + self.shift / 2)
+
+    def accurate(self, smallest: arb) -> tuple[arb, arb]:
+        return arb(-LARGEST_ACCURATE), arb(LARGEST_ACCURATE)
 
 
 @dataclass(frozen=True)

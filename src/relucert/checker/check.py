@@ -35,7 +35,8 @@ class Claim:
     """What was proven: around the image the rows, plus offsets, of the outputs stay positive at every valid input.
 
     index: the image's number among those that were asked about; image: the SHA-256 of its numbers, as float64 in
-    little-endian order. box, scale: as of a `Proof`. inference: what the network is evaluated in.
+    little-endian order. box, scale: as of a `Proof`. inference: what the network is evaluated in. activation_ulps: how
+    many units in the last place, at most, such an evaluation of a smooth activation is off.
     """
 
     network: str
@@ -51,6 +52,7 @@ class Claim:
     nodes: int
     leaves: int
     inference: str = "real"
+    activation_ulps: int | None = None
 
     @property
     def margins(self) -> tuple[int, list[int]] | None:
@@ -65,6 +67,8 @@ class Claim:
 
     def __str__(self) -> str:
         evaluated = "" if self.inference == "real" else f", in every evaluation in {self.inference}"
+        if self.activation_ulps is not None:
+            evaluated += f" whose activations are off by at most {self.activation_ulps} units in the last place"
         where = f"within {self.radius!r} of image {self.index}, norm {self.norm:g}{self._valid()}{evaluated}"
         margins = self.margins
         if margins is None:
@@ -169,7 +173,7 @@ def check_claim(
         raise Rejected(f"its bounds are no numbers: {error}") from None
     return Claim(
         network.name, proof.sha256, proof.index, image_digest(proof.image), proof.rows, proof.offsets, proof.norm,
-        proof.radius, proof.box, proof.scale, nodes, leaves, _inference(proof),
+        proof.radius, proof.box, proof.scale, nodes, leaves, _inference(proof), proof.activation_ulps,
     )  # fmt: skip
 
 

@@ -60,6 +60,11 @@ class Certified:
     scale: list[float] | None
     radius: float
 
+    @property
+    def activation_ulps(self) -> int | None:
+        """How many units in the last place evaluations of smooth activations may be off; None: nothing is said."""
+        return None
+
 
 @dataclass(frozen=True)
 class Proof(Certified):
@@ -67,6 +72,7 @@ class Proof(Certified):
 
     inference: str
     relaxation: Relaxation
+    activation_ulps: int | None = None
 
 
 @dataclass(frozen=True)
@@ -180,10 +186,13 @@ def image_digest(values: list[float]) -> str:
 
 def _proof(document: dict[str, Any]) -> Proof:
     require(document["format"] == FORMAT, f"its format is {document['format']!r}, not {FORMAT!r}: write it anew")
-    require(set(document) == KEYS | {"inference", "relaxation"}, "its entries are not those of a proof")
+    entries = set(document) - {"activation_ulps"}
+    require(entries == KEYS | {"inference", "relaxation"}, "its entries are not those of a proof")
     require(document["inference"] in INFERENCES, "its inference is none that is known")
     relaxation = read_relaxation(document["relaxation"])
-    return Proof(**claim_of(document), inference=document["inference"], relaxation=relaxation)
+    ulps = as_whole(document["activation_ulps"]) if "activation_ulps" in document else None
+    require(ulps is None or 0 < ulps < 2**16, "the units in the last place of its activations are no small number")
+    return Proof(**claim_of(document), inference=document["inference"], relaxation=relaxation, activation_ulps=ulps)
 
 
 def claim_of(document: dict[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 
 import torch
@@ -31,17 +33,48 @@ Key = tuple[int, int, float]
 """Sign, neuron and slope of a line."""
 
 
+@dataclass(frozen=True)
+class ActivationError:
+    """How far evaluations of activations may be off: so many units in the last place of |f| or of f's scale.
+
+    Attributes:
+        ulps: The number of these units.
+        unit, underflow, largest, smallest: As of a `noise.Precision`.
+    """
+
+    ulps: int
+    unit: Fraction
+    underflow: Fraction
+    largest: Fraction
+    smallest: Fraction
+
+    def noise(self, function: SmoothFunction, low: arb, high: arb, size: arb) -> arb:
+        """What an evaluation may add to f between two numbers, |f| being at most `size` there."""
+        scale, (least, largest) = function.scale(low, high), function.accurate(_exact(4 * self.smallest))
+        if scale is None:
+            raise Rejected(f"nothing is known about evaluations of {type(function).__name__.lower()}")
+        size = arb.max(size, scale)
+        accurate = (least is None or low >= least) and (largest is None or high <= largest)
+        if not (accurate and 2 * size <= _exact(self.largest)):
+            raise Rejected(f"an evaluation of {type(function).__name__.lower()} may overflow, or is not accurate")
+        return 2 * self.ulps * _exact(self.unit) * size + 4 * _exact(self.underflow)
+
+
 class Enclosed:
     """One activation of all neurons of a pre-activation, between bounds that are integers over 2**64."""
 
-    def __init__(self, function: SmoothFunction, lower: Sequence[int], upper: Sequence[int]) -> None:
-        self.function = function
+    def __init__(
+        self, function: SmoothFunction, lower: Sequence[int], upper: Sequence[int], error: ActivationError | None = None
+    ) -> None:
+        """error: what an evaluation of f may be off, where bounds are of what is computed."""
+        self.function, self._error = function, error
         self._offsets: dict[Key, int] = {}
         with ctx.workprec(PRECISION):
             self._ends = [(_ball(low), _ball(high)) for low, high in zip(lower, upper, strict=True)]
             if not all(function.defined(low, high) for low, high in self._ends):
                 raise Rejected(f"a neuron may leave the domain of {type(function).__name__.lower()}")
             self._pieces = [self._met(*ends) for ends in self._ends]
+            self._noise = self._noises()
 
     def offsets(self, slopes: Tensor, sign: int, where: Tensor | None = None) -> Fixed:
         """Of lines of these slopes, float64, below f or with the sign -1 above it, rounded outwards.
@@ -85,8 +118,18 @@ class Enclosed:
         with ctx.workprec(PRECISION):
             touching = self._touching(wanted)
             for sign, neuron, slope in wanted:
-                least = self._least(sign, neuron, slope, touching)
+                least = self._least(sign, neuron, slope, touching) - self._noise[neuron]
                 self._offsets[sign, neuron, slope] = sign * _floor(least)
+
+    def _noises(self) -> list[arb]:
+        """What an evaluation may add to f, by neuron."""
+        if self._error is None:
+            return [arb(0)] * len(self._ends)
+        keys = [(sign, neuron, 0.0) for neuron in range(len(self._ends)) for sign in (1, -1)]
+        touching = self._touching(keys)
+        least = [-self._least(*key, touching) for key in keys]
+        sizes = [arb.max(*both) for both in zip(least[::2], least[1::2], strict=True)]
+        return [self._error.noise(self.function, *ends, size) for ends, size in zip(self._ends, sizes, strict=True)]
 
     def _least(self, sign: int, neuron: int, slope: float, touching: dict[tuple[Key, int], float]) -> arb:
         """The least `sign (f(z) - slope z)` of a neuron, in a ball or above it."""
@@ -147,6 +190,10 @@ class Enclosed:
 
 def _ball(units: int) -> arb:
     return arb(fmpq(units, 1 << BOUND_BITS))
+
+
+def _exact(number: Fraction) -> arb:
+    return arb(fmpq(number.numerator, number.denominator))
 
 
 def _floor(ball: arb) -> int:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from relucert.checker.activations import SmoothFunction
-from relucert.checker.enclosures import Enclosed
+from relucert.checker.enclosures import ActivationError, Enclosed
 from relucert.checker.fixed_point import Fixed, of_integers
 
 BOUND_BITS = 64
@@ -50,14 +50,14 @@ class Interval:
                 upper[neuron] = min(upper[neuron], -number)
         return Interval(lower, upper)
 
-    def enclosed(self, function: SmoothFunction) -> Enclosed:
-        """A smooth activation of the neurons."""
-        if function not in self._enclosed:
-            self._enclosed[function] = Enclosed(function, self.lower, self.upper)
-        return self._enclosed[function]
+    def enclosed(self, function: SmoothFunction, error: ActivationError | None = None) -> Enclosed:
+        """A smooth activation of the neurons; error: what its evaluation may be off."""
+        if (function, error) not in self._enclosed:
+            self._enclosed[function, error] = Enclosed(function, self.lower, self.upper, error)
+        return self._enclosed[function, error]
 
     @cached_property
-    def _enclosed(self) -> dict[SmoothFunction, Enclosed]:
+    def _enclosed(self) -> dict[tuple[SmoothFunction, ActivationError | None], Enclosed]:
         return {}
 
     @cached_property

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from relucert.checker.document import Rejected
+from relucert.checker.enclosures import ActivationError
 from relucert.checker.fixed_layers import FixedLayer
 from relucert.checker.fixed_point import Fixed, of_fractions
 from relucert.checker.selections import check_exact
@@ -63,6 +64,14 @@ PRECISIONS: dict[str, Precision | None] = {
     "float16": _precision(torch.float16, 11, -14, -24),  # subnormal numbers are kept
     "bfloat16": _precision(torch.bfloat16, 8, -126, -126),
 }
+
+
+def activation_error(inference: str, ulps: int) -> ActivationError:
+    """What evaluations of activations may be off, in units in the last place."""
+    precision = PRECISIONS[inference]
+    if precision is None:
+        raise Rejected("nothing is evaluated in real arithmetic that might be off")
+    return ActivationError(ulps, precision.unit, precision.underflow, precision.largest, precision.smallest)
 
 
 def check_evaluation(network: Network, name: str, precision: Precision) -> None:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from relucert.checker.activations import FUNCTIONS, SmoothFunction, is_activation, smooth_function
-from relucert.checker.enclosures import Enclosed
+from relucert.checker.enclosures import ActivationError, Enclosed
 from relucert.checker.fixed_layers import FixedLayer, fixed_layers
 from relucert.checker.fixed_point import BITS, Fixed, multiply, of_floats, row_sums, sums
 from relucert.checker.fixed_region import FixedRegion
@@ -39,12 +39,14 @@ class Relaxation:
         layers: The network's affine operations by value, from `fixed_layers`: the same for every region.
         noise: By value, what its evaluation in floating point may add to each coordinate: bounds are of what
             is computed.
+        error: What such an evaluation of a smooth activation may be off.
     """
 
     network: Network
     layers: dict[int, FixedLayer]
     region: FixedRegion
     noise: Mapping[int, Fixed] = field(default_factory=dict)
+    error: ActivationError | None = None
 
     @classmethod
     def of(cls, network: Network, region: FixedRegion) -> Relaxation:
@@ -56,6 +58,10 @@ class Relaxation:
         return {
             value: smooth_function(node) for value, node in self.network.steps() if node.operation.name in FUNCTIONS
         }
+
+    def enclosed(self, value: int, bounds: Bounds) -> Enclosed:
+        """The smooth activation that computes a value, between the bounds of its pre-activation."""
+        return bounds[self.network.source(value)].enclosed(self.smooth[value], self.error)
 
     def over(self, region: FixedRegion) -> Relaxation:
         """The relaxation of the same network over another region."""
@@ -171,7 +177,7 @@ class _Pull:
 
     def __init__(self, relaxation: Relaxation, bounds: Bounds, lines: Lines, both: bool, stop: bool = False) -> None:
         self.network, self.layers, self.region = relaxation.network, relaxation.layers, relaxation.region
-        self.noise, self.smooth = relaxation.noise, relaxation.smooth
+        self.relaxation, self.noise = relaxation, relaxation.noise
         self.bounds, self.lines, self.both, self.stop = bounds, lines, both, stop
         self.open: list[int] = []  # the forms that are not done
         self.done: dict[int, tuple[int, int]] = {}  # the bounds of the others
@@ -254,8 +260,8 @@ class _Pull:
         if self.lines.flat:
             self._flat(forms, low, high)
             return None
-        if value in self.smooth:
-            return self._smooth(value, replace(forms, error=0).filled(), interval.enclosed(self.smooth[value]))
+        if value in self.relaxation.smooth:
+            return self._smooth(value, replace(forms, error=0).filled(), self.relaxation.enclosed(value, self.bounds))
         forms, support = replace(forms, error=0).filled(), None
         if value not in self.lines.multipliers:
             support = forms.support
@@ -306,11 +312,11 @@ class _Pull:
 
     def _image(self, value: int) -> tuple[tuple[Fixed, Fixed], int]:
         """Between what the activations of a value are, and the sum of how large they may be, over 2**64."""
+        if value in self.relaxation.smooth:
+            enclosed = self.relaxation.enclosed(value, self.bounds)
+            return enclosed.image, enclosed.total
         interval = self.bounds[self.network.source(value)]
-        if value not in self.smooth:
-            return interval.activations, interval.total
-        enclosed = interval.enclosed(self.smooth[value])
-        return enclosed.image, enclosed.total
+        return interval.activations, interval.total
 
     def _smooth(self, value: int, forms: Fixed, enclosed: Enclosed) -> Fixed:
         """Forms on a smooth activation by lines below it where coefficients are positive, above it elsewhere."""

@@ -35,6 +35,8 @@ class ValueBounds:
         self._precision, self._rule = PRECISIONS[inference], rule
         if self._precision is not None:
             check_evaluation(relaxation.network, inference, self._precision)
+            known = relaxation.error is not None or not relaxation.smooth
+            require(known, "it does not say what evaluations of activations may be off")
 
     def run(self, hidden: Callable[[int], Interval]) -> None:
         """Bounds all pre-activations, each by a function to which what comes before it is known."""
@@ -64,7 +66,7 @@ class ValueBounds:
         if node.operation.name == "relu":
             return [Fraction(max(0, high), 1 << BOUND_BITS) for high in self.bounds[node.inputs[0]].upper]
         if value in self.relaxation.smooth:
-            sizes = self.bounds[node.inputs[0]].enclosed(self.relaxation.smooth[value]).sizes
+            sizes = self.relaxation.enclosed(value, self.bounds).sizes
             return [Fraction(size, 1 << BOUND_BITS) for size in sizes]
         interval = self.bounds.get(value)
         if interval is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import islice
 
@@ -14,6 +14,7 @@ from relucert.checker.document import Certified
 from relucert.checker.entries import Rejected, require
 from relucert.checker.fixed_region import FixedRegion
 from relucert.checker.lines import BOUND_BITS, SLOPE_BITS, Interval, Lines, on_grid
+from relucert.checker.noise import activation_error
 from relucert.checker.relaxation import Relaxation
 from relucert.checker.rules import ValueBounds, rule_bounds, rule_lines
 from relucert.checker.trees import NeuronTrees, Part, Trees
@@ -55,7 +56,11 @@ class TreeCheck:
         region = FixedRegion.ball(claim.image, claim.norm, claim.radius, claim.box, claim.scale)
         rows = torch.tensor(claim.rows, dtype=torch.float64)
         offsets = [Fraction(offset) for offset in claim.offsets]
-        return cls(Relaxation.of(network, region), described, rows, offsets, inference, progress)
+        relaxation = Relaxation.of(network, region)
+        if claim.activation_ulps is not None:
+            relaxation = replace(relaxation, error=activation_error(inference, claim.activation_ulps))
+        require(relaxation.error is None or bool(relaxation.smooth), "it has units of activations that there are not")
+        return cls(relaxation, described, rows, offsets, inference, progress)
 
     def __post_init__(self) -> None:
         network = self.relaxation.network

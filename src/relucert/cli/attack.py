@@ -79,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
         screen.line(
             "question",
             f"norm {arguments.norm}, {arguments.method}, {runs.asked_text(arguments)}, {setup.valid}"
-            f"{runs.inference_text(arguments)}",
+            f"{runs.inference_text(arguments, setup.network)}",
         )
         _summarise(answers, screen)
         runs.tell_runtime(screen, answers)

@@ -134,7 +134,7 @@ def _show(arguments: argparse.Namespace, setup: runs.Setup, certificates: list[C
     summary = summarise(certificates, _correct(network, images), target, network.classes - 1)
     question = (
         f"norm {arguments.norm}, {arguments.method}, {runs.asked_text(arguments)}, {setup.valid}, "
-        f"{arguments.arithmetic} arithmetic{runs.inference_text(arguments)}"
+        f"{arguments.arithmetic} arithmetic{runs.inference_text(arguments, setup.network)}"
     )
     if arguments.plot:
         from relucert.report import accuracy

@@ -78,7 +78,8 @@ def run(arguments: argparse.Namespace) -> int:
         screen.line("images", f"{len(images)} of {images.name}")
         screen.line(
             "question",
-            f"norm {arguments.norm}, {runs.asked_text(arguments)}, {setup.valid}{runs.inference_text(arguments)}",
+            f"norm {arguments.norm}, {runs.asked_text(arguments)}, {setup.valid}"
+            f"{runs.inference_text(arguments, setup.network)}",
         )
         screen.line("time", f"{time.perf_counter() - started:.2f} s")
     code = runs.end(work, kept, screen, counted(len(work.answers), "answer"))

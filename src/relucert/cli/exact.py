@@ -67,7 +67,8 @@ def run(arguments: argparse.Namespace) -> int:
         screen.line("network", setup.about)
         screen.line(
             "question",
-            f"norm {arguments.norm}, {runs.asked_text(arguments)}, {setup.valid}{runs.inference_text(arguments)}",
+            f"norm {arguments.norm}, {runs.asked_text(arguments)}, {setup.valid}"
+            f"{runs.inference_text(arguments, setup.network)}",
         )
         _summarise(answers, screen)
         runs.tell_runtime(screen, answers)

@@ -37,9 +37,15 @@ MOST_REASONS = 3  # that a summary names
 AnswerType = TypeVar("AnswerType", bound=Reply)
 
 
-def inference_text(arguments: argparse.Namespace) -> str:
-    """The end of a question's description: names the inference unless that is real arithmetic."""
-    return "" if arguments.inference == "real" else f", evaluated in {arguments.inference}"
+def inference_text(arguments: argparse.Namespace, network: Network | None = None) -> str:
+    """The end of a question's description: names the inference unless that is real arithmetic, and what it assumes
+    about the network's activations."""
+    if arguments.inference == "real":
+        return ""
+    from relucert.network.rounded_activation import ACTIVATION_ULPS
+
+    assumed = f", activations within {ACTIVATION_ULPS} units in the last place"
+    return f", evaluated in {arguments.inference}{'' if network is None or network.rectifiers_only else assumed}"
 
 
 def asked_text(arguments: argparse.Namespace) -> str:

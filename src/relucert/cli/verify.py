@@ -239,7 +239,7 @@ def _robust(arguments: argparse.Namespace) -> int:
         screen.answers("verdict", [(verdict, _decided(verdict)) for verdict in verdicts])
         screen.line("network", setup.about)
         asked = f"radius {arguments.radius}, norm {arguments.norm}, {runs.asked_text(arguments)}, {setup.valid}"
-        screen.line("question", f"{asked}{runs.inference_text(arguments)}")
+        screen.line("question", f"{asked}{runs.inference_text(arguments, setup.network)}")
         screen.line("verdicts", str(Verdicts(verdicts).summary()))
 
     further = {"overwrite": arguments.overwrite}

@@ -7,14 +7,17 @@ Errors of formulas are counted in units of u = 2^-53, as in `relucert.arithmetic
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
+import torch
 from torch import Tensor
 
 from relucert.arithmetic.elementary import Functions
 from relucert.errors import NetworkError
 from relucert.network.curvature import Cut
+from relucert.network.inference import Inference
 from relucert.network.registry import register
 from relucert.network.smooth_activation import SmoothActivation, Terms
 
@@ -53,6 +56,10 @@ class Power(SmoothActivation):
         before = _power(points, self.exponent - 1)
         return Terms(before * points, self.exponent * before)
 
+    def rounding_scale(self, lower: Tensor, upper: Tensor) -> None:
+        """None: products are written in squares, which nobody evaluates."""
+        return None
+
     def tangent_point(self, slope: Tensor, piece: int) -> Tensor:
         if self.exponent == 2:
             return slope / 2
@@ -82,6 +89,10 @@ class Reciprocal(SmoothActivation):
         value = 1 / points
         return Terms(value, -value * value)
 
+    def rounding_scale(self, lower: Tensor, upper: Tensor) -> None:
+        """None: quotients and softmax are written in reciprocals, which nobody evaluates."""
+        return None
+
     def tangent_point(self, slope: Tensor, piece: int) -> Tensor:
         size = (-slope).clamp(min=0).rsqrt()
         return -size if piece == 0 else size
@@ -106,6 +117,12 @@ class Sqrt(SmoothActivation):
         value = functions.sqrt(points)
         return Terms(value, 0.5 / value)
 
+    def rounding_scale(self, lower: Tensor, upper: Tensor) -> Tensor:
+        return torch.zeros_like(lower)
+
+    def accurate_range(self, inference: Inference) -> tuple[float, float]:
+        return inference.least_operand, math.inf
+
     def tangent_point(self, slope: Tensor, piece: int) -> Tensor:
         return (2 * slope).clamp(min=0) ** -2
 
@@ -127,6 +144,9 @@ class Log(SmoothActivation):
     def formula(self, points: Tensor, functions: Functions) -> Terms:
         """The logarithm, off by 12 u, and its derivative, off by 1 u."""
         return Terms(functions.log(points), 1 / points)
+
+    def accurate_range(self, inference: Inference) -> tuple[float, float]:
+        return inference.least_operand, math.inf
 
     def tangent_point(self, slope: Tensor, piece: int) -> Tensor:
         return 1 / slope.clamp(min=0)

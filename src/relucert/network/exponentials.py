@@ -34,6 +34,9 @@ class Exp(SmoothActivation):
         value = functions.exp(points)
         return Terms(value, value)
 
+    def rounding_scale(self, lower: Tensor, upper: Tensor) -> Tensor:
+        return torch.zeros_like(lower)
+
     def tangent_point(self, slope: Tensor, piece: int) -> Tensor:
         return slope.clamp(min=0).log()
 
@@ -91,6 +94,10 @@ class Elu(SmoothActivation):
         negative, left = points.clamp(max=0), points < 0
         value = torch.where(left, self.alpha * functions.expm1(negative), points)
         return Terms(value, torch.where(left, self.alpha * functions.exp(negative), 1))
+
+    def rounding_scale(self, lower: Tensor, upper: Tensor) -> Tensor:
+        """alpha: some compute e^x, and then take 1 off."""
+        return torch.full_like(lower, self.alpha)
 
     def tangent_point(self, slope: Tensor, piece: int) -> Tensor:
         if piece == 1:

@@ -60,6 +60,10 @@ class _Gated(SmoothActivation):
 
     curvatures = (-1, 1, -1)
 
+    def rounding_scale(self, lower: Tensor, upper: Tensor) -> Tensor:
+        """|x|: the gate may be 1 less something that is nearly 1."""
+        return torch.maximum(lower.abs(), upper.abs())
+
     def tangent_point(self, slope: Tensor, piece: int) -> Tensor:
         return _inverses(type(self))[piece](slope)
 
@@ -204,6 +208,9 @@ class HardSwish(SmoothActivation):
         inner = (points > -3) & (points < 3)
         slope = torch.where(inner, (2 * points + 3) / 6, gate)
         return Terms(points * gate, slope, slope_size=torch.where(inner, (2 * points.abs() + 3) / 6, gate))
+
+    def rounding_scale(self, lower: Tensor, upper: Tensor) -> Tensor:
+        return torch.maximum(lower.abs(), upper.abs())
 
     def tangent_point(self, slope: Tensor, piece: int) -> Tensor:
         if piece == 1:

@@ -21,6 +21,7 @@ from relucert.network.activation import Activation
 from relucert.network.inference import REAL, Inference
 from relucert.network.operation import Affine
 from relucert.network.registry import Layer, is_layer
+from relucert.network.rounded_activation import evaluated
 from relucert.network.selection import Computed, apply, computed
 
 if TYPE_CHECKING:
@@ -223,12 +224,18 @@ class Network:
         """The same network, evaluated in a precision that represents its weights; other ones are refused."""
         if inference.rounds and self.real_only:
             raise InputError(f"inference {inference.name!r}: {self.real_only[0]}")
+        nodes = []
         for value, node in self.steps():
-            if isinstance(node.operation, Activation) and inference.rounds and node.operation.roundings:
+            operation: Layer | None = node.operation
+            if isinstance(operation, Activation):
+                operation = evaluated(operation, inference)
+            if operation is None:
                 raise InputError(
-                    f"inference {inference.name!r}: node {value} ({node.operation.name}) rounds, which is not charged; "
-                    "leave it out for real arithmetic"
+                    f"inference {inference.name!r}: node {value} ({node.operation.name}) rounds, which is not charged: "
+                    "no runtime evaluates products and quotients as they are written here; leave it out for real "
+                    "arithmetic"
                 )
+            nodes.append(replace(node, operation=operation))
             if not node.operation.can_be_evaluated(inference):
                 raise InputError(
                     f"inference {inference.name!r}: node {value} ({node.operation.name}) has numbers that "
@@ -237,7 +244,9 @@ class Network:
                     f"give the network with {inference.name} weights"
                 )
         twin = copy(self)
-        twin.__dict__.pop("roundings", None)
+        for name in ("roundings", "activations"):
+            twin.__dict__.pop(name, None)
+        object.__setattr__(twin, "nodes", tuple(nodes))
         object.__setattr__(twin, "inference", inference)
         return twin
 

@@ -32,6 +32,11 @@ class Inference:
     def rounds(self) -> bool:
         return self.unit > 0
 
+    @property
+    def least_operand(self) -> float:
+        """A number from which on operands are far from where they underflow."""
+        return 0.0 if self.dtype is None else 4 * torch.finfo(self.dtype).smallest_normal
+
     def gamma(self, roundings: int) -> float:
         """`n u / (1 - n u)` for that many roundings: what a sum of products loses, relatively to its absolute terms."""
         share = roundings * self.unit

@@ -25,6 +25,7 @@ from relucert.arithmetic.elementary import PLAIN, PROVEN, RELATIVE, TINY, Functi
 from relucert.network.activation import Activation
 from relucert.network.curvature import Cut, Piece, past
 from relucert.network.envelope import parallel_slope, supporting_slopes
+from relucert.network.inference import Inference
 
 if TYPE_CHECKING:
     from relucert.arithmetic.rigor import Arithmetic
@@ -244,6 +245,15 @@ class SmoothActivation(Activation):
     def roundings(self) -> int:
         """Unknown: what a library's function is off by is not specified."""
         return 2**20
+
+    def rounding_scale(self, lower: Tensor, upper: Tensor) -> Tensor | None:
+        """What the error of a library's function is relative to, where f itself is smaller; None: nothing is assumed
+        about evaluations in floating point."""
+        return torch.ones_like(lower)
+
+    def accurate_range(self, inference: Inference) -> tuple[float, float]:
+        """Between which numbers something is assumed about evaluations in that precision."""
+        return -math.inf, math.inf
 
     @property
     def _s_shaped(self) -> bool:

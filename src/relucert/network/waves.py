@@ -12,6 +12,7 @@ from torch import Tensor
 
 from relucert.arithmetic.elementary import LARGEST_ANGLE, Functions
 from relucert.network.curvature import Cut, Piece
+from relucert.network.inference import Inference
 from relucert.network.registry import register
 from relucert.network.smooth_activation import SmoothActivation, Terms
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from relucert.arithmetic.rigor import Arithmetic
 
 PIECES = 4  # from zero to zero, which cover intervals of up to two half periods
+LARGEST_ACCURATE = 2.0**13  # of arguments of which something is assumed about evaluations in floating point
 DOUBT = 1e-6  # in half periods, far above the rounding of an angle in half periods
 
 
@@ -60,6 +62,9 @@ class _Wave(SmoothActivation):
         least, largest = super().derivatives(lower, upper)
         known = self.known(lower, upper)
         return torch.where(known, least.clamp(min=-1), -1), torch.where(known, largest.clamp(max=1), 1)
+
+    def accurate_range(self, inference: Inference) -> tuple[float, float]:
+        return -LARGEST_ACCURATE, LARGEST_ACCURATE
 
     def _least(self, sign: int, slope: Tensor, lower: Tensor, upper: Tensor, arithmetic: Arithmetic) -> Tensor:
         slope, lower, upper = torch.broadcast_tensors(slope, lower, upper)

@@ -29,6 +29,7 @@ from relucert.methods.sdp import QuadraticMethod
 from relucert.methods.table import check_rectifiers
 from relucert.network import Network
 from relucert.network.fingerprint import fingerprint
+from relucert.network.rounded_activation import ACTIVATION_ULPS
 from relucert.proofs.quadratic import quadratic_evidence
 from relucert.proofs.record import relaxation_entry
 from relucert.query.problem import Problem
@@ -76,11 +77,11 @@ class EvidenceKeeper:
             rule = RuleName.of(
                 method.name, method.bounds_stable_neurons(self.network), self._smooth_slopes(method, problem.at(radius))
             )
-            return relaxation_evidence(Record([rule]), radius, self.network.inference.name)
+            return relaxation_evidence(Record([rule]), radius, self.network)
         record = None if method.recorder is None else method.recorder.take(problem.centre, problem.prop, radius)
         if record is None:
             raise ArithmeticError(LOST.format(radius))
-        return relaxation_evidence(record, radius, self.network.inference.name)
+        return relaxation_evidence(record, radius, self.network)
 
     def forget(self, method: Method | None) -> None:
         """Drops what such a method, and those that it starts from, have kept."""
@@ -168,9 +169,13 @@ def _check_single_activations(network: Network) -> None:
             )
 
 
-def relaxation_evidence(record: Record, radius: float, inference: str = "real") -> Evidence:
-    """The fields of a proof file besides its claim, where linear relaxations prove it."""
-    return {"format": FORMAT, "inference": inference, "radius": radius, "relaxation": relaxation_entry(record)}
+def relaxation_evidence(record: Record, radius: float, network: Network) -> Evidence:
+    """The fields of a proof file besides its claim, where linear relaxations prove it of a network as it is
+    evaluated."""
+    inference = network.inference
+    assumed = {} if network.rectifiers_only or not inference.rounds else {"activation_ulps": ACTIVATION_ULPS}
+    entry = relaxation_entry(record)
+    return {"format": FORMAT, "inference": inference.name, **assumed, "radius": radius, "relaxation": entry}
 
 
 def claimed(problem: Problem, index: int) -> dict[str, Any]:
