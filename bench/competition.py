@@ -25,10 +25,11 @@ from bench import record
 if TYPE_CHECKING:
     import relucert
 
+MOST_TOOLS = 3  # that are named, those with the most decided
 MEANING = {"sat": "violated", "unsat": "holds"}
 HEADER = [
     "benchmark", "instances", "holds", "violated", "open", "refused", "not as listed", "s in all, median, longest",
-    "other tools, whole benchmark, published: decided of instances",
+    "decided by other tools, whole benchmark, published",
 ]  # fmt: skip
 
 
@@ -127,12 +128,13 @@ def rows(answers: Sequence[record.Row], tools: Sequence[dict[str, str]]) -> Iter
             if row["status"] in MEANING.values() and row["listed"] and row["status"] != MEANING[row["listed"]]
         ]
         others = [
-            f"{tool['tool']} {int(tool['unsat']) + int(tool['sat'])} of {tool['instances']}"
+            (int(tool["unsat"]) + int(tool["sat"]), f"{tool['tool']} of {tool['instances']}")
             for tool in tools
-            if tool["benchmark"].startswith(name) or name.startswith(tool["benchmark"])
+            if int(tool["instances"]) and (tool["benchmark"].startswith(name) or name.startswith(tool["benchmark"]))
         ]
+        best = [f"{decided} by {whom}" for decided, whom in sorted(others, reverse=True)[:MOST_TOOLS]]
         seconds = record.spent(row["seconds"] for row in found)
-        yield [name, str(len(found)), *counts, ", ".join(differing) or "none", seconds, ", ".join(others)]
+        yield [name, str(len(found)), *counts, ", ".join(differing) or "none", seconds, "; ".join(best)]
 
 
 def main() -> None:
