@@ -50,6 +50,10 @@ class LinearForms(ABC):
         """The forms with a function, which maps 0 to 0, applied to every coefficient."""
         return replace(self, coefficients=function(self.coefficients))
 
+    def scaled(self, factors: Tensor) -> Self:
+        """Every form times a number, (count,)."""
+        return self.mapped(lambda numbers: numbers * factors.reshape(-1, *[1] * (numbers.ndim - 2)))
+
     def pick(self, chosen: Tensor) -> Self:
         """Some of the forms, (count,)."""
         return replace(self, coefficients=self.coefficients.index_select(1, chosen))

@@ -62,7 +62,7 @@ class PulledBack:
 
     Attributes:
         lower: Lower bounds; they hold at every point of the region at which the neurons' bounds do.
-        upper: Upper bounds; None where lower and upper lines are not parallel.
+        upper: Upper bounds; None where lower and upper lines are not parallel and some neuron is relaxed.
         forms: By the value of a ReLU, the forms on it.
         last: By its value, the form that was concretised: on the input, or on the one matrix times the input.
         largest: The bytes of the largest forms on the way.
@@ -172,20 +172,23 @@ def bound_neurons(
 
     duals: Dual variables of each neuron's own; the path's references then lie on the upper lines.
     """
-    place, forms, constant, slack = neuron_forms(path, value, neurons, sign)
+    signs = None if sign > 0 else path.region.radius.new_full((len(neurons),), sign)
+    place, forms, constant, slack = neuron_forms(path, value, neurons, signs)
     return Pull(path, duals or NO_DUALS, constant, slack).run(forms, place)
 
 
 def neuron_forms(
-    path: ReferencePath, value: int, neurons: Tensor, sign: int
+    path: ReferencePath, value: int, neurons: Tensor, signs: Tensor | None = None
 ) -> tuple[int, LinearForms, Tensor, Tensor]:
-    """Some neurons of a value, (count,), or with the sign -1 their negatives, as forms on a value, which comes first;
-    and the forms' values at the reference, and what they may lose from these so far, (batch, count) each."""
+    """Some neurons of a value, (count,), times signs, (count,), as forms on a value, which comes first; and the forms'
+    values at the reference, and what they may lose from these so far, (batch, count) each."""
     place, forms = unit_forms(path.network, value, neurons, path.arithmetic.dtype)
-    constant = sign * path.reference(value)[:, neurons]
+    constant = path.reference(value)[:, neurons]
     cost = path.cost(value) if place != value else None
     slack = torch.zeros_like(constant) if cost is None else cost[:, neurons]
-    return place, forms if sign > 0 else forms.mapped(torch.neg), constant, slack
+    if signs is None:
+        return place, forms, constant, slack
+    return place, forms.scaled(signs), constant * signs, slack
 
 
 class Pull:
@@ -205,6 +208,8 @@ class Pull:
         self.largest = 1  # bytes of forms
 
     def run(self, forms: LinearForms, value: int) -> PulledBack:
+        if not self.network.activation_depths[value]:  # nothing is relaxed
+            self.two_sided = True
         if self.path.charged_later(value):
             self._pay(forms, self.path.cost(value))
         if self.arithmetic.rigorous:

@@ -40,67 +40,61 @@ def bound_signs(path: ReferencePath, value: int, known: Interval, *, numbers: in
     bounds = _Bounds(path, value, known, numbers or max(path.network.sizes))
     unstable = ~path.network.stable(value, *known)
     if path.relaxer.parallel:
-        bounds.pull(unstable, sign=1)
-        return SignedBounds(bounds.interval, torch.stack([bounds.walked[1]] * 2, 1))
+        bounds.pull(unstable)
+        return SignedBounds(bounds.interval, torch.stack([bounds.walked] * 2, 1))
     upwards = known.lower + known.upper > 0
-    bounds.pull(unstable & upwards, sign=1)
-    bounds.pull(unstable & ~upwards, sign=-1)
+    bounds.pull(torch.cat([unstable & upwards, unstable & ~upwards], 1))
     unstable = unstable & ~path.network.stable(value, *bounds.interval)
-    bounds.pull(unstable & ~upwards, sign=1)
-    bounds.pull(unstable & upwards, sign=-1)
-    return SignedBounds(bounds.interval, torch.stack([bounds.walked[1], bounds.walked[-1]], 1))
+    bounds.pull(torch.cat([unstable & ~upwards, unstable & upwards], 1))
+    return SignedBounds(bounds.interval, bounds.walked.unflatten(1, (2, -1)))
 
 
 class _Bounds:
     """The bounds of a pre-activation while they get better; every batch member takes what it would get alone.
 
+    Neurons, by their positions, stand for their lower bounds; where one back-substitution does not give both bounds,
+    positions beyond the last neuron stand for upper bounds, those of the negatives.
+
     Attributes:
         interval: The bounds so far.
-        walked: By sign, whose form, or negative form, was pulled back to the input, (batch, size).
+        walked: Which bounds come of forms that were pulled back to the input, (batch, size), or (batch, 2 * size).
     """
 
     def __init__(self, path: ReferencePath, value: int, known: Interval, numbers: int) -> None:
         self.path, self.value, self.interval, self.numbers = path, value, known, numbers
-        self.walked = {sign: torch.zeros_like(known.lower, dtype=torch.bool) for sign in (1, -1)}
+        self.walked = known.lower.new_zeros(
+            len(known.lower), path.network.sizes[value] * (1 if path.relaxer.parallel else 2), dtype=torch.bool
+        )
 
-    def pull(self, wanted: Tensor, sign: int) -> None:
-        """Pulls back the wanted neurons, (batch, size), or with the sign -1 their negatives."""
-        neurons, sample = wanted.any(0).nonzero().flatten(), _sample(wanted.shape[1])
+    def pull(self, wanted: Tensor) -> None:
+        """Pulls back what is wanted, a mask like `walked`."""
+        positions, sample = wanted.any(0).nonzero().flatten(), _sample(wanted.shape[1])
         first, step = 0, first_chunk(self.path, self.numbers)
-        if len(neurons) > step:
-            neurons = torch.cat([neurons[sample[neurons]], neurons[~sample[neurons]]])
+        if len(positions) > step:
+            positions = torch.cat([positions[sample[positions]], positions[~sample[positions]]])
         stops: dict[int, Tensor] = {}
-        while first < len(neurons):
-            chosen = neurons[first : first + step]
-            pull = _SignPull(self.path, self.value, chosen, wanted[:, chosen], sign, self.interval)
+        while first < len(positions):
+            chosen = positions[first : first + step]
+            pull = _SignPull(self.path, self.value, chosen, wanted[:, chosen], self.interval)
             pull.stop_where(stops, sample[chosen])
-            self._take(chosen, wanted[:, chosen], pull, sign)
+            self.interval = pull.bounds()
+            self.walked[:, chosen] |= wanted[:, chosen] & ~pull.stopped
             first += len(chosen)
             step = max(1, CHUNK_BYTES * len(chosen) // pull.largest)
 
-    def _take(self, neurons: Tensor, wanted: Tensor, pull: _SignPull, sign: int) -> None:
-        found = pull.bounds()
-        met = Interval(*(side[:, neurons] for side in self.interval)).meet(found)
-        self.interval = Interval(
-            *(
-                side.index_copy(1, neurons, torch.where(wanted, new, side[:, neurons]))
-                for side, new in zip(self.interval, met, strict=True)
-            )
-        )
-        self.walked[sign][:, neurons] |= wanted & ~pull.stopped
-
 
 class _SignPull(Pull):
-    """One back-substitution of neurons, (count,), or their negatives, whose forms stop once their signs are known, in
-    every batch member in which they are wanted, (batch, count)."""
+    """One back-substitution of neurons, or their negatives, by positions, (count,), as in `_Bounds`, whose forms stop
+    once their signs are known, in every batch member in which they are wanted, (batch, count)."""
 
-    def __init__(
-        self, path: ReferencePath, value: int, neurons: Tensor, wanted: Tensor, sign: int, known: Interval
-    ) -> None:
-        self.place, self.forms, constant, slack = neuron_forms(path, value, neurons, sign)
+    def __init__(self, path: ReferencePath, value: int, positions: Tensor, wanted: Tensor, known: Interval) -> None:
+        size = path.network.sizes[value]
+        self.neurons, self.negative = positions % size, positions >= size
+        signs = None if path.relaxer.parallel else 1 - 2 * self.negative.to(path.arithmetic.dtype)
+        self.place, self.forms, constant, slack = neuron_forms(path, value, self.neurons, signs)
         super().__init__(path, NO_DUALS, constant, slack)
-        self.value, self.sign, self.neurons, self.known = value, sign, neurons, known
-        self.open = torch.arange(len(neurons))  # the forms that are still pulled back
+        self.value, self.wanted, self.known = value, wanted, known
+        self.open = torch.arange(len(positions))  # the forms that are still pulled back
         self.stopped = ~wanted
         self.found = Interval(torch.full_like(constant, -torch.inf), torch.full_like(constant, torch.inf))
         self.bottlenecks = _bottlenecks(path.network, self.place)
@@ -116,13 +110,11 @@ class _SignPull(Pull):
         self.bottlenecks = self.bottlenecks - {value for value, worth in stops.items() if not bool(worth.any())}
 
     def bounds(self) -> Interval:
-        """Bounds of the neurons, (batch, count) each; infinite where nothing is proven."""
+        """The known bounds of all neurons with those of the wanted forms, where these are better."""
         pulled = self.run(self.forms, self.place)
         upper = torch.full_like(pulled.lower, torch.inf) if pulled.upper is None else pulled.upper
         self._keep(Interval(pulled.lower, upper), ~self.stopped[:, self.open])
-        if self.sign > 0:
-            return self.found
-        return Interval(-self.found.upper, -self.found.lower)
+        return self._improved(self.found, torch.arange(len(self.neurons)))
 
     def activation(self, value: int, source: int, form: LinearForms) -> LinearForms | None:
         if value in self.bottlenecks:
@@ -164,11 +156,24 @@ class _SignPull(Pull):
 
     def _stable(self, interval: Interval) -> Tensor:
         """Where bounds of the forms still pulled back show their neurons stable, (batch, forms)."""
-        neurons = self.neurons[self.open]
-        sides = interval if self.sign > 0 else Interval(-interval.upper, -interval.lower)
-        met = Interval(*(side[:, neurons] for side in self.known)).meet(sides)
-        whole = [side.index_copy(1, neurons, new) for side, new in zip(self.known, met, strict=True)]
-        return self.network.stable(self.value, *whole)[:, neurons]
+        return self.network.stable(self.value, *self._improved(interval, self.open))[:, self.neurons[self.open]]
+
+    def _improved(self, interval: Interval, forms: Tensor) -> Interval:
+        """The known bounds met with bounds of some forms, (count,), in the batch members in which they are wanted:
+        (batch, count) to (batch, size) each."""
+        (lower, upper), wanted = self.known, self.wanted[:, forms]
+        neurons, negative = self.neurons[forms], self.negative[forms]
+        interval = Interval(
+            torch.where(wanted, interval.lower, -torch.inf), torch.where(wanted, interval.upper, torch.inf)
+        )
+        if self.two_sided:
+            met = Interval(lower[:, neurons], upper[:, neurons]).meet(interval)
+            return Interval(lower.index_copy(1, neurons, met.lower), upper.index_copy(1, neurons, met.upper))
+        above, below = neurons[~negative], neurons[negative]
+        return Interval(
+            lower.index_copy(1, above, torch.maximum(lower[:, above], interval.lower[:, ~negative])),
+            upper.index_copy(1, below, torch.minimum(upper[:, below], -interval.lower[:, negative])),
+        )
 
     def _keep(self, interval: Interval, where: Tensor) -> None:
         """Notes the bounds of forms still pulled back."""
