@@ -1,6 +1,7 @@
 """Convolutions against PyTorch's own, and windows of coefficients against all of them."""
 
 import itertools
+from collections.abc import Callable
 from math import prod
 
 import pytest
@@ -166,6 +167,56 @@ def test_an_index_map_picks_and_its_adjoint_adds_up() -> None:
     assert operation.terms == 3
     pulled = operation.transpose(forms)[0]
     torch.testing.assert_close((pulled * inputs[:, None]).sum((2, 3)), (forms * outputs[:, None]).sum((2, 3)))
+
+
+def resized(places: Tensor) -> Tensor:
+    return places.repeat_interleave(2, 1).repeat_interleave(2, 2)
+
+
+def mirrored(places: Tensor) -> Tensor:
+    padded: Tensor = functional.pad(places[None].double(), (2, 2, 1, 1), mode="reflect")[0].long()
+    return padded
+
+
+SELECTIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "reflect": mirrored,
+    "resize": resized,
+    "flip": lambda places: places.flip(1, 2),
+    "crop and zeros": lambda places: functional.pad(places[:, 1:, :-1], (0, 2), value=-1),
+    "channels": lambda places: places[[3, 0, 1, 1, 2]],
+    "transpose": lambda places: places.transpose(1, 2),
+}
+
+
+@pytest.mark.parametrize("name", SELECTIONS)
+@pytest.mark.parametrize("batch", [1, 2])
+def test_windows_through_an_index_map_stay_windows(name: str, batch: int) -> None:
+    before = (4, 9, 9)
+    selection = IndexMap.of(SELECTIONS[name](torch.arange(prod(before)).reshape(before)), before)
+    layer = convolution((selection.after[0], 3, 1), (3, 2), (2, 1), (1, 1, 1, 1), size=(selection.after[1], selection.after[2]))
+    neurons = torch.arange(0, prod(layer.shape(selection.after)), 2)
+    forms = layer.unit_forms(neurons, selection.after)
+    if batch > 1:
+        forms = forms.times(images(batch, prod(selection.after)))
+    (pulled,) = selection.pull(forms, (before,))
+    assert isinstance(pulled, Windows)
+    assert pulled.places is not None
+    rows = selection.transpose(forms.rows().unflatten(-1, selection.after))[0].flatten(2)
+    maps = images(batch, prod(before)).abs() + 0.1
+    assert_same(pulled, rows, maps)
+    other = convolution((4, 1, 1), (1, 1), (1, 1), (0, 0, 0, 0), size=before[1:])
+    beside = other.unit_forms(torch.arange(len(neurons)) % 81, before)
+    assert_same(pulled.plus(beside), rows + beside.rows(), maps)
+
+
+def test_windows_that_an_index_map_scatters_become_whole_images() -> None:
+    before = (2, 6, 6)
+    chance = torch.Generator().manual_seed(0)
+    selection = IndexMap.of(torch.randperm(72, generator=chance).reshape(before), before)
+    forms = convolution((2, 3, 1), size=(6, 6)).unit_forms(torch.arange(108), before)
+    (pulled,) = selection.pull(forms, (before,))
+    rows = selection.transpose(forms.rows().unflatten(-1, before))[0].flatten(2)
+    torch.testing.assert_close(pulled.rows(), rows)
 
 
 @pytest.mark.parametrize(("variance", "epsilon"), [(0.0, 0.0), (-1.0, 0.5), (1.0, -0.1), (1.0, float("nan"))])

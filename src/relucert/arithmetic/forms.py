@@ -150,6 +150,9 @@ class Places:
     rows: Tensor
     columns: Tensor
 
+    def equal(self, other: Places) -> bool:
+        return torch.equal(self.rows, other.rows) and torch.equal(self.columns, other.columns)
+
 
 @dataclass(frozen=True, eq=False)
 class Windows(LinearForms):
@@ -251,7 +254,7 @@ class Windows(LinearForms):
         if isinstance(other, Rows):
             return other.plus(self)
         assert isinstance(other, Windows)
-        if self.places is None or other.places is None or self.stride != other.stride:
+        if self.places is None or other.places is None or not self._lies_like(other):
             return self.spread_out().mapped(lambda numbers: numbers + other.spread_out().coefficients)
         ends = [max(one.coefficients.shape[2 + axis] - one.offset[axis] for one in (self, other)) for axis in range(2)]
         offset = max(self.offset[0], other.offset[0]), max(self.offset[1], other.offset[1])
@@ -264,6 +267,12 @@ class Windows(LinearForms):
         total[:, :, top : top + small.height, left : left + small.width] += small.coefficients
         return replace(self, coefficients=total, offset=offset, masked=self.masked and other.masked).fitted()
 
+    def _lies_like(self, other: Windows) -> bool:
+        """Whether the windows of both lie at the same places, but for their offsets."""
+        assert self.places is not None
+        assert other.places is not None
+        return self.stride == other.stride and (self.places is other.places or self.places.equal(other.places))
+
     def moved(self, coefficients: Tensor, shape: Shape, stride: Pair, padding: Pair) -> Windows:
         """The windows that a convolution's transpose makes of these: on its input, of this shape."""
         (down, across), (top, left) = stride, padding
@@ -275,6 +284,38 @@ class Windows(LinearForms):
             (self.offset[0] * down + top, self.offset[1] * across + left), masked=False,
         )  # fmt: skip
         return placed.fitted()
+
+    def relocated(self, indices: Tensor, shape: Shape) -> Windows | None:
+        """The same forms on another image, of which the coordinates of this one are picked.
+
+        Args:
+            indices: For each coordinate of this image, counted flat, the one of the other image; beyond the last: none.
+            shape: Of the other image.
+
+        Returns:
+            The forms in windows that hold all that is picked; None where these would be as large as the image.
+        """
+        (channels, height, width), count, batch = shape, self.count, len(self.coefficients)
+        size = channels * height * width
+        padded = torch.cat([indices, indices.new_full((1,), size)])
+        picked = padded.index_select(0, self._map_places).view(-1, count)
+        inside = picked < size
+        rows, columns = picked % (height * width) // width, picked % width
+        corners, extents = [], []
+        for places, length in ((rows, height), (columns, width)):
+            begins = torch.where(inside, places, length).amin(0)
+            extents.append(max(1, int((torch.where(inside, places, -1).amax(0) - begins).max()) + 1))
+            corners.append(begins)
+        if extents[0] * extents[1] >= height * width:
+            return None
+        position = (rows - corners[0]) * extents[1] + columns - corners[1]
+        target = (position * channels + picked // (height * width)) * count + torch.arange(count)
+        total = extents[0] * extents[1] * channels * count
+        target = torch.where(inside, target, total)[..., None] * batch + torch.arange(batch)
+        numbers = to_columns(self.coefficients).flatten()
+        sums = numbers.new_zeros((total + 1) * batch).index_add(0, target.flatten(), numbers)
+        windows = sums[: total * batch].view(*extents, channels, count, batch)
+        return Windows(from_columns(windows), shape, Places(corners[0], corners[1]))
 
     def fitted(self) -> Windows:
         """The same forms, as whole images where their windows are larger than those."""

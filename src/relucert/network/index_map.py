@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from relucert.arithmetic.forms import Shape
+from relucert.arithmetic.forms import LinearForms, Shape, Windows
 from relucert.errors import NetworkError
 from relucert.network.operation import Affine, differentiable
 from relucert.network.registry import register
@@ -61,6 +62,14 @@ class IndexMap(Affine):
         flat = coefficients.flatten(coefficients.ndim - len(self.after))
         sums = flat.new_zeros(*flat.shape[:-1], prod(self.before) + 1).index_add(-1, self._places, flat)
         return (sums[..., :-1].unflatten(-1, self.before),)
+
+    def pull(self, forms: LinearForms, shapes: Sequence[Shape]) -> tuple[LinearForms, ...]:
+        """Windows stay windows where what they pick lies close together, as with a shift, a flip or a resize."""
+        if isinstance(forms, Windows) and forms.places is not None and len(self.before) == 3:
+            relocated = forms.relocated(self._places, self.before)
+            if relocated is not None:
+                return (relocated,)
+        return super().pull(forms, shapes)
 
     @property
     def constant(self) -> None:
