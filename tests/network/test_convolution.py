@@ -193,7 +193,9 @@ SELECTIONS: dict[str, Callable[[Tensor], Tensor]] = {
 def test_windows_through_an_index_map_stay_windows(name: str, batch: int) -> None:
     before = (4, 9, 9)
     selection = IndexMap.of(SELECTIONS[name](torch.arange(prod(before)).reshape(before)), before)
-    layer = convolution((selection.after[0], 3, 1), (3, 2), (2, 1), (1, 1, 1, 1), size=(selection.after[1], selection.after[2]))
+    layer = convolution(
+        (selection.after[0], 3, 1), (3, 2), (2, 1), (1, 1, 1, 1), size=(selection.after[1], selection.after[2])
+    )
     neurons = torch.arange(0, prod(layer.shape(selection.after)), 2)
     forms = layer.unit_forms(neurons, selection.after)
     if batch > 1:
