@@ -17,7 +17,7 @@ from torch import nn
 import relucert
 from relucert.checker.check import Claim, Rejected, check
 from relucert.checker.packing import pack, pack_floats, unpack, unpack_floats
-from relucert.common.names import MethodName
+from relucert.common.names import InferenceName, MethodName
 from relucert.errors import InputError
 from relucert.network import Network, Sigmoid, Tanh
 from relucert.network.fingerprint import fingerprint
@@ -256,3 +256,29 @@ def test_a_domain_that_is_left_is_no_proof(tmp_path: Path) -> None:
 def test_methods_for_relu_refuse_by_name(method: MethodName, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="tanh"):
         relucert.certify(smooth_network(activation=Tanh()), IMAGE, method=method, proofs=tmp_path)
+
+
+@pytest.mark.parametrize("inference", ["real", "float32"])
+def test_verdicts_have_proofs_by_lines(inference: InferenceName, tmp_path: Path) -> None:
+    """A radius that lines prove has one; for one that only a search decides there is none, and so no verdict."""
+    network, path = smooth_network(activation=SMOOTH["silu"]), tmp_path / "proof.json.gz"
+    image = IMAGE.float()
+    crown, alpha = (
+        relucert.certify(network, image, method=method, norm="2", inference=inference, tolerance=0.01)[0].radius
+        for method in ("crown", "alpha")
+    )
+    assert crown is not None
+    assert alpha is not None
+    for radius in (0.9 * crown, 0.95 * alpha):
+        (verdict,) = relucert.robust_at(
+            network, image, radius=radius, norm="2", inference=inference, proof=path, overwrite=True
+        )
+        assert verdict.holds
+        claim = check(path, network)
+        assert (claim.radius, claim.inference) == (radius, inference)
+    path.unlink()
+    (verdict,) = relucert.robust_at(
+        network, image, radius=1.1 * alpha, norm="2", inference=inference, proof=path, time_limit=20
+    )
+    assert not verdict.holds
+    assert not path.exists()

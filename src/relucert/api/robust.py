@@ -34,10 +34,13 @@ from relucert.execution.execution import Execution
 from relucert.execution.job import in_steps
 from relucert.inputs.loading.runtime import Origin, Runtime
 from relucert.inputs.storage.store import StoreLike
+from relucert.methods.alpha import AlphaMethod
+from relucert.methods.table import find_method
 from relucert.network import Network
 from relucert.network.split_neurons import fold_split_neurons
-from relucert.proofs.files import claimed, relaxation_evidence, write_proof
+from relucert.proofs.files import EvidenceKeeper, check_provable, claimed, relaxation_evidence, write_proof
 from relucert.query.given import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
+from relucert.query.problem import Problem
 from relucert.query.questions import Inquiry, Question
 from relucert.report.verdict_list import Verdicts
 from relucert.verification.search import ATTACK_SHARE, bounded
@@ -45,6 +48,8 @@ from relucert.verification.search import ATTACK_SHARE, bounded
 STEPS = 40  # of the attack
 ITSELF = "the image itself"
 OTHER_NORMS = "branch and bound needs the norm 1, 2 or inf, and neither bounds nor an attack decided it"
+RULED_BY = ("crown", "fast-lin", "alpha")  # that prove what is written about networks with smooth activations
+BY_LINES = "a proof about smooth activations is by lines alone, and these do not tell"
 
 
 def robust_at(
@@ -107,7 +112,9 @@ def robust_at_each(
 
     Everything is checked at the call; the work is done as verdicts are asked for.
     """
-    posed = arguments.pose(needs_rectifiers=None if proof is None else "a proof")
+    posed = arguments.pose()
+    if proof is not None:
+        check_provable(RULED_BY[0], posed.network)
     path = None if proof is None else checked_path(proof, "a proof")
     fraction = stated_fraction(radius, "the radius")
     options = _Options(posed.shape, number_above(radius, "the radius"), time_limit, arguments.seed, path, fraction)
@@ -231,6 +238,8 @@ class _Answering:
             return ATTACK, None
         if problem.region.norm.body is None:
             return None, OTHER_NORMS
+        if self.options.proof is not None and not self.network.rectifiers_only:
+            return self._prove_by_lines(problem, self.options.proof)
         self.reporter.enter(Progress(stage=PROVER))
         outcome = prove(
             problem.narrow(torch.tensor([rows])), self.ends,
@@ -243,6 +252,22 @@ class _Answering:
             evidence = relaxation_evidence(outcome.record, self.options.radius, self.network)
             write_proof(self.options.proof, claimed(problem, self.question.image), evidence)
         return PROVER, None if outcome.proven or self.witness is not None else outcome.failure or "no answer"
+
+    def _prove_by_lines(self, problem: Problem, path: Path) -> tuple[str | None, str | None]:
+        """Writes a proof by the lines of one of the methods that have proofs about any activation."""
+        keeper = EvidenceKeeper(self.network)
+        for name in RULED_BY:
+            if not keeper.proves(name):
+                continue
+            self.reporter.enter(Progress(stage=name))
+            method = keeper.recorded(find_method(name))
+            if isinstance(method, AlphaMethod):
+                method = replace(method, ends=self.ends)
+            evidence = keeper.evidence_within(method, problem)
+            if evidence is not None:
+                write_proof(path, claimed(problem, self.question.image), evidence)
+                return name, None
+        return None, BY_LINES
 
     def _attack(self) -> bool:
         left = self.ends - time.monotonic()

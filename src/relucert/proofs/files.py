@@ -66,11 +66,19 @@ class EvidenceKeeper:
     def evidence(self, method: Method, problem: Problem, end: SearchEnd) -> Evidence:
         """What proves the radius of a search by such a method for a problem, a batch of one."""
         assert end.radius is not None
-        radius = end.radius
-        if math.isinf(radius):
-            radius = float(problem.region.whole)
         while method.name != end.method and method.weaker is not None:
             method = method.weaker
+        return self._evidence(method, problem, float(problem.region.whole) if math.isinf(end.radius) else end.radius)
+
+    def evidence_within(self, method: Method, problem: Problem) -> Evidence | None:
+        """What proves by such a method that a problem, a batch of one, holds in its region; None: nothing does."""
+        network, region, prop = problem.exact, problem.region, problem.prop
+        hidden = method.hidden(network, region, RECORDED)
+        if not bool((method.margins(network, region, prop, hidden, RECORDED) > 0).all()):
+            return None
+        return self._evidence(method, problem, float(region.radius[0]))
+
+    def _evidence(self, method: Method, problem: Problem, radius: float) -> Evidence:
         if isinstance(method, QuadraticMethod):
             return self._quadratic(method, problem, radius)
         if not isinstance(method, (AlphaMethod, ProgramMethod)):
