@@ -53,6 +53,8 @@ def fill(
             path.open("a") as file,
             ProcessPoolExecutor(max(1, min(workers, len(missing))), context, _one_thread) as pool,
         ):
+            if file.tell() and not path.read_bytes().endswith(b"\n"):
+                file.write("\n")  # after a line that was cut off
             futures = {pool.submit(_timed, answer, questions[name]): name for name in missing}
             try:
                 for future in as_completed(futures):
