@@ -72,10 +72,10 @@ def save(network: Network, path: str | os.PathLike[str] | None = None, about: Ma
         about: Free text entries about the network, stored beside it.
     """
     _check_network(network)
-    place = os.fspath(path) if isinstance(path, str | os.PathLike) else None
-    if not isinstance(place, str) or "\0" in place:
+    name = os.fspath(path) if isinstance(path, str | os.PathLike) else None
+    if not isinstance(name, str) or "\0" in name:
         raise InputError(f"save needs a path that ends in .safetensors, not {shown(path)}")
-    target = Path(place)
+    target = Path(name)
     safetensors_file.check_suffix(target)
     safetensors_file.save_safetensors(network, target, {} if about is None else about)
 

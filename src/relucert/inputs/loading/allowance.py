@@ -50,25 +50,25 @@ class Allowance:
             )
 
     def check_node(
-        self, node: NodeProto, output: str, version: int, inputs: Sequence[Operand | None], known: Assembly
+        self, node: NodeProto, output: str, version: int, inputs: Sequence[Operand | None], assembly: Assembly
     ) -> None:
         """Refuses a node that would make too much, before it is evaluated or translated.
 
         One of wrong shapes is left to whoever translates it, unless that takes its word for the size of the result.
         """
         what = f"the result {output!r} of {node.op_type}"
-        shapes = [None if given is None else _shape(given, known) for given in inputs]
+        shapes = [None if operand is None else _shape(operand, assembly) for operand in inputs]
         if shapes and shapes[0] is not None:
             self.check(_room(node, shapes[0]), f"the padded image of {node.op_type}, for {output!r},")
         given_numbers = sum(prod(shape) for shape in shapes if shape is not None)
-        result = _result_shape(node, output, version, inputs, known)
-        if result is None and (node.op_type in MOVES or all(isinstance(given, Tensor) for given in inputs)):
+        result = _result_shape(node, output, version, inputs, assembly)
+        if result is None and (node.op_type in MOVES or all(isinstance(operand, Tensor) for operand in inputs)):
             raise UnsupportedError("a result whose size can't be told before it is computed")
         self.check(prod(given_numbers if size is None else size for size in result or ()), what)
 
 
-def _shape(given: Operand, known: Assembly) -> tuple[int, ...]:
-    return tuple(given.shape) if isinstance(given, Tensor) else known.full_shape(given)
+def _shape(operand: Operand, assembly: Assembly) -> tuple[int, ...]:
+    return tuple(operand.shape) if isinstance(operand, Tensor) else assembly.full_shape(operand)
 
 
 def _room(node: NodeProto, shape: Sequence[int]) -> int:
@@ -90,20 +90,22 @@ _ON_IMAGES = ("Conv", "ConvTranspose", "AveragePool", "MaxPool", "LpPool")
 
 
 def _result_shape(
-    node: NodeProto, output: str, version: int, inputs: Sequence[Operand | None], known: Assembly
+    node: NodeProto, output: str, version: int, inputs: Sequence[Operand | None], assembly: Assembly
 ) -> list[int | None] | None:
     """The shape of a result as ONNX infers it, None for an axis that it does not know; None where it knows none."""
     alone = NodeProto()
     alone.CopyFrom(node)
     del alone.input[:]
-    alone.input.extend("" if given is None else str(place) for place, given in enumerate(inputs))
+    alone.input.extend("" if operand is None else str(position) for position, operand in enumerate(inputs))
     sources, constants = [], []
-    for place, given in enumerate(inputs):
-        if isinstance(given, Tensor) and given.numel() <= SMALL and given.dtype is not torch.bfloat16:
-            constants.append(numpy_helper.from_array(given.numpy(), str(place)))
-        elif given is not None:
-            code = _CODES.get(given.dtype if isinstance(given, Tensor) else known.precision, onnx.TensorProto.FLOAT)
-            sources.append(helper.make_tensor_value_info(str(place), code, _shape(given, known)))
+    for position, operand in enumerate(inputs):
+        if isinstance(operand, Tensor) and operand.numel() <= SMALL and operand.dtype is not torch.bfloat16:
+            constants.append(numpy_helper.from_array(operand.numpy(), str(position)))
+        elif operand is not None:
+            code = _CODES.get(
+                operand.dtype if isinstance(operand, Tensor) else assembly.precision, onnx.TensorProto.FLOAT
+            )
+            sources.append(helper.make_tensor_value_info(str(position), code, _shape(operand, assembly)))
     graph = helper.make_graph([alone], "alone", sources, [helper.make_empty_tensor_value_info(output)], constants)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", version)])
     (inferred,) = onnx.shape_inference.infer_shapes(model, data_prop=True).graph.output

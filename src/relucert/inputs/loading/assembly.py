@@ -180,17 +180,17 @@ class Assembly:
             Convolution(stored, added, shape[1:], kernel.stride, padding, kernel.dilation, groups), index
         )
 
-    def index_map(self, value: Operand, places: Tensor) -> int:
+    def index_map(self, value: Operand, indices: Tensor) -> int:
         """Picks coordinates; places: of the output's shape, with flat positions in the value, -1 for zero."""
         index = _value(value)
-        before, after = self.shapes[index], tuple(places.shape)
-        if not places.numel():
+        before, after = self.shapes[index], tuple(indices.shape)
+        if not indices.numel():
             raise UnsupportedError(f"a result of shape {after}, without numbers")
-        if torch.equal(places.flatten(), torch.arange(prod(before))):
+        if torch.equal(indices.flatten(), torch.arange(prod(before))):
             return self.reshaped(index, after)
-        channels = picked(places, before)
+        channels = picked(indices, before)
         if channels is None:
-            return self._append(IndexMap.of(places, before), index)
+            return self._append(IndexMap.of(indices, before), index)
         return self._channels(index, channels)
 
     def expanded(self, value: Operand, shape: Shape) -> int:
@@ -325,20 +325,20 @@ class Assembly:
         if prod(shape) > MOST_PRODUCTS:
             raise UnsupportedError(f"{prod(shape):,} products of two computed values, more than {MOST_PRODUCTS:,}")
         scaled = self.multiply(left, scalar(1.0))
-        one, other = (self.expanded(value, shape) for value in (scaled, right))
-        squares = [self._append(Power(2), self.add(one, other, sign)) for sign in (1.0, -1.0)]
+        first, second = (self.expanded(value, shape) for value in (scaled, right))
+        squares = [self._append(Power(2), self.add(first, second, sign)) for sign in (1.0, -1.0)]
         result = self.multiply(self.add(squares[0], squares[1], -1.0), scalar(0.25))
         self._products.append(Product(left, right, scaled, result))
         return result
 
-    def _channels(self, image: int, chosen: Picked) -> int:
+    def _channels(self, image: int, selection: Picked) -> int:
         """Channels of an image that are picked as a whole, by a kernel of one tap."""
-        rows, columns = chosen.rows, chosen.columns
-        weight = torch.zeros(len(chosen.channels), self.shapes[image][0], 1, 1, dtype=self.precision)
-        for channel, source in enumerate(chosen.channels):
+        rows, columns = selection.rows, selection.columns
+        weight = torch.zeros(len(selection.channels), self.shapes[image][0], 1, 1, dtype=self.precision)
+        for channel, source in enumerate(selection.channels):
             if source >= 0:
                 weight[channel, source] = 1
-        groups = len(weight) if chosen.in_order and len(weight) == weight.shape[1] else 1
+        groups = len(weight) if selection.in_order and len(weight) == weight.shape[1] else 1
         if groups > 1:
             weight = torch.ones(groups, 1, 1, 1, dtype=self.precision)
         ends = (rows.before, columns.before), (rows.after, columns.after)

@@ -34,9 +34,9 @@ def balanced(nodes: Sequence[Node], products: Sequence[Product], shapes: Sequenc
 
     shapes: Of all values, the input's first.
     """
-    chosen = list(nodes)
+    rescaled = list(nodes)
     if not products:
-        return chosen
+        return rescaled
     generator = torch.Generator().manual_seed(0)
     points = torch.randn(COUNT, math.prod(shapes[0]), generator=generator, dtype=torch.float64)
     flat = Node(Reshape(shapes[-1], (math.prod(shapes[-1]),)), (len(nodes),))  # as the last value of a network is
@@ -48,8 +48,8 @@ def balanced(nodes: Sequence[Node], products: Sequence[Product], shapes: Sequenc
             k = 2.0 ** max(-FARTHEST, min(FARTHEST, round(math.log2(right) - math.log2(left))))
             for value, factor in ((product.scaled, k), (product.result, 0.25 / k)):
                 scale = Scale(torch.tensor(factor, dtype=torch.float64), divide=False)
-                chosen[value - 1] = replace(chosen[value - 1], operation=scale)
-    return chosen
+                rescaled[value - 1] = replace(rescaled[value - 1], operation=scale)
+    return rescaled
 
 
 def _spread(values: Tensor) -> float:

@@ -66,16 +66,16 @@ def compare(
     least = min((inputs_in or precision, *casts), key=lambda dtype: torch.finfo(dtype).max)
     inputs = torch.cat([near.to(precision), _far(network, near[:1], least).to(precision)])
     double, single = network.cast(torch.float64), network.cast(torch.float32)
-    parts: list[_Compared] = []
+    batches: list[_Compared] = []
     for some in inputs.split(max(2, SLICE_BYTES // (8 * max(network.sizes)))):  # two at least: a batch
         expected = _expected(network, run, some, runtime)
         scores, largest = _scores(double, some.double())
-        parts.append(_Compared(expected, scores, single(some.float()).double(), largest))
-        report(Progress(sum(len(part.largest) for part in parts), len(inputs), stage=STAGE))
-    alone, first = run(inputs[:1].clone()).double(), parts[0].expected[:1]
+        batches.append(_Compared(expected, scores, single(some.float()).double(), largest))
+        report(Progress(sum(len(batch.largest) for batch in batches), len(inputs), stage=STAGE))
+    alone, first = run(inputs[:1].clone()).double(), batches[0].expected[:1]
     if alone.shape != first.shape or not torch.allclose(alone, first, rtol=1e-3, atol=1e-6):
         raise MismatchError(f"{network.name}: {runtime} treats an image on its own differently from one in a batch")
-    compared = _Compared(*(torch.cat(columns) for columns in zip(*parts, strict=True)))
+    compared = _Compared(*(torch.cat(columns) for columns in zip(*batches, strict=True)))
     difference = (compared.scores - compared.expected).abs().amax(1)
     if not bool((difference <= _allowed(compared, len(near), coarsest)).all()):
         raise MismatchError(
@@ -112,7 +112,7 @@ def in_batches(run: Callable[[Tensor], Tensor], batch: int | None) -> Callable[[
         if batch is None:
             return run(images)
         padding = images.new_zeros(-len(images) % batch, *images.shape[1:])
-        outputs = [run(part) for part in torch.cat([images, padding]).split(batch)]
+        outputs = [run(chunk) for chunk in torch.cat([images, padding]).split(batch)]
         if any(output.shape[:1] != (batch,) for output in outputs):
             raise LoadError(
                 f"an output of shape {tuple(outputs[0].shape)} for {counted(batch, 'image')} does not start with them"

@@ -13,8 +13,8 @@ def file_digest(path: Path) -> str:
     content = path.read_bytes()
     digest = hashlib.sha256(content)
     if path.suffix.lower() == ".onnx" and EXTERNAL in content:
-        for place in _external(path):
-            digest.update(hashlib.sha256(place.read_bytes()).digest())
+        for external in _external(path):
+            digest.update(hashlib.sha256(external.read_bytes()).digest())
     return digest.hexdigest()
 
 
@@ -27,6 +27,9 @@ def _external(path: Path) -> list[Path]:
         graph = onnx.load(path, load_external_data=False).graph
     except DecodeError:
         return []  # whoever loads it says so
-    tensors = [*graph.initializer, *(part.t for node in graph.node for part in node.attribute if part.HasField("t"))]
+    tensors = [
+        *graph.initializer,
+        *(attribute.t for node in graph.node for attribute in node.attribute if attribute.HasField("t")),
+    ]
     names = {entry.value for tensor in tensors for entry in tensor.external_data if entry.key == EXTERNAL.decode()}
     return [path.parent / name for name in sorted(names) if (path.parent / name).is_file()]

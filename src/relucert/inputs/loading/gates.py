@@ -46,8 +46,8 @@ class Gated(NamedTuple):
 def product(nodes: Sequence[Node], left: int, right: int) -> Gated | None:
     """The product of two values, by their numbers, where it is one activation; nodes: what computes them."""
     graph = _Graph(nodes)
-    for (one, scales), (other, more) in itertools.product(graph.unscaled(left), graph.unscaled(right)):
-        for value, gate in ((one, other), (other, one)):
+    for (first, scales), (second, more) in itertools.product(graph.unscaled(left), graph.unscaled(right)):
+        for value, gate in ((first, second), (second, first)):
             found = graph.power(value, gate) or graph.gated(value, gate)
             if found is not None:
                 return found._replace(scales=(*found.scales, *scales, *more))
@@ -90,8 +90,8 @@ class _Graph:
 
     def power(self, value: int, gate: int) -> Gated | None:
         """A product of powers of one value."""
-        (base, exponent), (other, more) = self._power(value), self._power(gate)
-        if base != other or exponent + more > LARGEST_EXPONENT:
+        (base, exponent), (gate_base, more) = self._power(value), self._power(gate)
+        if base != gate_base or exponent + more > LARGEST_EXPONENT:
             return None
         return Gated(Power(exponent + more), base, ())
 

@@ -27,17 +27,17 @@ class JoinedFile(NamedTuple):
     outputs: Sequence[Shape]
 
 
-def joined(parts: Sequence[JoinedFile]) -> ModelProto:
+def joined(files: Sequence[JoinedFile]) -> ModelProto:
     """The model whose input are the inputs of all parts in turn, each flat, and whose output are their outputs."""
-    models = [(part, compose.add_prefix(read_model(part.path), f"part{place}_")) for place, part in enumerate(parts)]
+    models = [(file, compose.add_prefix(read_model(file.path), f"part{number}_")) for number, file in enumerate(files)]
     versions = {(entry.domain, entry.version) for _, model in models for entry in model.opset_import}
     types = {entry.type.tensor_type.elem_type for _, model in models for entry in _inputs(model.graph)}
     if len(types) != 1 or len({domain for domain, _ in versions}) != len(versions):
         raise UnsupportedError("networks of different precisions or operator sets can't be joined")
     batch = all(shape[:1] == (1,) for _, model in models for shape in map(_shape, _inputs(model.graph)))
     graph, position, flat = GraphProto(name="joined"), 0, []
-    for part, model in models:
-        _check(part, model.graph)
+    for file, model in models:
+        _check(file, model.graph)
         for source in _inputs(model.graph):
             graph.node.extend(_taken(graph, source, position, batch))
             position += prod(_shape(source))
@@ -62,9 +62,9 @@ def joined(parts: Sequence[JoinedFile]) -> ModelProto:
 def _taken(graph: GraphProto, source: ValueInfoProto, first: int, batch: bool) -> list[NodeProto]:
     """Nodes that make one input of the numbers from `first` on."""
     shape = _shape(source)
-    places = _constant(graph, f"{source.name}_places", list(range(first, first + prod(shape))))
+    indices = _constant(graph, f"{source.name}_places", list(range(first, first + prod(shape))))
     row, after = f"{source.name}_row", _constant(graph, f"{source.name}_shape", list(shape))
-    taken = helper.make_node("Gather", [INPUT, places], [row], axis=int(batch))  # alike in all operator sets
+    taken = helper.make_node("Gather", [INPUT, indices], [row], axis=int(batch))  # alike in all operator sets
     return [taken, helper.make_node("Reshape", [row, after], [source.name])]
 
 

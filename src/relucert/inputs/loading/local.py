@@ -32,35 +32,35 @@ class Picked:
         return self.channels == tuple(range(len(self.channels)))
 
 
-def picked(places: Tensor, before: Shape) -> Picked | None:
+def picked(indices: Tensor, before: Shape) -> Picked | None:
     """An index map as channels that are picked as a whole; None where it is something else.
 
     places: (channels, height, width) with flat positions in an image of the shape `before`, -1 for zero.
     """
-    if places.ndim != 3 or len(before) != 3 or not bool((places >= 0).any()):
+    if indices.ndim != 3 or len(before) != 3 or not bool((indices >= 0).any()):
         return None
     height, width = before[1:]
-    source = torch.where(places < 0, -1, places // (height * width)).amax((1, 2))
-    down = torch.where(places < 0, -1, places // width % height).amax((0, 2))
-    across = torch.where(places < 0, -1, places % width).amax((0, 1))
+    source = torch.where(indices < 0, -1, indices // (height * width)).amax((1, 2))
+    down = torch.where(indices < 0, -1, indices // width % height).amax((0, 2))
+    across = torch.where(indices < 0, -1, indices % width).amax((0, 1))
     channels, rows, columns = source[:, None, None], down[:, None], across
     expected = channels * (height * width) + rows * width + columns
     zero = (channels < 0) | (rows < 0) | (columns < 0)
     axes = _axis(down.tolist(), height), _axis(across.tolist(), width)
-    if not torch.equal(torch.where(zero, -1, expected), places) or axes[0] is None or axes[1] is None:
+    if not torch.equal(torch.where(zero, -1, expected), indices) or axes[0] is None or axes[1] is None:
         return None
     return Picked(tuple(source.tolist()), axes[0], axes[1])
 
 
 def _axis(picked: list[int], size: int) -> Axis | None:
     """The axis that picks these coordinates, -1 for zero."""
-    inside = [place for place, source in enumerate(picked) if source >= 0]
+    inside = [index for index, source in enumerate(picked) if source >= 0]
     first = inside[0]
     stride = picked[inside[1]] - picked[first] if len(inside) > 1 else 1
     before = stride * first - picked[first]
     if stride < 1 or before < 0:
         return None
-    sources = [stride * place - before for place in range(len(picked))]
+    sources = [stride * index - before for index in range(len(picked))]
     after = max(0, sources[-1] + 1 - size)
     windows = (size + before + after - 1) // stride + 1
     if windows != len(picked) or picked != [source if 0 <= source < size else -1 for source in sources]:

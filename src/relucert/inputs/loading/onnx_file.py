@@ -142,11 +142,11 @@ def _image_shape(axes: list[int | None], given: Shape | None, path: Path) -> Sha
 
 def _value_info(model: ModelProto, name: str, precision: int) -> ValueInfoProto:
     """The type of a value inside the model, as its output."""
-    known = {
+    types = {
         entry.name: entry.type.tensor_type.elem_type
         for entry in onnx.shape_inference.infer_shapes(model).graph.value_info
     }
-    return helper.make_tensor_value_info(name, known.get(name, precision), None)
+    return helper.make_tensor_value_info(name, types.get(name, precision), None)
 
 
 def _translate(walk: Translator, model: ModelProto, allowance: Allowance) -> None:
@@ -224,8 +224,8 @@ def _evaluated(node: NodeProto, output: str, version: int, inputs: Sequence[Oper
     alone = NodeProto()
     alone.CopyFrom(node)
     del alone.input[:]  # an input that is used twice may have two values here
-    alone.input.extend("" if given is None else str(place) for place, given in enumerate(inputs))
-    feeds = {str(place): np.asarray(given) for place, given in enumerate(inputs) if given is not None}
+    alone.input.extend("" if operand is None else str(position) for position, operand in enumerate(inputs))
+    feeds = {str(position): np.asarray(operand) for position, operand in enumerate(inputs) if operand is not None}
     # Wrapped in a graph, since a bare node would be evaluated with the newest operator set.
     sources = [helper.make_empty_tensor_value_info(source) for source in feeds]
     graph = helper.make_graph([alone], "alone", sources, [helper.make_empty_tensor_value_info(output)])

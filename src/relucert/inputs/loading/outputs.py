@@ -25,12 +25,12 @@ class Chosen(nn.Module):
         returned = self.module(images)
         if isinstance(returned, Tensor):
             raise OutputsError(f"{self.name} returns one tensor: leave output={self.output!r} out")
-        parts = _parts(returned)
-        if self.output in parts:
-            return parts[self.output]
-        places = list(parts.values())
-        if isinstance(self.output, int) and -len(places) <= self.output < len(places):
-            return places[self.output]
+        tensors = _parts(returned)
+        if self.output in tensors:
+            return tensors[self.output]
+        in_order = list(tensors.values())
+        if isinstance(self.output, int) and -len(in_order) <= self.output < len(in_order):
+            return in_order[self.output]
         raise OutputsError(f"{self.name} has no output {self.output!r}; it returns {_described(returned)}")
 
 
@@ -61,5 +61,5 @@ def _parts(returned: object) -> dict[str | int, Any]:
 
 
 def _described(returned: object) -> str:
-    parts = ", ".join(map(str, _parts(returned)))
-    return f"a {type(returned).__name__}{f' of {parts}' if parts else ''}"
+    names = ", ".join(map(str, _parts(returned)))
+    return f"a {type(returned).__name__}{f' of {names}' if names else ''}"

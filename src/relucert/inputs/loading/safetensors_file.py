@@ -85,8 +85,8 @@ def load_safetensors(path: Path) -> Network:
         nodes.append(_node(entry, node_tensors, f"{path}: node {value}"))
     if tensors:
         raise LoadError(f"{path}: no node has the tensors {sorted(tensors)}")
-    known: dict[str, Any] = {key: tuple(graph[key]) for key in OPTIONAL if key in graph}
-    network = Network(tuple(graph["input_shape"]), tuple(nodes), path.stem, **known)
+    optional: dict[str, Any] = {key: tuple(graph[key]) for key in OPTIONAL if key in graph}
+    network = Network(tuple(graph["input_shape"]), tuple(nodes), path.stem, **optional)
     if graph["format"] == OLDER:
         return replace(network, nodes=tuple(joint_sums(network)))
     check_selections(network)

@@ -85,14 +85,14 @@ def _values_first(operands: Sequence[Operand]) -> list[Operand]:
     return sorted(operands, key=lambda operand: isinstance(operand, Tensor))
 
 
-def _larger(assembly: Assembly, value: Operand, other: Operand) -> Operand:
-    if isinstance(other, Tensor) and not bool(other.any()):
-        return assembly.relu(assembly.fitting(value, other))
-    return assembly.add(assembly.relu(assembly.add(value, other, -1.0)), other)
+def _larger(assembly: Assembly, value: Operand, rival: Operand) -> Operand:
+    if isinstance(rival, Tensor) and not bool(rival.any()):
+        return assembly.relu(assembly.fitting(value, rival))
+    return assembly.add(assembly.relu(assembly.add(value, rival, -1.0)), rival)
 
 
-def _smaller(assembly: Assembly, value: Operand, other: Operand) -> Operand:
-    return assembly.add(other, assembly.relu(assembly.add(other, value, -1.0)), -1.0)
+def _smaller(assembly: Assembly, value: Operand, rival: Operand) -> Operand:
+    return assembly.add(rival, assembly.relu(assembly.add(rival, value, -1.0)), -1.0)
 
 
 def _value(operand: Operand) -> int:

@@ -34,10 +34,10 @@ def softmax(assembly: Assembly, value: Operand, axis: int) -> int:
     if count == 1:
         raise UnsupportedError("of a single number")
     last = _moved(assembly, assembly.value(value), along + batch, -1)
-    places = torch.arange(prod(assembly.shape(last))).reshape(assembly.shape(last))
-    others = torch.tensor([[other for other in range(count) if other != this] for this in range(count)])
-    rivals = assembly.index_map(last, places[..., others])
-    own = assembly.index_map(last, places[..., None].expand(*places.shape, count - 1))
+    indices = torch.arange(prod(assembly.shape(last))).reshape(assembly.shape(last))
+    others = torch.tensor([[rival for rival in range(count) if rival != this] for this in range(count)])
+    rivals = assembly.index_map(last, indices[..., others])
+    own = assembly.index_map(last, indices[..., None].expand(*indices.shape, count - 1))
     summed = reductions.total(assembly, assembly.activation(Exp(), assembly.add(rivals, own, -1.0)), [-1], False)
     shares = assembly.activation(Reciprocal(), assembly.add(summed, scalar(1.0)))
     return _moved(assembly, shares, -1, along + batch)
@@ -75,7 +75,7 @@ def group_norm(
         raise UnsupportedError(f"{shape[0]} channels in {groups} groups")
     grouped = assembly.reshaped(value, (groups, prod(shape) // groups))
     normal = assembly.reshaped(layer_norm(assembly, grouped, 1, None, None, epsilon), shape)
-    by_channel = [None if one is None else one.reshape(-1, *[1] * (len(shape) - 1)) for one in (gain, bias)]
+    by_channel = [None if weights is None else weights.reshape(-1, *[1] * (len(shape) - 1)) for weights in (gain, bias)]
     return _with_gain(assembly, normal, *by_channel)
 
 

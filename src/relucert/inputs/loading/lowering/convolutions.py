@@ -127,7 +127,7 @@ def _two_axes(weight: Tensor) -> Tensor:
 
 def _spread(size: int, stride: int, before: int, after: int) -> tuple[list[int], tuple[int, int]]:
     """Coordinates with zeros (-1) between them, cut where `before` or `after` is negative, and the zeros to add."""
-    picked = [-1 if place % stride else place // stride for place in range((size - 1) * stride + 1)]
+    picked = [-1 if index % stride else index // stride for index in range((size - 1) * stride + 1)]
     kept = picked[max(0, -before) : len(picked) - max(0, -after)]
     if not kept:
         raise UnsupportedError("padding that leaves nothing of the image")

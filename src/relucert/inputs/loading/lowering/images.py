@@ -36,5 +36,5 @@ def pair(numbers: Sequence[int], missing: int) -> Pair:
 
 def repeated(numbers: int | Sequence[int], axes: int) -> list[int]:
     """One number for each axis, where one may stand for all."""
-    given = [numbers] if isinstance(numbers, int) else list(numbers)
-    return given * axes if len(given) == 1 else given
+    by_axis = [numbers] if isinstance(numbers, int) else list(numbers)
+    return by_axis * axes if len(by_axis) == 1 else by_axis

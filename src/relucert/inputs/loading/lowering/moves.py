@@ -28,20 +28,20 @@ def move(
         operands: Values and constants.
         fill: What stands in the place of these zeros.
     """
-    parts: list[int] = []
+    values: list[int] = []
     offsets: list[Tensor] = []
     outside = None
-    for chosen, operand in enumerate(operands):
+    for number, operand in enumerate(operands):
         if isinstance(operand, Tensor):
             others = _zeros(assembly, operands, operand.dtype)
-            offsets.append(_alone(assembly, run([*others[:chosen], operand, *others[chosen + 1 :]])))
+            offsets.append(_alone(assembly, run([*others[:number], operand, *others[number + 1 :]])))
             continue
         others = _zeros(assembly, operands, torch.float64)
-        result = run([*others[:chosen], _positions(assembly, operand), *others[chosen + 1 :]])
-        places = _places(assembly, result, prod(assembly.shape(operand)))
-        parts.append(assembly.index_map(operand, places))
-        outside = places < 0 if outside is None else outside & (places < 0)
-    moved: Operand = fold(lambda left, right: assembly.add(left, right), parts)
+        result = run([*others[:number], _positions(assembly, operand), *others[number + 1 :]])
+        indices = _places(assembly, result, prod(assembly.shape(operand)))
+        values.append(assembly.index_map(operand, indices))
+        outside = indices < 0 if outside is None else outside & (indices < 0)
+    moved: Operand = fold(lambda left, right: assembly.add(left, right), values)
     if fill and outside is not None and bool(outside.any()):
         offsets.append(torch.where(outside, torch.tensor(fill, dtype=torch.float64), 0.0))
     for offset in offsets:
@@ -55,8 +55,8 @@ def grid(shape: Shape, rows: Sequence[int], columns: Sequence[int]) -> Tensor:
     """The flat positions in an image (channels, height, width) of these rows and columns, in which -1 is zero."""
     channels, height, width = shape
     down, across = torch.tensor(rows)[:, None], torch.tensor(columns)
-    places = torch.arange(channels)[:, None, None] * (height * width) + down * width + across
-    return torch.where((down < 0) | (across < 0), -1, places)
+    indices = torch.arange(channels)[:, None, None] * (height * width) + down * width + across
+    return torch.where((down < 0) | (across < 0), -1, indices)
 
 
 def _positions(assembly: Assembly, value: int) -> Tensor:
@@ -75,12 +75,12 @@ def _places(assembly: Assembly, result: Tensor, size: int) -> Tensor:
     assembly.without_batch(tuple(result.shape))
     if not result.numel():
         raise UnsupportedError(f"a result of shape {tuple(result.shape)}, without numbers")
-    places = result.long()
+    indices = result.long()
     if assembly.batch is None:
-        return places - 1
-    first = places[0]
+        return indices - 1
+    first = indices[0]
     images = torch.arange(assembly.batch).reshape(-1, *[1] * first.ndim) * size
-    if not torch.equal(places, torch.where(first > 0, first + images, 0)):
+    if not torch.equal(indices, torch.where(first > 0, first + images, 0)):
         raise UnsupportedError("it moves numbers from one image of the batch to another")
     return first - 1
 

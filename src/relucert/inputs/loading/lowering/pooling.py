@@ -46,8 +46,8 @@ class Window:
 
     def inside(self, size: int) -> Tensor:
         """Whether taps lie on the image: (windows, taps)."""
-        places = self.places(size)
-        inside = (places >= 0) & (places < size)
+        indices = self.places(size)
+        inside = (indices >= 0) & (indices < size)
         if not bool(inside.any(1).all()):
             raise UnsupportedError("a window of padding alone")
         return inside
@@ -64,11 +64,11 @@ Windows = tuple[Window, Window]
 def windows(sizes: Sequence[int], kernel: Sequence[int], geometry: Geometry, ceil: bool) -> Windows:
     """The windows of a layer on images of one or two axes."""
     before, after = geometry.ends(sizes, kernel)
-    given = [
+    by_axis = [
         Window(*numbers, ceil)
         for numbers in zip(kernel, geometry.stride, before, after, geometry.dilation, strict=True)
     ]
-    first, last = [Window(1), *given][-2:]
+    first, last = [Window(1), *by_axis][-2:]
     return first, last
 
 
@@ -77,8 +77,8 @@ def adaptive(sizes: Sequence[int], counts: Sequence[int | None]) -> Windows:
     wanted = [size if count is None else count for size, count in zip(sizes, counts, strict=True)]
     if any(count < 1 or size % count for size, count in zip(sizes, wanted, strict=True)):
         raise UnsupportedError(f"{tuple(sizes)} is no multiple of {tuple(wanted)}: windows would differ in size")
-    given = [Window(size // count, size // count) for size, count in zip(sizes, wanted, strict=True)]
-    first, last = [Window(1), *given][-2:]
+    by_axis = [Window(size // count, size // count) for size, count in zip(sizes, wanted, strict=True)]
+    first, last = [Window(1), *by_axis][-2:]
     return first, last
 
 
@@ -135,7 +135,7 @@ class _Along:
         if len(taps) == 1:
             return self._taps({taps[0]: 1.0})
         left, right = taps[: (len(taps) + 1) // 2], taps[(len(taps) + 1) // 2 :]
-        seen, other = (self.inside[:, part].any(1) for part in (left, right))
+        left_inside, right_inside = (self.inside[:, half].any(1) for half in (left, right))
         base = self.largest(right)
         if len(taps) == 2:
             difference = self._taps({left[0]: 1.0, right[0]: -1.0})
@@ -143,11 +143,11 @@ class _Along:
         else:
             alone = self.largest(left)
             difference = self.assembly.add(alone, base, -1.0)
-        maximum = self.assembly.add(base, self.assembly.relu(self._where(seen & other, difference)))
-        if not bool((seen & ~other).any()):
+        maximum = self.assembly.add(base, self.assembly.relu(self._where(left_inside & right_inside, difference)))
+        if not bool((left_inside & ~right_inside).any()):
             return maximum
         alone = self.largest(left) if alone is None else alone
-        return self.assembly.add(maximum, self._where(seen & ~other, alone))
+        return self.assembly.add(maximum, self._where(left_inside & ~right_inside, alone))
 
     def _taps(self, weights: dict[int, float]) -> int:
         """The windows' sums of these taps, with these weights; zero outside the image."""
@@ -159,11 +159,11 @@ class _Along:
         shaped = kernel.unsqueeze(3 - self.axis)
         return self.assembly.convolution(self.image, shaped, None, _kernel(across, sizes, channels))
 
-    def _where(self, chosen: Tensor, value: int) -> int:
+    def _where(self, condition: Tensor, value: int) -> int:
         """The value at the chosen windows along the axis, zero at others."""
-        if bool(chosen.all()):
+        if bool(condition.all()):
             return value
-        mask = chosen.to(self.assembly.precision)
+        mask = condition.to(self.assembly.precision)
         return self.assembly.multiply(value, mask.reshape((1, -1, 1) if self.axis == 0 else (1, 1, -1)))
 
 

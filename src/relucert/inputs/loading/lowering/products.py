@@ -68,8 +68,8 @@ def _from_left(assembly: Assembly, constant: Tensor, value: int) -> int:
         inputs, columns = shape[0], 1
     if weight.shape[1] != inputs:
         raise UnsupportedError(f"a constant of shape {tuple(constant.shape)} times a value of shape {shape}")
-    places = torch.arange(matrices * inputs * columns).reshape(matrices, inputs, columns)
-    image = assembly.index_map(value, places.transpose(0, 1))  # (inputs, matrices, columns)
+    indices = torch.arange(matrices * inputs * columns).reshape(matrices, inputs, columns)
+    image = assembly.index_map(value, indices.transpose(0, 1))  # (inputs, matrices, columns)
     product = assembly.convolution(image, weight[:, :, None, None], None, Kernel())
     moved = torch.arange(len(weight) * matrices * columns).reshape(len(weight), matrices, columns).transpose(0, 1)
     result = assembly.index_map(product, moved)

@@ -51,8 +51,8 @@ def _over(
     before, reduced = assembly.shape(value), assembly.axes(value, axes)
     kept = tuple(1 if axis in reduced else size for axis, size in enumerate(before))
     image = assembly.reshaped(value, before)
-    for shape, chosen in _images(before, reduced):
-        image = lower(assembly, assembly.reshaped(image, shape), chosen)
+    for shape, axes_reduced in _images(before, reduced):
+        image = lower(assembly, assembly.reshaped(image, shape), axes_reduced)
     after = kept if keep_axes else tuple(size for axis, size in enumerate(before) if axis not in reduced)
     return assembly.reshaped(image, after)
 
@@ -75,7 +75,7 @@ def _images(before: Shape, reduced: Collection[int]) -> list[tuple[Shape, Reduce
 
 def _sum(assembly: Assembly, image: int, reduced: Reduced) -> int:
     shape = assembly.shape(image)
-    kernel = [size if chosen else 1 for size, chosen in zip(shape, reduced, strict=True)]
+    kernel = [size if is_reduced else 1 for size, is_reduced in zip(shape, reduced, strict=True)]
     if prod(kernel) == prod(shape):
         ones = torch.ones(1, prod(shape), dtype=assembly.precision)
         return assembly.reshaped(assembly.linear(assembly.reshaped(image, (prod(shape),)), ones), (1, 1, 1))
@@ -85,8 +85,8 @@ def _sum(assembly: Assembly, image: int, reduced: Reduced) -> int:
 
 
 def _largest(assembly: Assembly, image: int, reduced: Reduced) -> int:
-    for axis, chosen in enumerate(reduced[1:]):
-        if chosen:
+    for axis, is_reduced in enumerate(reduced[1:]):
+        if is_reduced:
             image = largest_along(assembly, image, axis, Window(assembly.shape(image)[1 + axis]))
     channels, height, width = assembly.shape(image)
     if not reduced[0]:

@@ -41,10 +41,10 @@ def _clip(assembly: Assembly, call: Call) -> Operand:
     """The ends were attributes before operator set 11 and are inputs since."""
     ends = []
     for position, name in ((1, "min"), (2, "max")):
-        given = call.attributes.get(name)
+        attribute = call.attributes.get(name)
         left_out = call.optional(position) is None
         stored = None if left_out else call.constant(position)
-        ends.append(stored if given is None else scalar(given))
+        ends.append(stored if attribute is None else scalar(attribute))
     return lowering.clip(assembly, call.value(0), *ends)
 
 

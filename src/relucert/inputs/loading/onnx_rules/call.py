@@ -55,15 +55,15 @@ class Call:
 
     def text(self, name: str, default: str) -> str:
         """An attribute that is a word."""
-        given = self.attributes.get(name, default)
-        return given.decode() if isinstance(given, bytes) else str(given)
+        attribute = self.attributes.get(name, default)
+        return attribute.decode() if isinstance(attribute, bytes) else str(attribute)
 
     def whole(self, position: int, name: str) -> list[int] | None:
         """Whole numbers that were an attribute in older operator sets and are an input since; None if not given."""
-        given = self.attributes.get(name)
-        if given is None and self.optional(position) is not None:
-            given = self.constant(position).flatten().tolist()
-        return None if given is None else [int(number) for number in given]
+        numbers = self.attributes.get(name)
+        if numbers is None and self.optional(position) is not None:
+            numbers = self.constant(position).flatten().tolist()
+        return None if numbers is None else [int(number) for number in numbers]
 
     def optional_constant(self, position: int) -> Tensor | None:
         return None if self.optional(position) is None else self.constant(position)

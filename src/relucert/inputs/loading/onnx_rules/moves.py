@@ -37,14 +37,14 @@ def _pad(assembly: Assembly, call: Call) -> Operand:
     """The margins were an attribute before operator set 11 and are an input since."""
     rank = len(assembly.full_shape(call.value(0)))
     margins, mode = call.whole(1, "pads"), call.text("mode", "constant")
-    given = call.optional_constant(2)
-    fill = call.attributes.get("value", 0.0) if given is None else given.item()
+    constant = call.optional_constant(2)
+    fill = call.attributes.get("value", 0.0) if constant is None else constant.item()
     axes = range(rank) if call.optional(3) is None else [axis % rank for axis in call.constant(3).tolist()]
     if margins is None or mode not in _PADS:
         raise UnsupportedError(f"mode={mode}")
     ends = [(0, 0)] * rank
-    for place, axis in enumerate(axes):
-        ends[axis] = margins[place], margins[place + len(margins) // 2]
+    for number, axis in enumerate(axes):
+        ends[axis] = margins[number], margins[number + len(margins) // 2]
 
     def run(tensors: list[Tensor]) -> Tensor:
         added = [(max(0, first), max(0, last)) for first, last in ends]
@@ -102,17 +102,17 @@ _ROUNDINGS: dict[str, Callable[[Fraction], int]] = {
 }
 
 
-def _nearest(call: Call, place: int, scale: Fraction, old: int, new: int) -> int:
+def _nearest(call: Call, index: int, scale: Fraction, old: int, new: int) -> int:
     """The coordinate that is copied to this place of an axis; operator sets below 11 know one way only."""
     plain = "coordinate_transformation_mode" not in call.attributes and len(call.inputs) < 3
     transform = "asymmetric" if plain else call.text("coordinate_transformation_mode", "half_pixel")
     rounding = call.text("nearest_mode", "floor" if plain else "round_prefer_floor")
     half = Fraction(1, 2)
     origins = {
-        "half_pixel": (place + half) / scale - half,
-        "asymmetric": place / scale,
-        "align_corners": Fraction(place * (old - 1), max(1, new - 1)),
-        "pytorch_half_pixel": (place + half) / scale - half if new > 1 else Fraction(0),
+        "half_pixel": (index + half) / scale - half,
+        "asymmetric": index / scale,
+        "align_corners": Fraction(index * (old - 1), max(1, new - 1)),
+        "pytorch_half_pixel": (index + half) / scale - half if new > 1 else Fraction(0),
     }
     if transform not in origins or rounding not in _ROUNDINGS:
         raise UnsupportedError(f"coordinate_transformation_mode={transform}, nearest_mode={rounding}")
@@ -151,15 +151,15 @@ def _unsqueeze(assembly: Assembly, call: Call) -> Operand:
     sizes = assembly.full_shape(call.value(0))
     rank = len(sizes) + len(_axes(call, 0) or ())
     axes = _axes(call, rank) or set()
-    left = iter(sizes)
-    after = tuple(1 if axis in axes else next(left, 1) for axis in range(rank))
+    remaining = iter(sizes)
+    after = tuple(1 if axis in axes else next(remaining, 1) for axis in range(rank))
     return assembly.reshape(call.value(0), after)
 
 
 def _axes(call: Call, rank: int) -> set[int] | None:
     """The axes of a (un)squeeze, None if not given: an attribute before operator set 13, an input since."""
-    given = call.whole(1, "axes")
-    return None if given is None else {axis + rank if axis < 0 else axis for axis in given}
+    axes = call.whole(1, "axes")
+    return None if axes is None else {axis + rank if axis < 0 else axis for axis in axes}
 
 
 RULES: dict[str, Rule] = {
