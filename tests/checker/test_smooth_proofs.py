@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 import relucert
-from relucert.checker.check import Claim, Rejected, check
+from relucert.checker.check import Claim, Rejected, check, check_property
 from relucert.checker.packing import pack, pack_floats, unpack, unpack_floats
 from relucert.common.names import InferenceName, MethodName
 from relucert.errors import InputError
@@ -282,3 +282,30 @@ def test_verdicts_have_proofs_by_lines(inference: InferenceName, tmp_path: Path)
     )
     assert not verdict.holds
     assert not path.exists()
+
+
+def test_properties_have_proofs_by_lines(tmp_path: Path) -> None:
+    """Two violations on one box; a larger box, in which one is met, has no proof."""
+    network, path = smooth_network(activation=SMOOTH["silu"]), tmp_path / "proof.json"
+    scores = network(IMAGE.float())[0].double()
+    label = int(scores.argmax())
+    margins = [
+        ([[float(one == label) - float(one == rival) for one in range(3)]], [0.0])
+        for rival in range(3)
+        if rival != label
+    ]
+    for radius, expected in ((0.01, True), (30.0, False)):
+        low, high = ((IMAGE[0] + sign * radius).tolist() for sign in (-1, 1))
+        query = relucert.Query.within(low, high, margins)
+        verdict = relucert.verify(network, query, proof=path, overwrite=True, time_limit=20)
+        assert verdict.holds == expected
+        assert path.exists() == expected
+        if expected:
+            assert check_property(path, network).cases == len(query.violations)
+            document = json.loads(path.read_text())
+            for part in document["parts"]:
+                part["relaxation"]["rules"][0].pop("slopes")
+            path.write_text(json.dumps(document))
+            with pytest.raises(Rejected, match="no slopes"):
+                check_property(path, network)
+            path.unlink()

@@ -34,11 +34,17 @@ from relucert.execution.execution import Execution
 from relucert.execution.job import in_steps
 from relucert.inputs.loading.runtime import Origin, Runtime
 from relucert.inputs.storage.store import StoreLike
-from relucert.methods.alpha import AlphaMethod
-from relucert.methods.table import find_method
 from relucert.network import Network
 from relucert.network.split_neurons import fold_split_neurons
-from relucert.proofs.files import EvidenceKeeper, check_provable, claimed, relaxation_evidence, write_proof
+from relucert.proofs.files import (
+    BY_LINES,
+    UNDECIDED_BY_LINES,
+    EvidenceKeeper,
+    check_provable,
+    claimed,
+    relaxation_evidence,
+    write_proof,
+)
 from relucert.query.given import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
 from relucert.query.problem import Problem
 from relucert.query.questions import Inquiry, Question
@@ -48,8 +54,6 @@ from relucert.verification.search import ATTACK_SHARE, bounded
 STEPS = 40  # of the attack
 ITSELF = "the image itself"
 OTHER_NORMS = "branch and bound needs the norm 1, 2 or inf, and neither bounds nor an attack decided it"
-RULED_BY = ("crown", "fast-lin", "alpha")  # that prove what is written about networks with smooth activations
-BY_LINES = "a proof about smooth activations is by lines alone, and these do not tell"
 
 
 def robust_at(
@@ -114,7 +118,7 @@ def robust_at_each(
     """
     posed = arguments.pose()
     if proof is not None:
-        check_provable(RULED_BY[0], posed.network)
+        check_provable(BY_LINES[0], posed.network)
     path = None if proof is None else checked_path(proof, "a proof")
     fraction = stated_fraction(radius, "the radius")
     options = _Options(posed.shape, number_above(radius, "the radius"), time_limit, arguments.seed, path, fraction)
@@ -254,20 +258,14 @@ class _Answering:
         return PROVER, None if outcome.proven or self.witness is not None else outcome.failure or "no answer"
 
     def _prove_by_lines(self, problem: Problem, path: Path) -> tuple[str | None, str | None]:
-        """Writes a proof by the lines of one of the methods that have proofs about any activation."""
-        keeper = EvidenceKeeper(self.network)
-        for name in RULED_BY:
-            if not keeper.proves(name):
-                continue
-            self.reporter.enter(Progress(stage=name))
-            method = keeper.recorded(find_method(name))
-            if isinstance(method, AlphaMethod):
-                method = replace(method, ends=self.ends)
-            evidence = keeper.evidence_within(method, problem)
-            if evidence is not None:
-                write_proof(path, claimed(problem, self.question.image), evidence)
-                return name, None
-        return None, BY_LINES
+        """Writes a proof by lines, if there is one."""
+        found = EvidenceKeeper(self.network).record_by_lines(problem, self.ends)
+        if found is None:
+            return None, UNDECIDED_BY_LINES
+        method, record = found
+        evidence = relaxation_evidence(record, self.options.radius, self.network)
+        write_proof(path, claimed(problem, self.question.image), evidence)
+        return method, None
 
     def _attack(self) -> bool:
         left = self.ends - time.monotonic()

@@ -26,11 +26,11 @@ from relucert.execution.execution import Execution
 from relucert.execution.team import offering
 from relucert.inputs.loading.runtime import Runtime, own_precision
 from relucert.inputs.storage import files
-from relucert.methods.table import check_rectifiers
 from relucert.network import Network, find_inference
 from relucert.network.split_neurons import fold_split_neurons
 from relucert.proofs import query_proof as proofs
-from relucert.proofs.files import is_about
+from relucert.proofs.files import BY_LINES, UNDECIDED_BY_LINES, EvidenceKeeper, check_provable, is_about
+from relucert.query.problem import Problem
 from relucert.verification.attack import BoxAttack
 from relucert.verification.many_boxes import excluded
 from relucert.verification.problem import BoxViolations, boxes_of
@@ -107,7 +107,7 @@ def verify_alone(
         raise InputError(f"proofs are about real arithmetic, not about {inference}; leave out one of the two")
     loaded, replay = open_sources(network, asked, input_shape, evaluation)
     if proof is not None:
-        check_rectifiers(loaded, "a proof")
+        check_provable(BY_LINES[0], loaded)
     check_subnormals()
     ends = started + (math.inf if time_limit is None else time_limit)
     claim = None
@@ -256,10 +256,11 @@ class _Verification:
             def violates(point: Tensor, attack: BoxAttack = attack, question: _Open = question) -> bool:
                 return any(self._try(points, question) for points in attack.near(point))
 
-            outcome = prove(
-                question.part.problem, share, violates, record=self.record, record_cuts=True,
-                report=partial(self._report, self.nodes),
-            )  # fmt: skip
+            problem, report = question.part.problem, partial(self._report, self.nodes)
+            if self.record and not self.network.rectifiers_only:
+                outcome = _by_lines(problem, share)
+            else:
+                outcome = prove(problem, share, violates, record=self.record, record_cuts=True, report=report)
             self.nodes, self.stage = self.nodes + outcome.nodes, outcome.stage
             if self.record:
                 self.proven.append((question.part, outcome))
@@ -295,3 +296,11 @@ class _Verification:
             status, point, outputs, reason, seconds, self.nodes, method, coordinates, self.query.remarks, failed,
             self.network.inference.name, self.stage,
         )  # fmt: skip
+
+
+def _by_lines(problem: Problem, ends: float) -> Outcome:
+    """The outcome of a proof by lines alone, which proof files hold about any activation."""
+    found = EvidenceKeeper(problem.network).record_by_lines(problem, ends)
+    if found is None:
+        return Outcome(False, UNDECIDED_BY_LINES, 0, PROVER)
+    return Outcome(True, None, 0, found[0], record=found[1])

@@ -26,7 +26,7 @@ from relucert.methods.linear import LinearMethod
 from relucert.methods.method import Method
 from relucert.methods.programs import ProgramMethod
 from relucert.methods.sdp import QuadraticMethod
-from relucert.methods.table import check_rectifiers
+from relucert.methods.table import check_rectifiers, find_method
 from relucert.network import Network
 from relucert.network.fingerprint import fingerprint
 from relucert.network.rounded_activation import ACTIVATION_ULPS
@@ -38,6 +38,8 @@ from relucert.search.batch import SearchEnd
 from relucert.search.portfolio import Evidence
 
 LOST = "the bounds that prove the radius {!r} were not kept"
+BY_LINES = ("crown", "fast-lin", "alpha")  # methods whose lines prove verdicts about networks with smooth activations
+UNDECIDED_BY_LINES = "a proof about smooth activations is by lines alone, and these do not tell"
 PROVABLE = (*RULES, "alpha", "lp", "lp-full", "sdp")  # methods that write proofs
 
 
@@ -70,26 +72,35 @@ class EvidenceKeeper:
             method = method.weaker
         return self._evidence(method, problem, float(problem.region.whole) if math.isinf(end.radius) else end.radius)
 
-    def evidence_within(self, method: Method, problem: Problem) -> Evidence | None:
-        """What proves by such a method that a problem, a batch of one, holds in its region; None: nothing does."""
+    def record_by_lines(self, problem: Problem, ends: float) -> tuple[str, Record] | None:
+        """The record of a proof that a problem about this network, a batch of one, holds in its region, with the name
+        of the method whose lines prove it: one of `BY_LINES`, which take any activation; None: nothing does.
+
+        ends: By the monotonic clock, when the ascent stops.
+        """
         network, region, prop = problem.exact, problem.region, problem.prop
-        hidden = method.hidden(network, region, RECORDED)
-        if not bool((method.margins(network, region, prop, hidden, RECORDED) > 0).all()):
-            return None
-        return self._evidence(method, problem, float(region.radius[0]))
+        for name in filter(self.proves, BY_LINES):
+            method = self.recorded(find_method(name))
+            if isinstance(method, AlphaMethod):
+                method = replace(method, ends=ends)
+            hidden = method.hidden(network, region, RECORDED)
+            if bool((method.margins(network, region, prop, hidden, RECORDED) > 0).all()):
+                return name, self._record(method, problem, float(region.radius[0]))
+        return None
 
     def _evidence(self, method: Method, problem: Problem, radius: float) -> Evidence:
         if isinstance(method, QuadraticMethod):
             return self._quadratic(method, problem, radius)
+        return relaxation_evidence(self._record(method, problem, radius), radius, self.network)
+
+    def _record(self, method: Method, problem: Problem, radius: float) -> Record:
         if not isinstance(method, (AlphaMethod, ProgramMethod)):
-            rule = RuleName.of(
-                method.name, method.bounds_stable_neurons(self.network), self._smooth_slopes(method, problem.at(radius))
-            )
-            return relaxation_evidence(Record([rule]), radius, self.network)
+            slopes = self._smooth_slopes(method, problem.at(radius))
+            return Record([RuleName.of(method.name, method.bounds_stable_neurons(self.network), slopes)])
         record = None if method.recorder is None else method.recorder.take(problem.centre, problem.prop, radius)
         if record is None:
             raise ArithmeticError(LOST.format(radius))
-        return relaxation_evidence(record, radius, self.network)
+        return record
 
     def forget(self, method: Method | None) -> None:
         """Drops what such a method, and those that it starts from, have kept."""
