@@ -84,11 +84,10 @@ def test_the_radius_passes_and_a_slightly_larger_one_fails(
 
 
 def test_few_evaluations_are_spent() -> None:
-    for sizes, most in (((20, 30, 10), 4), ((20, 30, 30, 10), 7), ((20, 30, 30, 30, 30, 10), 9)):
+    for sizes, most in (((20, 30, 10), 2), ((20, 30, 30, 10), 5), ((20, 30, 30, 30, 30, 10), 6)):
         network = mlp(*sizes, seed=4)
         ends = search(network, ask(network, count=20))
         assert max(end.evaluations for end in ends) <= most
-        assert min(end.evaluations for end in ends) >= 2
 
 
 @pytest.mark.parametrize("name", ["two layers", "five layers", "residual"])

@@ -88,6 +88,14 @@ class TracedBounds(Bounds):
         self.tight, self.part = tight, part
 
 
+def select_traced(bounds: Bounds, chosen: Tensor) -> Bounds:
+    """The bounds of some batch members, (count,), which know which are tight as before."""
+    fewer = select(bounds, chosen)
+    if not isinstance(bounds, TracedBounds):
+        return fewer
+    return TracedBounds(fewer, {value: tight[chosen] for value, tight in bounds.tight.items()})
+
+
 def select(bounds: Bounds, chosen: Tensor | slice) -> Bounds:
     """The bounds of some batch members, (count,)."""
     return {value: interval.select(chosen) for value, interval in bounds.items()}

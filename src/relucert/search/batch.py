@@ -10,13 +10,14 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
+from relucert.bounding.interval import Bounds, select_traced
 from relucert.common.deadline import TimeUp
 from relucert.common.progress import Progress, Reporter
 from relucert.methods.method import ExpensiveMethod
 from relucert.query.problem import Problem
 from relucert.search.evaluation import Evaluation, Evaluator
 from relucert.search.experience import Experience
-from relucert.search.prediction import Correction, EvaluatedRadii
+from relucert.search.prediction import Correction, HiddenShares
 from relucert.search.profile import Profile
 from relucert.search.root import Curve, PredictedMargin
 
@@ -28,8 +29,8 @@ LIMIT = 1e12  # no radius above is looked for, nor one below its inverse
 ROWS = 3  # margins that a prediction looks at
 NEWTON = (0.7, 0.95, 1.05, 1.4)  # where to look for the root, in steps that the slope suggests
 PROFILED = (0.5, 1.0, 2.0, 4.0)  # the same in steps that the constants of all shells suggest
+CLOSE = 1e-4  # distances of evaluated radii, in logarithms, below which rounding is all there is to see
 FAR = 0.02  # relative steps above which the constants of all shells tell enough
-DISTANCE_TRUST = 0.1  # by how much a root predicted at a distance from all evaluated radii may be off, relatively to it
 
 
 @dataclass(frozen=True)
@@ -59,13 +60,16 @@ class SearchBatch:
     experience: Experience
     reporter: Reporter
     problem: Problem
-    evaluated: EvaluatedRadii
+    shares: HiddenShares  # of the bounds evaluated last, or of what other searches taught
+    correction: Correction
     index: Tensor
     radii: Tensor  # to evaluate next, or evaluated last
     proving: Tensor  # whether that evaluation is the proving one
     root: Tensor  # the predicted radius
     slope: Tensor  # the margin's change with the radius there
-    drift: Tensor  # how far, relatively, the last evaluation moved the prediction
+    doubt: Tensor  # by how much, relatively, the predicted radius may be off
+    distance: Tensor  # of the last evaluation from the one before, in logarithms
+    mistrust: Tensor  # the same, as a share of its distance from the last evaluation
     best: Tensor  # the largest radius proven, 0: none yet
     ceiling: Tensor  # the smallest radius that failed to prove
     weakest: Tensor  # the row of the least margin at the best radius
@@ -79,10 +83,13 @@ class SearchBatch:
     whole: Tensor  # the radius beyond which there are no further valid inputs
     exact_prediction: bool  # whether what is predicted is what will be found
     profile: Profile | None  # of the constants, where the method has shells
+    hidden: Bounds | None = None  # of the last evaluation, while the shares are those of the one before
+    guess: Tensor | None = None  # where a first root is predicted about; None: the first radius is chosen
     rounds: int = 0
     due_to: dict[int, str] = field(default_factory=dict)  # by question, the weaker method that proved the best radius
-    ended_evaluated: list[EvaluatedRadii] = field(default_factory=list)
+    ended_shares: list[HiddenShares] = field(default_factory=list)
     ended_index: list[Tensor] = field(default_factory=list)
+    ended_radii: list[Tensor] = field(default_factory=list)  # as shares of the first-order radii
 
     @classmethod
     def start(cls, evaluator: Evaluator, experience: Experience, reporter: Reporter, problem: Problem) -> SearchBatch:
@@ -91,31 +98,29 @@ class SearchBatch:
         count = len(problem)
         which = torch.arange(count) if region.which is None else region.which
         centre = {value: values[value][which] for value in network.preactivations}
-        evaluated = EvaluatedRadii(
-            centre, dict(experience.growth), torch.zeros(count, 0, dtype=torch.float64), {}, Correction.none(count)
-        )
         zeros, none = torch.zeros(count, dtype=torch.float64), torch.zeros(count, dtype=torch.long)
         margins = prop.values(values[-1][which]).double()
-        slopes = _slopes_at_centre(evaluator, problem, evaluated, margins)
+        slopes = _slopes_at_centre(evaluator, problem, centre, margins)
         reached = margins / -slopes  # by every row alone, to first order
         radii, weakest = reached.clamp(1 / LIMIT, LIMIT).min(1)
         whole = problem.region.whole if region.box is not None else zeros + torch.inf
         first = torch.minimum(radii, whole)
-        # Without a box, bounds before the first ReLUs are linear in the radius.
-        linear = network.activation_depths[-1] <= 1 and evaluator.surrogate is evaluator.method and region.box is None
-        shelled = None if linear else evaluator.shelled
+        shelled, exact = evaluator.shelled, _exact(evaluator, problem)
         return cls(
             evaluator=evaluator,
             experience=experience,
             reporter=reporter,
             problem=problem,
-            evaluated=evaluated,
+            shares=evaluator.initial_shares(problem, first * experience.first_share, experience),
+            correction=Correction.none(count),
             index=torch.arange(count),
             radii=first * experience.first_share,
             proving=zeros > 0,
             root=first,
             slope=slopes.gather(1, weakest[:, None]).squeeze(1),
-            drift=zeros if linear else zeros + torch.inf,
+            doubt=zeros + torch.inf,
+            distance=zeros,
+            mistrust=zeros + experience.mistrust,
             best=zeros,
             ceiling=zeros + torch.inf,
             weakest=none,
@@ -127,13 +132,16 @@ class SearchBatch:
             stride=zeros + 1,
             first_order=first,
             whole=whole,
-            exact_prediction=linear,
+            exact_prediction=exact,
+            guess=None if shelled is not None and not exact else first * experience.first_share,
             profile=None if shelled is None else Profile.start(shelled.shells, margins, slopes),
         )
 
     def run(self, ends: float = math.inf) -> Iterator[SearchEnd]:
         """Yields each question's end as it is reached."""
         try:
+            if self.guess is not None:
+                self._predict_first_root(self.guess)
             for _ in range(MAX_ROUNDS):
                 began = time.monotonic()
                 self._tell()
@@ -148,6 +156,11 @@ class SearchBatch:
             pass
         yield from self.give_up()
 
+    def learn(self) -> None:
+        """Teaches later searches what this one has learnt."""
+        if self.ended_shares:
+            self.experience.learn(self.all_shares(), torch.cat(self.ended_radii))
+
     def _tell(self) -> None:
         lower = float(self.best.min())
         state = Progress(stage=self.evaluator.method.name, evaluations=self.rounds, lower=lower or None)
@@ -157,24 +170,24 @@ class SearchBatch:
         """All rows in the order of where they vanish, to first order: (batch, rows)."""
         return (self.heights / -self.steepness).argsort(1)
 
-    def begin_with(self, evaluated: EvaluatedRadii) -> None:
-        """Starts where other searches in the same regions ended: the first radius is predicted already.
+    def begin_with(self, shares: HiddenShares) -> None:
+        """Starts where other searches in the same regions ended: the first radius is predicted already."""
+        self.shares, self.profile = shares, None  # of this row no constants are known
+        self.guess = shares.logs.exp()
 
-        A prediction is trusted as much as it is near to the nearest evaluated radius.
-        """
-        if self.exact_prediction:
-            return
-        self.evaluated, self.profile = evaluated, None  # of this row no constants are known
-        last = evaluated.logs[:, -1].exp()
-        self.radii, self.margin = last, self.evaluator.predict(self.problem, last[:, None], evaluated).amin(2)[:, 0]
-        self._fit_parabola(torch.zeros_like(self.index)[:, None])
-        self._predict_root()
-        self.drift = DISTANCE_TRUST * (self.root.log()[:, None] - evaluated.logs).abs().amin(1)
+    def _predict_first_root(self, guess: Tensor) -> None:
+        """Predicts the root from the shares that others taught; guess: where it may be, (batch,)."""
+        predicted = PredictedMargin(self.evaluator, self.focused, self.shares, self.correction)
+        curve = predicted.from_centre(self.margin[:, None], guess[:, None], self.exact_prediction)
+        root = curve.root()
+        usable = root.isfinite() & (root > 1 / LIMIT) & (root < self.first_order)
+        self.root, self.slope, self.radii = torch.where(usable, root, guess), curve.slope(), guess
+        self.doubt = self._doubt()
         self._choose()
 
-    def all_evaluated(self) -> EvaluatedRadii:
-        """The evaluated radii and hidden bounds of every question, also of those that ended."""
-        return EvaluatedRadii.merge(self.ended_evaluated, torch.cat(self.ended_index).argsort())
+    def all_shares(self) -> HiddenShares:
+        """The shares of every question, once all have ended."""
+        return HiddenShares.merge(self.ended_shares, torch.cat(self.ended_index).argsort())
 
     def resume(self, ends: Iterable[SearchEnd]) -> None:
         """Starts from where a weaker method ended: what it proved is proven."""
@@ -186,6 +199,7 @@ class SearchBatch:
         finite = (self.best > 0) & self.best.isfinite()
         gain = self.evaluator.method.gain if isinstance(self.evaluator.method, ExpensiveMethod) else 1.0
         self.radii = torch.where(finite, torch.minimum(gain * self.best, self.whole), self.radii)
+        self.guess = None
 
     def evaluate(self) -> None:
         """One evaluation of every open question, each in the arithmetic its step calls for."""
@@ -199,14 +213,10 @@ class SearchBatch:
         joined = Evaluation.join(evaluations, order, self.evaluator.quick.dtype)
         self.margin, weakest = joined.margins.min(1)
         self.focus = _least(joined.margins / -self.steepness)
-        tight = self.evaluator.tight(joined.hidden)
-        self.evaluated = self.evaluated.add(self.radii, joined.hidden, joined.corrections, tight)
+        self.hidden = joined.hidden
+        self.correction = self.correction.add(self.radii, joined.corrections)
         if self.profile is not None and joined.constants is not None:
             self.profile = self.profile.add(self.radii, joined.constants)
-        if not self.rounds:
-            self._fit_parabola(weakest[:, None])
-        if self.rounds == 1:
-            self.experience.learn(self.evaluated.mean_growth(), self.radii / self.first_order)
         self.rounds += 1
         counts = self.proving | (self.evaluator.first_look is self.evaluator.proof)
         passed = counts & (self.margin > 0) & (self.radii > self.best)
@@ -217,13 +227,6 @@ class SearchBatch:
             self.due_to.pop(index, None)
         self.ceiling = torch.where(failed, torch.minimum(self.ceiling, self.radii), self.ceiling)
         self.failures = self.failures + failed
-
-    def _fit_parabola(self, row: Tensor) -> None:
-        """Guesses the slope by a parabola through the first evaluation that starts as the margin does at the centre."""
-        height, steepness = self.heights.gather(1, row)[:, 0], self.steepness.gather(1, row)[:, 0]
-        bend = ((self.margin - height) / self.radii - steepness) / self.radii
-        root = 2 * height / (-steepness + (steepness.square() - 4 * bend * height).clamp(min=0).sqrt())
-        self.slope = (self.margin / (self.radii - root)).nan_to_num(-1.0).clamp(max=-1e-30)
 
     @property
     def focused(self) -> Problem:
@@ -242,10 +245,15 @@ class SearchBatch:
         beyond = self.best * (1 + self.evaluator.tolerance)
         done = (self.best > 0) & (self.ceiling <= beyond) & ~endless
         fresh = (self.radii == self.best) & ~done & ~endless
-        if bool(fresh.any()):
+        if self.evaluator.smooth:
+            done |= fresh & (self.margin + self.slope * (beyond - self.best) <= 0)
+        elif bool(fresh.any()):
+            self._take_shares()
             questions = fresh.nonzero().squeeze(1)
-            focused, evaluated = self.focused.select(questions), self.evaluated.select(questions)
-            predicted = self.evaluator.predict(focused, beyond[questions, None], evaluated, signs_kept=True)
+            predicted = self.evaluator.predict(
+                self.focused.select(questions), beyond[questions, None],
+                self.shares.select(questions), self.correction.select(questions),
+            )  # fmt: skip
             done[questions] = (predicted <= 0).any(2).squeeze(1)
         lost = self.ceiling < 1 / LIMIT
         yield from self._report(done | lost, closed=True)
@@ -259,15 +267,40 @@ class SearchBatch:
     def aim(self) -> None:
         """Predicts every root anew and chooses the next radius and how to check it."""
         previous = self.root
+        self._take_shares()
         self._predict_root()
-        if not self.exact_prediction:
-            self.drift = ((self.root - previous) / self.root).abs()
+        moved = ((self.root - previous) / self.root).abs()
+        self._learn_mistrust(moved)
+        self.doubt = self._doubt() if self.evaluator.smooth or self.exact_prediction else 2 * moved.square()
         self._choose()
 
+    def _take_shares(self) -> None:
+        """Replaces the shares by those of the last evaluation."""
+        if self.hidden is not None:
+            own = self.shares.own
+            self.distance = (self.radii.log() - self.shares.logs).abs() if own else torch.zeros_like(self.radii)
+            self.shares = self.evaluator.shares(self.problem, self.radii, self.hidden, self.shares)
+            self.hidden = None
+
+    def _learn_mistrust(self, moved: Tensor) -> None:
+        """Learns from how far, relatively, the last evaluation moved the prediction."""
+        if self.rounds > 1:
+            self.experience.doubt(moved, self.distance)
+            rate = (moved / self.distance.clamp(min=CLOSE)).nan_to_num(1.0).clamp(max=1.0)
+            self.mistrust = torch.maximum(self.mistrust, rate)
+
+    def _doubt(self) -> Tensor:
+        """By how much, relatively, the predicted root may be off."""
+        if self.exact_prediction:
+            return torch.zeros_like(self.root)
+        if not self.shares.own:
+            return torch.full_like(self.root, torch.inf)
+        return self.mistrust * (self.root.log() - self.shares.logs).abs()
+
     def _choose(self) -> None:
-        """The next radius, and whether to prove it, by the predicted root and how far it has drifted."""
+        """The next radius, and whether to prove it, by the predicted root and how far it may be off."""
         tolerance = self.evaluator.tolerance
-        doubt = (2 * self.drift.square()).clamp(min=max(self.evaluator.noise, tolerance / 3))
+        doubt = self.doubt.clamp(min=max(self.evaluator.noise, tolerance / 3))
         self.proving = (doubt <= 0.6 * tolerance) | (self.rounds >= PATIENCE)
         aim = self.root * (1 - torch.where(self.proving, doubt * 2.0 ** self.failures.clamp(max=30), 0).clamp(max=0.5))
         inside = (aim > self.best) & (aim < self.ceiling) & (self.rounds < TRUST)
@@ -289,15 +322,17 @@ class SearchBatch:
     def _predict_root(self) -> None:
         """Predicts the root of the least margin, and the slope there; the slope not, where a profile suffices."""
         last, shares = Curve(self.radii[:, None], self.margin[:, None]), NEWTON
-        step = -last.margins / self.slope[:, None]
+        step = (last.margins / self.slope[:, None]).abs()
         if self.profile is not None:
             self.root = self.profile.root()
             if bool(((self.root - self.radii).abs() > FAR * self.radii).all()):
                 return
-            least = 2 * self.evaluator.tolerance * last.radii
-            step, shares = torch.maximum((self.root[:, None] - last.radii).abs(), least), PROFILED
-            step = torch.where(last.margins > 0, step, -step)
-        curve = PredictedMargin(self.evaluator, self.focused, self.evaluated).near_root(last, step, shares)
+            step, shares = (self.root[:, None] - last.radii).abs(), PROFILED
+        step = torch.maximum(step, 2 * self.evaluator.tolerance * last.radii)  # nearer, rounding is all there is to see
+        step = torch.where(last.margins > 0, step, -step)
+        curve = PredictedMargin(self.evaluator, self.focused, self.shares, self.correction).near_root(
+            last, step, shares
+        )
         self.root, self.slope = curve.root(), curve.slope()
 
     def _report(self, mask: Tensor, closed: bool) -> Iterator[SearchEnd]:
@@ -310,24 +345,34 @@ class SearchBatch:
         if bool(mask.all()):
             return
         ended, still_open = (~mask).nonzero().squeeze(1), mask.nonzero().squeeze(1)
-        self.ended_evaluated.append(self.evaluated.select(ended))
+        self.ended_shares.append(self.shares.select(ended))
         self.ended_index.append(self.index[ended])
-        self.problem, self.evaluated = self.problem.select(still_open), self.evaluated.select(still_open)
+        self.ended_radii.append((self.best / self.first_order)[ended])
+        self.problem, self.shares = self.problem.select(still_open), self.shares.select(still_open)
+        self.correction = self.correction.select(still_open)
+        self.hidden = None if self.hidden is None else select_traced(self.hidden, still_open)
         self.profile = None if self.profile is None else self.profile.select(still_open)
         for name, value in vars(self).items():
             if isinstance(value, Tensor):
                 setattr(self, name, value[still_open])
 
 
-def _slopes_at_centre(evaluator: Evaluator, problem: Problem, evaluated: EvaluatedRadii, margins: Tensor) -> Tensor:
+def _exact(evaluator: Evaluator, problem: Problem) -> bool:
+    """Whether what is predicted is what will be found: bounds before the first activations keep their shares, unless a
+    box cuts balls that are no boxes; or no bounds are predicted."""
+    alone = evaluator.network.activation_depths[-1] <= 1 and evaluator.surrogate is evaluator.method
+    return evaluator.recomputes or (alone and problem.region.walls is None)
+
+
+def _slopes_at_centre(evaluator: Evaluator, problem: Problem, centre: dict[int, Tensor], margins: Tensor) -> Tensor:
     """The slope of each margin in the radius at the centre, (batch, rows), strictly negative; with a box the mean slope
     up to the radius at which the first margin would vanish without it."""
-    radii = torch.ones(len(problem), 1, dtype=torch.float64)
+    radii = torch.ones(len(problem), dtype=torch.float64)
     unboxed = replace(problem, region=replace(problem.region, box=None))
     for questions in [unboxed] if problem.region.box is None else [unboxed, problem]:
-        ahead = evaluator.predict(questions, radii, evaluated, evaluator.initial_method)[:, 0]
-        slopes = ((ahead - margins) / radii).clamp(max=-1e-30)
-        radii = (margins / -slopes).clamp(1 / LIMIT, LIMIT).amin(1, keepdim=True)
+        ahead = evaluator.margins_to_first_order(questions, radii, centre)
+        slopes = ((ahead - margins) / radii[:, None]).clamp(max=-1e-30)
+        radii = (margins / -slopes).clamp(1 / LIMIT, LIMIT).amin(1)
     return slopes
 
 

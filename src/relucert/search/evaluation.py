@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -11,14 +12,19 @@ from torch import Tensor
 from relucert.arithmetic.property import Property
 from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import DOUBLE, FLOAT, Arithmetic
+from relucert.bounding.backward import enclose
 from relucert.bounding.interval import Bounds, Interval, TracedBounds
+from relucert.bounding.reference import ReferencePath
+from relucert.bounding.relaxers import FAST_LIN
 from relucert.methods.interval import IntervalMethod
+from relucert.methods.linear import LinearMethod
 from relucert.methods.lipschitz import LipschitzMethod
 from relucert.methods.method import ExpensiveMethod, Method
 from relucert.methods.table import suited_network
 from relucert.network import Network
 from relucert.query.problem import Problem
-from relucert.search.prediction import EvaluatedRadii, distinct_from_next_region
+from relucert.search.experience import Experience
+from relucert.search.prediction import TINIEST, Brackets, Correction, HiddenShares, distinct_from_next_region
 
 FLOAT_NOISE = 2e-6  # relative radius that float32's rounding may move
 
@@ -77,6 +83,9 @@ class Evaluator:
         noise: The relative radius that the rounding of `quick` may move.
         initial_method: The weakest of the chain of weaker methods, whose margins are cheap.
         surrogate: The method whose margins, plus a correction, predict those of the method.
+        relaxer: The lines by which hidden bounds are predicted.
+        recomputes: Whether the hidden bounds are so cheap that they are computed anew, not predicted.
+        smooth: Whether margins fall smoothly with the radius, and are predicted as such.
         shelled: The method, if it splits a region into shells.
         bounds_stable_neurons: Whether the method bounds stable neurons as tightly as the others.
     """
@@ -97,7 +106,11 @@ class Evaluator:
         else:
             self.tolerance, self.first_look = tolerance, self.quick
             self.surrogate = self.initial_method
-        self.shelled = method if isinstance(method, LipschitzMethod) and method.shells > 1 else None
+        self.relaxer = self.surrogate.relaxer if isinstance(self.surrogate, LinearMethod) else FAST_LIN
+        self.smooth = isinstance(method, LinearMethod) and self.surrogate is method
+        lipschitz = method if isinstance(method, LipschitzMethod) else None
+        self.recomputes = isinstance(method, IntervalMethod) or (lipschitz is not None and not lipschitz.local)
+        self.shelled = lipschitz if lipschitz is not None and lipschitz.shells > 1 else None
         self.bounds_stable_neurons = method.bounds_stable_neurons(network)
         self._networks = {dtype: network.cast(dtype) for dtype in {self.proof.dtype, self.quick.dtype}}
         self.network = self._networks[self.proof.dtype]
@@ -120,10 +133,51 @@ class Evaluator:
         guess = self.surrogate.margins(network, region, prop, hidden, arithmetic)
         return Evaluation(margins.double(), hidden, (margins.amin(1) - guess.amin(1)).double())
 
-    def tight(self, hidden: Bounds) -> dict[int, Tensor]:
-        """Which lower and upper hidden bounds of an evaluation are tight, by value (batch, 2, size); where the method
-        bounds neurons in several regions, which neurons' bounds, (batch, regions * size). Of a value that is missing,
-        all are.
+    def initial_shares(self, problem: Problem, radii: Tensor, experience: Experience) -> HiddenShares:
+        """Shares as other searches taught them, said of these radii, (batch,); of values that no activation precedes
+        those of the problem's own regions, where they may differ."""
+        regions = torch.ones(1, dtype=torch.float64)
+        if self.shelled is not None and self.shelled.local:
+            regions = torch.arange(1, self.shelled.shells + 1, dtype=torch.float64) / self.shelled.shells
+        growth = {value: torch.full_like(radii, exponent) for value, exponent in experience.growth.items()}
+        shares = HiddenShares(radii.log(), regions, {}, growth)
+        if self.recomputes:
+            return shares
+        path = self._path(problem, radii[:, None], regions)
+        for value in path.network.preactivations:
+            taught = experience.shares.get(value)
+            if taught is None or (problem.region.box is not None and not path.network.activation_depths[value]):
+                share = self._share_of_first_layer(path, value)
+            else:
+                share = taught.to(self.quick.dtype).expand(len(path.region.radius), 2, path.network.sizes[value])
+            shares.shares[value] = share.unflatten(0, (len(radii), -1))
+        return shares
+
+    def _share_of_first_layer(self, path: ReferencePath, value: int) -> Tensor:
+        """How far a value that no activation precedes lies from its reference, as a share of its interval: (batch, 2,
+        size)."""
+        lower, upper = enclose(path, value)
+        reference = path.reference(value)
+        _, outer = Brackets(path).of(value)
+        return torch.stack([reference - lower, upper - reference], 1) / outer.clamp(min=TINIEST)
+
+    def shares(self, problem: Problem, radii: Tensor, hidden: Bounds, before: HiddenShares) -> HiddenShares:
+        """The shares that an evaluation at radii, (batch,), tells, after others."""
+        if self.recomputes:
+            return replace(before, logs=radii.log(), own=True)
+        path = self._path(problem, radii[:, None], before.regions)
+        return before.evaluated(path, radii, hidden, self._tight(hidden))
+
+    def _path(self, problem: Problem, radii: Tensor, regions: Tensor) -> ReferencePath:
+        """The path of a region for each question, candidate radius, (batch, candidates), and share of it."""
+        count = radii.shape[1] * len(regions)
+        repeated = problem.select(torch.arange(len(radii)).repeat_interleave(count)) if count > 1 else problem
+        network, region, _ = self.instance(repeated, (radii[..., None] * regions).flatten(), self.quick)
+        return ReferencePath(network, region, {}, self.relaxer, self.quick)
+
+    def _tight(self, hidden: Bounds) -> dict[int, Tensor]:
+        """Which lower and upper hidden bounds of an evaluation are tight, by value (batch, 2, size); of a value that is
+        missing, all are. In several regions: (batch, 2, regions * size).
 
         The others only tell that a neuron is stable, or were taken over from a larger region.
         """
@@ -137,20 +191,23 @@ class Evaluator:
         unstable = {value: ~self.network.stable(value, *hidden[value]) for value in deep}
         return {value: torch.stack([where, where], 1) for value, where in unstable.items()}
 
-    def predict(
-        self, problem: Problem, radii: Tensor, evaluated: EvaluatedRadii,
-        surrogate: Method | None = None, signs_kept: bool = False,
-    ) -> Tensor:  # fmt: skip
-        """Predicted margins at candidate radii, (batch, candidates, rows), from interpolated hidden bounds.
-
-        signs_kept: As for `EvaluatedRadii.interpolate`: margins that jump where a sign is lost are not predicted then.
-        """
+    def predict(self, problem: Problem, radii: Tensor, shares: HiddenShares, correction: Correction) -> Tensor:
+        """Predicted margins at candidate radii, (batch, candidates, rows), from predicted hidden bounds."""
         count, candidates = radii.shape
         repeated = problem.select(torch.arange(count).repeat_interleave(candidates))
         network, region, prop = self.instance(repeated, radii.flatten(), self.quick)
-        hidden = evaluated.interpolate(radii, signs_kept)
+        if self.recomputes:
+            hidden = self.method.hidden(network, region, self.quick)
+        else:
+            hidden = shares.bounds(self._path(problem, radii, shares.regions), radii)
         if self.shelled is not None:
             margins, _ = self.shelled.least_margins(network, region, prop, hidden, self.quick)
         else:
-            margins = (surrogate or self.surrogate).margins(network, region, prop, hidden, self.quick)
-        return margins.double().view(count, candidates, -1) + evaluated.correction.at(radii)[..., None]
+            margins = self.surrogate.margins(network, region, prop, hidden, self.quick)
+        return margins.double().view(count, candidates, -1) + correction.at(radii)[..., None]
+
+    def margins_to_first_order(self, problem: Problem, radii: Tensor, centre: dict[int, Tensor]) -> Tensor:
+        """The margins at radii, (batch,), if every neuron stayed as it is at the centre: (batch, rows)."""
+        network, region, prop = self.instance(problem, radii, self.quick)
+        hidden = {value: Interval(tensor, tensor) for value, tensor in centre.items()}
+        return self.initial_method.margins(network, region, prop, hidden, self.quick).double()

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import base64
 import json
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 
+import numpy as np
+import torch
 from torch import Tensor
 
-from relucert.network import Network
+from relucert.network import Affine, Network
+from relucert.search.prediction import HiddenShares
 
-FIRST_SHARES = (0.7, 0.45)  # of the first-order radius, with one layer of ReLUs and for each further: where to start
-LEAST_SHARE = 0.1  # where an evaluation tells only of unstable neurons: with few of them it tells little
-LIKELY = (0.01, 1.0)  # shares to learn from
-GROWTH = 0.55  # how much faster than linearly the bounds are guessed to grow, for each layer of ReLUs before
+SHARE = 3.0  # shares are guessed to be this over the square root of how many products a neuron sums, at most 1
+GROWTH = 0.05  # the exponent with which shares are guessed to grow with the radius
+MISTRUST = 5e-3  # by how much a root may be off, as a share of how far it is from the evaluated radius
+LEAST_MISTRUST = 2e-3
+MOST_NEURONS = 2**14  # of a layer whose shares are remembered one by one
+FIRST_SHARES = (0.7, 0.45)  # of the first-order radius, with one layer of ReLUs and for each further: where a root is
 
 
 @dataclass
@@ -20,39 +27,67 @@ class Experience:
     """Guesses for the first evaluation of a search, improved by each search.
 
     Attributes:
-        growth: By value, the exponent with which bounds grow with the radius.
-        first_share: The radius of the first evaluation, as a share of the first-order radius.
+        first_share: The radius, as a share of the first-order radius.
+        mistrust: By how much a predicted root is off, as a share of how far it is from the evaluated radius.
+        shares: By value, the shares of its neurons (see `HiddenShares`), (size,) or (1,).
+        growth: By value, the exponent with which they grow with the radius.
     """
 
-    growth: dict[int, float]
     first_share: float
+    mistrust: float = MISTRUST
+    shares: dict[int, Tensor] = field(default_factory=dict)
+    growth: dict[int, float] = field(default_factory=dict)
 
     @classmethod
-    def none(cls, network: Network, bounds_stable_neurons: bool) -> Experience:
-        """Guesses from the depth of the network alone."""
+    def none(cls, network: Network) -> Experience:
+        """Guesses from the sizes of the network alone."""
         depths = network.activation_depths
-        share = FIRST_SHARES[0] * FIRST_SHARES[1] ** max(0, depths[-1] - 1)
-        return cls(
-            {value: 1 + GROWTH * depths[value] for value in network.preactivations},
-            share if bounds_stable_neurons else max(share, LEAST_SHARE),
-        )
+        shares, growth = {}, {}
+        for value in network.preactivations:
+            if depths[value]:
+                operation = network.node(value).operation
+                terms = operation.terms if isinstance(operation, Affine) else 1
+                shares[value] = torch.tensor([min(1.0, SHARE / math.sqrt(max(1, terms)))])
+            growth[value] = GROWTH if depths[value] else 0.0
+        return cls(FIRST_SHARES[0] * FIRST_SHARES[1] ** max(0, depths[-1] - 1), shares=shares, growth=growth)
 
-    def learn(self, growth: dict[int, float], shares: Tensor) -> None:
+    def learn(self, hidden: HiddenShares, shares: Tensor) -> None:
         """Learns from one search.
 
         Args:
-            growth: By value, the exponent with which bounds grew.
-            shares: The radii of the second evaluations, as shares of the first-order radii: (batch,).
+            hidden: Those of its last evaluation.
+            shares: The radii that it ended with, as shares of the first-order radii: (batch,).
         """
-        self.growth |= growth
-        finite = shares[shares.isfinite()].clamp(*LIKELY)
+        for value, numbers in hidden.shares.items():
+            logs = numbers[:, -1].clamp(min=1e-6).log().mean((0, 1))
+            kept = logs if len(logs) <= MOST_NEURONS else logs.mean(0, keepdim=True)
+            self.shares[value] = kept.exp().nan_to_num(1.0).float()
+            self.growth[value] = float(hidden.growth[value].mean())
+        finite = shares[shares.isfinite() & (shares > 0)]
         if len(finite):
-            self.first_share += float(finite.mean() - self.first_share) / 2
+            self.first_share = float(finite.log().mean().exp())
+
+    def doubt(self, moved: Tensor, distances: Tensor) -> None:
+        """Learns how far predictions are off.
+
+        moved: By how much, relatively, an evaluation moved the predicted roots, (batch,); distances: how far it was
+        from the one before, in logarithms.
+        """
+        seen = distances > LEAST_MISTRUST
+        if bool(seen.any()):
+            rates = (moved[seen] / distances[seen]).nan_to_num(0.0, 0.0, 0.0)
+            self.mistrust = max(LEAST_MISTRUST, float(rates.mean()))
 
     def to_json(self) -> str:
-        return json.dumps([sorted(self.growth.items()), self.first_share])
+        shares = {value: base64.b64encode(numbers.numpy().tobytes()).decode() for value, numbers in self.shares.items()}
+        return json.dumps([self.first_share, self.mistrust, sorted(shares.items()), sorted(self.growth.items())])
 
     @classmethod
     def from_json(cls, text: str) -> Experience:
-        growth, first_share = json.loads(text)
-        return cls(dict(growth), first_share)
+        """Raises ValueError where the text is not one of `to_json`, as an earlier version's is not."""
+        first_share, mistrust, shares, growth = json.loads(text)
+        tensors = {
+            value: torch.from_numpy(np.frombuffer(base64.b64decode(numbers), np.float32).copy())
+            for value, numbers in shares
+        }
+        return cls(first_share, mistrust, tensors, dict(growth))

@@ -1,4 +1,10 @@
-"""Predictions for the radius search: hidden bounds between evaluations.
+"""Predictions for the radius search: hidden bounds at radii that were not evaluated.
+
+A neuron's bounds lie between two enclosures that cost a few products, given the bounds of the layers before: the inner
+one has only the width of the lines of the nearest activations, the outer one is the interval that the nearest
+activations' own intervals give (interval bound propagation). Where between them, as a share from 0 to 1, hardly depends
+on the radius, nor on the image. So an evaluation is remembered as the shares of its bounds, and at another radius
+they give all bounds again, layer after layer.
 
 Nothing here is a bound. A prediction chooses where to look next, and a wrong one costs time, not truth.
 """
@@ -7,16 +13,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from relucert.bounding.interval import Bounds, Interval
+from relucert.bounding.reference import ReferencePath
+from relucert.network import INPUT, Affine
 
-MOST_RADII = 4  # evaluated radii that a prediction interpolates between
-FASTEST = 8  # the largest exponent of growth that a prediction believes
-TINIEST = 1e-30  # the least distance whose logarithm is taken
+TINIEST = 1e-30  # the least width that a share is of
+STEEPEST = 2.0  # the largest exponent of a share in the radius that a prediction believes
+CLOSE = 1e-3  # logarithms of radii nearer than this tell nothing about exponents
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +46,9 @@ class Correction:
         ordered, order = torch.cat([self.radii, radii[:, None]], 1).sort(dim=1)
         return Correction(ordered, torch.cat([self.amounts, amounts[:, None]], 1).gather(1, order))
 
+    def select(self, members: Tensor) -> Correction:
+        return Correction(self.radii[members], self.amounts[members])
+
     def at(self, radii: Tensor) -> Tensor:
         """The correction at candidates, (batch, candidates): on the chord between neighbours, or on the last chord."""
         if self.radii.shape[1] == 1:
@@ -49,222 +61,201 @@ class Correction:
         return start + share * (end - start)
 
 
-@dataclass(frozen=True, eq=False)
-class EvaluatedRadii:
-    """Hidden bounds at the centre (radius 0) and, newest last, at the radii evaluated last.
+class _Spread(NamedTuple):
+    """Intervals about references, those of the inner enclosures before those of the outer ones.
 
-    Of each neuron's bounds the logarithm of their distance from the value at the centre is kept, in `distances` as
-    (batch, radii, 2 * size): it is close to linear in the logarithm of the radius, in `logs` (batch, radii).
-    A method may bound every neuron several times, side by side in one row: in smaller regions within the region.
+    inner, outer: How far their middles lie above the reference, (batch, size); None: not at all.
+    widths: Half of both widths, (2 * batch, size).
     """
 
-    centre: dict[int, Tensor]
-    growth: dict[int, float]  # the exponent assumed while a single radius is evaluated
-    logs: Tensor
-    distances: dict[int, Tensor]
-    correction: Correction
-    # By value, where bounds are tight, (batch, radii, size); values that are missing are tight everywhere.
-    tight: dict[int, Tensor] = field(default_factory=dict)
+    inner: Tensor | None
+    outer: Tensor | None
+    widths: Tensor
 
-    def add(
-        self, radii: Tensor, bounds: Bounds, corrections: Tensor, tight_now: Mapping[int, Tensor]
-    ) -> EvaluatedRadii:
-        """Adds the bounds at one more radius; or at two, where neurons are bounded in several regions.
 
-        tight_now: By value, which of these lower and upper bounds are tight, (batch, 2, size), or in several regions
-            which neurons' bounds, (batch, regions * size). Of values that are missing, all are.
-        """
-        distances, tight, steps = {}, {}, radii.new_zeros(1)
-        for value, (lower, upper) in bounds.items():
-            size = self.centre[value].shape[1]
-            centre = _repeated(self.centre[value], lower.shape[1])
-            both = torch.cat([centre - lower.to(centre.dtype), upper.to(centre.dtype) - centre], 1)
-            newest = both.clamp(min=TINIEST).log()[:, None]
-            if lower.shape[1] > size:
-                newest, steps = _distances_by_radius(newest[:, 0], size, tight_now.get(value))
-            elif value in tight_now:
-                newest = _mirrored(newest, tight_now[value])
-                newest_tight = tight_now[value].any(1, keepdim=True)
-                tight[value] = torch.cat([self.tight.get(value, newest_tight[:, :0]), newest_tight], 1)[:, -MOST_RADII:]
-            distances[value] = torch.cat([self.distances.get(value, newest[:, :0]), newest], 1)[:, -MOST_RADII:]
-        logs = torch.cat([self.logs, radii.log()[:, None] + steps], 1)[:, -MOST_RADII:]
-        for value, where in tight.items():
-            distances[value] = _guessed(distances[value], where, logs, self.centre[value], self.growth[value])
-        return replace(
-            self, logs=logs, distances=distances, correction=self.correction.add(radii, corrections), tight=tight
+class Brackets:
+    """The inner and the outer enclosure of pre-activations, by the path's bounds of those before them."""
+
+    def __init__(self, path: ReferencePath) -> None:
+        self.path, self.network = path, path.network
+        self._spreads: dict[int, _Spread] = {}
+
+    def of(self, value: int) -> tuple[Tensor, Tensor]:
+        """How far the inner and the outer enclosure of a value reach below and above its reference, (batch, 2, size)
+        each."""
+        spread = self._spread(value)
+        inner, outer = (
+            torch.stack([width, width] if middle is None else [width - middle, width + middle], 1)
+            for width, middle in zip(spread.widths.chunk(2), spread[:2], strict=True)
         )
+        return inner, outer
+
+    def _spread(self, value: int) -> _Spread:
+        if value not in self._spreads:
+            self._spreads[value] = self._computed(value)
+        return self._spreads[value]
+
+    def _computed(self, value: int) -> _Spread:
+        path = self.path
+        if value == INPUT:
+            spans = path.region.spans(path.arithmetic).largest
+            return _Spread(None, None, torch.cat([torch.zeros_like(spans), spans]))
+        node = self.network.node(value)
+        if isinstance(node.operation, Affine):
+            before = [self._spread(source) for source in node.inputs]
+            inner, outer = (self._moved(value, [spread[side] for spread in before], node.operation) for side in (0, 1))
+            widths = self._moved(value, [spread.widths for spread in before], node.operation.absolute)
+            assert widths is not None
+            return _Spread(inner, outer, widths)
+        lines = path.lines(value)
+        half = lines.half_width if lines.parallel else path.height(value) / 2
+        middle, reach = path.interval_about_reference(value)
+        return _Spread(None if lines.parallel else half, middle, torch.cat([half, reach]))
+
+    def _moved(self, value: int, parts: list[Tensor | None], operation: Affine) -> Tensor | None:
+        """The image of parts of the operands of a value, (batch, size) each, where any is there."""
+        some = next((part for part in parts if part is not None), None)
+        if some is None:
+            return None
+        shapes = [self.network.shapes[source] for source in self.network.node(value).inputs]
+        wide = [
+            (some.new_zeros(len(some), math.prod(shape)) if part is None else part).unflatten(-1, shape)
+            for part, shape in zip(parts, shapes, strict=True)
+        ]
+        return operation.linear(*wide).flatten(1)
+
+
+@dataclass(frozen=True, eq=False)
+class HiddenShares:
+    """Where hidden bounds lie between their brackets, at one radius of each question and in the regions within it.
+
+    Attributes:
+        logs: The logarithms of the radii, (batch,).
+        regions: Shares of the radius, (regions,), in whose regions a method bounds every neuron, side by side in one
+            row; the last is 1.
+        shares: By value, of the bounds below and above the reference: (batch, regions, 2, size).
+        growth: By value, the exponent with which shares grow with the radius: (batch,).
+        own: Whether an evaluation of the same questions told them.
+    """
+
+    logs: Tensor
+    regions: Tensor
+    shares: dict[int, Tensor]
+    growth: dict[int, Tensor]
+    own: bool = False
+
+    def bounds(self, path: ReferencePath, radii: Tensor) -> Bounds:
+        """The hidden bounds at candidate radii, (batch, candidates), of the path's regions: one for each question,
+        candidate and region. The path takes them; returned are flat batches, one row per question and candidate."""
+        brackets, rows = Brackets(path), {}
+        for value in path.network.preactivations:
+            share = self._shares_at(value, radii)
+            path.bounds[value] = _between(path.reference(value), *brackets.of(value), share)
+            rows[value] = path.bounds[value].map(lambda side: side.view(radii.numel(), -1))
+        return rows
+
+    def evaluated(
+        self, path: ReferencePath, radii: Tensor, hidden: Bounds, tight: Mapping[int, Tensor]
+    ) -> HiddenShares:
+        """The shares that an evaluation tells.
+
+        Args:
+            path: Its regions, without bounds: one for each question and region.
+            radii: The evaluated radii, (batch,).
+            hidden: The bounds, (batch, regions * size); of values that are missing, what is known stays.
+            tight: By value, which lower and upper bounds are as tight as the method gives them, (batch, 2, size), or
+                (batch, 2, regions * size); of values that are missing, all are.
+        """
+        brackets, shares, growth = Brackets(path), {}, {}
+        step = radii.log() - self.logs
+        apart = (step.abs() > CLOSE) & self.own
+        for value in path.network.preactivations:
+            inner, outer = brackets.of(value)
+            expected, reference = self._shares_at(value, radii[:, None]), path.reference(value)
+            share, growth[value] = expected, self.growth[value]
+            if value in hidden:
+                lower, upper = (side.reshape(reference.shape) for side in hidden[value])
+                moved = torch.stack([reference - lower, upper - reference], 1)
+                wide = outer - inner > TINIEST
+                share = torch.where(wide, (moved - inner) / torch.where(wide, outer - inner, 1), expected)
+                known = wide & (share > 0) & (expected > 0)
+                if value in tight:
+                    known &= tight[value].unflatten(2, (len(self.regions), -1)).transpose(1, 2).reshape(share.shape)
+                ratio = torch.where(known, share / torch.where(known, expected, 1), 1).log()
+                mean = _mean(ratio, known, len(radii))
+                if value in tight:  # a loose bound is farther away than a tight one would be
+                    guess = expected * mean.repeat_interleave(len(self.regions))[:, None, None].exp()
+                    if len(self.regions) > 1:
+                        guess = _of_next_region(share, known, guess, len(self.regions))
+                    share = torch.where(known, share, torch.minimum(guess, share))
+                change = torch.where(apart, mean.double() / torch.where(apart, step, 1), 0)
+                growth[value] = (growth[value] + change).clamp(-STEEPEST, STEEPEST)
+            path.bounds[value] = _between(reference, inner, outer, share)
+            shares[value] = share.unflatten(0, (len(radii), -1))
+        return replace(self, logs=radii.log(), shares=shares, growth=growth, own=True)
+
+    def _shares_at(self, value: int, radii: Tensor) -> Tensor:
+        """The shares at candidate radii, (batch, candidates), in every region: (batch * candidates * regions, 2,
+        size)."""
+        steps = radii.log() - self.logs[:, None]
+        factors = (self.growth[value][:, None] * steps).exp().to(self.shares[value].dtype)
+        return (factors[..., None, None, None] * self.shares[value][:, None]).flatten(0, 2)
+
+    def select(self, members: Tensor) -> HiddenShares:
+        shares = {value: tensor[members] for value, tensor in self.shares.items()}
+        growth = {value: tensor[members] for value, tensor in self.growth.items()}
+        return HiddenShares(self.logs[members], self.regions, shares, growth, self.own)
 
     @classmethod
-    def merge(cls, batches: Sequence[EvaluatedRadii], order: Tensor) -> EvaluatedRadii:
-        """Joins batches, reordered by `order`.
-
-        Where fewer radii are evaluated the first is repeated: a radius so close to another counts for nothing.
-        """
-
-        def padded(values: Tensor) -> Tensor:
-            return torch.cat([values[:, :1].expand(-1, MOST_RADII - values.shape[1], *values.shape[2:]), values], 1)
+    def merge(cls, batches: Sequence[HiddenShares], order: Tensor) -> HiddenShares:
+        """Joins batches, reordered by `order`."""
 
         def joined(tensors: Sequence[Tensor]) -> Tensor:
             return torch.cat(list(tensors))[order]
 
         first = batches[0]
         return cls(
-            {value: joined([batch.centre[value] for batch in batches]) for value in first.centre},
-            first.growth,
-            joined([padded(batch.logs) for batch in batches]),
-            {value: joined([padded(batch.distances[value]) for batch in batches]) for value in first.distances},
-            Correction.none(len(order)),
-            {value: joined([padded(batch.tight[value]) for batch in batches]) for value in first.tight},
+            joined([batch.logs for batch in batches]),
+            first.regions,
+            {value: joined([batch.shares[value] for batch in batches]) for value in first.shares},
+            {value: joined([batch.growth[value] for batch in batches]) for value in first.growth},
+            first.own,
         )
 
-    def mean_growth(self) -> dict[int, float]:
-        """By value, the mean exponent with which bounds grew between the last two evaluated radii.
 
-        Values are left out where these radii are too close, or the exponent is implausible.
-        """
-        step = self.logs[:, -1] - self.logs[:, -2]
-        apart = step.abs() > 0.01
-        if not bool(apart.any()):
-            return {}
-        growth = {}
-        for value, logs in self.distances.items():
-            exponents = (logs[apart, -1] - logs[apart, -2]).mean(1).double() / step[apart]
-            mean = float(exponents.mean())
-            if 0.5 < mean < FASTEST:
-                growth[value] = mean
-        return growth
-
-    def select(self, members: Tensor) -> EvaluatedRadii:
-        centre = {value: tensor[members] for value, tensor in self.centre.items()}
-        distances = {value: tensor[members] for value, tensor in self.distances.items()}
-        correction = Correction(self.correction.radii[members], self.correction.amounts[members])
-        tight = {value: tensor[members] for value, tensor in self.tight.items()}
-        return EvaluatedRadii(centre, self.growth, self.logs[members], distances, correction, tight)
-
-    def interpolate(self, radii: Tensor, signs_kept: bool = False) -> Bounds:
-        """Guessed hidden bounds at candidate radii (batch, candidates): flat batches, one row per candidate.
-
-        signs_kept: whether neurons that the newest evaluation only tells the sign of are taken to keep it.
-        """
-        if not self.logs.shape[1]:
-            count = radii.shape[1]
-            return {value: Interval(*[tensor.repeat_interleave(count, 0)] * 2) for value, tensor in self.centre.items()}
-        steps = radii.log()[:, :, None] - self.logs[:, None]
-        weights, alone = self._weights(steps)
-        hidden = {}
-        for value, logs in self.distances.items():
-            centre = _repeated(self.centre[value], logs.shape[2] // 2)[:, None]
-            dtype = centre.dtype
-            guess = torch.bmm(weights.to(dtype), logs) + (self.growth[value] * alone * steps[:, :, -1:]).to(dtype)
-            evaluated, step = logs[:, None], steps[..., None].to(dtype)  # bounds widen with the radius, not too fast
-            guess = torch.minimum(guess, (evaluated + (FASTEST * step).clamp(min=0)).amin(2))
-            guess = torch.maximum(guess, evaluated.where(step > 0, -torch.inf).amax(2))
-            below, above = guess.exp().chunk(2, 2)
-            lower, upper = centre - below, centre + above
-            if signs_kept and value in self.tight:
-                kept = ~self.tight[value][:, -1:]
-                lower = torch.where(kept & (centre > 0), lower.clamp(min=0), lower)
-                upper = torch.where(kept & (centre < 0), upper.clamp(max=0), upper)
-            hidden[value] = Interval(lower.flatten(0, 1), upper.flatten(0, 1))
-        return hidden
-
-    def _weights(self, steps: Tensor) -> tuple[Tensor, Tensor]:
-        """Lagrange's weights at candidates, by their steps from the evaluated radii, (batch, candidates, radii), and
-        whether a single radius counts.
-
-        A radius too close to a newer one counts for nothing: between them rounding would be all there is to see.
-        """
-        count = self.logs.shape[1]
-        apart = self.logs[:, :, None] - self.logs[:, None]
-        counts = torch.ones_like(self.logs, dtype=torch.bool)
-        for older in range(count - 2, -1, -1):
-            close = apart[:, older, older + 1 :].abs() < 3e-3
-            counts[:, older] = ~(close & counts[:, older + 1 :]).any(1)
-        paired = counts[:, :, None] & counts[:, None] & ~torch.eye(count, dtype=torch.bool)
-        factors = torch.where(paired[:, None], steps[:, :, None] / apart[:, None], 1.0)
-        return factors.prod(3) * counts[:, None], (counts.sum(1) == 1)[:, None, None]
+def _between(reference: Tensor, inner: Tensor, outer: Tensor, share: Tensor) -> Interval:
+    """Bounds that lie between two enclosures of deviations from a reference."""
+    moved = torch.lerp(inner, outer, share)
+    return Interval(reference - moved[:, 0], reference + moved[:, 1])
 
 
-def _mirrored(distances: Tensor, tight: Tensor) -> Tensor:
-    """Distances, (batch, 1, 2 * size), where only one of a neuron's bounds is tight as far as that one on either side.
+def _of_next_region(share: Tensor, known: Tensor, guess: Tensor, regions: int) -> Tensor:
+    """The share of each bound in the nearest larger region in which it is known; where there is none, the guess.
 
-    tight: Of distances below and above, (batch, 2, size).
+    All are (batch * regions, 2, size).
     """
-    both = distances.unflatten(2, (2, -1))[:, 0]
-    mirrored = torch.where(tight.flip(1) & ~tight, torch.minimum(both, both.flip(1)), both)
-    return mirrored.flatten(1)[:, None]
+    numbers = torch.arange(regions)[:, None, None]
+    where = torch.where(known.unflatten(0, (-1, regions)), numbers, regions)
+    nearest = where.flip(1).cummin(1).values.flip(1)
+    found = share.unflatten(0, (-1, regions)).gather(1, nearest.clamp(max=regions - 1))
+    return torch.where((nearest < regions).flatten(0, 1), found.flatten(0, 1), guess)
 
 
-def _guessed(distances: Tensor, tight: Tensor, logs: Tensor, centre: Tensor, growth: float) -> Tensor:
-    """Distances of neurons at radii where their bounds are not tight, as growing to or from the last tight ones.
-
-    At such a radius the neuron is stable: zero is farther from the centre than its bound in that direction. A neuron
-    that is stable at every radius is taken to stay so.
-
-    distances: (batch, radii, 2 * size); tight: (batch, radii, size); centre: (batch, size).
-    """
-    both, tight = distances.unflatten(2, (2, -1)), tight[:, :, None]  # both: below and above the centre
-    numbers = torch.arange(1, tight.shape[1] + 1)[:, None, None]
-    last = (tight * numbers).argmax(1, keepdim=True)  # (batch, 1, 1, size)
-    steps = logs[..., None, None] - logs[..., None, None].expand(-1, -1, 1, centre.shape[1]).gather(1, last)
-    grown = both.take_along_dim(last, 1) + (growth * steps).to(both.dtype)
-    towards_zero = torch.stack([centre > 0, centre < 0], 1)[:, None]
-    nearest = torch.where(towards_zero, centre.abs().clamp(min=TINIEST).log()[:, None, None], torch.inf)
-    guess = torch.minimum(grown, nearest).where(tight.any(1, keepdim=True), math.log(TINIEST))
-    return torch.where(tight, both, guess).flatten(2)
+def _mean(numbers: Tensor, where: Tensor, count: int) -> Tensor:
+    """The mean of those of each of `count` questions that count, (count,); 0 where none does."""
+    number, counted = (tensor.reshape(count, -1) for tensor in (numbers, where))
+    return (number * counted).sum(1) / counted.sum(1).clamp(min=1)
 
 
 def distinct_from_next_region(bounds: Bounds, sizes: Sequence[int]) -> dict[int, Tensor]:
     """Of bounds in several regions, side by side from the smallest region on, which are not those of the next larger
-    region: (batch, regions * size) by value.
+    region: (batch, 2, regions * size) by value.
 
     sizes: By value, how many neurons it has.
     """
     distinct = {}
     for value, (lower, upper) in bounds.items():
         equal = [side[:, : -sizes[value]] == side[:, sizes[value] :] for side in (lower, upper)]
-        distinct[value] = torch.nn.functional.pad(~(equal[0] & equal[1]), (0, sizes[value]), value=True)
+        differs = torch.nn.functional.pad(~(equal[0] & equal[1]), (0, sizes[value]), value=True)
+        distinct[value] = torch.stack([differs, differs], 1)
     return distinct
-
-
-def _distances_by_radius(logs: Tensor, size: int, tight: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Logarithms of the distances that an evaluation in several regions gives at two radii, (batch, radii,
-    2 * regions * size), and the logarithms of the shares of the radius that they are at, (radii,).
-
-    Regions of equally spaced radii also tell what the bounds would be at a radius less by one region.
-
-    logs: (batch, 2 * regions * size); tight: (batch, regions * size), or None where all are.
-    """
-    by_region = logs.unflatten(1, (2, -1, size))
-    regions = by_region.shape[2]
-    if tight is not None:
-        by_region = _guessed_by_region(by_region, tight.unflatten(1, (-1, size)))
-    numbers = torch.arange(1, regions + 1, dtype=torch.float64)[:, None]
-    less = math.log((regions - 1) / regions)
-    weight = (less / (numbers[:-1] / numbers[1:]).log()).to(logs.dtype)
-    inner = torch.cat([by_region[:, :, :1] + less, torch.lerp(by_region[:, :, 1:], by_region[:, :, :-1], weight)], 2)
-    steps = torch.tensor([less, 0], dtype=torch.float64)
-    return torch.stack([inner.flatten(1), by_region.flatten(1)], 1), steps
-
-
-def _guessed_by_region(logs: Tensor, tight: Tensor) -> Tensor:
-    """Distances of neurons in regions where their bounds are not tight: between regions where they are, on the line;
-    in smaller regions than those, as growing with the radius.
-
-    logs: Logarithms of the distances, (batch, 2, regions, size); tight: (batch, regions, size), all True in the largest
-        region.
-    """
-    regions = logs.shape[2]
-    numbers = torch.arange(regions)[:, None]
-    above = torch.where(tight, numbers, regions).flip(1).cummin(1).values.flip(1)
-    below = torch.where(tight, numbers, -1).cummax(1).values
-    positions = (numbers + 1).to(logs.dtype).log()
-    end, start = (logs.take_along_dim(region.clamp(min=0)[:, None], 2) for region in (above, below))
-    step, width = positions - positions[above, 0], positions[below.clamp(min=0), 0] - positions[above, 0]
-    growth = torch.where((below >= 0) & (width < 0), 1, 0)[:, None] * (start - end - width[:, None])
-    slope = 1 + growth / torch.where(width < 0, width, 1)[:, None]
-    return end + slope * step[:, None]
-
-
-def _repeated(centre: Tensor, width: int) -> Tensor:
-    return centre.repeat(1, width // centre.shape[1])

@@ -1,9 +1,11 @@
 """The one radius search: the largest radius at which a method proves every margin of a property positive.
 
 Evaluating a method is costly, so few evaluations are spent. Each yields the bounds of every hidden neuron at one
-radius; between radii they are interpolated neuron by neuron, and the method's cheap last step turns them into
-a predicted margin, whose root is the radius to try next. Predictions only choose where to look: the answer is a
-radius that passed, checked in the arithmetic asked for, and the search closes even where predictions are wrong.
+radius, from which those at other radii are predicted layer by layer (`HiddenShares`), and the method's cheap last step
+turns them into a predicted margin, whose root is the radius to try next. Searches of one network teach each other
+where to begin, so that mostly one evaluation in float32 and the proof are enough. Predictions only choose where to
+look: the answer is a radius that passed, checked in the arithmetic asked for, and the search closes even where
+predictions are wrong.
 
 A method whose last step is costly, too, names a weaker one. The search then starts from the weaker method's radius,
 and predicts with the weaker margins plus a correction: by how much the method's own were larger, interpolated as well.
@@ -39,7 +41,7 @@ class Searcher:
         self.method, self.tolerance = method, tolerance
         self.reporter = reporter or Reporter()
         self.evaluator = Evaluator(network, method, proof, tolerance)
-        self._experience = Experience.none(self.evaluator.network, self.evaluator.bounds_stable_neurons)
+        self._experience = Experience.none(self.evaluator.network)
 
     @property
     def experience(self) -> str:
@@ -47,8 +49,11 @@ class Searcher:
         return self._experience.to_json()
 
     def recall(self, experience: str) -> None:
-        """Replaces what was learnt by the `experience` of another search."""
-        self._experience = Experience.from_json(experience)
+        """Replaces what was learnt by the `experience` of another search; one of an earlier version teaches nothing."""
+        try:
+            self._experience = Experience.from_json(experience)
+        except ValueError:
+            self._experience = Experience.none(self.evaluator.network)
 
     def run(
         self, region: Region, prop: Property, start: Sequence[SearchEnd] | None = None, ends: float = math.inf
@@ -70,6 +75,7 @@ class Searcher:
             weaker = Searcher(evaluator.network, self.method.weaker, evaluator.proof, self.tolerance, self.reporter)
             batch.resume(weaker.run(region, prop))
         yield from batch.run(ends)
+        batch.learn()
 
     def run_each(self, region: Region, prop: Property) -> Iterator[SearchEnd]:
         """Searches for the radius of every row on its own; the question of an end is `member * rows + row`.
@@ -78,14 +84,15 @@ class Searcher:
         one starts: neighbouring radii are close.
         """
         problem, rows = self._problem(region, prop), prop.offsets.shape[1]
-        order, evaluated = self._batch(problem).nearest_first(), None
+        order, shares = self._batch(problem).nearest_first(), None
         for row in order.T:
             batch = self._batch(problem.narrow(row[:, None]))
-            if evaluated is not None:
-                batch.begin_with(evaluated)
+            if shares is not None:
+                batch.begin_with(shares)
             for end in batch.run():
                 yield replace(end, question=end.question * rows + int(row[end.question]))
-            evaluated = batch.all_evaluated()
+            batch.learn()
+            shares = batch.all_shares()
 
     def _problem(self, region: Region, prop: Property) -> Problem:
         if self.evaluator.proof.rigorous:

@@ -13,12 +13,15 @@ from torch import Tensor
 
 from relucert.query.problem import Problem
 from relucert.search.evaluation import Evaluator
-from relucert.search.prediction import EvaluatedRadii
+from relucert.search.prediction import Correction, HiddenShares
 
 SECTIONINGS = 3  # at the most, to bring out a predicted root
 SHARPNESS = 0.05  # of the bracket around it: more is wasted on a guess
+ROUGH = 0.3  # the same, before the first evaluation
 NEAR = 0.7  # relative steps to a root below which the guess of them is believed
 DISTANT = (0.06, 0.25, 0.56, 0.999)  # relative steps, below the last radius, to look at otherwise; above it three times
+AROUND = (0.5, 0.7, 0.85, 1.0, 1.15, 1.35, 1.7)  # a guess of the root before the first evaluation
+BEYOND = (0.01, 0.1, 0.5, 1.5, 3.0, 8.0, 30.0, 1000.0)  # the same, where the root is not there
 WITHIN = (-0.1, -0.01, 0.01, 0.1)  # around a root, as shares of its bracket
 
 
@@ -47,10 +50,9 @@ class Curve(NamedTuple):
         return Curve(pair.radii[:, :1], pair.margins[:, :1]), Curve(pair.radii[:, 1:], pair.margins[:, 1:])
 
     def slope(self) -> Tensor:
-        """The slope of the chord where the sign changes; strictly negative, as margins are meant to fall."""
-        low, high = self.bracket()
-        chord = (high.margins - low.margins) / (high.radii - low.radii)
-        return chord.squeeze(1).nan_to_num(-1.0).clamp(max=-1e-30)
+        """The slope of a chord around where the sign changes; strictly negative, as margins are meant to fall."""
+        radii, margins = self.around(4)
+        return ((margins[:, -1] - margins[:, 0]) / (radii[:, -1] - radii[:, 0])).nan_to_num(-1.0).clamp(max=-1e-30)
 
     def root(self) -> Tensor:
         """Where the margin crosses zero, by inverse interpolation through four points; the far end if it does not."""
@@ -76,7 +78,22 @@ class PredictedMargin:
 
     evaluator: Evaluator
     problem: Problem
-    evaluated: EvaluatedRadii
+    shares: HiddenShares
+    correction: Correction
+
+    def from_centre(self, heights: Tensor, guess: Tensor, exact: bool) -> Curve:
+        """Margins around the root where nothing was evaluated.
+
+        Args:
+            heights: The margins at the centre, (batch, 1).
+            guess: Where the root may be, (batch, 1).
+            exact: Whether predictions are, so that the root is worth knowing closely.
+        """
+        centre = Curve(torch.zeros_like(guess), heights)
+        curve = self._section(guess * torch.tensor(AROUND, dtype=torch.float64), centre)
+        if not bool(curve.crossed.all()):
+            curve = self._section(guess * torch.tensor(BEYOND, dtype=torch.float64), centre)
+        return self._sharpened(curve, SHARPNESS if exact else ROUGH)
 
     def near_root(self, last: Curve, step: Tensor, shares: tuple[float, ...]) -> Curve:
         """Margins around the root, by sectioning ever more closely.
@@ -92,10 +109,14 @@ class PredictedMargin:
         curve = self._section(torch.where(step.abs() < NEAR * last.radii, near, far), last)
         if not bool(curve.crossed.all()):
             curve = self._section(far, last)
+        return self._sharpened(curve, SHARPNESS)
+
+    def _sharpened(self, curve: Curve, sharpness: float) -> Curve:
+        """The same margins, more closely around the root until their bracket is as sharp."""
         for _ in range(SECTIONINGS):
             low, high = curve.bracket()
             width = high.radii - low.radii
-            if bool((width.abs() < SHARPNESS * low.radii).all()):
+            if bool((width.abs() < sharpness * low.radii).all()):
                 break
             share = (curve.root()[:, None] - low.radii) / width
             inner = (share + torch.tensor(WITHIN, dtype=torch.float64)).clamp(0.001, 0.999)
@@ -104,6 +125,6 @@ class PredictedMargin:
 
     def _section(self, grid: Tensor, before: Curve, *after: Curve) -> Curve:
         """Margins at the radii of a grid, (batch, radii), between others that were computed already."""
-        middle = Curve(grid, self.evaluator.predict(self.problem, grid, self.evaluated).amin(2))
+        middle = Curve(grid, self.evaluator.predict(self.problem, grid, self.shares, self.correction).amin(2))
         curves = [before, middle, *after]
         return Curve(torch.cat([curve.radii for curve in curves], 1), torch.cat([curve.margins for curve in curves], 1))
