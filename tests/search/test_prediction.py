@@ -1,0 +1,50 @@
+"""Predicted hidden bounds: at the radius that was evaluated they are those of the evaluation."""
+
+import pytest
+import torch
+
+from relucert.arithmetic.region import Region
+from relucert.arithmetic.rigor import DOUBLE, RIGOROUS
+from relucert.methods.table import find_method
+from relucert.query.problem import Problem
+from relucert.search.evaluation import Evaluator
+from relucert.search.experience import Experience
+from relucert.search.prediction import Correction
+from relucert.search.radius import Searcher
+from tests.nets import NETWORKS
+from tests.search.test_radius import ask
+
+TOLERANCE = 1e-9  # so small that predictions are in float64
+
+
+@pytest.mark.parametrize("box", [None, (-9.0, 9.0)])
+@pytest.mark.parametrize("method", ["fast-lin", "crown", "fast-lip"])
+@pytest.mark.parametrize("name", ["three layers", "five layers", "residual", "convolutional"])
+def test_an_evaluation_predicts_itself(name: str, method: str, box: object) -> None:
+    network = NETWORKS[name]()
+    questions = ask(network, count=3)
+    region = Region.around(questions.centres, 0.0, 2, box)
+    evaluator = Evaluator(network, find_method(method), RIGOROUS, TOLERANCE)
+    problem = Problem(evaluator.network, region, questions.prop)
+    radii = torch.tensor([0.02, 0.05, 0.1], dtype=torch.float64)
+    evaluation = evaluator.evaluate(problem, radii, DOUBLE)
+    initial = evaluator.initial_shares(problem, 2 * radii, Experience.none(evaluator.network))
+    shares = evaluator.shares(problem, radii, evaluation.hidden, initial)
+    predicted = evaluator.predict(problem, radii[:, None], shares, Correction.none(3))[:, 0]
+    assert torch.allclose(predicted.amin(1), evaluation.margins.amin(1), rtol=1e-6, atol=1e-9)
+
+
+def test_what_was_learnt_survives_being_written() -> None:
+    network = NETWORKS["three layers"]()
+    questions = ask(network)
+    searcher = Searcher(network, find_method("fast-lin"), RIGOROUS, 1e-4)
+    nothing = searcher.experience
+    list(searcher.run(Region.around(questions.centres, 0.0, 2), questions.prop))
+    taught = searcher.experience
+    assert taught != nothing
+    searcher.recall(nothing)
+    assert searcher.experience == nothing
+    searcher.recall(taught)
+    assert searcher.experience == taught
+    searcher.recall("[[[1, 1.5]], 0.3]")  # an earlier version's
+    assert searcher.experience == nothing
