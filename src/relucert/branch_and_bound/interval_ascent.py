@@ -50,14 +50,16 @@ class Branching:
         scores: How much each neuron matters to a bound, (count, neurons); 0 where nothing is gained by a split.
         points: Where to split its interval, (count, neurons), strictly inside of it where the score is not 0.
         minimisers: Points of the region where the relaxed rows are least, (count, inputs).
+        coefficients: Those of the rows on the activations' values, (count, neurons after their activations).
     """
 
     scores: Tensor
     points: Tensor
     minimisers: Tensor
+    coefficients: Tensor
 
     def pick(self, indices: Tensor) -> Branching:
-        return Branching(self.scores[indices], self.points[indices], self.minimisers[indices])
+        return Branching(*(table[indices] for table in vars(self).values()))
 
 
 class IntervalAscent:
@@ -131,10 +133,15 @@ class IntervalAscent:
             ends = torch.where(nodes.multipliers > 0, nodes.upper, nodes.lower)
             reached = (ends + gradient).nan_to_num(0)
             reached = torch.minimum(torch.maximum(reached, nodes.lower), nodes.upper)
-            scores = self._scores(path, self._forms(pulled, count), nodes, reached)
-            points = self._points(nodes, reached)
+            forms = self._forms(pulled, count)
+            scores, points = self._scores(path, forms, nodes, reached), self._points(nodes, reached)
             inside = (nodes.lower < points) & (points < nodes.upper)
-            return Branching(torch.where(inside, scores, 0), points, self._minimisers(path, pulled))
+            sizes = self.network.sizes
+            tables = [
+                forms[value] if value in forms else torch.zeros(count, sizes[value]) for value in self.layout.values
+            ]
+            minimisers, coefficients = self._minimisers(path, pulled), torch.cat(tables, 1).float()
+            return Branching(torch.where(inside, scores, 0), points, minimisers, coefficients)
 
     def _scores(self, path: ReferencePath, forms: dict[int, Tensor], nodes: Nodes, reached: Tensor) -> Tensor:
         scores = torch.zeros(reached.shape)
@@ -182,6 +189,22 @@ class IntervalAscent:
         ends = nodes.lower.scatter(1, chosen, points), nodes.upper.scatter(1, chosen, points)
         nodes = nodes._replace(last=chosen[:, 0])
         return join([nodes._replace(upper=ends[1]), nodes._replace(lower=ends[0])])
+
+    def carried(self, nodes: Nodes, coefficients: Tensor) -> Nodes:
+        """Parts of nodes, with bounds that are none the lower for slopes that their shorter intervals don't have.
+
+        With a slope s beyond the largest derivative t, a lower line is `f(u) + s (z - u)`: that is the line of slope t
+        at u, and s - t times the constraint `z - u`; likewise for upper lines, and below the least derivative. So
+        what a slope loses goes into the multiplier, and forms before the neuron stay as they are.
+        """
+        least, largest = self.bounds.derivatives(self.bounds.path(nodes))
+        slopes = torch.minimum(torch.maximum(nodes.slopes, least), largest).float()
+        moved = (coefficients * (nodes.slopes - slopes)).nan_to_num(0, 0, 0)
+        multipliers = nodes.multipliers.clone()
+        for value, columns in self.layout.values.items():
+            if not self.network.activations[value].rectifier:
+                multipliers[:, self.layout.sources[self.network.source(value)]] += moved[:, columns]
+        return nodes._replace(slopes=slopes, multipliers=multipliers)
 
     def _begun(self, path: ReferencePath, nodes: Nodes) -> tuple[Tensor, Tensor]:
         """The bounds to begin with, (count,), and the shares of their slopes: the nodes' own, or with CROWN's for the

@@ -104,7 +104,9 @@ class IntervalProver:
                 raise Ended(UNSPLITTABLE)
             rest, branching = rest.pick(splittable), branching.pick(splittable)
         halves = self.ascent.split(rest, branching)
-        return self._tightened(halves, branching.scores.repeat(2, 1))
+        halves = self._tightened(halves, branching.scores.repeat(2, 1))
+        halves = self.ascent.carried(halves, branching.coefficients.repeat(2, 1))
+        return halves.pick(~(halves.lower > halves.upper).any(1))  # NaN stays open
 
     def _bounded(self, nodes: Nodes, steps: int) -> Nodes:
         """The nodes that an ascent leaves open, with the slopes and multipliers that it found."""
@@ -117,7 +119,8 @@ class IntervalProver:
         return result.nodes.pick(~closed)
 
     def _tightened(self, nodes: Nodes, scores: Tensor) -> Nodes:
-        """Bounds the neurons that matter most to each node anew, by CROWN; nodes without any inputs are dropped.
+        """Bounds the neurons that matter most to each node anew, by CROWN; of a node without any inputs, some lower
+        bound may be above the upper one.
 
         scores: How much each neuron matters, (count, neurons).
         """
@@ -134,7 +137,7 @@ class IntervalProver:
                 lower.scatter_(1, places, torch.fmax(lower.gather(1, places), below))
                 upper.scatter_(1, places, torch.fmin(upper.gather(1, places), above))
             path.bounds[value] = Interval(lower[:, columns], upper[:, columns])
-        return nodes._replace(lower=lower, upper=upper).pick(~(lower > upper).any(1))  # NaN stays open
+        return nodes._replace(lower=lower, upper=upper)
 
     def _offer(self, points: Tensor) -> None:
         """Tries the minimisers of the relaxed rows as counterexamples."""
