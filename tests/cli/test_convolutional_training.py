@@ -12,7 +12,7 @@ import torch
 import relucert
 from relucert.cli.main import main
 from relucert.inputs.recipes import plans
-from relucert.inputs.recipes.architectures import CONVOLUTIONAL
+from relucert.inputs.recipes.architectures import NAMED
 from relucert.inputs.recipes.recipe import Certified, Recipe
 
 Train = Callable[..., Path]
@@ -61,9 +61,9 @@ def test_every_defence_trains_convolutional_networks_to_one_file(
     """The network knows its inputs, the record is about it, and one seed gives one file, byte by byte."""
     path = train(name, "--epochs", "1", *options)
     network, record = relucert.load(path), json.loads(path.with_suffix(".json").read_text())
-    assert network.input_shape == network.picture_shape == CONVOLUTIONAL[name].picture_shape
+    assert network.input_shape == network.picture_shape == NAMED[name].picture_shape
     assert network.input_range == (-0.5, 0.5)
-    test = relucert.data.load(CONVOLUTIONAL[name].data_set, "test", path.parent)
+    test = relucert.data.load(NAMED[name].data_set, "test", path.parent)
     assert test.labels is not None
     right = network.cast(torch.float32)(test.images).argmax(1) == test.labels
     assert record["test_accuracy"] == pytest.approx(float(right.float().mean()))
@@ -93,7 +93,7 @@ def test_an_interrupted_training_of_convolutions_ends_with_the_same_file(
     assert train(name, "--epochs", "2", *options, output="parts").read_bytes() == whole.read_bytes()
 
 
-@pytest.mark.parametrize("name", ["mnist-cnn", "mnist-cnn-certified", "cifar-cnn", "cifar-resnet"])
+@pytest.mark.parametrize("name", ["mnist-cnn", "mnist-cnn-certified", "cifar-cnn", "cifar-resnet", "mnist-cnn-gelu"])
 def test_plans_of_convolutional_networks_work(name: str, train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
     """With one epoch instead of many; what comes out can be certified."""
     plan = plans.PLANS[name]

@@ -8,7 +8,7 @@ from torch import nn
 
 from relucert.cli import train as cli_train
 from relucert.errors import InputError
-from relucert.inputs.recipes.architectures import CONVOLUTIONAL, parse_architecture
+from relucert.inputs.recipes.architectures import NAMED, parse_architecture
 from relucert.inputs.recipes.layers import ResidualBlock
 from relucert.inputs.recipes.plans import PLANS, find_plan
 from relucert.inputs.recipes.recipe import DEFENCES, Certified, Recipe
@@ -16,7 +16,13 @@ from relucert.inputs.recipes.recipe import DEFENCES, Certified, Recipe
 
 @pytest.mark.parametrize(
     ("name", "sizes"),
-    [("mnist-2x20", [784, 20, 10]), ("cifar-3x7", [3072, 7, 7, 10]), ("mnist-1x5", [784, 10])],
+    [
+        ("mnist-2x20", [784, 20, 10]),
+        ("cifar-3x7", [3072, 7, 7, 10]),
+        ("mnist-1x5", [784, 10]),
+        ("mnist-3x8-sigmoid", [784, 8, 8, 10]),
+        ("cifar-2x5-gelu", [3072, 5, 10]),
+    ],
 )
 def test_architectures_are_built_as_named(name: str, sizes: list[int]) -> None:
     architecture = parse_architecture(name)
@@ -29,7 +35,8 @@ def test_architectures_are_built_as_named(name: str, sizes: list[int]) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["", "mnist", "mnist-2", "mnist-2x", "mnist-2x20x3", "MNIST-2x20", "mnist--2x3", "mnist-2x0"]
+    "name",
+    ["", "mnist", "mnist-2", "mnist-2x", "mnist-2x20x3", "MNIST-2x20", "mnist--2x3", "mnist-2x0", "mnist-2x3-relu"],
 )
 def test_other_names_are_refused(name: str) -> None:
     with pytest.raises(InputError, match="unknown architecture"):
@@ -41,6 +48,7 @@ def test_other_names_are_refused(name: str) -> None:
     [
         ("mnist-cnn", [8 * 13 * 13, 16 * 5 * 5, 100, 10]),
         ("mnist-cnn-wide", [16 * 13 * 13, 32 * 5 * 5, 128, 10]),
+        ("mnist-cnn-gelu", [8 * 13 * 13, 16 * 5 * 5, 100, 10]),
         ("cifar-cnn", [32 * 16 * 16, 64 * 8 * 8, 256, 10]),
         ("cifar-resnet", [8 * 16 * 16, 16 * 8 * 8, 16 * 8 * 8, 100, 10]),
     ],
@@ -51,7 +59,7 @@ def test_convolutional_architectures_have_the_layers_of_their_tables(name: str, 
     value = torch.zeros(2, *architecture.input_shape)
     for layer in module:
         value = layer(value)
-        if isinstance(layer, nn.ReLU):
+        if isinstance(layer, nn.ReLU | nn.GELU):
             sizes.append(value[0].numel())
     assert [*sizes, value.shape[1]] == values
     assert architecture.name == name
@@ -111,4 +119,4 @@ def test_intervals_bound_the_loss_where_the_ball_is_a_box(norm: str | float, bou
 
 def test_the_command_line_names_what_the_tables_have() -> None:
     assert tuple(DEFENCES) == cli_train.DEFENCES
-    assert tuple(CONVOLUTIONAL) == cli_train.CONVOLUTIONAL
+    assert tuple(NAMED) == cli_train.NAMED

@@ -17,14 +17,15 @@ HELP = "train a network, defended or not"
 DESCRIPTION = """Trains a fully connected or convolutional network on MNIST or CIFAR-10 and stores it in the cache
 under its name, or in a file. An interrupted training goes on where it was, to the same weights."""
 DEFENCES = ("distillation", "adversarial", "certified")
-CONVOLUTIONAL = ("mnist-cnn", "mnist-cnn-wide", "cifar-cnn", "cifar-resnet")
+NAMED = ("mnist-cnn", "mnist-cnn-wide", "cifar-cnn", "cifar-resnet", "mnist-cnn-gelu")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "architecture",
         metavar="ARCH",
-        help=f"mnist-MxN or cifar-MxN (M layers, N neurons per hidden layer), or {', '.join(CONVOLUTIONAL)}",
+        help="mnist-MxN or cifar-MxN (M layers, N neurons per hidden layer), of ReLUs or with -sigmoid, -tanh or -gelu"
+        f", or {', '.join(NAMED)}",
     )
     parser.add_argument("--half", action="store_true", help="round the weights to float16 and store them so")
     training_options(parser)

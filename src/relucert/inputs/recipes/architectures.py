@@ -18,6 +18,7 @@ PICTURES = {"mnist": (1, 28, 28), "cifar": (3, 32, 32)}  # colours, rows, column
 CLASSES = 10
 BOX = (-0.5, 0.5)
 DATA_SETS = {"mnist": "mnist", "cifar": "cifar10"}
+ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "sigmoid": nn.Sigmoid, "tanh": nn.Tanh, "gelu": nn.GELU}
 
 
 class Architecture(ABC):
@@ -65,10 +66,11 @@ class FullyConnected(Architecture):
     data: str
     layers: int
     width: int
+    activation: str = "relu"
 
     @property
     def name(self) -> str:
-        return f"{self.data}-{self.layers}x{self.width}"
+        return f"{self.data}-{self.layers}x{self.width}" + ("" if self.activation == "relu" else f"-{self.activation}")
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -78,7 +80,7 @@ class FullyConnected(Architecture):
         widths = [*self.input_shape, *[self.width] * (self.layers - 1), CLASSES]
         steps: list[nn.Module] = []
         for inputs, outputs in itertools.pairwise(widths):
-            steps += [nn.Linear(inputs, outputs), nn.ReLU()]
+            steps += [nn.Linear(inputs, outputs), ACTIVATIONS[self.activation]()]
         return steps[:-1]
 
 
@@ -90,6 +92,7 @@ class Convolutional(Architecture):
     variant: str
     steps: tuple[Step, ...]
     hidden: int
+    activation: str = "relu"
 
     @property
     def name(self) -> str:
@@ -107,23 +110,28 @@ class Convolutional(Architecture):
             channels, size = step.channels, [step.length(axis) for axis in size]
         features = channels * math.prod(size)
         last = [nn.Flatten(), nn.Linear(features, self.hidden), nn.ReLU(), nn.Linear(self.hidden, CLASSES)]
-        return [*modules, *last]
+        activation = ACTIVATIONS[self.activation]
+        return [activation() if isinstance(module, nn.ReLU) else module for module in (*modules, *last)]
 
 
 MNIST_CNN = Convolutional("mnist", "cnn", (Convolve(8, 4, 2), Convolve(16, 4, 2)), 100)
 MNIST_WIDE = Convolutional("mnist", "cnn-wide", (Convolve(16, 4, 2), Convolve(32, 4, 2)), 128)
 CIFAR_CNN = Convolutional("cifar", "cnn", (Convolve(32, 4, 2, 1), Convolve(64, 4, 2, 1)), 256)
 CIFAR_RESNET = Convolutional("cifar", "resnet", (Convolve(8, 3, 2, 1, True), Block(16, 2), Block(16)), 100)
-CONVOLUTIONAL = {entry.name: entry for entry in (MNIST_CNN, MNIST_WIDE, CIFAR_CNN, CIFAR_RESNET)}
+MNIST_GELU = Convolutional("mnist", "cnn-gelu", MNIST_CNN.steps, MNIST_CNN.hidden, "gelu")
+NAMED: dict[str, Architecture] = {
+    entry.name: entry for entry in (MNIST_CNN, MNIST_WIDE, CIFAR_CNN, CIFAR_RESNET, MNIST_GELU)
+}
 
 
 def parse_architecture(name: str) -> Architecture:
-    if name in CONVOLUTIONAL:
-        return CONVOLUTIONAL[name]
-    match = re.fullmatch(r"(mnist|cifar)-(\d{1,3})x(\d{1,6})", name, re.ASCII)
+    if name in NAMED:
+        return NAMED[name]
+    smooth = "|".join(activation for activation in ACTIVATIONS if activation != "relu")
+    match = re.fullmatch(rf"(mnist|cifar)-(\d{{1,3}})x(\d{{1,6}})(?:-({smooth}))?", name, re.ASCII)
     if match is None or int(match[2]) < 1 or int(match[3]) < 1:
         raise InputError(
-            f"unknown architecture {name!r}; write mnist-MxN or cifar-MxN: M layers, N neurons a hidden one; "
-            f"or one of {', '.join(CONVOLUTIONAL)}"
+            f"unknown architecture {name!r}; write mnist-MxN or cifar-MxN: M layers, N neurons a hidden one, of ReLUs "
+            f"or with -{smooth.replace('|', ', -')} of others; or one of {', '.join(NAMED)}"
         )
-    return FullyConnected(match[1], int(match[2]), int(match[3]))
+    return FullyConnected(match[1], int(match[2]), int(match[3]), match[4] or "relu")

@@ -10,6 +10,7 @@ from relucert.inputs.recipes.architectures import (
     CIFAR_CNN,
     CIFAR_RESNET,
     MNIST_CNN,
+    MNIST_GELU,
     MNIST_WIDE,
     Architecture,
     FullyConnected,
@@ -41,6 +42,7 @@ _DIGITS = Recipe(epochs=12, learning_rate=0.05, weight_decay=5e-4)
 _COLOURS = Recipe(epochs=10, learning_rate=0.02, weight_decay=5e-4)
 _NORMALISED = Recipe(epochs=12, learning_rate=0.05, weight_decay=5e-4)
 _SEARCHED = Recipe(epochs=8, learning_rate=0.001, weight_decay=5e-4, optimiser="adam")
+_SHORT = Recipe(epochs=4, learning_rate=0.002, weight_decay=1e-4, optimiser="adam")
 _INTERVALS = Recipe(
     epochs=40,
     learning_rate=0.003,
@@ -68,6 +70,8 @@ PLANS: dict[str, Plan] = {
     "mnist-4x1024-adversarial": Plan(FullyConnected("mnist", 4, 1024), _ATTACKED),
     "mnist-2x500-certified": Plan(FullyConnected("mnist", 2, 500), _CERTIFIED),
     "mnist-cnn": Plan(MNIST_CNN, _DIGITS, half=True),
+    "mnist-3x256-sigmoid": Plan(FullyConnected("mnist", 3, 256, "sigmoid"), _SHORT),
+    "mnist-cnn-gelu": Plan(MNIST_GELU, _SHORT),
     "mnist-cnn-certified": Plan(MNIST_WIDE, _INTERVALS),
     "cifar-cnn": Plan(CIFAR_CNN, _COLOURS),
     "cifar-resnet": Plan(CIFAR_RESNET, _NORMALISED),
