@@ -18,7 +18,7 @@ from relucert.branch_and_bound import interval_tree
 from relucert.branch_and_bound.interval_ascent import IntervalAscent
 from relucert.branch_and_bound.interval_nodes import Layout, NodeBounds, Nodes
 from relucert.branch_and_bound.interval_tree import IntervalProver
-from relucert.network import Power, Sin
+from relucert.network import Power, Silu, Sin, Sqrt
 from relucert.query.problem import Problem
 
 ACTIVATIONS: dict[str, nn.Module] = {
@@ -174,6 +174,19 @@ def test_other_activations_are_split(operation: Sin | Power) -> None:
         prover = IntervalProver(problem, lambda _: True, time.monotonic() + 60)
         with torch.no_grad():
             assert prover.run()[0] is expected
+
+
+def test_nodes_whose_bounds_are_no_numbers_are_not_proven() -> None:
+    """A root of numbers below 0 is none: a region that may have some is never proven, however it is split."""
+    torch.manual_seed(3)
+    module = nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 3), nn.SiLU(), nn.Linear(3, 3), nn.Tanh())
+    network = relucert.load(nn.Sequential(*module, nn.Linear(3, 1)).double())
+    nodes = [replace(node, operation=Sqrt()) if isinstance(node.operation, Silu) else node for node in network.nodes]
+    undefined = Network(network.input_shape, tuple(nodes))
+    region = Region.around(torch.zeros(1, 2, dtype=torch.float64), 3.0, "2")
+    prop = Property(torch.ones(1, 1, 1, dtype=torch.float64), torch.full((1, 1), 1e3, dtype=torch.float64))
+    with torch.no_grad():
+        assert not IntervalProver(Problem(undefined, region, prop), lambda _: False, time.monotonic() + 2).run()[0]
 
 
 def test_time_and_memory_end_a_search(monkeypatch: pytest.MonkeyPatch) -> None:
