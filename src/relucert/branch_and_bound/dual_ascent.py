@@ -23,6 +23,7 @@ from torch import Tensor
 from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import FLOAT
 from relucert.bounding.adam import MEANS
+from relucert.branch_and_bound.products import Product
 from relucert.branch_and_bound.stages import Maps, Stage, Stages
 from relucert.common.deadline import check_time
 from relucert.network import Rows
@@ -31,6 +32,7 @@ SLOPE_RATE, MULTIPLIER_RATE, DECAY = 0.3, 1.0, 0.95
 INTERCEPT_WEIGHT = 0.2  # in the choice of the neuron to split
 LEAST_INFLUENCE = 0.01  # relative to the mean
 TINY = 1e-12
+ROUNDING = 2.0**-22  # of the sizes of a row's terms: about what float32 loses
 STAYING = 0.7  # the share of nodes below which those that are done leave an ascent
 
 
@@ -93,7 +95,7 @@ class AscentResult:
     scores: Tensor
     points: Tensor
 
-    def pick(self, indices: Tensor) -> AscentResult:
+    def pick(self, indices: Tensor | slice) -> AscentResult:
         return AscentResult(self.lower[indices], self.nodes.pick(indices), self.scores[indices], self.points[indices])
 
 
@@ -109,12 +111,26 @@ class DualAscent:
             width = stage.upper - stage.lower
             slope = torch.where(width > 0, stage.upper / width, 0)
             self.chords.append((slope, -slope * stage.lower))
-        self.matrices = [self._scaled(stage.maps.entrance) for stage in self.stages]
+        for stage in self.stages[len(stages.prepared) :]:
+            stages.prepared.append(PreparedStage(stage, self._scaled(stage.maps.entrance)))
+        self.prepared = stages.prepared[: len(self.stages)]
+        self.matrices = [prepared.matrix for prepared in self.prepared]
         self.row_matrix = self._scaled(rows.entrance)
-        self.influences = [_influence(stage, matrix) for stage, matrix in zip(self.stages, self.matrices, strict=True)]
+        self.rounding = ROUNDING * self._sizes()
+        self.influences = [prepared.influence for prepared in self.prepared]
 
     def _scaled(self, entrance: Tensor | None) -> Tensor | None:
         return None if entrance is None else entrance * self.corners.scale
+
+    def _sizes(self) -> Tensor:
+        """About how large the terms of each row are together, (rows,)."""
+        sizes = self.rows.bias.abs()
+        if self.row_matrix is not None:
+            sizes = sizes + self.row_matrix.abs().sum(1)
+        for number, weight in self.rows.weights.items():
+            stage = self.stages[number]
+            sizes = sizes + weight[:, : stage.unstable_count].abs() @ stage.upper
+        return sizes
 
     def roots(self) -> Nodes:
         """The root node of every row, which is the whole region, with CROWN's slopes."""
@@ -173,6 +189,20 @@ class DualAscent:
         for stage in self.stages:
             activations.append(value(stage.maps).clamp(min=0))
         return value(self.rows)
+
+
+class PreparedStage:
+    """What all ascents over a stage share.
+
+    Attributes:
+        matrix: On the input's deviation, in units of the scale, (neurons, inputs); None: none.
+        influence: Of its unstable neurons, (unstable,).
+    """
+
+    def __init__(self, stage: Stage, matrix: Tensor | None) -> None:
+        self.matrix, self.influence = matrix, _influence(stage, matrix)
+        self.entrance = None if matrix is None else Product(matrix)
+        self.weights = {earlier: Product(weight) for earlier, weight in stage.maps.weights.items()}
 
 
 class _Layer:
@@ -253,7 +283,7 @@ class _AscentState:
         self.dual_ascent, self.rate, rows = dual_ascent, rate, dual_ascent.rows
         self.forms = {number: weight[nodes.rows] for number, weight in rows.weights.items()}
         self.entrance = None if dual_ascent.row_matrix is None else dual_ascent.row_matrix[nodes.rows]
-        self.bias = rows.bias[nodes.rows]
+        self.bias, self.rounding = rows.bias[nodes.rows], dual_ascent.rounding[nodes.rows]
         signs = nodes.signs.float()
         self.layers = [
             _Layer(stage, chord, signs[:, stage.columns].contiguous(), nodes.duals[:, stage.columns])
@@ -266,7 +296,8 @@ class _AscentState:
         picked = copy(self)
         picked.forms = {number: form[indices] for number, form in self.forms.items()}
         picked.entrance = None if self.entrance is None else self.entrance[indices]
-        picked.bias, picked.layers = self.bias[indices], [layer.pick(indices) for layer in self.layers]
+        picked.bias, picked.rounding = self.bias[indices], self.rounding[indices]
+        picked.layers = [layer.pick(indices) for layer in self.layers]
         return picked
 
     def duals(self) -> Tensor:
@@ -289,32 +320,32 @@ class _AscentState:
         at_input = None if self.entrance is None else self.entrance.clone()
         for number, layer in reversed(list(enumerate(self.layers))):
             check_time()
-            maps, matrix = layer.stage.maps, self.dual_ascent.matrices[number]
+            maps, prepared = layer.stage.maps, self.dual_ascent.prepared[number]
             form = forms.pop(number, None)
             if form is None:
                 form = torch.zeros(len(bound), len(layer.stage.neurons))
             bound += layer.pull(form)
             bound.addmv_(form, maps.bias)
-            for earlier, weight in maps.weights.items():
-                forms[earlier] = _added(forms.get(earlier), form, weight)
-            if matrix is not None:
-                at_input = _added(at_input, form, matrix)
+            for earlier, product in prepared.weights.items():
+                forms[earlier] = product.add_pulled(forms.get(earlier), form)
+            if prepared.entrance is not None:
+                at_input = prepared.entrance.add_pulled(at_input, form)
         if at_input is None:
             at_input = torch.zeros(len(bound), len(self.dual_ascent.corners.scale))
         fall, self.corner = self.dual_ascent.corners.least(at_input)
-        self.bound = bound - fall
+        self.bound = bound - fall - self.rounding  # so that what rounding makes of 0 is not positive
 
     def relax(self) -> None:
         """Evaluates the relaxed network where the form is least; the layers keep the values."""
         activations: list[Tensor] = []
         for number, layer in enumerate(self.layers):
             check_time()
-            maps, matrix = layer.stage.maps, self.dual_ascent.matrices[number]
-            values = maps.bias.repeat(len(self.bias), 1)
-            if matrix is not None:
-                values.addmm_(self.corner, matrix.T)
-            for earlier, weight in maps.weights.items():
-                values.addmm_(activations[earlier], weight.T)
+            prepared = self.dual_ascent.prepared[number]
+            values = layer.stage.maps.bias.repeat(len(self.bias), 1)
+            if prepared.entrance is not None:
+                prepared.entrance.add_values(values, self.corner)
+            for earlier, product in prepared.weights.items():
+                product.add_values(values, activations[earlier])
             activations.append(layer.relax(values))
 
     def ascend(self, step: int) -> None:
@@ -334,10 +365,6 @@ def _influence(stage: Stage, matrix: Tensor | None) -> Tensor:
     moved = sizes / sizes.sum(1, keepdim=True).clamp(min=TINY) @ shares.T
     total = moved.fill_diagonal_(0).sum(1).nan_to_num(0)
     return total / total.mean().clamp(min=TINY) + LEAST_INFLUENCE
-
-
-def _added(total: Tensor | None, forms: Tensor, weight: Tensor) -> Tensor:
-    return forms @ weight if total is None else total.addmm_(forms, weight)
 
 
 class _Corners:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -14,6 +15,8 @@ from relucert.bounding.interval import Bounds, Interval
 from relucert.branch_and_bound import leaf
 from relucert.branch_and_bound.confirm import Rows, proven_bounds
 from relucert.branch_and_bound.dual_ascent import AscentResult, DualAscent, Nodes, join
+from relucert.branch_and_bound.implied import Propagation, refutations, with_implied
+from relucert.branch_and_bound.propagation import Implied
 from relucert.branch_and_bound.stages import Stages
 from relucert.branch_and_bound.subtrees import Ended
 from relucert.query.problem import Problem
@@ -43,6 +46,11 @@ class NodeTree:
         forms, offsets = problem.prop.rows[0, open_rows], problem.prop.offsets[0, open_rows]
         self.dual_ascent = DualAscent(stages, stages.pulled(output, forms, offsets))
         self.rows = Rows(output, forms, offsets)
+
+    @cached_property
+    def propagation(self) -> Propagation:
+        """Proposes signs that nodes imply."""
+        return Propagation(self.dual_ascent, self.problem.region)
 
     def visitor(self, ends: float, violates: Callable[[Tensor], bool]) -> NodeVisitor:
         """A visitor that keeps what it closed."""
@@ -84,7 +92,7 @@ class NodeVisitor:
         proven = self._proven(result.nodes)
         self._close(result.nodes.pick(proven))
         if not bool(proven.all()):
-            self._offer(result)
+            self._offer(result.points)
         return result.nodes, proven
 
     def visit(self, nodes: Nodes) -> Nodes:
@@ -104,8 +112,25 @@ class NodeVisitor:
         return nodes
 
     def _visit(self, nodes: Nodes) -> Nodes:
+        result, propagation = self._bounded(nodes), self.tree.propagation
+        if not result.nodes.size or not propagation.worthwhile:
+            return _halves(result)
+        implied = propagation.propose(result.nodes)
+        stuck = implied.empty & ~implied.signs.any(1)
+        stubborn = self._bounded(result.nodes.pick(stuck), LAST_STEPS)  # to find what the contradiction is
+        left, signs = result.pick(~stuck), implied.pick(~stuck)
+        others = self._bounded(refutations(left.nodes, signs))
+        propagation.judge(implied, others.nodes.size)
+        if propagation.dives():
+            self._offer(propagation.dive(left.nodes))
+        return join([_halves(left, signs), _halves(others), _halves(stubborn)])
+
+    def _bounded(self, nodes: Nodes, steps: int = STEPS) -> AscentResult:
+        """Bounds nodes and closes what it can; returns the rest, in which neurons can be split."""
         dual_ascent = self.tree.dual_ascent
-        result = dual_ascent.run(nodes, STEPS, self.ends, enough=0.0)
+        result = dual_ascent.run(nodes, steps, self.ends, enough=0.0)
+        if not nodes.size:
+            return result
         self.nodes, self.bound = self.nodes + nodes.size, float(result.lower.min())
         closed = result.lower > 0
         promising = closed.nonzero().flatten()
@@ -114,34 +139,34 @@ class NodeVisitor:
         self._close(result.nodes.pick(closed))
         rest = (~closed).nonzero().flatten()
         if not len(rest):
-            return result.nodes.pick(rest)
+            return result.pick(rest)
         if bool((result.lower[rest] > 0).any()):  # what the proof refused has left the ascent without its scores
             result = dual_ascent.run(result.nodes.pick(rest), 0, self.ends)
         else:
             result = result.pick(rest)
-        self._offer(result)
+        self._offer(result.points)
         splittable = (result.scores > 0).any(1)
         self._settle(result.nodes.pick((~splittable).nonzero().flatten()))
-        indices = splittable.nonzero().flatten()
-        neurons = result.scores[indices].argmax(1) if len(indices) else indices
-        return result.nodes.pick(indices).split(neurons)
+        return result.pick(splittable.nonzero().flatten())
 
     def _proven(self, nodes: Nodes) -> Tensor:
         """Which nodes are proven, (count,)."""
         return proven_bounds(self.tree.stages, self.tree.rows, nodes) > 0
 
-    def _offer(self, result: AscentResult) -> None:
-        """Tries the minimisers of the relaxed rows as counterexamples."""
-        margins = self.tree.dual_ascent.margins(result.points).amin(1)
+    def _offer(self, points: Tensor) -> None:
+        """Tries points (count, inputs), such as minimisers of the relaxed rows, as counterexamples."""
+        margins = self.tree.dual_ascent.margins(points).amin(1)
         least = int(margins.nan_to_num(torch.inf).argmin())
-        if bool(margins[least] <= 0) and self.violates(self._inside(result.points[least].double())):
+        if bool(margins[least] <= 0) and any(map(self.violates, self._inside(points[least].double()))):
             raise Ended(None)
 
-    def _inside(self, point: Tensor) -> Tensor:
-        """A point (size,) of the region's border, set back by more than its own rounding."""
+    def _inside(self, point: Tensor) -> Iterator[Tensor]:
+        """A point (size,) of the region's border, set back by more than its own rounding; in a box also as it is."""
         centre, box = self.tree.problem.centre, self.tree.problem.region.box
+        if box is not None:
+            yield torch.clamp(point, *box)
         moved = centre + SET_BACK * (point - centre)
-        return moved if box is None else torch.clamp(moved, *box)
+        yield moved if box is None else torch.clamp(moved, *box)
 
     def _settle(self, nodes: Nodes) -> None:
         """Closes nodes without unstable neurons, or ends the search."""
@@ -188,3 +213,15 @@ class NodeVisitor:
             tables[stage.value] = torch.zeros(lower.shape[1], dtype=torch.int8)
             tables[stage.value][neurons] = signs
         return leaf.Leaf(int(self.tree.open_rows[node.rows]), bounds, tables)
+
+
+def _halves(result: AscentResult, implied: Implied | None = None) -> Nodes:
+    """Splits each node in two by the neuron with the highest score; one that implies signs gets these instead."""
+    nodes = result.nodes
+    if not nodes.size:
+        return nodes
+    if implied is None:
+        return nodes.split(result.scores.argmax(1))
+    helped = implied.signs.any(1)
+    splits = nodes.pick(~helped).split(implied.choice(result.scores)[~helped])
+    return join([with_implied(nodes.pick(helped), implied.pick(helped)), splits])

@@ -24,6 +24,7 @@ from relucert.network import INPUT, Network, Relu, pull_back, transposed
 from relucert.network.cut import can_be_cut, without_neurons
 
 if TYPE_CHECKING:
+    from relucert.branch_and_bound.dual_ascent import PreparedStage
     from relucert.branch_and_bound.search_record import SearchRecord
 
 MOST_NUMBERS = 2**27  # of all matrices together
@@ -118,6 +119,7 @@ class Stages:
         kept: By pre-activation the indices of the neurons that are left, in their order, where some were cut out.
         pace: The seconds that the proof of a node's bound took last.
         record: Keeps what proves the bounds, where a proof is to be written.
+        prepared: By stage, what all ascents over it share.
     """
 
     exact: Network
@@ -129,6 +131,7 @@ class Stages:
     kept: dict[int, Tensor] = field(default_factory=dict)
     pace: float = 0.0
     record: SearchRecord | None = None
+    prepared: list[PreparedStage] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.cut = self.exact

@@ -147,7 +147,8 @@ class NeuronProver:
         if not len(self.left):
             return None
         roots = nodes.pick(~proven)._replace(rows=torch.arange(len(self.left)))
-        return NodeTree(self.problem, stages, self.left).visitor(self.ends, self.violates), roots
+        tree = NodeTree(self.problem, stages, self.left)
+        return tree.visitor(self.ends, self.violates), tree.propagation.start(roots)
 
     def _tree(self, visitor: NodeVisitor, roots: Nodes, stop: float) -> bool:
         """Searches until all nodes are closed, or until the time `stop`; returns whether all are closed.
