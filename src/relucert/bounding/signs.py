@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from relucert.bounding.backward import CHUNK_BYTES, FIRST_FORMS, NO_DUALS, Pull, first_chunk, neuron_forms
+from relucert.bounding.backward import CHUNK_BYTES, NO_DUALS, Pull, first_chunk, neuron_forms
 from relucert.bounding.interval import Interval
 from relucert.bounding.reference import ReferencePath
 from relucert.network import LinearForms, Network
@@ -68,15 +68,11 @@ class _Bounds:
 
     def pull(self, wanted: Tensor) -> None:
         """Pulls back what is wanted, a mask like `walked`."""
-        positions, sample = wanted.any(0).nonzero().flatten(), _sample(wanted.shape[1])
+        positions = wanted.any(0).nonzero().flatten()
         first, step = 0, first_chunk(self.path, self.numbers)
-        if len(positions) > step:
-            positions = torch.cat([positions[sample[positions]], positions[~sample[positions]]])
-        stops: dict[int, Tensor] = {}
         while first < len(positions):
             chosen = positions[first : first + step]
             pull = _SignPull(self.path, self.value, chosen, wanted[:, chosen], self.interval)
-            pull.stop_where(stops, sample[chosen])
             self.interval = pull.bounds()
             self.walked[:, chosen] |= wanted[:, chosen] & ~pull.stopped
             first += len(chosen)
@@ -99,16 +95,6 @@ class _SignPull(Pull):
         self.found = Interval(torch.full_like(constant, -torch.inf), torch.full_like(constant, torch.inf))
         self.bottlenecks = _bottlenecks(path.network, self.place)
 
-    def stop_where(self, stops: dict[int, Tensor], sample: Tensor) -> None:
-        """Forms stop only where enough of a sample do.
-
-        Args:
-            stops: By bottleneck, in which batch members that is so, (batch,); what is missing is added.
-            sample: Whether a form is part of the sample, (count,).
-        """
-        self.stops, self.sample = stops, sample
-        self.bottlenecks = self.bottlenecks - {value for value, worth in stops.items() if not bool(worth.any())}
-
     def bounds(self) -> Interval:
         """The known bounds of all neurons with those of the wanted forms, where these are better."""
         pulled = self.run(self.forms, self.place)
@@ -128,12 +114,7 @@ class _SignPull(Pull):
     def _without_known(self, value: int, form: LinearForms) -> LinearForms:
         """The forms on an activation whose signs its intervals leave open in some batch member."""
         interval = self._on_intervals(value, form)
-        still = ~self.stopped[:, self.open]
-        stable = self._stable(interval) & still
-        if value not in self.stops:
-            sampled = still & self.sample[self.open]
-            self.stops[value] = (stable & sampled).sum(1) >= WORTH_DROPPING * sampled.sum(1)
-        stable &= self.stops[value][:, None]
+        stable = self._stable(interval) & ~self.stopped[:, self.open]
         self._keep(interval, stable)
         self.stopped[:, self.open] |= stable
         left = (~self.stopped[:, self.open]).any(0).nonzero().flatten()
@@ -195,10 +176,3 @@ def _bottlenecks(network: Network, value: int) -> set[int]:
             met += 1
         pending.update(network.node(current).inputs)
     return found
-
-
-def _sample(size: int) -> Tensor:
-    """A mask of some neurons of a layer, (size,), not more than the first chunk has room for."""
-    sample = torch.zeros(size, dtype=torch.bool)
-    sample[:: -(-size // FIRST_FORMS)] = True
-    return sample
