@@ -13,7 +13,7 @@ from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import RIGOROUS
 from relucert.bounding.hidden import hidden_bounds
 from relucert.bounding.relaxers import CROWN
-from relucert.branch_and_bound import tree
+from relucert.branch_and_bound import node_tree, tree
 from relucert.methods.quadratic import cost, rows
 from relucert.methods.quadratic.rows import proven_rows, suits_certificates
 from relucert.search import portfolio
@@ -71,7 +71,7 @@ def test_a_search_takes_them_for_what_a_short_tree_leaves_open(monkeypatch: pyte
 
     monkeypatch.setattr(tree, "proven_rows", listening)
     monkeypatch.setattr(tree, "BEFORE_REFINING", -1.0)
-    monkeypatch.setattr(tree, "ROOT_STEPS", 0)
+    monkeypatch.setattr(node_tree, "ROOT_STEPS", 0)
     (verdict,) = relucert.robust_at(network, images[:1], radius=radius, time_limit=60)
     assert taken
     assert taken[0]
