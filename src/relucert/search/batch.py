@@ -29,6 +29,7 @@ LIMIT = 1e12  # no radius above is looked for, nor one below its inverse
 ROWS = 3  # margins that a prediction looks at
 NEWTON = (0.7, 0.95, 1.05, 1.4)  # where to look for the root, in steps that the slope suggests
 PROFILED = (0.5, 1.0, 2.0, 4.0)  # the same in steps that the constants of all shells suggest
+BARELY = 1.001  # how far beyond the first-order radius rounding may move a root
 CLOSE = 1e-4  # distances of evaluated radii, in logarithms, below which rounding is all there is to see
 FAR = 0.02  # relative steps above which the constants of all shells tell enough
 
@@ -180,7 +181,7 @@ class SearchBatch:
         predicted = PredictedMargin(self.evaluator, self.focused, self.shares, self.correction)
         curve = predicted.from_centre(self.margin[:, None], guess[:, None], self.exact_prediction)
         root = curve.root()
-        usable = root.isfinite() & (root > 1 / LIMIT) & (root < self.first_order)
+        usable = root.isfinite() & (root > 1 / LIMIT) & (root <= BARELY * self.first_order)
         self.root, self.slope, self.radii = torch.where(usable, root, guess), curve.slope(), guess
         self.doubt = self._doubt()
         self._choose()

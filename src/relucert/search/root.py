@@ -18,6 +18,7 @@ from relucert.search.prediction import Correction, HiddenShares
 SECTIONINGS = 3  # at the most, to bring out a predicted root
 SHARPNESS = 0.05  # of the bracket around it: more is wasted on a guess
 ROUGH = 0.3  # the same, before the first evaluation
+SHARPEST = 1e-3  # the same, where predictions are exact
 NEAR = 0.7  # relative steps to a root below which the guess of them is believed
 DISTANT = (0.06, 0.25, 0.56, 0.999)  # relative steps, below the last radius, to look at otherwise; above it three times
 AROUND = (0.5, 0.7, 0.85, 1.0, 1.15, 1.35, 1.7)  # a guess of the root before the first evaluation
@@ -93,7 +94,7 @@ class PredictedMargin:
         curve = self._section(guess * torch.tensor(AROUND, dtype=torch.float64), centre)
         if not bool(curve.crossed.all()):
             curve = self._section(guess * torch.tensor(BEYOND, dtype=torch.float64), centre)
-        return self._sharpened(curve, SHARPNESS if exact else ROUGH)
+        return self._sharpened(curve, SHARPEST if exact else ROUGH)
 
     def near_root(self, last: Curve, step: Tensor, shares: tuple[float, ...]) -> Curve:
         """Margins around the root, by sectioning ever more closely.
