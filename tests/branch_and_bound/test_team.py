@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import relucert
 from relucert.arithmetic.property import Property
 from relucert.arithmetic.region import Region
 from relucert.branch_and_bound import subtrees
 from relucert.branch_and_bound.boxes import Boxes, BoxProver, join
+from relucert.branch_and_bound.interval_tree import IntervalProver
 from relucert.branch_and_bound.pool import Pool
 from relucert.branch_and_bound.tree import NeuronProver
 from relucert.checker.check import check, check_property
@@ -82,6 +83,23 @@ def test_agrees_with_a_mixed_integer_program(network: Network, prover_type: type
             assert prover.run() == (holds, None)
         assert prover.nodes
     assert violations
+
+
+@pytest.mark.usefixtures("at_once")
+def test_smooth_networks_are_shared_too() -> None:
+    torch.manual_seed(0)
+    layers = nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 8), nn.GELU(), nn.Linear(8, 3)
+    network = relucert.load(nn.Sequential(*layers).double())
+    (attack,) = relucert.attack(network, torch.zeros(1, 6, dtype=torch.float64))
+    assert attack.distance is not None
+    prop = Property.margins(torch.tensor([attack.label]), torch.tensor([[attack.target]]), network.classes)
+    centre = torch.zeros(1, 6, dtype=torch.float64)
+    for share, holds in ((0.5, True), (1.05, False)):
+        problem = Problem(network, Region.around(centre, share * attack.distance, "inf"), prop)
+        prover = IntervalProver(problem, lambda point: True, time.monotonic() + 60)
+        with torch.no_grad():
+            assert prover.run() == (holds, None)
+        assert prover.nodes
 
 
 @pytest.mark.usefixtures("at_once")

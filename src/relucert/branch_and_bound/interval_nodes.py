@@ -40,6 +40,16 @@ class Nodes(NamedTuple):
     multipliers: Tensor
     last: Tensor
 
+    @property
+    def size(self) -> int:
+        """The number of nodes."""
+        return len(self.rows)
+
+    @property
+    def bytes(self) -> int:
+        """The memory that they take."""
+        return sum(table.nbytes for table in self)
+
     def pick(self, indices: Tensor | slice) -> Nodes:
         return Nodes(*(column[indices] for column in self))
 

@@ -7,7 +7,6 @@ back-substitution in float64 that bounds its rounding.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -23,7 +22,8 @@ from relucert.bounding.optimised import optimised_bounds
 from relucert.bounding.reference import ReferencePath
 from relucert.branch_and_bound.interval_ascent import IntervalAscent
 from relucert.branch_and_bound.interval_nodes import NodeBounds, Nodes, join
-from relucert.branch_and_bound.subtrees import Ended
+from relucert.branch_and_bound.pool import Pool
+from relucert.branch_and_bound.subtrees import Ended, TreeSearch
 from relucert.common.progress import Progress, Report, silent
 from relucert.query.problem import Problem
 
@@ -32,10 +32,8 @@ ROOT_STEPS, STEPS, LAST_STEPS = 150, 15, 200  # of the ascents of roots, of node
 REBOUND = 32  # neurons of a node that are bounded anew
 CROWD = 128  # nodes at once, at most
 CROWD_NUMBERS = 2**18  # neurons of all nodes at once
-WAITING_NUMBERS = 2**27  # neurons of all nodes that wait
 SET_BACK = 1 - 2.0**-20  # of the distance from the centre, so that a point of the border is inside
 UNSPLITTABLE = "a subdomain that can't be split further could not be proven"
-TOO_MANY = "more subdomains wait than memory allows"
 
 
 @dataclass(eq=False)
@@ -58,41 +56,79 @@ class IntervalProver:
     nodes: int = 0
     stage: str = "root"
 
-    def __post_init__(self) -> None:
-        self.network, self.prop, self.region = self.problem.exact, self.problem.prop, self.problem.region
-
     def run(self) -> tuple[bool, str | None]:
         """Whether it is proven, and why the search ended where it is not and no violation ended it."""
+        problem = self.problem
+        hidden = optimised_bounds(
+            problem.exact, problem.region, RIGOROUS, effort=PATIENT, ends=self.ends, report=self.report
+        )
+        tree = IntervalTree(problem)
+        self.visitor, self.waiting = tree.visitor(self.ends, self.violates), Pool(tree.ascent.roots(hidden), join)
         try:
-            self._search()
+            proven = TreeSearch(tree, self.visitor, self.violates, self.ends, self._tell).run(self.waiting, self.ends)
         except Ended as ended:
             return False, ended.reason
-        return True, None
+        finally:
+            self.nodes = self.visitor.nodes
+        return proven, None if proven else LATE
 
-    def _search(self) -> None:
-        rows, offsets = self.prop.rows[0], self.prop.offsets[0]
-        hidden = optimised_bounds(
-            self.network, self.region, RIGOROUS, effort=PATIENT, ends=self.ends, report=self.report
-        )
-        self.ascent = IntervalAscent(self.network, self.region, rows, offsets)
-        self.proof = NodeBounds(self.network, self.region, rows, offsets, RIGOROUS)
-        neurons = max(1, self.ascent.layout.neurons)
-        crowd, waiting = max(1, min(CROWD, CROWD_NUMBERS // neurons)), self.ascent.roots(hidden)
-        while len(waiting.rows):
-            if time.monotonic() > self.ends:
-                raise Ended(LATE)
-            if len(waiting.rows) * neurons > WAITING_NUMBERS:
-                raise Ended(TOO_MANY)
-            visited, waiting = waiting.pick(slice(-crowd, None)), waiting.pick(slice(None, -crowd))
-            waiting = join([waiting, self._visit(visited, ROOT_STEPS if bool((visited.last < 0).any()) else STEPS)])
-            self._tell(waiting)
+    def _tell(self, open_nodes: int) -> None:
+        rows = torch.cat([nodes.rows for nodes in self.waiting.in_memory] or [torch.zeros(0)]).unique()
+        self.stage, self.nodes = "tree", self.visitor.nodes
+        self.report(Progress(stage="tree", nodes=self.nodes, open=open_nodes, rows=len(rows), bound=self.visitor.bound))
 
-    def _tell(self, waiting: Nodes) -> None:
-        self.stage, count, open_rows = "tree", len(waiting.rows), len(waiting.rows.unique())
-        self.report(Progress(stage=self.stage, nodes=self.nodes, open=count, rows=open_rows, bound=self.bound))
 
-    def _visit(self, nodes: Nodes, steps: int) -> Nodes:
+class IntervalTree:
+    """The tree of all rows of a property over one region, a batch of one."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        rows, offsets = problem.prop.rows[0], problem.prop.offsets[0]
+        self.ascent = IntervalAscent(problem.exact, problem.region, rows, offsets)
+        self.proof = NodeBounds(problem.exact, problem.region, rows, offsets, RIGOROUS)
+
+    def visitor(self, ends: float, violates: Callable[[Tensor], bool]) -> IntervalVisitor:
+        return IntervalVisitor(self, ends, violates)
+
+    def join(self, batches: list[Nodes]) -> Nodes:
+        return join(batches)
+
+
+@dataclass(eq=False)
+class IntervalVisitor:
+    """Bounds nodes, and splits those that are not proven at a point of a neuron's interval.
+
+    Attributes:
+        tree: The tree of the nodes.
+        ends: When time is over, on the monotonic clock.
+        violates: Checks a point (size,) that the search came upon; True ends the search.
+        nodes: How many nodes were bounded.
+        bound: The least bound of the last visit, as computed.
+    """
+
+    tree: IntervalTree
+    ends: float
+    violates: Callable[[Tensor], bool]
+    nodes: int = 0
+    bound: float | None = None
+
+    def __post_init__(self) -> None:
+        self.problem, self.ascent, self.proof = self.tree.problem, self.tree.ascent, self.tree.proof
+        self.network = self.problem.exact
+
+    @property
+    def crowd(self) -> int:
+        return max(1, min(CROWD, CROWD_NUMBERS // max(1, self.ascent.layout.neurons)))
+
+    def recorded(self) -> None:
+        """Nothing: no proof file holds splits of intervals."""
+
+    def adopt(self, nodes: Nodes, recorded: None) -> Nodes:
+        return nodes
+
+    def visit(self, nodes: Nodes) -> Nodes:
         """Bounds nodes and closes what it can; returns the rest, each split in two."""
+        steps = ROOT_STEPS if bool((nodes.last < 0).any()) else STEPS
         rest = self._bounded(nodes, steps)
         if not len(rest.rows):
             return rest
@@ -141,10 +177,10 @@ class IntervalProver:
 
     def _offer(self, points: Tensor) -> None:
         """Tries the minimisers of the relaxed rows as counterexamples."""
-        centre, box = self.problem.centre, self.region.box
+        centre, box = self.problem.centre, self.problem.region.box
         points = centre + SET_BACK * (points - centre)
         points = points if box is None else torch.clamp(points, *box)
-        margins = self.prop.values(self.network(points)).amin(1)
+        margins = self.problem.prop.values(self.network(points)).amin(1)
         least = int(margins.nan_to_num(torch.inf).argmin())
         if bool(margins[least] <= 0) and self.violates(points[least]):
             raise Ended(None)
