@@ -6,13 +6,18 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+import torch
 
 import relucert
 from relucert.answers.certificates import Certificate
+from relucert.arithmetic.property import Property
+from relucert.arithmetic.region import Region
+from relucert.arithmetic.rigor import RIGOROUS
 from relucert.common.names import MethodName
 from relucert.errors import InputError
 from relucert.methods.solvers import proposer
 from relucert.methods.solvers.highs import Highs
+from relucert.methods.table import find_method
 from relucert.query.targets import TARGETS
 from tests.adversaries import nearest_distances
 from tests.method_tables import PROGRAMS
@@ -94,6 +99,21 @@ def test_few_evaluations_are_spent() -> None:
     for method, most in (("lp", 8), ("lp-full", 12)):
         answers = certify("five layers", 4, norm="inf", method=method)
         assert max(answer.evaluations for answer in answers) <= most
+
+
+@pytest.mark.parametrize("method", ["lp", "lp-full", "alpha"])
+def test_searches_do_not_end_far_below_what_the_method_proves(method: str) -> None:
+    """Where a search says that it has reached its tolerance, the method proves nothing 3 % farther."""
+    network = NETWORKS["five layers"]()
+    images = centres(network, 4, seed=5)
+    for answer in certify("five layers", 4, norm="inf", method=method, target="runner-up"):
+        assert answer.radius is not None
+        region = Region.around(images[answer.image][None].double(), 1.03 * answer.radius, "inf")
+        prop = Property.margins(torch.tensor([answer.label]), torch.tensor([[answer.target]]), network.classes)
+        prover = find_method(method)
+        exact = network.cast(torch.float64)
+        hidden = prover.hidden(exact, region, RIGOROUS)
+        assert not bool((prover.margins(exact, region, prop, hidden, RIGOROUS) > 0).all())
 
 
 def test_float_arithmetic_is_not_proven() -> None:

@@ -14,11 +14,12 @@ import relucert
 from relucert.arithmetic.property import Property
 from relucert.arithmetic.region import Region
 from relucert.branch_and_bound import subtrees
-from relucert.branch_and_bound.boxes import Boxes, BoxProver, join
+from relucert.branch_and_bound.boxes import Boxes, BoxProver, BoxTree, join
 from relucert.branch_and_bound.interval_tree import IntervalProver
 from relucert.branch_and_bound.pool import Pool
 from relucert.branch_and_bound.tree import NeuronProver
 from relucert.checker.check import check, check_property
+from relucert.errors import RelucertError
 from relucert.execution import team
 from relucert.execution.execution import Execution, Worked, here
 from relucert.execution.job import Item, Work
@@ -112,6 +113,41 @@ def test_points_that_are_refused_do_not_end_the_search() -> None:
         proven, failure = prover.run()
     assert not proven
     assert failure is not None
+
+
+class Dying(Apart):
+    """Workers that die of everything."""
+
+    def run_with(self, job: Work[Any], items: Iterable[Item], workers: int, report: Any) -> Worked:
+        for item in items:
+            yield [(share, job.lost(share, "they died")) for share in item]
+
+
+@pytest.mark.parametrize("prover_type", [NeuronProver, BoxProver])
+def test_nodes_that_kill_workers_are_not_proven(
+    prover_type: type[NeuronProver | BoxProver], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(team, "ALONE", 0.0)
+    network = CASES["skips"]
+    centre, prop, distance = question(network)
+    problem = Problem(network, Region.around(centre[None], 0.98 * distance, "inf"), prop)
+    with team.offering(Dying(2), 2), torch.no_grad():
+        assert prover_type(problem, lambda point: False, time.monotonic() + 30).run() == (False, "they died")
+
+
+@pytest.mark.usefixtures("at_once")
+def test_workers_that_flush_subnormal_numbers_prove_nothing() -> None:
+    network = CASES["few inputs"]
+    centre, prop, distance = question(network)
+    problem = Problem(network, Region.around(centre[None], 0.5 * distance, "inf"), prop)
+    work = subtrees.SubtreeWork(BoxTree(problem))
+    if not torch.set_flush_denormal(True):
+        pytest.skip("this processor can't flush subnormal numbers")
+    try:
+        with pytest.raises(RelucertError, match="subnormal"):
+            list(work.answer([]))
+    finally:
+        torch.set_flush_denormal(False)
 
 
 @pytest.fixture

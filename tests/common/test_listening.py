@@ -109,7 +109,8 @@ CALLS: dict[str, Callable[..., object]] = {
 def test_every_call_tells_how_far_one_answer_is(name: str) -> None:
     """Between the first news and the last, what is said of a single answer changes."""
     seen: list[Progress] = []
-    CALLS[name](NETWORK, ONE, progress=seen.append)
+    network = "mnist-3x20" if name in ("fast-lin", "compare") else NETWORK  # where one evaluation is not all there is
+    CALLS[name](network, ONE, progress=seen.append)
     total = 2 if name == "compare" else 1
     assert {state.total for state in seen} == {total}
     assert [state.done for state in seen] == sorted(state.done or 0 for state in seen)

@@ -145,7 +145,7 @@ class BoxProver:
         return proven, None if proven else LATE
 
     def _tell(self, open_boxes: int) -> None:
-        rows = torch.cat([boxes.open for boxes in self.waiting.in_memory]).any(0) if open_boxes else torch.zeros(0)
+        rows = torch.cat([boxes.open for boxes in self.waiting.in_memory] or [torch.zeros(0, 1)]).any(0)
         self.report(Progress(stage=STAGE, nodes=self.nodes, open=open_boxes, rows=int(rows.sum())))
 
 

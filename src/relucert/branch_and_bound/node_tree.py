@@ -107,8 +107,8 @@ class NodeVisitor:
     def recorded(self) -> list[Nodes]:
         return self.closed
 
-    def adopt(self, nodes: Nodes, recorded: list[Nodes]) -> Nodes:
-        self.closed += recorded
+    def adopt(self, nodes: Nodes, recorded: list[Nodes] | None) -> Nodes:
+        self.closed += recorded or []
         return nodes
 
     def _visit(self, nodes: Nodes) -> Nodes:
@@ -121,16 +121,16 @@ class NodeVisitor:
         left, signs = result.pick(~stuck), implied.pick(~stuck)
         others = self._bounded(refutations(left.nodes, signs))
         propagation.judge(implied, others.nodes.size)
-        if propagation.dives():
+        if left.nodes.size and propagation.dives():
             self._offer(propagation.dive(left.nodes))
         return join([_halves(left, signs), _halves(others), _halves(stubborn)])
 
     def _bounded(self, nodes: Nodes, steps: int = STEPS) -> AscentResult:
         """Bounds nodes and closes what it can; returns the rest, in which neurons can be split."""
         dual_ascent = self.tree.dual_ascent
-        result = dual_ascent.run(nodes, steps, self.ends, enough=0.0)
         if not nodes.size:
-            return result
+            return AscentResult(torch.zeros(0), nodes, nodes.duals, torch.zeros(0, len(self.tree.problem.centre)))
+        result = dual_ascent.run(nodes, steps, self.ends, enough=0.0)
         self.nodes, self.bound = self.nodes + nodes.size, float(result.lower.min())
         closed = result.lower > 0
         promising = closed.nonzero().flatten()

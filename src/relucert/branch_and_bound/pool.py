@@ -8,6 +8,8 @@ import weakref
 from collections.abc import Callable
 from typing import BinaryIO, Generic, Protocol, TypeVar
 
+import torch
+from torch import Tensor
 from typing_extensions import Self
 
 MOST_BYTES = 2**29  # of nodes in memory
@@ -24,7 +26,7 @@ class Batch(Protocol):
     def bytes(self) -> int:
         """The memory that they take."""
 
-    def pick(self, indices: slice) -> Self:
+    def pick(self, indices: Tensor | slice) -> Self:
         """Some of the nodes."""
 
 
@@ -63,9 +65,9 @@ class Pool(Generic[BatchType]):
                 self.in_memory.append(self._recall())
             last = self.in_memory.pop()
             first = max(0, last.size - most)
-            if first:
-                self.in_memory.append(last.pick(slice(None, first)))
-            taken.insert(0, last.pick(slice(first, None)) if first else last)
+            if first:  # gathered, not sliced: a slice would hold the memory of all
+                self.in_memory.append(last.pick(torch.arange(first)))
+            taken.insert(0, last.pick(torch.arange(first, last.size)) if first else last)
             most -= last.size - first
         return self._join(taken) if taken else self._none
 

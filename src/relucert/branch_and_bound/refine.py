@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from relucert.arithmetic.rigor import check_subnormals
 from relucert.bounding.interval import Interval
 from relucert.branch_and_bound.confirm import neuron_rows, proven_bounds, row_bounds
 from relucert.branch_and_bound.dual_ascent import AscentResult, DualAscent, Nodes, join
@@ -85,6 +86,7 @@ class RefinementWork:
     divisible: bool = False
 
     def answer(self, shares: Sequence[Any], report: Report = silent) -> Iterator[list[RefinedNeurons | None]]:
+        check_subnormals()  # in the process that proves it
         for neurons, seconds, left in shares:
             now = time.monotonic()
             with torch.inference_mode(False), torch.no_grad():

@@ -16,6 +16,7 @@ from typing import Any, Generic, Protocol
 import torch
 from torch import Tensor
 
+from relucert.arithmetic.rigor import check_subnormals
 from relucert.branch_and_bound.pool import BatchType, Pool
 from relucert.common.deadline import TimeUp, until
 from relucert.common.progress import Report, silent
@@ -24,6 +25,7 @@ from relucert.query.problem import Problem
 
 SLICE = 2.0  # seconds that a worker searches before what is left is shared out anew
 FIRST_SLICE = 0.25  # while there are few nodes
+LOST = "nodes that workers had were not returned"
 CROWDS = 4  # times the nodes that are visited at once go to one worker, at most
 
 
@@ -116,6 +118,7 @@ class SubtreeWork(Generic[BatchType]):
 
     def answer(self, shares: Sequence[Any], report: Report = silent) -> Iterator[list[ShareResult[BatchType]]]:
         """Searches the shares, one after the other."""
+        check_subnormals()  # in the process that proves it
         for share in shares:
             yield [self._search(share)]
 
@@ -195,6 +198,8 @@ class TreeSearch(Generic[BatchType]):
                     shares.away -= share.nodes.size
                     self._take(result, waiting, shares)
                 self.tell(waiting.size + shares.away)
+        if shares.away:
+            raise Ended(LOST)
 
     def _take(self, result: ShareResult[BatchType], waiting: Pool[BatchType], shares: _Shares[BatchType]) -> None:
         waiting.add(self.visitor.adopt(result.open, result.recorded))

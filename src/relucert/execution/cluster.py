@@ -15,6 +15,7 @@ from uuid import uuid4
 import numpy as np
 import torch
 
+from relucert.common.deadline import check_time
 from relucert.errors import InputError, MissingPackageError, in_one_line
 from relucert.execution.identity import program_mark
 from relucert.execution.job import Item, Work
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 AHEAD = 2  # items per core that are with the cluster at any time; the others wait here
 ASKED = 1.0  # seconds after which the cluster is asked for its size again
 POLL = 0.2  # seconds between looks, so that whoever waits can be told to stop
+GRACE = 0.5  # seconds that workers on one question may take to notice that its time is over
 
 _jobs: dict[str, Work[Any]] = {}  # in a worker of the cluster: the one job that it works on, by its name
 
@@ -70,6 +72,7 @@ class Cluster:
                     return
                 ready, _ = ray.wait(list(running), num_returns=1, timeout=POLL)
                 if not ready:
+                    check_time(-GRACE)
                     continue
                 (done,) = ready
                 asked = running.pop(done)

@@ -31,6 +31,9 @@ NEWTON = (0.7, 0.95, 1.05, 1.4)  # where to look for the root, in steps that the
 PROFILED = (0.5, 1.0, 2.0, 4.0)  # the same in steps that the constants of all shells suggest
 BARELY = 1.001  # how far beyond the first-order radius rounding may move a root
 CLOSE = 1e-4  # distances of evaluated radii, in logarithms, below which rounding is all there is to see
+SURROGATE_ROUNDS = 2  # evaluations of a method with a surrogate after which predictions are not needed
+DISAPPOINTED = 3  # evaluations after which the last two of them tell more than predictions by structure
+NEARBY = 0.02  # how far apart, relatively, these may be
 FAR = 0.02  # relative steps above which the constants of all shells tell enough
 
 
@@ -76,6 +79,8 @@ class SearchBatch:
     weakest: Tensor  # the row of the least margin at the best radius
     failures: Tensor
     margin: Tensor  # the least of the last evaluation
+    before: Tensor  # the radius evaluated before the last one
+    margin_before: Tensor  # the least there
     heights: Tensor  # every margin at the centre, (open, rows)
     steepness: Tensor  # every margin's slope there, (open, rows)
     focus: Tensor  # the rows that predictions look at, (open, a few): those that look like reaching zero first
@@ -127,6 +132,8 @@ class SearchBatch:
             weakest=none,
             failures=none,
             margin=margins.amin(1),
+            before=zeros,
+            margin_before=margins.amin(1),
             heights=margins,
             steepness=slopes,
             focus=_least(reached),
@@ -200,7 +207,7 @@ class SearchBatch:
         finite = (self.best > 0) & self.best.isfinite()
         gain = self.evaluator.method.gain if isinstance(self.evaluator.method, ExpensiveMethod) else 1.0
         self.radii = torch.where(finite, torch.minimum(gain * self.best, self.whole), self.radii)
-        self.guess = None
+        self.guess = None if bool(finite.any()) else self.guess
 
     def evaluate(self) -> None:
         """One evaluation of every open question, each in the arithmetic its step calls for."""
@@ -211,6 +218,7 @@ class SearchBatch:
             if len(questions)
         ]
         order = torch.cat([exploring, proving]).argsort()
+        self.margin_before = self.margin
         joined = Evaluation.join(evaluations, order, self.evaluator.quick.dtype)
         self.margin, weakest = joined.margins.min(1)
         self.focus = _least(joined.margins / -self.steepness)
@@ -246,16 +254,13 @@ class SearchBatch:
         beyond = self.best * (1 + self.evaluator.tolerance)
         done = (self.best > 0) & (self.ceiling <= beyond) & ~endless
         fresh = (self.radii == self.best) & ~done & ~endless
-        if self.evaluator.smooth:
+        if self._by_surrogate and self.rounds >= SURROGATE_ROUNDS:
+            self._take_secant()
+        if self.evaluator.smooth or (self._by_surrogate and self.rounds >= SURROGATE_ROUNDS):
             done |= fresh & (self.margin + self.slope * (beyond - self.best) <= 0)
         elif bool(fresh.any()):
             self._take_shares()
-            questions = fresh.nonzero().squeeze(1)
-            predicted = self.evaluator.predict(
-                self.focused.select(questions), beyond[questions, None],
-                self.shares.select(questions), self.correction.select(questions),
-            )  # fmt: skip
-            done[questions] = (predicted <= 0).any(2).squeeze(1)
+            done |= fresh & (self._predicted().at(beyond[:, None]).squeeze(1) <= 0)
         lost = self.ceiling < 1 / LIMIT
         yield from self._report(done | lost, closed=True)
         yield from self._report(endless, closed=False)
@@ -305,6 +310,7 @@ class SearchBatch:
         self.proving = (doubt <= 0.6 * tolerance) | (self.rounds >= PATIENCE)
         aim = self.root * (1 - torch.where(self.proving, doubt * 2.0 ** self.failures.clamp(max=30), 0).clamp(max=0.5))
         inside = (aim > self.best) & (aim < self.ceiling) & (self.rounds < TRUST)
+        self.before = self.radii
         self.radii = torch.where(inside, aim, self._fallback()).clamp(max=2 * LIMIT)
         inside &= self.radii < self.whole
         self.radii = torch.minimum(self.radii, self.whole)
@@ -331,10 +337,35 @@ class SearchBatch:
             step, shares = (self.root[:, None] - last.radii).abs(), PROFILED
         step = torch.maximum(step, 2 * self.evaluator.tolerance * last.radii)  # nearer, rounding is all there is to see
         step = torch.where(last.margins > 0, step, -step)
-        curve = PredictedMargin(self.evaluator, self.focused, self.shares, self.correction).near_root(
-            last, step, shares
-        )
+        curve = self._predicted().near_root(last, step, shares)
         self.root, self.slope = curve.root(), curve.slope()
+        if self.rounds >= (SURROGATE_ROUNDS if self._by_surrogate else DISAPPOINTED):
+            self._take_secant()
+
+    def _predicted(self) -> PredictedMargin:
+        """The prediction from the last evaluation. That by a surrogate is made to meet it: hidden bounds that shares
+        can't express would else count as a fall of the margin."""
+        predicted = PredictedMargin(self.evaluator, self.focused, self.shares, self.correction)
+        if not self._by_surrogate:
+            return predicted
+        return predicted.meeting(Curve(self.radii[:, None], self.margin[:, None]))
+
+    @property
+    def _by_surrogate(self) -> bool:
+        """Whether predictions are those of another method, which evaluations of this one soon outdo."""
+        return self.evaluator.surrogate is not self.evaluator.method
+
+    def _take_secant(self) -> None:
+        """Replaces predictions by the secant through the last two evaluations, where it falls towards a near root."""
+        apart = self.radii - self.before
+        slope = (self.margin - self.margin_before) / apart
+        root = self.radii - self.margin / slope
+        if self._by_surrogate:
+            near = (root - self.radii).abs() < self.radii / 2
+        else:
+            near = (apart.abs() < NEARBY * self.radii) & ((root - self.radii).abs() < 2 * apart.abs())
+        near &= (slope < 0) & (self.before > 0)
+        self.root, self.slope = torch.where(near, root, self.root), torch.where(near, slope, self.slope)
 
     def _report(self, mask: Tensor, closed: bool) -> Iterator[SearchEnd]:
         columns = (self.index[mask].tolist(), self.best[mask].tolist(), self.weakest[mask].tolist())

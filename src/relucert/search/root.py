@@ -5,7 +5,7 @@ Nothing here is a bound. A prediction chooses where to look next, and a wrong on
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -75,12 +75,24 @@ class Curve(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class PredictedMargin:
-    """The least predicted margin of each question of a batch, as a function of the radius."""
+    """The least predicted margin of each question of a batch, as a function of the radius.
+
+    offset: Added to all of them, (batch, 1): by how much the prediction of the last evaluation misses it.
+    """
 
     evaluator: Evaluator
     problem: Problem
     shares: HiddenShares
     correction: Correction
+    offset: Tensor | float = 0.0
+
+    def meeting(self, last: Curve) -> PredictedMargin:
+        """The same prediction, moved so that it meets the last evaluation, (batch, 1) each."""
+        return replace(self, offset=last.margins - replace(self, offset=0.0).at(last.radii))
+
+    def at(self, radii: Tensor) -> Tensor:
+        """The predicted margins at candidate radii, (batch, radii)."""
+        return self.evaluator.predict(self.problem, radii, self.shares, self.correction).amin(2) + self.offset
 
     def from_centre(self, heights: Tensor, guess: Tensor, exact: bool) -> Curve:
         """Margins around the root where nothing was evaluated.
@@ -126,6 +138,5 @@ class PredictedMargin:
 
     def _section(self, grid: Tensor, before: Curve, *after: Curve) -> Curve:
         """Margins at the radii of a grid, (batch, radii), between others that were computed already."""
-        middle = Curve(grid, self.evaluator.predict(self.problem, grid, self.shares, self.correction).amin(2))
-        curves = [before, middle, *after]
+        curves = [before, Curve(grid, self.at(grid)), *after]
         return Curve(torch.cat([curve.radii for curve in curves], 1), torch.cat([curve.margins for curve in curves], 1))
