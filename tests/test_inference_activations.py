@@ -65,7 +65,7 @@ def points(name: str) -> Tensor:
     chosen = torch.cat([*parts, powers, -powers, torch.linspace(-20, 20, 40_001)])
     if name in POSITIVE:
         chosen = chosen.abs().clamp(min=1e-36)
-    return chosen.clamp(max=86.0) if name == "exp" else chosen  # beyond it nothing is certified
+    return chosen.clamp(max=87.0) if name == "exp" else chosen
 
 
 def libraries(name: str) -> dict[str, Callable[[Tensor], Tensor]]:

@@ -10,7 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from flint import arb
@@ -42,6 +42,7 @@ class SmoothFunction(ABC):
     """A function f of one variable; subclasses are frozen dataclasses of what the network stores of it."""
 
     curvatures: tuple[int, ...] = (1,)
+    room: ClassVar[int] = 2  # how many times the larger of |f| and its scale a step of an evaluation may be
 
     @abstractmethod
     def value(self, x: arb) -> arb:
@@ -274,6 +275,7 @@ class HardSwish(SmoothFunction):
     """0, then a parabola, then x itself."""
 
     curvatures = (1, 1, 1)
+    room = 8  # it is a sixth of a product of up to 6 |x|
 
     def value(self, x: arb) -> arb:
         return x * (x + 3) / 6

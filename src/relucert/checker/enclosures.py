@@ -23,8 +23,6 @@ from relucert.checker.activations import Piece, SmoothFunction
 from relucert.checker.entries import Rejected
 from relucert.checker.fixed_point import Fixed, of_integers
 
-ROOM = 8  # that steps of an evaluation may need above its result
-
 BOUND_BITS = 64  # of bounds of neurons
 OFFSET_BITS = 160  # of offsets, which are then rounded to what a `Fixed` has
 PRECISION = 192  # bits of balls
@@ -57,7 +55,7 @@ class ActivationError:
             raise Rejected(f"nothing is known about evaluations of {type(function).__name__.lower()}")
         size = arb.max(size, scale)
         accurate = (least is None or low >= least) and (largest is None or high <= largest)
-        if not (accurate and ROOM * size <= _exact(self.largest)):
+        if not (accurate and function.room * size <= _exact(self.largest)):
             raise Rejected(f"an evaluation of {type(function).__name__.lower()} may overflow, or is not accurate")
         return 2 * self.ulps * _exact(self.unit) * size + 4 * _exact(self.underflow)
 

@@ -195,6 +195,7 @@ class HardSwish(SmoothActivation):
 
     name: ClassVar[str] = "hard swish"
     curvatures = (1, 1, 1)
+    room = 8  # it is a sixth of a product of up to 6 |x|
     cuts = (Cut(-3.0, -3.0), Cut(3.0, 3.0))
     turns = (Cut(-1.5, -1.5),)
     smooth_cuts: ClassVar[bool] = False

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from relucert.arithmetic.rigor import Arithmetic
 
 ACTIVATION_ULPS = 4
-ROOM = 8  # that steps of an evaluation may need above its result: hard swish is a sixth of a product of up to 6 |x|
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +57,7 @@ class RoundedActivation(Activation):
         assert scale is not None
         size = torch.maximum(torch.maximum(high, -low), scale)
         lost = 2 * ACTIVATION_ULPS * self.inference.unit * size + 4 * self.inference.underflow
-        usable = (ROOM * size <= self.inference.largest) & self._far_from_ends(lower, upper)
+        usable = (self.exact.room * size <= self.inference.largest) & self._far_from_ends(lower, upper)
         return torch.where(usable, arithmetic.above(lost, 4), torch.inf)
 
     def _far_from_ends(self, lower: Tensor, upper: Tensor) -> Tensor:

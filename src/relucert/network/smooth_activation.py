@@ -56,6 +56,8 @@ class SmoothActivation(Activation):
 
     smooth_cuts: ClassVar[bool] = True
     """Whether f' is continuous at the cuts."""
+    room: ClassVar[int] = 2
+    """How many times the larger of |f| and its scale a step of an evaluation may be."""
 
     @property
     def curvatures(self) -> tuple[int, ...]:
