@@ -145,7 +145,7 @@ def test_layers_that_select_numbers_pass_as_they_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize("method", PROVABLE)
 def test_margins_are_those_of_the_method(method: str, tmp_path: Path) -> None:
     """Also that they are bounds: no point of the region has smaller ones."""
-    network = mlp(6, 10, 8, 4, seed=1)
+    network = mlp(6, 10, 8, 4, seed=3)
     _, paths = certified(network, tmp_path, method=method)
     exact = network.cast(torch.float64)
     for path in paths:
@@ -157,8 +157,7 @@ def test_margins_are_those_of_the_method(method: str, tmp_path: Path) -> None:
         steps = torch.rand(500, len(centre), generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 2 - 1
         scores = exact(centre + proof.radius * torch.cat([steps, steps.sign()]))
         assert bool((scores @ torch.tensor(proof.rows, dtype=torch.float64).T >= least - 1e-12).all())
-        # The radius is nearly the largest that the method can prove; ascents end higher or lower by chance.
-        assert float(least.min()) < (2e-2 if method == "alpha" else 1e-3)
+        assert float(least.min()) < 1e-3  # the radius is the largest that the method can prove, nearly
 
 
 def _raise_slightly(document: dict[str, Any], chance: random.Random) -> None:
