@@ -166,7 +166,7 @@ TYPES: list[tuple[object, Iterable[str]]] = [
     (names.ContenderName, CONTENDERS),
     (names.RelaxerName, [*RELAXERS, INTERVAL]),
     (names.LipschitzName, LIPSCHITZ),
-    (names.LossBounds, names.LOSS_BOUNDS.known),
+    (names.LossBounds, names.LOSS_BOUNDS.choices),
     (names.AttackName, ATTACKS),
     (names.TargetName, TARGETS),
     (names.ArithmeticName, [rounding.value for rounding in Rounding]),
@@ -184,5 +184,5 @@ def test_types_have_the_names_of_the_tables(literal: object, table: Iterable[str
 
 def test_every_table_of_names_is_a_type() -> None:
     literals = {frozenset(typing.get_args(literal)) for literal, _ in TYPES}
-    tables = {frozenset(table.known) for table in vars(names).values() if isinstance(table, names.Names)}
+    tables = {frozenset(table.choices) for table in vars(names).values() if isinstance(table, names.Names)}
     assert tables - literals == {frozenset(NAMES)}  # the collections of images have more spellings than a type should

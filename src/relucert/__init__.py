@@ -52,7 +52,7 @@ _HOMES = {
     "robust_at_each": "api.robust",
     "robust_loss": "training.losses",
     "save": "inputs.loading",
-    "train": "training.own",
+    "train": "training.user_module",
     "verify": "api.verify",
 }
 _MODULES = ("data", "hardness")
@@ -103,7 +103,7 @@ if TYPE_CHECKING:
     from relucert.report.verdict_list import RobustnessSummary as RobustnessSummary
     from relucert.report.verdict_list import Verdicts as Verdicts
     from relucert.training.losses import robust_loss as robust_loss
-    from relucert.training.own import train as train
+    from relucert.training.user_module import train as train
     from relucert.verification.specification.query import Query as Query
 
 

@@ -54,15 +54,16 @@ class Reduction:
 
     def point(self, cover: Collection[int]) -> Tensor:
         """The point nearest to the centre at which the sets at these positions are chosen: (1, sets)."""
-        places = range(self.centre.shape[1])
-        expected = f"a cover is a collection of positions of sets, 0 to {len(places) - 1}"
+        positions = range(self.centre.shape[1])
+        expected = f"a cover is a collection of positions of sets, 0 to {len(positions) - 1}"
         if isinstance(cover, (str, bytes, Mapping)) or not isinstance(cover, Collection):
             raise InputError(f"{expected}, not {type(cover).__name__}")
         listed = cover.tolist() if isinstance(cover, (Tensor, np.ndarray)) else list(cover)
-        chosen = listed if isinstance(listed, list) else [listed]
-        if strangers := [place for place in chosen if not _is_position(place, places)]:
+        members = listed if isinstance(listed, list) else [listed]
+        if strangers := [position for position in members if not _is_position(position, positions)]:
             raise InputError(f"{expected}; {strangers[0]!r} is none")
-        return self.centre + self.depth * torch.tensor([[float(place in chosen) for place in places]]).double()
+        indicator = torch.tensor([[float(position in members) for position in positions]], dtype=torch.float64)
+        return self.centre + self.depth * indicator
 
     def distance(self, cover: Collection[int], norm: NormLike = "1") -> float:
         """The distance of `point(cover)` from the centre: for a minimum cover, the minimum distortion."""
@@ -86,8 +87,8 @@ class Reduction:
         return [index for index, number in enumerate(numbers.tolist()) if number > self.threshold]
 
 
-def _is_position(place: object, places: range) -> bool:
-    return isinstance(place, (int, np.integer)) and not isinstance(place, bool) and place in places
+def _is_position(position: object, positions: range) -> bool:
+    return isinstance(position, (int, np.integer)) and not isinstance(position, bool) and position in positions
 
 
 def from_set_cover(
@@ -102,7 +103,7 @@ def from_set_cover(
     """
     inputs = Names("inputs", INPUTS).find(inputs)
     elements, families = _read(universe, sets)
-    holders = [[place for place, family in enumerate(families) if element in family] for element in elements]
+    holders = [[index for index, family in enumerate(families) if element in family] for element in elements]
     builder, count = _Builder(len(families)), len(families)
     if inputs == "boolean":
         depth, threshold = 1.0, HALF
@@ -159,9 +160,9 @@ def _read(
         raise InputError(f"expected a collection of elements and a list of sets of them: {error}") from None
     if not elements:
         raise InputError("the universe is empty: there is nothing to cover")
-    for place, family in enumerate(families):
+    for index, family in enumerate(families):
         if strangers := family.difference(elements):
-            raise InputError(f"set {place} has {min(map(repr, strangers))}, which is not in the universe")
+            raise InputError(f"set {index} has {min(map(repr, strangers))}, which is not in the universe")
     for element in elements:
         if not any(element in family for family in families):
             raise InputError(f"the sets do not cover the universe: none has {element!r}")
@@ -212,9 +213,9 @@ def _real(builder: _Builder, holders: list[list[int]], steepness: int) -> None:
     weight, bias = torch.cat([-steepness * unit, steepness * unit]), torch.cat([ones, (1 - steepness) * ones])
     ramps = builder.put(Relu(), builder.linear(0, weight, bias))
     steps = builder.linear(ramps, torch.cat([-unit, unit], 1))
-    best, places = _extremes(builder, steps, holders, 1)
-    worst, (place,) = _extremes(builder, best, [places], -1)
-    builder.score(worst, place)
+    best, columns = _extremes(builder, steps, holders, 1)
+    worst, (column,) = _extremes(builder, best, [columns], -1)
+    builder.score(worst, column)
 
 
 def _extremes(builder: _Builder, value: int, groups: list[list[int]], sign: int) -> tuple[int, list[int]]:
@@ -225,12 +226,12 @@ def _extremes(builder: _Builder, value: int, groups: list[list[int]], sign: int)
     while any(len(group) > 1 for group in groups):
         unit = torch.eye(builder.widths[value], dtype=torch.float64)
         pairs = [pair for group in groups for pair in zip_longest(group[::2], group[1::2])]
-        complete = [place for place, (_, second) in enumerate(pairs) if second is not None]
+        complete = [index for index, (_, second) in enumerate(pairs) if second is not None]
         first = unit[[first for first, _ in pairs]]
         second = unit[[second for _, second in pairs if second is not None]]
         gain = builder.put(Relu(), builder.linear(value, sign * (second - first[complete])))
         back = sign * torch.eye(len(pairs), dtype=torch.float64)[:, complete]
         value = builder.put(Add(), builder.linear(value, first), builder.linear(gain, back))
-        places = iter(range(len(pairs)))
-        groups = [[next(places) for _ in group[::2]] for group in groups]
+        indices = iter(range(len(pairs)))
+        groups = [[next(indices) for _ in group[::2]] for group in groups]
     return value, [group[0] for group in groups]

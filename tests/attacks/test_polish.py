@@ -101,7 +101,7 @@ def test_wide_regions_are_cut_to_the_sides_that_matter(monkeypatch: pytest.Monke
     options: dict[str, Any] = {"norm": 2, "method": "pgd", "steps": 40, "box": (-1, 1)}
     rough = relucert.attack(network, images, polish=False, **options)
     many = relucert.attack(network, images, **options)
-    monkeypatch.setattr("relucert.attacks.polish.SIDES", 2)
+    monkeypatch.setattr("relucert.attacks.polish.FACETS", 2)
     few = relucert.attack(network, images, **options)
     for before, one, other in zip(rough, many, few, strict=True):
         assert before.distance is not None

@@ -22,7 +22,7 @@ from relucert.cli.main import build_parser
 from relucert.experiments.comparison import methods
 from relucert.experiments.comparison.methods import Contender, Setting
 from relucert.methods.table import METHODS
-from relucert.query.given import NetworkLike
+from relucert.query.types import NetworkLike
 from relucert.report.reading import Kind
 from tests.cli.conftest import Command, single_line
 from tests.experiments.comparison.answers import certified

@@ -24,7 +24,7 @@ from relucert.answers.certificates import Answer
 from relucert.experiments.comparison import methods
 from relucert.experiments.comparison.methods import Setting
 from relucert.inputs.storage.journal import Journal
-from relucert.query.given import NetworkLike
+from relucert.query.types import NetworkLike
 from tests.cli.conftest import Command, single_line
 
 TOY = ("paper", "toy", "--networks", "mnist-2x20", "--norms", "inf", "--targets", "random")

@@ -35,10 +35,10 @@ EIGHT = Fraction(8, 255)
 @pytest.mark.parametrize("name", TABLES)
 def test_spellings_of_one_name_are_one_and_those_of_two_are_two(name: str) -> None:
     table = TABLES[name]
-    keys = [names.key(known) for known in table.known]
+    keys = [names.key(known) for known in table.choices]
     assert len({*keys, *table.aliases}) == len(keys) + len(table.aliases)
-    assert set(table.aliases.values()) <= set(table.known)
-    for known in table.known:
+    assert set(table.aliases.values()) <= set(table.choices)
+    for known in table.choices:
         for spelled in (known, known.upper(), known.replace("-", "_"), known.replace("-", " "), known.replace("-", "")):
             assert table.find(spelled) == known
     for alias, known in table.aliases.items():

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 OWN_LABEL = "the target is the image's own label"  # the reason where there was no question
-AMOUNTS = ("radius", "value", "distance", "lower", "upper")  # what answers are asked for
+AMOUNTS = ("radius", "value", "distance", "lower", "upper")  # the fields of answers that hold their results
 
 
 class Rounding(str, Enum):
@@ -58,13 +58,19 @@ class Answer(Reply, Protocol):
     def seconds(self) -> float: ...
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class _Recorded:
-    """Answers as plain values, and as one line."""
+    """An answer about an image, with its fields as plain values, and as one line."""
+
+    image: int
+    label: int | None
+    target: int | None
+    norm: float
+    method: str
 
     def __repr__(self) -> str:
-        """Tensors as their shapes; what is absent is left out, unless it is what was asked for, or the box: without one
-        every input is valid."""
-        values = {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.repr}  # type: ignore[arg-type]
+        """The fields in one line: tensors as their shapes; None is left out, except for amounts and the box."""
+        values = {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.repr}
         values["seconds"] = float(f"{values['seconds']:.3g}")
         if hasattr(self, "proven"):
             values["proven"] = self.proven
@@ -74,7 +80,7 @@ class _Recorded:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for JSON, without a witness; absence is null, the norm a number or "inf"."""
-        row: dict[str, Any] = {entry.name: getattr(self, entry.name) for entry in fields(self)}  # type: ignore[arg-type]
+        row: dict[str, Any] = {entry.name: getattr(self, entry.name) for entry in fields(self)}
         row.pop("witness", None)
         row["norm"] = "inf" if math.isinf(row["norm"]) else row["norm"]
         low, high = row["box"] or (None, None)
@@ -124,11 +130,6 @@ class Certificate(_Recorded):
         row: The weakest row of the property that was asked about; None where classes were.
     """
 
-    image: int
-    label: int | None
-    target: int | None
-    norm: float
-    method: str
     arithmetic: Rounding
     radius: float | None
     reason: str | None
@@ -213,11 +214,6 @@ class Estimate(_Recorded):
         row: As of a `Certificate`.
     """
 
-    image: int
-    label: int | None
-    target: int | None
-    norm: float
-    method: str
     value: float | None
     sampled: float | None
     reason: str | None
@@ -279,11 +275,6 @@ class UpperBound(_Recorded):
         row: As of a `Certificate`.
     """
 
-    image: int
-    label: int | None
-    target: int | None
-    norm: float
-    method: str
     distance: float | None
     witness: Tensor | None
     predicted: int | None
@@ -327,11 +318,6 @@ class Exact(_Recorded):
         row: As of a `Certificate`.
     """
 
-    image: int
-    label: int | None
-    target: int | None
-    norm: float
-    method: str
     lower: float | None
     upper: float | None
     closed: bool

@@ -32,8 +32,8 @@ from relucert.methods.table import check_rectifiers
 from relucert.network import Network, find_inference
 from relucert.network.batching import fitting_workers
 from relucert.proofs.files import claimed, is_about
-from relucert.query.given import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
 from relucert.query.questions import Inquiry, check_stated, pose, prepare
+from relucert.query.types import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
 
 P = ParamSpec("P")
 Each = TypeVar("Each")

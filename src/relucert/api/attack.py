@@ -22,7 +22,7 @@ from relucert.execution.execution import Execution
 from relucert.execution.job import in_steps
 from relucert.inputs.storage.store import StoreLike
 from relucert.network.batching import attack_bytes, attack_size
-from relucert.query.given import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
+from relucert.query.types import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
 from relucert.report.answer_list import Answers
 
 

@@ -24,9 +24,9 @@ from relucert.errors import InputError
 from relucert.inputs.loading import load
 from relucert.network import find_inference
 from relucert.network.batching import INTERVAL
-from relucert.query.given import BoxLike, ImagesLike, NetworkLike, ScaleLike
 from relucert.query.plausible import warn_of_range
 from relucert.query.questions import prepare
+from relucert.query.types import BoxLike, ImagesLike, NetworkLike, ScaleLike
 
 FORMS: dict[FormName, Any] = {"forward": forward, "backward": backward}
 

@@ -21,7 +21,7 @@ from relucert.execution.execution import Execution, check_proof_place
 from relucert.execution.job import by_images, in_steps
 from relucert.inputs.storage.store import StoreLike
 from relucert.network.batching import batch_size, question_bytes
-from relucert.query.given import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
+from relucert.query.types import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
 from relucert.report.answer_list import Answers
 
 FEW = 8  # questions at once where each takes long: an interruption loses no more

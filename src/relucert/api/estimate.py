@@ -31,8 +31,8 @@ from relucert.execution.execution import Execution
 from relucert.execution.job import by_images
 from relucert.inputs.storage.store import StoreLike
 from relucert.network import Network
-from relucert.query.given import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
 from relucert.query.questions import Inquiry, Question
+from relucert.query.types import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
 from relucert.report.answer_list import Answers
 
 METHOD = "clever"

@@ -36,8 +36,8 @@ from relucert.inputs.loading.runtime import Origin, Runtime
 from relucert.inputs.storage.store import StoreLike
 from relucert.network import Network
 from relucert.proofs.files import EvidenceKeeper, claimed, relaxation_evidence, write_proof
-from relucert.query.given import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
 from relucert.query.questions import Inquiry, Question
+from relucert.query.types import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
 from relucert.report.answer_list import Answers
 from relucert.search.portfolio import CHEAP_STEPS, Evidence, PortfolioRun, Proven, Step, Task, is_wide
 

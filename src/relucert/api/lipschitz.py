@@ -17,7 +17,7 @@ from relucert.inputs.loading import load
 from relucert.methods.lipschitz import LipschitzMethod
 from relucert.methods.table import find_method
 from relucert.network import Network
-from relucert.query.given import NetworkLike
+from relucert.query.types import NetworkLike
 
 
 def lipschitz(

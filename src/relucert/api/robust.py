@@ -45,9 +45,9 @@ from relucert.proofs.files import (
     relaxation_evidence,
     write_proof,
 )
-from relucert.query.given import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
 from relucert.query.problem import Problem
 from relucert.query.questions import Inquiry, Question
+from relucert.query.types import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
 from relucert.report.verdict_list import Verdicts
 from relucert.verification.search import ATTACK_SHARE, bounded
 

@@ -31,15 +31,15 @@ NO_TIME = "the time limit ended the attack before it found an adversarial exampl
 NOT_POSITIVE = "at the image itself a margin is not positive"
 SHOWN = f"{NOT_POSITIVE}, as shown by {{by}}"
 UNCLEAR = "at the image itself the sign of a margin is unclear within rounding error"
-STAGE, POLISH = "attack", "polish"  # what is being done
-BEFORE_POLISH = 0.6  # the attacks' share of a time limit
-BEFORE_CHECK = 0.9  # the same without a polish
-MOMENT = 0.1  # seconds for the re-check of what was found, whatever the time
+STAGE, POLISH = "attack", "polish"  # stages, as `Progress` names them
+BEFORE_POLISH = 0.6  # the attacks' share of a time limit, where a polish follows
+BEFORE_CHECK = 0.9  # the attacks' share of a time limit, where no polish follows
+MOMENT = 0.1  # seconds for the re-check of an adversarial example, even after the time limit
 
 
 @dataclass(frozen=True)
 class AttackOptions:
-    """How to attack, checked when built; the meanings stand at `attack`."""
+    """Options of an attack, checked when built; `attack` explains them."""
 
     shape: RegionShape
     method: str = "best"
@@ -61,7 +61,7 @@ class AttackOptions:
 
 
 def at_image(check: AdversarialCheck, inquiry: Inquiry, question: Question) -> tuple[Witness | None, str]:
-    """The image as its own witness where that is proven, or shown by its runtime, and what there is to say of it."""
+    """The image as its own witness where that is proven, or shown by its runtime, and a remark on it."""
     if question.misclassified and question.label is not None:
         predicted = int(inquiry.scores[question.image].argmax())
         prop = inquiry.property([replace(question, rivals=[predicted])])
@@ -76,8 +76,8 @@ def at_image(check: AdversarialCheck, inquiry: Inquiry, question: Question) -> t
 class Attacker:
     """Answers questions about one network, all those of an inquiry at once.
 
-    origin: what its own runtime is made from, or the runtime. count: how many questions the time limit is for; those
-    done before their time is up leave theirs to later ones.
+    origin: the network's runtime, or what it is made from. count: how many questions share the time limit; a question
+    that is answered early leaves its time to later ones.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Attacker:
         return Attacker, (self.network, self.options, self.origin, self.count)
 
     def run(self, inquiry: Inquiry, report: Report) -> Iterator[list[UpperBound]]:
-        """The answers, each by itself, in the order of the questions."""
+        """Yields the answers one by one, in the order of the questions."""
         started, limit = time.monotonic(), math.inf
         if self.options.time_limit is not None:
             limit = self._unspent + self.options.time_limit * len(inquiry.questions) / self.count
@@ -104,11 +104,11 @@ class Attacker:
         self._unspent = max(0.0, started + limit - time.monotonic())
 
     def lost(self, inquiry: Inquiry, question: Question, reason: str) -> UpperBound:
-        """The answer where the processes that worked on it ended."""
+        """The answer to a question whose worker process died."""
         return self.answer(inquiry, question, None, reason, 0.0, failed=True)
 
-    def known(self, inquiry: Inquiry, question: Question) -> UpperBound | None:
-        """The answer where no attack is needed."""
+    def answer_without_attack(self, inquiry: Inquiry, question: Question) -> UpperBound | None:
+        """The answer to a question that needs no attack; None where it needs one."""
         if self.check.rounds or inquiry.overtaken(question):
             witness, reason = at_image(self.check, inquiry, question)
             if witness is not None or question.misclassified:
@@ -135,7 +135,7 @@ class Attacker:
         )  # fmt: skip
 
     def pursue(self, inquiry: Inquiry, questions: list[Question], ends: float, report: Report) -> Pursuit:
-        """Runs all attacks on some questions."""
+        """Runs all attacks on a batch of questions."""
         reporter = Reporter(report)
         with torch.inference_mode(False):  # whatever the caller's mode: attacks need gradients
             dtype, box = own_precision(self.network), self.check.inner_box
@@ -156,7 +156,7 @@ class Attacker:
 
 
 class _End(NamedTuple):
-    """Result of attacking one question, and what there is to say of it."""
+    """Result of attacking one question, and a remark on it."""
 
     witness: Witness | None
     reason: str | None
@@ -172,19 +172,19 @@ class _Batch:
 
     def run(self, ends: float) -> Iterator[UpperBound]:
         started = time.perf_counter()
-        known = [self.attacker.known(self.inquiry, question) for question in self.questions]
-        waiting = [question for question, answer in zip(self.questions, known, strict=True) if answer is None]
+        answers = [self.attacker.answer_without_attack(self.inquiry, question) for question in self.questions]
+        waiting = [question for question, answer in zip(self.questions, answers, strict=True) if answer is None]
         pursuit = self._pursue(waiting, ends) if waiting else None
         shared = (time.perf_counter() - started) / max(1, len(waiting))
         numbers = iter(range(len(waiting)))
-        for place, (question, answer) in enumerate(zip(self.questions, known, strict=True)):
+        for index, (question, answer) in enumerate(zip(self.questions, answers, strict=True)):
             if answer is not None:
                 yield answer
                 continue
             begun = time.perf_counter()
             self.report(Progress(image=question.image, stage=POLISH))
             assert pursuit is not None
-            end = self._settle(question, pursuit, next(numbers), _share(ends, 1, len(known) - place))
+            end = self._settle(question, pursuit, next(numbers), _share(ends, len(answers) - index))
             seconds = shared + time.perf_counter() - begun
             yield self.attacker.answer(self.inquiry, question, end.witness, end.reason, seconds, end.failed)
 
@@ -220,7 +220,7 @@ class _Batch:
         return _End(witness, CUT_SHORT if late else None)
 
 
-def _share(ends: float, part: int, whole: int) -> float:
-    """When the time for a part of what is left ends, if every part gets as much."""
+def _share(ends: float, count: int) -> float:
+    """When the first of `count` equal shares of the remaining time ends."""
     now = time.monotonic()
-    return now + (ends - now) * part / whole
+    return now + (ends - now) / count

@@ -9,9 +9,9 @@ from torch import Tensor
 from relucert.arithmetic.norm import Norm
 from relucert.attacks.pursuit import Pursuit, Slope, annealed, unit
 
-GAMMA = 0.05  # how fast the ball grows and shrinks
-STARTS = 10  # random ones
-TWO = Norm(2.0)
+GAMMA = 0.05  # FMN's gamma: relative change of the radius in a step
+STARTS = 10  # random starting points
+L2 = Norm(2.0)
 
 
 def fast_minimum_norm(pursuit: Pursuit, steps: int, generators: list[torch.Generator]) -> None:
@@ -27,19 +27,20 @@ def scattered_minimum_norm(pursuit: Pursuit, steps: int, generators: list[torch.
     scales = torch.tensor([2.0 ** (number % 5 - 1) for number in range(STARTS)], dtype=dtype)
     with pursuit.multiplied(STARTS) as copies:
         start = copies.slope(copies.centres)
-        lengths = scales.repeat_interleave(len(generators)) * copies.first_order(start, TWO)
+        lengths = scales.repeat_interleave(len(generators)) * copies.first_order(start, L2)
         offsets = unit(drawn.flatten(0, 1)) * lengths[:, None]
         _follow(copies, offsets, copies.norm.distance(offsets, torch.zeros_like(offsets)), start, steps)
 
 
 def _follow(pursuit: Pursuit, offsets: Tensor, radius: Tensor, start: Slope, steps: int) -> None:
-    """Steps are as long, at first, as the way to the boundary looks from the image, where it has the slope `start`.
+    """Follows FMN from offsets; the first steps are as long as the first-order distance of the boundary at `start`,
+    the slope at the image.
 
     Until a rival is ahead the ball reaches at least to where the boundary seems to be, and grows: as published it
     need not grow, and where the box cuts the steps short it never gets there.
     """
     centres, norm = pursuit.centres, pursuit.norm
-    reach = (norm.direction(start.gradients) * pursuit.first_order(start, norm)[:, None]).norm(dim=1)
+    length = (norm.direction(start.gradients) * pursuit.first_order(start, norm)[:, None]).norm(dim=1)
     for step in range(steps):
         offsets = pursuit.clip(centres + offsets) - centres
         slope = pursuit.slope(pursuit.clip(centres + offsets))
@@ -49,18 +50,18 @@ def _follow(pursuit: Pursuit, offsets: Tensor, radius: Tensor, start: Slope, ste
         near = norm.distance(offsets, torch.zeros_like(offsets)) + pursuit.first_order(slope, norm)
         grown = radius * (1 + GAMMA * torch.where(pursuit.found, pace, 1.0))
         radius = torch.where(ahead, shrunk, torch.where(pursuit.found, grown, torch.maximum(near, grown)))
-        offsets = norm.project(offsets - (pace * reach)[:, None] * unit(slope.gradients), radius)
+        offsets = norm.project(offsets - (pace * length)[:, None] * unit(slope.gradients), radius)
 
 
 def decoupled_direction(pursuit: Pursuit, steps: int, generators: list[torch.Generator]) -> None:
     """The decoupled direction and norm attack (DDN) for p = 2: points lie on a sphere whose radius is adapted."""
     centres = pursuit.centres
     start = pursuit.slope(centres)
-    radius = pursuit.first_order(start, TWO)
-    reach, offsets = radius, torch.zeros_like(centres)
+    radius = pursuit.first_order(start, L2)
+    length, offsets = radius, torch.zeros_like(centres)
     for step in range(steps):
         slope = pursuit.slope(pursuit.clip(centres + offsets))
         pace = annealed(step / steps)
         radius = radius * torch.where(slope.margins < 0, 1 - GAMMA * pace, 1 + GAMMA * pace)
-        offsets = radius[:, None] * unit(offsets - (pace * reach)[:, None] * unit(slope.gradients))
+        offsets = radius[:, None] * unit(offsets - (pace * length)[:, None] * unit(slope.gradients))
         offsets = pursuit.clip(centres + offsets) - centres

@@ -11,11 +11,11 @@ from relucert.attacks.nearest import Array, Nearest
 from relucert.methods.solvers.conic import panics
 from relucert.methods.solvers.solver import Unsolved, require
 
-FEASIBLE = 1e-9
+FEASIBLE = 1e-9  # tolerance of constraints: of those in the model, and of limits that are added where violated
 
 
 class _LinearProgram:
-    """The common part of both linear programs: a HiGHS model whose first columns make up the offset."""
+    """A HiGHS model whose first columns make up the offset: the base of both linear programs."""
 
     def __init__(self) -> None:
         self.highspy = require("highspy")
@@ -80,7 +80,7 @@ class LargestProgram(_LinearProgram):
     def __init__(self, low: Array, high: Array) -> None:
         super().__init__()
         self.size, self.walls = len(low), (low, high)
-        self.added: list[int] = []  # the places of the inequalities among the rows
+        self.added: list[int] = []  # the indices of the inequalities among the rows
         self.count = 0
 
     def _begin(self, row: Array, least: float) -> None:
@@ -111,43 +111,41 @@ class LargestProgram(_LinearProgram):
         ends = time.monotonic() + seconds
         while (solution := self.run(max(0.01, ends - time.monotonic()))) is not None:
             lacking, radius = solution[0][: self.size], solution[0][self.size]
-            reach = np.where(self.tied, radius, self.ahead) - lacking
-            if not self._limit(reach, radius):
-                return Nearest(self.signs * reach, solution[1][self.added])
+            moves = np.where(self.tied, radius, self.ahead) - lacking
+            if not self._limit(moves, radius):
+                return Nearest(self.signs * moves, solution[1][self.added])
         return None
 
-    def _limit(self, reach: Array, radius: float) -> bool:
-        """Whether limits that a solution violates were added: those of the walls of coordinates whose columns count
-        from the radius, and those of the radius."""
+    def _limit(self, moves: Array, radius: float) -> bool:
+        """Adds the limits that a solution violates: walls of coordinates whose columns count from the radius, and the
+        radius itself. Returns whether there were any."""
         room = FEASIBLE * max(1.0, abs(radius))
         limits = (
-            (self.tied & (reach > self.ahead + room), 1.0, -1.0, -self.ahead),
-            (self.tied & (reach < -self.behind - room), -1.0, 1.0, -self.behind),
-            (self.tied & (reach < -radius - room), -1.0, 2.0, np.zeros(self.size)),
-            (~self.tied & (reach > radius + room), 1.0, 1.0, self.ahead),
-            (~self.tied & (reach < -radius - room), -1.0, 1.0, -self.ahead),
+            (self.tied & (moves > self.ahead + room), 1.0, -1.0, -self.ahead),
+            (self.tied & (moves < -self.behind - room), -1.0, 1.0, -self.behind),
+            (self.tied & (moves < -radius - room), -1.0, 2.0, np.zeros(self.size)),
+            (~self.tied & (moves > radius + room), 1.0, 1.0, self.ahead),
+            (~self.tied & (moves < -radius - room), -1.0, 1.0, -self.ahead),
         )
         fresh = False
-        for known, (violated, own, of_radius, least) in zip(self.limited, limits, strict=True):
-            places = np.flatnonzero(violated & ~known)
-            if len(places):
-                known[places], fresh = True, True
-                unit = sparse.csr_matrix(
-                    (np.full(len(places), own), (np.arange(len(places)), places)), (len(places), self.size)
-                )
-                self._append(sparse.hstack([unit, np.full((len(places), 1), of_radius)], format="csr"), least[places])
+        for present, (violated, coefficient, of_radius, least) in zip(self.limited, limits, strict=True):
+            indices = np.flatnonzero(violated & ~present)
+            if len(indices):
+                present[indices], fresh = True, True
+                unit = coefficient * sparse.identity(self.size, format="csr")[indices]
+                self._append(sparse.hstack([unit, np.full((len(indices), 1), of_radius)], format="csr"), least[indices])
         return fresh
 
 
 def _least_radius(slopes: Array, walls: Array, least: float) -> float:
-    """The least r for which the sum of `slopes * min(r, walls)` is so much; infinite where there is none."""
+    """The least r for which the sum of `slopes * min(r, walls)` is at least `least`; infinite where there is none."""
     if least <= 0:
         return 0.0
     order = np.argsort(walls)
     slopes, walls = slopes[order], walls[order]
-    rest = slopes[::-1].cumsum()[::-1]  # of this coordinate and all with farther walls
+    steepness = slopes[::-1].cumsum()[::-1]  # of this coordinate and all with farther walls
     before = np.append(0.0, (slopes * np.where(slopes > 0, walls, 0.0))[:-1].cumsum())
-    radii = np.divide(least - before, rest, out=np.full(len(walls), np.inf), where=rest > 0)
+    radii = np.divide(least - before, steepness, out=np.full(len(walls), np.inf), where=steepness > 0)
     reached = np.flatnonzero(radii <= walls)
     return float(radii[reached[0]]) if len(reached) else np.inf
 
@@ -160,16 +158,16 @@ class SquareProgram:
         unit = sparse.identity(size, format="csc")
         above, below = np.isfinite(high), np.isfinite(low)
         self.cost = unit
-        self.sides = [unit[above], -unit[below]]
+        self.constraints = [unit[above], -unit[below]]
         self.limits = [high[above], -low[below]]
         self.first = int(above.sum() + below.sum())
 
     def add(self, rows: Array, least: Array) -> None:
-        self.sides.append(sparse.csc_matrix(-rows))
+        self.constraints.append(sparse.csc_matrix(-rows))
         self.limits.append(-least)
 
     def solve(self, seconds: float) -> Nearest | None:
-        sides, limits = sparse.vstack(self.sides, format="csc"), np.concatenate(self.limits)
+        constraints, limits = sparse.vstack(self.constraints, format="csc"), np.concatenate(self.limits)
         clarabel = require("clarabel")
         settings = clarabel.DefaultSettings()
         settings.verbose = False
@@ -179,7 +177,7 @@ class SquareProgram:
         try:
             with panics():
                 solution = clarabel.DefaultSolver(
-                    self.cost, np.zeros(self.cost.shape[0]), sides, limits, cones, settings
+                    self.cost, np.zeros(self.cost.shape[0]), constraints, limits, cones, settings
                 ).solve()
         except Unsolved:
             return None

@@ -18,21 +18,21 @@ from relucert.arithmetic.norm import Norm
 from relucert.attacks.pursuit import Pursuit, annealed
 from relucert.bounding.adam import Adam
 
-SHRINK = 0.97  # of Carlini and Wagner's threshold for p = infinity
+SHRINK = 0.97  # factor of Carlini and Wagner's threshold for p = infinity after each success
 SPARSITY = 4.0  # of EAD: the weight of the 1-norm beside the squared 2-norm
-DECAY = (0.9, 0.999)  # of Adam
+DECAY = (0.9, 0.999)  # Adam's decay rates, its defaults
 Round = Callable[["_Scaled", Tensor, int], None]
 
 
 class _Scaled:
-    """A pursuit in its natural units: offsets per unit of length, the push of margins that are still positive."""
+    """A pursuit with offsets in units of the first-order distance, and margins in units of their steepness."""
 
     def __init__(self, pursuit: Pursuit) -> None:
         self.pursuit = pursuit
         start = pursuit.slope(pursuit.centres)
-        two = Norm(2.0)
-        self.length = pursuit.first_order(start, two)[:, None].clamp(min=1e-12)
-        self.steepness = two.dual_length(start.gradients, 1)[:, None].clamp(min=1e-12)
+        l2 = Norm(2.0)
+        self.length = pursuit.first_order(start, l2)[:, None].clamp(min=1e-12)
+        self.steepness = l2.dual_length(start.gradients, 1)[:, None].clamp(min=1e-12)
 
     def push(self, offsets: Tensor) -> Tensor:
         """The gradient of max(margin, 0) at scaled offsets."""
@@ -45,11 +45,11 @@ class _Scaled:
         return (pursuit.clip(pursuit.centres + offsets * self.length) - pursuit.centres) / self.length
 
 
-def carlini_wagner_two(pursuit: Pursuit, steps: int, generators: list[torch.Generator]) -> None:
+def carlini_wagner_l2(pursuit: Pursuit, steps: int, generators: list[torch.Generator]) -> None:
     _search_weights(pursuit, steps, _squared_round, first=2.0, rounds=6)
 
 
-def carlini_wagner_inf(pursuit: Pursuit, steps: int, generators: list[torch.Generator]) -> None:
+def carlini_wagner_linf(pursuit: Pursuit, steps: int, generators: list[torch.Generator]) -> None:
     _search_weights(pursuit, steps, _threshold_round, first=math.sqrt(pursuit.centres.shape[1]), rounds=2)
 
 
@@ -69,9 +69,9 @@ def _search_weights(pursuit: Pursuit, steps: int, play: Round, first: float, rou
         weights = torch.where(high.isinf(), 4 * weights, (low + high) / 2)
 
 
-def _rate(reach: float, steps: int, offsets: Tensor) -> float:
-    """How far one step goes in each coordinate, so that all of them reach about as far, in the units of length."""
-    return min(1.0, reach / steps) / math.sqrt(offsets.shape[1])
+def _rate(distance: float, steps: int, offsets: Tensor) -> float:
+    """The step size of each coordinate with which all steps together go about this distance, in units of length."""
+    return min(1.0, distance / steps) / math.sqrt(offsets.shape[1])
 
 
 def _squared_round(scaled: _Scaled, weights: Tensor, steps: int) -> None:

@@ -2,7 +2,7 @@
 
 Where no neuron changes between active and inactive the network is affine, so the nearest point of such a region at
 which a rival has caught up solves a small program. Where the optimum rests on a neuron's boundary, the region beyond it
-may hold a nearer one. A region of a wide network has thousands of sides of which few matter: the others are added
+may hold a nearer one. A region of a wide network has thousands of facets of which few matter: the others are added
 only where a solution violates them.
 """
 
@@ -21,16 +21,16 @@ from relucert.attacks.witness import AdversarialCheck, Witness
 from relucert.common.deadline import TimeUp, check_time, until
 from relucert.network.linear_regions import Pattern, affine_values, form_gradients, pattern_at
 
-WAY = (1.0, 0.0, 0.5)  # where on the way from the image to the witness to start from
-REGIONS = 40  # to look into at most
+WAY = (1.0, 0.0, 0.5)  # points on the way from the image (0) to the witness (1) in whose regions the search starts
+REGIONS = 40  # the most linear regions that a search looks into
 PATIENCE = 6  # regions in a row that may gain nothing
-CUTS = 12  # solutions of one region's program
-SIDES = 64  # to add at once
-SINGLES = 4  # neighbours across a single side
-GAIN = 1e-6  # relative, to go on for
+CUTS = 12  # the most solutions of one region's program, with facets added in between
+FACETS = 64  # the most facets that are added to a program at once
+SINGLES = 4  # neighbouring regions across a single facet
+GAIN = 1e-6  # a smaller relative gain counts as none
 SLACK = 16  # units of rounding of the scores, by which a rival is to be ahead
 STEPS_BACK = (1e-3, 1e-2, 0.05, 0.1, 0.2, 0.5)  # from a solution towards the witness, where the solution fails
-Side = tuple[int, int]  # a value that feeds a ReLU, and one of its neurons
+Facet = tuple[int, int]  # a facet of a linear region: a value that feeds a ReLU, and one of its neurons
 
 
 @dataclass
@@ -61,8 +61,8 @@ class Polisher:
         return self.witness
 
     def _search(self) -> None:
-        """Looks into regions as long as they gain: after each that does into the witness's new one, then across its
-        sides."""
+        """Looks into regions as long as they gain: after each that does into the witness's new region, then across the
+        facets of that."""
         frontier, tried, fruitless = [self._pattern(share) for share in WAY], set[bytes](), 0
         while len(tried) < REGIONS and fruitless < PATIENCE:
             while frontier and _key(frontier[0]) in tried:
@@ -81,9 +81,9 @@ class Polisher:
         """The activation pattern of a point on the way from the image to the witness."""
         return pattern_at(self.check.exact, torch.lerp(self.centre, self.witness.point.double(), share)[None])
 
-    def _look_into(self, pattern: Pattern) -> list[Side]:
-        """Offers every solution on the way to a region's nearest one; then the sides that resist, strongest first."""
-        program, sides = self._program(pattern), list[Side]()
+    def _look_into(self, pattern: Pattern) -> list[Facet]:
+        """Offers every solution on the way to a region's nearest point; returns the facets that resist, in order."""
+        program, facets = self._program(pattern), list[Facet]()
         solution = None
         for _ in range(CUTS):
             check_time()
@@ -91,16 +91,16 @@ class Polisher:
             if solution is None or not np.isfinite(solution.offset).all():
                 return []
             self._offer(solution)
-            fresh = self._violated(pattern, solution.offset, sides)
+            fresh = self._violated(pattern, solution.offset, facets)
             if not fresh or self._too_far(solution):
                 break
-            for rows, least in self._sides(pattern, fresh):
+            for rows, least in self._inequalities(pattern, fresh):
                 program.add(rows, least)
-            sides += fresh
-        return [] if solution is None else _resisting(solution, sides)
+            facets += fresh
+        return [] if solution is None else _resisting(solution, facets)
 
     def _too_far(self, solution: Nearest) -> bool:
-        """Whether a region has nothing nearer than the witness, since more sides only make its solution farther."""
+        """Whether a region has nothing nearer than the witness, since more facets only make its solution farther."""
         offset = torch.from_numpy(solution.offset)
         length = float(self.check.shape.norm.distance(offset, torch.zeros_like(offset)))
         return length >= self.witness.distance * (1 - GAIN)
@@ -144,8 +144,8 @@ class Polisher:
     def _point(self, offset: Array) -> Tensor:
         return self.centre + self.scale * torch.from_numpy(offset)
 
-    def _violated(self, pattern: Pattern, offset: Array, present: list[Side]) -> list[Side]:
-        """The sides of the region that a solution is farthest beyond, without those that are in the program."""
+    def _violated(self, pattern: Pattern, offset: Array, present: list[Facet]) -> list[Facet]:
+        """The facets of the region that a solution is farthest beyond, without those that are in the program."""
         values = affine_values(self.check.exact, pattern, self._point(offset)[None])
         excess = []
         for value, active in pattern.items():
@@ -156,18 +156,18 @@ class Polisher:
         if not excess:
             return []
         everyone = torch.cat(excess)
-        worst = everyone.topk(min(SIDES, len(everyone)))
+        worst = everyone.topk(min(FACETS, len(everyone)))
         candidates = [
             (value, neuron) for value, beyond in zip(pattern, excess, strict=True) for neuron in range(len(beyond))
         ]
         return [candidates[index] for index in worst.indices[worst.values > 0].tolist()]
 
-    def _sides(self, pattern: Pattern, sides: list[Side]) -> list[tuple[Array, Array]]:
-        """The inequalities that keep the neurons as they are, value by value."""
+    def _inequalities(self, pattern: Pattern, facets: list[Facet]) -> list[tuple[Array, Array]]:
+        """The inequalities that keep the neurons of these facets active or inactive, value by value."""
         network, constraints = self.check.exact, []
         values = affine_values(network, pattern, self.centre[None])
-        for value in sorted({value for value, _ in sides}):
-            neurons = [neuron for source, neuron in sides if source == value]
+        for value in sorted({value for value, _ in facets}):
+            neurons = [neuron for source, neuron in facets if source == value]
             signs = torch.where(pattern[value][0, neurons], 1.0, -1.0).double()
             forms = torch.zeros(1, len(neurons), network.sizes[value], dtype=torch.float64)
             forms[0, range(len(neurons)), neurons] = signs
@@ -176,20 +176,20 @@ class Polisher:
         return constraints
 
 
-def _resisting(solution: Nearest, sides: list[Side]) -> list[Side]:
+def _resisting(solution: Nearest, facets: list[Facet]) -> list[Facet]:
     multipliers = solution.multipliers[1:]  # without the property's own inequality
     strongest = np.argsort(-multipliers)
-    return [sides[index] for index in strongest if multipliers[index] > 1e-6 * solution.multipliers.max()]
+    return [facets[index] for index in strongest if multipliers[index] > 1e-6 * solution.multipliers.max()]
 
 
-def _neighbours(pattern: Pattern, sides: list[Side]) -> list[Pattern]:
-    """The regions across all the sides at once and across each of the first few."""
-    return [_across(pattern, crossed) for crossed in [sides, *([side] for side in sides[:SINGLES])] if crossed]
+def _neighbours(pattern: Pattern, facets: list[Facet]) -> list[Pattern]:
+    """The regions across all the facets at once and across each of the first few."""
+    return [_across(pattern, crossed) for crossed in [facets, *([facet] for facet in facets[:SINGLES])] if crossed]
 
 
-def _across(pattern: Pattern, sides: list[Side]) -> Pattern:
+def _across(pattern: Pattern, facets: list[Facet]) -> Pattern:
     changed = {value: active.clone() for value, active in pattern.items()}
-    for value, neuron in sides:
+    for value, neuron in facets:
         changed[value][0, neuron] ^= True
     return changed
 

@@ -19,7 +19,7 @@ from relucert.common.deadline import check_time
 from relucert.common.progress import Progress, Report, silent
 from relucert.network import Network
 
-FAR = 1e6  # times an image's span: where to stop looking if every input is valid
+FAR = 1e6  # times an image's span: the farthest that attacks look if every input is valid
 
 
 class Slope(NamedTuple):
@@ -93,7 +93,7 @@ class Pursuit:
 
     @contextmanager
     def afresh(self) -> Iterator[None]:
-        """Within, what was found before does not count; after, the nearer of both does."""
+        """Forgets earlier successes within this context; afterwards the nearer of both counts."""
         points, distances = self.points, self.distances
         self.distances = torch.full_like(distances, torch.inf)
         try:
@@ -105,7 +105,7 @@ class Pursuit:
 
     @contextmanager
     def multiplied(self, times: int) -> Iterator[Pursuit]:
-        """The same images several times over, all of the first copies first; what any of them finds counts."""
+        """A pursuit of several copies of all images, copy by copy; afterwards the nearest success counts."""
         prop = self.prop.repeat(times)
         copies = Pursuit(self.network, self.centres.repeat(times, 1), prop, self.shape, self.report)
         copies.pace = times * self.pace
@@ -122,9 +122,9 @@ class Pursuit:
         return self.distances.isfinite()
 
     def first_order(self, slope: Slope, norm: Norm) -> Tensor:
-        """How far in a norm, (batch,), the margins would take to vanish if they kept falling as they do.
+        """The first-order distance of the boundary in a norm, (batch,): where linear margins would vanish.
 
-        At most as far as it is across.
+        It is at most the distance across the valid inputs.
         """
         steepness = norm.dual_length(slope.gradients, 1).clamp(min=torch.finfo(slope.gradients.dtype).tiny)
         return torch.minimum(slope.margins.abs() / steepness, self.across(norm))

@@ -7,8 +7,8 @@ from torch import Tensor
 
 from relucert.attacks.pursuit import Pursuit, annealed
 
-ROUNDS = 10  # balls tried
-STEP = 0.5  # of the radius, at first
+ROUNDS = 10  # radii that are tried for each image
+STEP = 0.5  # length of the first step, as a share of the radius
 
 
 def projected_gradient(pursuit: Pursuit, steps: int, generators: list[torch.Generator]) -> None:

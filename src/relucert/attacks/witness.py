@@ -16,8 +16,8 @@ from relucert.errors import InputError
 from relucert.inputs.loading.runtime import Runtime, own_precision, point_precision, runtime_of
 from relucert.network import Network
 
-STRETCHES = (0.0, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1)  # how far beyond a point to look where it is too near
-POINT_BYTES = 2**26  # of all values at the points that are evaluated at once
+STRETCHES = (0.0, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1)  # how much farther to look where a point does not pass
+POINT_BYTES = 2**26  # memory for all values at the points that are evaluated at once
 
 
 class Witness(NamedTuple):
@@ -75,11 +75,11 @@ class AdversarialCheck:
         distances = self.shape.distance_bound(points.double(), centre, RIGOROUS)
         possible = distances.masked_fill(~self._inside(points), torch.inf)
         step = max(1, POINT_BYTES // (8 * sum(self.exact.sizes)))
-        for places in possible.argsort().split(step):
-            passed = possible[places].isfinite() & self._plausible(points[places], prop)
-            for place in places[passed].tolist():
-                if self.violated(points[place], prop):
-                    return Witness(points[place], float(distances[place]))
+        for nearest in possible.argsort().split(step):
+            passed = possible[nearest].isfinite() & self._plausible(points[nearest], prop)
+            for index in nearest[passed].tolist():
+                if self.violated(points[index], prop):
+                    return Witness(points[index], float(distances[index]))
         return None
 
     def at_image(self, image: Tensor, prop: Property) -> Witness | None:
@@ -87,8 +87,8 @@ class AdversarialCheck:
         by the runtime of a network that is evaluated in floating point."""
         fails = bool(self._plausible(image[None], prop))
         if self.rounds:
-            taken = image.to(self.precision)
-            fails = fails and torch.equal(taken.double(), image.double()) and self.violated(taken, prop)
+            rounded = image.to(self.precision)
+            fails = fails and torch.equal(rounded.double(), image.double()) and self.violated(rounded, prop)
         return Witness(image, 0.0) if fails else None
 
     def beyond(self, centre: Tensor, point: Tensor, prop: Property) -> Witness | None:
@@ -106,7 +106,7 @@ class AdversarialCheck:
         return self.network(point.to(self.precision)[None])[0]
 
     def weakest(self, point: Tensor, prop: Property) -> int:
-        """The row that is least at a point (size,), as float64 has it."""
+        """The index of the row that is least at a point (size,), in float64."""
         return int(prop.values(self.exact(point.double()[None])).argmin())
 
     def _inside(self, points: Tensor) -> Tensor:

@@ -34,7 +34,7 @@ def _shape(arguments: argparse.Namespace) -> tuple[int, ...]:
 
     if arguments.data is None:
         return data.bundled().picture_shape or ()
-    if catalogue.known(arguments.data):
+    if catalogue.is_collection(arguments.data):
         return catalogue.find(arguments.data).picture_shape
     shape = tuple(data.read(arguments.data).images.shape[1:])
     return (shape[2], *shape[:2]) if arguments.layout == "nhwc" and len(shape) == 3 else shape
@@ -63,7 +63,7 @@ def read(arguments: argparse.Namespace, screen: Screen, network: Network | None 
     from relucert import data
     from relucert.data import catalogue
 
-    named = arguments.data is not None and catalogue.known(arguments.data)
+    named = arguments.data is not None and catalogue.is_collection(arguments.data)
     if arguments.layout is not None and (named or arguments.data is None):
         raise InputError("--layout is about pictures in a file of your own: name it with --data FILE")
     if arguments.data_dir is not None and not named:

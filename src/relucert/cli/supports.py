@@ -62,7 +62,7 @@ def _supported() -> dict[str, Any]:
         [*CONNECTIVES, *RELATIONS, *OPERATORS],
         ["one", "several (VNN-LIB 2.0, ONNX files)"],
         list(TYPES.values()),
-        list(INFERENCES.known),
+        list(INFERENCES.choices),
         sorted(RULES),
     )
     return dict(zip(KEYS, lists, strict=True))

@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--epochs", type=options.count, default=20, metavar="N", help="default: 20")
     how.add_argument("--learning-rate", type=options.number, metavar="X", help="default: 0.05, adam 0.001")
     how.add_argument(
-        "--optimiser", type=options.spelled(OPTIMISERS), choices=OPTIMISERS.known, default="sgd", help="default: sgd"
+        "--optimiser", type=options.spelled(OPTIMISERS), choices=OPTIMISERS.choices, default="sgd", help="default: sgd"
     )
     how.add_argument("--weight-decay", type=options.number, metavar="X", help="default: 0.0001")
     how.add_argument("--batch", type=options.count, default=128, metavar="N", help="default: 128")
@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     defence.add_argument(
         "--bounds",
         type=options.spelled(LOSS_BOUNDS),
-        choices=LOSS_BOUNDS.known,
+        choices=LOSS_BOUNDS.choices,
         help="of the certified loss (default: interval for p = inf)",
     )
     defence.add_argument(

@@ -12,19 +12,19 @@ from torch import Tensor
 from relucert.errors import InputError
 
 
-def dense(given: Any, what: str) -> Tensor:
+def dense(array: Any, name: str) -> Tensor:
     """Numbers as an ordinary tensor in the main memory, whatever array they come as."""
-    if isinstance(given, (str, bytes, os.PathLike)):
-        raise InputError(f"the {what} must be an array or a tensor, not {given!r}; relucert.data.read reads files")
+    if isinstance(array, (str, bytes, os.PathLike)):
+        raise InputError(f"the {name} must be an array or a tensor, not {array!r}; relucert.data.read reads files")
     try:
-        if isinstance(given, (list, tuple)) and given and all(isinstance(item, Tensor) for item in given):
-            given = torch.stack([dense(item, what) for item in given])
-        tensor = given if isinstance(given, Tensor) else _from_array(np.array(given))
+        if isinstance(array, (list, tuple)) and array and all(isinstance(item, Tensor) for item in array):
+            array = torch.stack([dense(item, name) for item in array])
+        tensor = array if isinstance(array, Tensor) else _from_array(np.array(array))
     except (TypeError, ValueError, RuntimeError, OverflowError):
-        called = getattr(given, "dtype", type(given).__name__)
-        raise InputError(f"the {what} are not an array of numbers, all rows alike, but {called}") from None
+        called = getattr(array, "dtype", type(array).__name__)
+        raise InputError(f"the {name} are not an array of numbers, all rows alike, but {called}") from None
     if tensor.layout != torch.strided or tensor.is_meta or tensor.is_nested or tensor.is_quantized:
-        raise InputError(f"the {what} must be an ordinary dense tensor")
+        raise InputError(f"the {name} must be an ordinary dense tensor")
     return tensor.detach().cpu()
 
 

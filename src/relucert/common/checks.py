@@ -11,7 +11,7 @@ from pathlib import Path
 from relucert.errors import InputError
 
 LONGEST = 80  # characters of a value in a message
-UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}  # bytes, of a memory budget
 
 
 def shown(value: object) -> str:
@@ -26,25 +26,25 @@ def shown(value: object) -> str:
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
 
 
-def checked_path(given: object, what: str) -> Path:
-    """A path that a user gives for `what`, as in "a proof"."""
-    if isinstance(given, str | os.PathLike) and isinstance(name := os.fspath(given), str) and "\0" not in name:
+def checked_path(path: object, purpose: str) -> Path:
+    """A user's path of a file; purpose: what the file is for, as in "a proof"."""
+    if isinstance(path, str | os.PathLike) and isinstance(name := os.fspath(path), str) and "\0" not in name:
         return Path(name)
-    raise InputError(f"{what} needs the path of a file, not {shown(given)}")
+    raise InputError(f"{purpose} needs the path of a file, not {shown(path)}")
 
 
-def checked_shape(given: object) -> tuple[int, ...]:
-    """The shape of one image that a user gives."""
-    if isinstance(given, list | tuple) and given:
-        sizes = tuple(int(size) for size in given if not isinstance(size, bool) and isinstance(size, Integral))
-        if len(sizes) == len(given) and min(sizes) > 0:
+def checked_shape(shape: object) -> tuple[int, ...]:
+    """A user's shape of one image."""
+    if isinstance(shape, list | tuple) and shape:
+        sizes = tuple(int(size) for size in shape if not isinstance(size, bool) and isinstance(size, Integral))
+        if len(sizes) == len(shape) and min(sizes) > 0:
             return sizes
-    raise InputError(f"input_shape must be a tuple of positive integers, without the batch, not {shown(given)}")
+    raise InputError(f"input_shape must be a tuple of positive integers, without the batch, not {shown(shape)}")
 
 
-def check_callable(name: str, given: object) -> None:
-    if given is not None and not callable(given):
-        raise InputError(f"{name} is a function to call, not {shown(given)}")
+def check_callable(name: str, function: object) -> None:
+    if function is not None and not callable(function):
+        raise InputError(f"{name} is a function to call, not {shown(function)}")
 
 
 def check_number(name: str, value: object, least: float, most: float) -> None:
@@ -57,16 +57,16 @@ def check_positive(name: str, value: object) -> None:
         raise InputError(f"the {name} must be a finite number > 0, not {shown(value)}")
 
 
-def parse_memory(given: int | str) -> int:
+def parse_memory(memory: int | str) -> int:
     """A number of bytes, or a text such as "512MB", "2G" or "1.5GiB", whose units are powers of 1024."""
-    if isinstance(given, str):
-        match = re.fullmatch(r"\s*(\d{1,20}(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?\s*", given, re.IGNORECASE | re.ASCII)
+    if isinstance(memory, str):
+        match = re.fullmatch(r"\s*(\d{1,20}(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?\s*", memory, re.IGNORECASE | re.ASCII)
         size = int(float(match[1]) * UNITS[match[2].upper()]) if match else 0
         if not 1 <= size < 2**63:
-            raise InputError(f"a memory budget is a size such as 512M or 1.5G, not {shown(given)}")
+            raise InputError(f"a memory budget is a size such as 512M or 1.5G, not {shown(memory)}")
         return size
-    check_whole("memory budget", given, 1, 2**63 - 1)
-    return given
+    check_whole("memory budget", memory, 1, 2**63 - 1)
+    return memory
 
 
 def check_whole(name: str, value: object, least: int, most: int) -> None:

@@ -34,7 +34,7 @@ def until(ends: float) -> Iterator[None]:
 
 
 def check_time(seconds: float = 0.0) -> None:
-    """Raises TimeUp after the deadline, or where the next step, of so many seconds, would pass it."""
+    """Raises TimeUp after the deadline, or where a next step that takes these seconds would pass it."""
     ends = _ENDS.get()
     if ends < math.inf and time.monotonic() + seconds > ends:
         raise TimeUp

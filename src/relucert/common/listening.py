@@ -95,11 +95,11 @@ def rate(speed: float) -> str:
     return f"{speed:.3g}/s" if speed >= 1 else f"{60 * speed:.3g}/min"
 
 
-def pace(done: float, left: float, seconds: float) -> str:
-    """The rate and the time left, where so many were done in so many seconds; empty where there is no rate."""
+def pace(done: float, remaining: float, seconds: float) -> str:
+    """The rate and the remaining time in words, from the steps done in these seconds; empty where there is no rate."""
     if done <= 0 or seconds <= 0:
         return ""
-    return f", {rate(done / seconds)}, about {left * seconds / done:.0f} s left"
+    return f", {rate(done / seconds)}, about {remaining * seconds / done:.0f} s left"
 
 
 class NotebookBar:
@@ -120,8 +120,8 @@ class NotebookBar:
         if now - self._shown < (PATIENCE if self._handle is None else EVERY):
             return
         self._shown = now
-        left = (state.total or 0) - done
-        bar = _Bar(state, pace(done - self._first, left, now - self._started))
+        remaining = (state.total or 0) - done
+        bar = _Bar(state, pace(done - self._first, remaining, now - self._started))
         if self._handle is None:
             self._handle = import_module("IPython.display").display(bar, display_id=True)
         else:

@@ -17,43 +17,43 @@ from relucert.errors import InputError
 MethodName = Literal[
     "fast-lin", "crown", "interval", "fast-lip", "lipschitz-norm", "op-norm", "alpha", "lp", "lp-full", "sdp", "best"
 ]
-"""What certifies: `METHODS`, and "best"."""
+"""The certifying methods: `METHODS`, and "best"."""
 
 ContenderName = Literal[
     "fast-lin", "crown", "interval", "fast-lip", "lipschitz-norm", "op-norm", "alpha", "lp", "lp-full", "sdp", "best",
     "exact", "clever", "attack",
 ]  # fmt: skip
-"""What can be compared: `CONTENDERS`."""
+"""The methods that can be compared: `CONTENDERS`."""
 
 RelaxerName = Literal["fast-lin", "crown", "interval"]
-"""What bounds neurons: `RELAXERS`, and "interval"."""
+"""The methods that bound pre-activations: `RELAXERS`, and "interval"."""
 
 LipschitzName = Literal["fast-lip", "lipschitz-norm", "op-norm"]
-"""What bounds Lipschitz constants."""
+"""The methods that bound Lipschitz constants."""
 
 LossBounds = Literal["interval", "fast-lin", "crown"]
-"""What bounds the loss of certified training: `BOUNDS`."""
+"""The methods that bound the loss of certified training: `BOUNDS`."""
 
 AttackName = Literal["best", "fmn", "pgd", "cw", "ead", "ddn"]
-"""What attacks: `ATTACKS`."""
+"""The attacks: `ATTACKS`."""
 
 TargetName = Literal["runner-up", "least-likely", "random", "all", "untargeted"]
 """The rival classes: `TARGETS`."""
 
 ArithmeticName = Literal["rigorous", "float"]
-"""How bounds are computed: the values of `Rounding`."""
+"""The arithmetics of bounds: the values of `Rounding`."""
 
 InferenceName = Literal["real", "float32", "float16", "bfloat16"]
-"""What a network is evaluated in: `INFERENCES`."""
+"""The arithmetics in which networks are evaluated: `INFERENCES`."""
 
 FormName = Literal["forward", "backward"]
-"""How bounds go through a network: `FORMS`."""
+"""The directions of bound propagation: `FORMS`."""
 
 OptimiserName = Literal["sgd", "adam"]
-"""What trains: `LEARNING_RATES`."""
+"""The optimisers of training: `LEARNING_RATES`."""
 
 SplitName = Literal["train", "test"]
-"""The parts of a collection: `SPLITS`."""
+"""The splits of a collection: `SPLITS`."""
 
 
 def key(name: str) -> str:
@@ -61,10 +61,10 @@ def key(name: str) -> str:
     return re.sub(r"[-_\s]", "", name).lower()
 
 
-def suggestion(given: str, known: tuple[str, ...]) -> str:
-    """How an error about an unknown name goes on where a known one resembles it."""
-    spelled = {key(name): name for name in known}
-    close = difflib.get_close_matches(key(given), spelled, n=1)
+def suggestion(name: str, names: tuple[str, ...]) -> str:
+    """The end of an error about an unknown name: the name that resembles it, if there is one."""
+    spelled = {key(choice): choice for choice in names}
+    close = difflib.get_close_matches(key(name), spelled, n=1)
     return f"; did you mean {spelled[close[0]]!r}?" if close else ""
 
 
@@ -73,20 +73,20 @@ Name = TypeVar("Name", bound=str)
 
 @dataclass(frozen=True)
 class Names(Generic[Name]):
-    """The names of one kind, `what`, and what else they are called: `aliases`, by their keys."""
+    """The choices of a category, such as "method", and their aliases, by the keys of those."""
 
-    what: str
-    known: tuple[Name, ...]
+    category: str
+    choices: tuple[Name, ...]
     aliases: Mapping[str, Name] = field(default_factory=dict)
 
-    def find(self, given: object) -> Name:
-        """The name in the table, however it is spelled; anything else is refused."""
-        if isinstance(given, str):
-            spelled = {**self.aliases, **{key(name): name for name in self.known}}
-            if (found := spelled.get(key(given))) is not None:
-                return found
-        close = suggestion(given, (*self.known, *self.aliases)) if isinstance(given, str) else ""
-        raise InputError(f"unknown {self.what} {shown(given)}; known are {', '.join(self.known)}{close}")
+    def find(self, spelling: object) -> Name:
+        """The choice that a spelling means; anything else is refused."""
+        if isinstance(spelling, str):
+            spelled = {**self.aliases, **{key(name): name for name in self.choices}}
+            if (choice := spelled.get(key(spelling))) is not None:
+                return choice
+        close = suggestion(spelling, (*self.choices, *self.aliases)) if isinstance(spelling, str) else ""
+        raise InputError(f"unknown {self.category} {shown(spelling)}; known are {', '.join(self.choices)}{close}")
 
 
 # DeepZ's zonotope has Fast-Lin's parallel lines, DeepPoly the lines of CROWN, alpha-CROWN optimises their slopes.
@@ -121,17 +121,17 @@ DATA = Names[str]("data set", ("mnist", "cifar10"), {"cifar": "cifar10"})
 SPLITS = Names[SplitName]("split", get_args(SplitName))
 
 
-def parse_norm(given: object) -> float:
+def parse_norm(norm: object) -> float:
     """The p of a norm: a number, a text such as "2", "inf", "l2" or "L_inf"; refused where it is no number >= 1."""
-    text = given.strip() if isinstance(given, str) else given
+    text = norm.strip() if isinstance(norm, str) else norm
     if isinstance(text, str) and (spelled := re.fullmatch(r"[lL][-_ ]?(\S+)", text)):
         text = spelled[1]
     try:
-        if isinstance(given, bool):
+        if isinstance(norm, bool):
             raise TypeError
         p = float("inf" if text in ("infty", "\N{INFINITY}") else text)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
         p = 0.0
     if not p >= 1:
-        raise InputError(f"a norm needs a number p >= 1 or 'inf', not {shown(given)}")
+        raise InputError(f"a norm needs a number p >= 1 or 'inf', not {shown(norm)}")
     return p

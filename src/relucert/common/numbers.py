@@ -34,48 +34,48 @@ def parse_decimal(text: str) -> Fraction | None:
     return Fraction(text)
 
 
-def exactly(given: object, what: str) -> Fraction:
-    """A number that a user gives, exactly as it is stored."""
-    if isinstance(given, np.generic) or (hasattr(given, "item") and getattr(given, "ndim", None) == 0):
-        given = given.item()
-    if isinstance(given, bool) or not isinstance(given, (int, float, Decimal, Fraction)):
-        raise InputError(f"{what} is a finite number, not {shown(given)}")
-    if isinstance(given, (float, Decimal)) and not math.isfinite(given):
-        raise InputError(f"{what} is a finite number, not {shown(given)}")
-    if isinstance(given, Decimal) and abs(given.adjusted()) > LONGEST:
-        raise InputError(f"{what} is a number with an exponent up to {LONGEST}, not {shown(given)}")
-    return Fraction(given)
+def exactly(number: object, name: str) -> Fraction:
+    """A user's number, exactly as it is stored; name: what it is called in errors."""
+    if isinstance(number, np.generic) or (hasattr(number, "item") and getattr(number, "ndim", None) == 0):
+        number = number.item()
+    if isinstance(number, bool) or not isinstance(number, (int, float, Decimal, Fraction)):
+        raise InputError(f"{name} is a finite number, not {shown(number)}")
+    if isinstance(number, (float, Decimal)) and not math.isfinite(number):
+        raise InputError(f"{name} is a finite number, not {shown(number)}")
+    if isinstance(number, Decimal) and abs(number.adjusted()) > LONGEST:
+        raise InputError(f"{name} is a number with an exponent up to {LONGEST}, not {shown(number)}")
+    return Fraction(number)
 
 
-def number_above(given: NumberLike, what: str) -> float:
-    """A number that a user gives, as the least float64 that is not below it.
+def number_above(number: NumberLike, name: str) -> float:
+    """The least float64 number that is not below a user's number.
 
     A fraction, or a text such as "8/255", is exactly that one. A text in decimals is the float64 number that Python
     takes it for.
     """
-    return float_above(exactly(_read(given, what), what))
+    return float_above(exactly(_read(number, name), name))
 
 
-def number_below(given: NumberLike, what: str) -> float:
-    """A number that a user gives, as the largest float64 that is not above it."""
-    return float_below(exactly(_read(given, what), what))
+def number_below(number: NumberLike, name: str) -> float:
+    """The largest float64 number that is not above a user's number."""
+    return float_below(exactly(_read(number, name), name))
 
 
-def stated_fraction(given: NumberLike, what: str) -> Fraction | None:
-    """The exact number, where a user gives a fraction, or a text such as "8/255"; None for any other number."""
-    if isinstance(given, Fraction) or (isinstance(given, str) and "/" in given):
-        return exactly(_read(given, what), what)
+def stated_fraction(number: NumberLike, name: str) -> Fraction | None:
+    """The exact value of a fraction, or of a text such as "8/255"; None for any other number."""
+    if isinstance(number, Fraction) or (isinstance(number, str) and "/" in number):
+        return exactly(_read(number, name), name)
     return None
 
 
-def _read(given: NumberLike, what: str) -> object:
-    if not isinstance(given, str):
-        return given
-    terms = [term.strip() for term in given.split("/")]
+def _read(number: NumberLike, name: str) -> object:
+    if not isinstance(number, str):
+        return number
+    terms = [term.strip() for term in number.split("/")]
     numbers = [parse_decimal(term) for term in terms]
     if len(terms) > 2 or None in numbers or not all(numbers[1:]):
-        raise InputError(f"{what} is a finite number, or a fraction such as 8/255, not {shown(given)}")
-    return float(given) if len(terms) == 1 else numbers[0] / numbers[1]  # type: ignore[operator]
+        raise InputError(f"{name} is a finite number, or a fraction such as 8/255, not {shown(number)}")
+    return float(number) if len(terms) == 1 else numbers[0] / numbers[1]  # type: ignore[operator]
 
 
 def float_below(number: Fraction, dtype: type[Float] = np.float64) -> float:
@@ -106,10 +106,10 @@ def as_decimal(number: Fraction) -> str:
     """A number in decimals, exactly; where these do not end, with 40 digits."""
     denominator = number.denominator
     twos = (denominator & -denominator).bit_length() - 1
-    fives, rest = 0, denominator >> twos
-    while rest % 5 == 0:
-        fives, rest = fives + 1, rest // 5
-    places = max(twos, fives) if rest == 1 else 40
-    digits = str(abs(number.numerator) * 10**places // denominator).rjust(places + 1, "0")
+    fives, cofactor = 0, denominator >> twos
+    while cofactor % 5 == 0:
+        fives, cofactor = fives + 1, cofactor // 5
+    decimals = max(twos, fives) if cofactor == 1 else 40
+    digits = str(abs(number.numerator) * 10**decimals // denominator).rjust(decimals + 1, "0")
     sign = "-" if number < 0 else ""
-    return f"{sign}{digits[:-places]}.{digits[-places:]}" if places else f"{sign}{digits}.0"
+    return f"{sign}{digits[:-decimals]}.{digits[-decimals:]}" if decimals else f"{sign}{digits}.0"

@@ -117,6 +117,6 @@ class Reporter:
         self.listener(context)
 
 
-def check_progress(given: object) -> None:
-    if given is not None and not isinstance(given, bool) and not callable(given):
-        raise InputError(f"progress is a function to call, not {shown(given)}, or True for a bar, False for none")
+def check_progress(progress: object) -> None:
+    if progress is not None and not isinstance(progress, bool) and not callable(progress):
+        raise InputError(f"progress is a function to call, not {shown(progress)}, or True for a bar, False for none")

@@ -1,4 +1,4 @@
-"""Large tensors in slices of a cache's size, and large products in parts that take a moment each."""
+"""Large tensors in slices of a cache's size, and large products in chunks that take a moment each."""
 
 from collections.abc import Callable, Sequence
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 from relucert.common.deadline import check_time
 
-SLICE_BYTES = 2**18
+SLICE_BYTES = 2**18  # of a slice, which stays in a core's cache
 PART_BYTES = 2**27  # that a step of a product may hold at once
 PART_WORK = 2**33  # multiplications of one matrix product: less than half a second of one core
 
@@ -17,13 +17,13 @@ def slices(values: Tensor, dim: int) -> Sequence[Tensor]:
     size = values.numel() * values.element_size()
     if size <= 2 * SLICE_BYTES:
         return (values,)
-    pieces: Sequence[Tensor] = values.split(max(1, values.shape[dim] * SLICE_BYTES // size), dim)
-    return pieces
+    chunks: Sequence[Tensor] = values.split(max(1, values.shape[dim] * SLICE_BYTES // size), dim)
+    return chunks
 
 
 def absolute_sum(values: Tensor, dim: int) -> Tensor:
     """The sum of absolute values along a dimension."""
-    return torch.stack([part.abs().sum(dim) for part in slices(values, dim)]).sum(0)
+    return torch.stack([piece.abs().sum(dim) for piece in slices(values, dim)]).sum(0)
 
 
 def in_parts(function: Callable[[Tensor], Tensor], rows: Tensor, step: int) -> Tensor:

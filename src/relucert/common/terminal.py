@@ -37,10 +37,10 @@ PLAIN_WIDTH = 100_000  # where no terminal says how wide a line may be
 
 def console(stderr: bool) -> Console:
     """Standard error, or standard output, without any markup."""
-    made = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
-    if not made.is_terminal:
-        made.width = PLAIN_WIDTH
-    return made
+    output = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+    if not output.is_terminal:
+        output.width = PLAIN_WIDTH
+    return output
 
 
 def bars(
@@ -54,7 +54,7 @@ def bars(
 
 
 def counting_bars(output: Console, quiet: bool = False) -> RichProgress | ProgressLines:
-    """The same with what is done, the rate, the time so far and the time left."""
+    """Bars with the steps done, the rate, the elapsed time and the remaining time."""
     columns = (MofNCompleteColumn(), _RateColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     return bars(output, *columns, quiet=quiet)
 
@@ -96,17 +96,17 @@ class TerminalBar:
 
 
 class _DoingColumn(ProgressColumn):
-    """What is being done: of the news, with commas or colons between them, as much as fits beside the rest."""
+    """The current activity: as many of its phrases, between commas or colons, as fit beside the other columns."""
 
-    def __init__(self, output: Console, others: Sequence[ProgressColumn]) -> None:
+    def __init__(self, output: Console, columns: Sequence[ProgressColumn]) -> None:
         super().__init__(Column(no_wrap=True))
-        self._output, self._others = output, others
+        self._output, self._columns = output, columns
 
     def render(self, task: Task) -> Text:
-        widths = [Measurement.get(self._output, self._output.options, column(task)).maximum for column in self._others]
+        widths = [Measurement.get(self._output, self._output.options, column(task)).maximum for column in self._columns]
         room = self._output.width - sum(widths) - len(widths) - LEAST_BAR - 1
         words = task.description
-        ends = [len(words), *(found.start() for found in reversed([*re.finditer("[,:] ", words)]))]
+        ends = [len(words), *(separator.start() for separator in reversed([*re.finditer("[,:] ", words)]))]
         return Text(words[: next((end for end in ends if end <= room), ends[-1])])
 
 

@@ -13,7 +13,7 @@ from relucert.data.formats import Pixels
 from relucert.errors import InputError
 
 SPLITS: tuple[SplitName, ...] = ("train", "test")
-"""The parts of a collection."""
+"""The splits of a collection."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Collection:
         return math.prod(self.picture_shape)
 
 
-def known(name: object) -> bool:
+def is_collection(name: object) -> bool:
     """Whether a collection is meant, however its name is spelled."""
     try:
         return bool(DATA.find(name))

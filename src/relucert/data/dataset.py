@@ -22,9 +22,9 @@ from relucert.data.formats import Array
 from relucert.errors import InputError, LoadError
 
 BUNDLED = "bundled.npz"
-PICTURE = (1, 28, 28)  # of the bundled images
-USUAL = (-0.5, 0.5)  # what black and white become
-MOST = 1e6  # the largest pixel
+PICTURE = (1, 28, 28)  # shape of the bundled images
+USUAL = (-0.5, 0.5)  # the default values of black and white pixels
+MOST = 1e6  # the largest pixel that a user may ask for
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +35,7 @@ class Dataset:
         images: (count, ...), float32 (float64 where the file has it).
         labels: (count,) int64, None if unknown.
         name: What the images are called in messages.
-        picture_shape: Of the pictures that flat rows are, colours first; None if unknown.
+        picture_shape: The shape of the pictures that are stored as flat rows, colours first; None if unknown.
     """
 
     images: Tensor
@@ -92,14 +92,14 @@ def scaled(
     return Dataset(images, torch.from_numpy(labels.astype(np.int64)), name, picture_shape)
 
 
-def _range(given: object) -> tuple[float, float]:
-    ends = given if isinstance(given, (tuple, list)) and len(given) == 2 else (None, None)
+def _range(pixels: object) -> tuple[float, float]:
+    ends = pixels if isinstance(pixels, (tuple, list)) and len(pixels) == 2 else (None, None)
     for end in ends:
         if isinstance(end, bool) or not isinstance(end, Real) or not abs(float(end)) <= MOST:
-            raise InputError(f"pixels go from one number to a larger one, as in (0, 1), not {shown(given)}")
+            raise InputError(f"pixels go from one number to a larger one, as in (0, 1), not {shown(pixels)}")
     low, high = map(float, ends)
     if not low < high:
-        raise InputError(f"pixels go from one number to a larger one, as in (0, 1), not {shown(given)}")
+        raise InputError(f"pixels go from one number to a larger one, as in (0, 1), not {shown(pixels)}")
     return low, high
 
 
@@ -128,8 +128,8 @@ def read(path: str | os.PathLike[str]) -> Dataset:
     return Dataset(_images(images, path), None if labels is None else _labels(labels, path), path.name)
 
 
-def _has_rows(given: object) -> bool:
-    return isinstance(given, Tensor) and given.ndim > 0
+def _has_rows(value: object) -> bool:
+    return isinstance(value, Tensor) and value.ndim > 0
 
 
 def _is_picture(shape: object, images: Tensor) -> bool:
@@ -138,8 +138,8 @@ def _is_picture(shape: object, images: Tensor) -> bool:
     return images.ndim == 2 and math.prod(shape) == images.shape[1]
 
 
-def _is_count(given: object) -> bool:
-    return isinstance(given, int) and not isinstance(given, bool)
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _images(array: Array, path: Path) -> Tensor:

@@ -22,7 +22,7 @@ DownloadProgress = Callable[[str, int, int], None]
 """Called with a file's name, the bytes received, the bytes in total."""
 
 TIMEOUT = 30  # seconds without a byte
-BLOCK = 2**16
+BLOCK = 2**16  # bytes read at once
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -79,7 +79,7 @@ def _receive(original: Original, address: str, file: BinaryIO, progress: Downloa
 
 
 def _blocks(address: str) -> Generator[bytes, None, None]:
-    """What the server sends, piece by piece."""
+    """The content of a file on a server, block by block."""
     _check_address(address)
     request = Request(address, headers={"User-Agent": f"relucert/{relucert.__version__}"})
     try:
@@ -109,8 +109,8 @@ class _SafeRedirects(HTTPRedirectHandler):
 
 def _check_address(address: str) -> None:
     """Refuses an address that is neither https nor plain http to this machine."""
-    address_parts = urlsplit(address)
-    if address_parts.scheme != "https" and not (address_parts.scheme == "http" and address_parts.hostname in LOOPBACK):
+    url = urlsplit(address)
+    if url.scheme != "https" and not (url.scheme == "http" and url.hostname in LOOPBACK):
         raise _UnavailableError(f"{address} is not an https address")
 
 

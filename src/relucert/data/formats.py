@@ -27,11 +27,11 @@ Array = np.ndarray[Any, np.dtype[Any]]
 Pixels = tuple[Array, Array]
 Content = gzip.GzipFile | io.BufferedReader
 
-CLASSES = 10
-GZIP = b"\x1f\x8b"
-IDX_UNSIGNED_BYTES = 8
-CIFAR_IMAGE = 3 * 32 * 32
-BLOCK = 2**20
+CLASSES = 10  # of MNIST and CIFAR-10
+GZIP = b"\x1f\x8b"  # how a gzipped file begins
+IDX_UNSIGNED_BYTES = 8  # the type code of bytes in an idx file
+CIFAR_IMAGE = 3 * 32 * 32  # bytes
+BLOCK = 2**20  # bytes read at once
 LIMIT = 4 * 2**30  # bytes of an unpacked file: a small gzipped one could otherwise fill the memory
 BROKEN_NUMPY = (ValueError, EOFError, OSError, MemoryError, KeyError, zipfile.BadZipFile, zlib.error)
 

@@ -42,14 +42,14 @@ def load(
     """
     collection = find(name)
     check_callable("progress", progress)
-    asked = collection.splits[names.SPLITS.find(split)]
+    wanted = collection.splits[names.SPLITS.find(split)]
     if directory is not None:
-        stored = _from_directory(collection, asked, checked_path(directory, "a folder of images"), str(directory))
+        stored = _from_directory(collection, wanted, checked_path(directory, "a folder of images"), str(directory))
     elif variable := os.environ.get(VARIABLE):
-        stored = _from_directory(collection, asked, Path(variable), f"{VARIABLE}={variable}")
+        stored = _from_directory(collection, wanted, Path(variable), f"{VARIABLE}={variable}")
     else:
-        stored = asked.read_originals(*_originals(collection, asked, progress))
-    return scaled(*stored, asked.title, collection.picture_shape, pixels)
+        stored = wanted.read_originals(*_originals(collection, wanted, progress))
+    return scaled(*stored, wanted.title, collection.picture_shape, pixels)
 
 
 def _from_directory(collection: Collection, split: Split, directory: Path, called: str) -> Pixels:

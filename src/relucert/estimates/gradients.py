@@ -38,13 +38,13 @@ def largest_gradients(
 
 
 def _distinct(network: Network, points: Tensor) -> tuple[dict[int, Tensor], int]:
-    """The derivatives of all activations at points, and how many points are left: of a ReLU network's points of one
-    activation pattern one will do, and where it has no ReLU one of all."""
+    """The derivatives of all activations at distinct points, and the number of these points: of a ReLU network's points
+    one per activation pattern, and a single point where it has no ReLU."""
     derivatives = derivatives_at(network, points)
     if not network.rectifiers_only:
         return derivatives, len(points)
     if not derivatives:
         return derivatives, 1
     packed = np.packbits(torch.cat([table > 0 for table in derivatives.values()], 1).numpy(), axis=1)
-    _, places = np.unique(packed.view(f"V{packed.shape[1]}").ravel(), return_index=True)
-    return {value: table[torch.from_numpy(places)] for value, table in derivatives.items()}, len(places)
+    _, first = np.unique(packed.view(f"V{packed.shape[1]}").ravel(), return_index=True)
+    return {value: table[torch.from_numpy(first)] for value, table in derivatives.items()}, len(first)

@@ -62,7 +62,7 @@ def _search(numbers: NDArray[np.float64], start: float) -> WeibullFit | None:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
             fitted = stats.weibull_max.fit(numbers, start, optimizer=_minimise)
-            shape, location, scale = (float(part) for part in fitted)
+            shape, location, scale = (float(number) for number in fitted)
             test = stats.kstest(numbers, "weibull_max", args=(shape, location, scale))
     except (stats.FitError, ValueError, RuntimeError):
         return None
@@ -73,7 +73,7 @@ def _search(numbers: NDArray[np.float64], start: float) -> WeibullFit | None:
 def _minimise(loss: Callable[..., float], start: NDArray[np.float64], args: tuple[Any, ...], disp: int) -> Any:
     """The optimiser handed to SciPy's fit, with the penalty; a candidate is (shape, location, scale)."""
 
-    def penalised(candidate: NDArray[np.float64], *rest: Any) -> float:
-        return loss(candidate, *rest) + PENALTY * float(candidate[2]) ** 2
+    def penalised(candidate: NDArray[np.float64], *arguments: Any) -> float:
+        return loss(candidate, *arguments) + PENALTY * float(candidate[2]) ** 2
 
     return optimize.fmin(penalised, start, args=args, disp=disp)

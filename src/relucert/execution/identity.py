@@ -14,8 +14,8 @@ from relucert.arithmetic.property import Property
 from relucert.arithmetic.region import RegionShape
 from relucert.network import Network
 from relucert.network.fingerprint import fingerprint
-from relucert.query.given import TargetLike
 from relucert.query.targets import parse_target
+from relucert.query.types import TargetLike
 
 UNTOLD = {
     "shape", "norm", "target", "property", "box", "scale", "inference", "memory", "proof", "workers", "store",

@@ -9,8 +9,8 @@ from torch import nn
 from relucert.errors import InputError, OpenShapeError
 from relucert.inputs.loading import load
 from relucert.network import Network, Shape
-from relucert.query.given import NetworkLike
-from relucert.query.shapes import transposed, without_ones
+from relucert.query.shapes import transposed, without_unit_axes
+from relucert.query.types import NetworkLike
 
 
 def load_fitting(source: NetworkLike, shape: Shape, input_shape: Shape | None = None) -> Network:
@@ -32,7 +32,7 @@ def module_shape(module: nn.Module, shape: Shape) -> Shape | None:
     """
     from relucert.inputs.loading.torch_module import runs_on  # the exporter takes seconds to import
 
-    longer = without_ones(shape)
+    longer = without_unit_axes(shape)
     for candidate in dict.fromkeys((shape, longer, (1, *longer), (prod(shape),))):
         if candidate and 0 not in candidate and runs_on(module, candidate):
             return candidate

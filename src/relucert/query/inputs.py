@@ -8,9 +8,9 @@ from torch import Tensor
 from relucert.common.arrays import dense
 from relucert.errors import InputError
 from relucert.network import Network
-from relucert.query.given import LabelsLike
 from relucert.query.plausible import scaled
 from relucert.query.shapes import in_order
+from relucert.query.types import LabelsLike
 
 
 def check_images(images: Tensor, network: Network, layout: str | None = None) -> Tensor:
@@ -40,7 +40,7 @@ def check_finite(images: Tensor) -> None:
 
 
 def _how(network: Network) -> str:
-    """How bytes become inputs."""
+    """The advice how to scale bytes to the network's input range."""
     if network.input_range is None:
         return ", as in images / 255 for inputs from 0 to 1, or images / 255 - 0.5 for inputs from -0.5 to 0.5"
     line = scaled(0, 255, *network.input_range)
@@ -48,20 +48,20 @@ def _how(network: Network) -> str:
 
 
 def check_labels(labels: LabelsLike | None, scores: Tensor) -> Tensor:
-    """The labels (batch,), or the predictions where none are given; scores: (batch, classes)."""
+    """The labels (batch,), by default the predictions; scores: (batch, classes)."""
     count, classes = scores.shape
     if labels is None:
         return scores.argmax(1)
-    given = dense(labels, "labels")
-    if given.is_floating_point() or given.is_complex() or given.dtype == torch.bool:
-        raise InputError(f"labels must be whole numbers, not {given.dtype}")
-    if tuple(given.shape) != (count,):
-        raise InputError(f"labels must be one per image, {count:,} in all, not an array of shape {tuple(given.shape)}")
-    given = given.long()
-    if int(given.min()) < 0 or int(given.max()) >= classes:
-        wrong = given[(given < 0) | (given >= classes)][0]
+    tensor = dense(labels, "labels")
+    if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool:
+        raise InputError(f"labels must be whole numbers, not {tensor.dtype}")
+    if tuple(tensor.shape) != (count,):
+        raise InputError(f"labels must be one per image, {count:,} in all, not an array of shape {tuple(tensor.shape)}")
+    tensor = tensor.long()
+    if int(tensor.min()) < 0 or int(tensor.max()) >= classes:
+        wrong = tensor[(tensor < 0) | (tensor >= classes)][0]
         raise InputError(f"label {int(wrong)} is not among the network's {classes} classes (0 to {classes - 1})")
-    return given
+    return tensor
 
 
 def check_batch(images: object, labels: object, classes: int) -> tuple[Tensor, Tensor]:

@@ -23,7 +23,8 @@ _SILENT = ContextVar("_SILENT", default=False)
 
 
 def warn_of_range(network: Network, images: Tensor) -> bool:
-    """Warns where images (batch, size) do not lie in the range that the network was trained on; whether it did."""
+    """Warns where images (batch, size) do not lie in the range that the network was trained on; returns whether it
+    warned."""
     if network.input_range is None:
         return False
     low, high = network.input_range
@@ -31,8 +32,10 @@ def warn_of_range(network: Network, images: Tensor) -> bool:
     width = high - low
     if low - BEYOND * width <= least and most <= high + BEYOND * width and not 0 < most - least < NARROW * width:
         return False
-    what = f"{network.name} was trained on inputs from {low:g} to {high:g}, these images go from {least:g} to {most:g}"
-    _warn(f"{what}: scale them first{_scaling(least, most, low, high)}")
+    ranges = (
+        f"{network.name} was trained on inputs from {low:g} to {high:g}, these images go from {least:g} to {most:g}"
+    )
+    _warn(f"{ranges}: scale them first{_scaling(least, most, low, high)}")
     return True
 
 
@@ -72,13 +75,13 @@ def scaled(least: float, most: float, low: float, high: float) -> str | None:
     return f"images{times}" + (f" {'-' if shift < 0 else '+'} {abs(shift):g}" if shift else "")
 
 
-def _usual(least: float, most: float, other: Ends) -> Ends | None:
+def _usual(least: float, most: float, excluded: Ends) -> Ends | None:
     """The usual range that images seem to have, other than this one."""
-    return next((ends for ends in RANGES if ends[0] <= least and most <= ends[1] and ends != other), None)
+    return next((ends for ends in RANGES if ends[0] <= least and most <= ends[1] and ends != excluded), None)
 
 
 def _into(source: Ends, ends: Ends) -> tuple[float, float]:
-    """What images are to be multiplied with and shifted by to go from one range into another."""
+    """The factor and the shift that take images from one range into another."""
     factor = (ends[1] - ends[0]) / (source[1] - source[0])
     return factor, ends[0] - factor * source[0]
 
@@ -90,7 +93,7 @@ def _scaling(least: float, most: float, low: float, high: float) -> str:
 
 @contextmanager
 def unwarned() -> Iterator[None]:
-    """For questions that have been asked already, about the same images: nothing is warned of twice."""
+    """Silences warnings within this context, for questions about images that have been checked before."""
     token = _SILENT.set(True)
     try:
         yield

@@ -41,14 +41,14 @@ class Problem:
         return self.region.centre[0]
 
     def at(self, radius: float | Tensor) -> Problem:
-        """The questions about regions of another radius, one for all or one for each, (batch,)."""
+        """The questions about regions of another radius: a number, or one radius per question, (batch,)."""
         radii = torch.as_tensor(radius, dtype=self.region.points.dtype).expand(len(self))
         return replace(self, region=self.region.resized(radii))
 
-    def select(self, chosen: Tensor) -> Problem:
-        """Some of the questions, (count,)."""
-        return replace(self, region=self.region.select(chosen), prop=self.prop.select(chosen))
+    def select(self, questions: Tensor) -> Problem:
+        """The problem of the questions with these indices, (count,)."""
+        return replace(self, region=self.region.select(questions), prop=self.prop.select(questions))
 
     def narrow(self, rows: Tensor) -> Problem:
-        """The questions about some rows of each property, (batch, fewer rows)."""
+        """The problem with these rows of each property alone, (batch, fewer rows) indices."""
         return replace(self, prop=self.prop.narrow(rows))

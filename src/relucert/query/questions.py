@@ -1,4 +1,4 @@
-"""Which answers a call has to give: an image, its label and its rivals, or why there is none."""
+"""The questions of a call: each about an image, its label and its rivals, or with a reason why it has no answer."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from relucert.errors import InputError
 from relucert.inputs.loading.runtime import Loaded, Source
 from relucert.network import Network, Shape
 from relucert.query.fitting import load_fitting
-from relucert.query.given import ImagesLike, LabelsLike, NetworkLike, TargetLike
 from relucert.query.inputs import check_any, check_images, check_labels
 from relucert.query.plausible import warn_of_accuracy, warn_of_range
 from relucert.query.problem import Problem
 from relucert.query.samples import read_samples
 from relucert.query.targets import Target, parse_target, rivals
+from relucert.query.types import ImagesLike, LabelsLike, NetworkLike, TargetLike
 
-SEED_STEP = 1_000_003
+SEED_STEP = 1_000_003  # between the seeds of two images: larger than the seeds that users choose
 VIOLATED = "the property is violated at the image itself"
 
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """One answer to give.
+    """A question about one image, which gets one answer.
 
     Attributes:
         image: The number of the image.
         label: Its class; None for a stated property.
         rivals: The classes that must stay below it, or the rows of a stated property.
-        refusal: Why there is nothing to ask, where that is so.
-        misclassified: Whether the image itself violates what is asked about.
+        refusal: Why the question has no answer; None where it has one.
+        misclassified: Whether the image itself violates the specification.
     """
 
     image: int
@@ -46,16 +46,19 @@ class Question:
     refusal: str | None
     misclassified: bool = False
 
-    def named(self, place: int | None) -> tuple[int | None, int | None]:
-        """The rival at a place and None, or for a stated property None and the row; place: by default the only one."""
-        if self.refusal is None and place is None and len(self.rivals) == 1:
-            place = 0
-        if self.refusal is not None or place is None:
+    def named(self, index: int | None) -> tuple[int | None, int | None]:
+        """The target and the row to name in an answer, of which one or both are None.
+
+        index: That of the rival or the row; None: the only one, if there is only one.
+        """
+        if self.refusal is None and index is None and len(self.rivals) == 1:
+            index = 0
+        if self.refusal is not None or index is None:
             return None, None
-        return (None, self.rivals[place]) if self.label is None else (self.rivals[place], None)
+        return (None, self.rivals[index]) if self.label is None else (self.rivals[index], None)
 
     def generator(self, seed: int) -> torch.Generator:
-        """Random numbers of the image's own, whatever else is asked about."""
+        """A random generator for this image, the same whatever the other questions are."""
         return torch.Generator().manual_seed((seed + SEED_STEP * self.image) % 2**63)
 
 
@@ -66,7 +69,7 @@ class Inquiry:
     Attributes:
         images: Checked, (batch, size), in float64.
         scores: The network's outputs there, (batch, classes), in float64.
-        questions: The answers to give, in order.
+        questions: In the order of their answers.
         stated: The property that is asked about in place of labels and rivals, one batch member per image.
     """
 
@@ -82,7 +85,7 @@ class Inquiry:
         return bool((self.property([question]).values(self.scores[question.image][None]) <= 0).any())
 
     def property(self, questions: Sequence[Question]) -> Property:
-        """The property of these questions, all with as many rows: one batch member for each."""
+        """The property of questions that all have the same number of rows: one batch member per question."""
         if self.stated is not None:
             return self.stated.select(torch.tensor([question.image for question in questions]))
         labels = torch.tensor([question.label for question in questions])
@@ -90,7 +93,8 @@ class Inquiry:
         return Property.margins(labels, rivals, self.scores.shape[1])
 
     def problem(self, network: Network, shape: RegionShape, questions: Sequence[Question]) -> Problem:
-        """These questions, all with as many rows, about regions of a shape: one batch member for each."""
+        """The problem of questions that all have the same number of rows, with regions of a shape: one batch member per
+        question."""
         first, last = questions[0].image, questions[-1].image
         which = None if len(questions) == 1 else torch.tensor([question.image - first for question in questions])
         region = shape.around(self.images[first : last + 1], which=which)
@@ -123,17 +127,17 @@ def prepare(
     """Reads the images, and loads the network: they tell the shape of its input where it leaves that open."""
     samples = read_samples(images, labels)
     check_any(samples.images)
-    known = load_fitting(network, tuple(samples.images.shape[1:]), input_shape)
+    loaded = load_fitting(network, tuple(samples.images.shape[1:]), input_shape)
     source = network.source if isinstance(network, Loaded) else network
-    return Prepared(known, check_images(samples.images, known, samples.layout), samples.labels, source)
+    return Prepared(loaded, check_images(samples.images, loaded, samples.layout), samples.labels, source)
 
 
 def pose(
     network: Network, images: Tensor, labels: LabelsLike | None, target: TargetLike, seed: int,
     stated: Property | None = None,
 ) -> Inquiry:  # fmt: skip
-    """Checks images (batch, size or any shape that fits) and labels, and plans the answers; with a stated property
-    about that one."""
+    """Checks images (batch, size or any shape that fits) and labels, and plans the questions; a stated property takes
+    the place of labels and target."""
     if stated is not None:
         return pose_stated(network, images, stated)
     parsed = parse_target(target, network.classes)
@@ -148,7 +152,7 @@ def pose(
 
 
 def pose_stated(network: Network, images: Tensor, stated: Property) -> Inquiry:
-    """Checks images and a property, which has one batch member for all of them or one for each, and plans answers."""
+    """Checks images and a property, with one batch member for all images or one per image, and plans the questions."""
     rows = check_images(images, network)
     scores = _scores(network, rows)
     if stated.rows.shape[2] != scores.shape[1]:
@@ -180,7 +184,7 @@ def _scores(network: Network, rows: Tensor) -> Tensor:
 
 
 def plan(scores: Tensor, labels: Tensor, target: Target, seed: int) -> list[Question]:
-    """Every answer to give, in order."""
+    """All questions about images with these scores (batch, classes) and labels (batch,), in order."""
     questions = []
     against = rivals(target, scores, labels, seed).tolist()
     columns = zip(labels.tolist(), scores.argmax(1).tolist(), against, strict=True)

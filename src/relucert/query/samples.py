@@ -19,7 +19,7 @@ from relucert.errors import InputError
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """Images (batch, ...) in any shape, and what there is of labels; layout: of the pictures, where it is known."""
+    """Images (batch, ...) in any shape, their labels or None, and the layout of pictures, None where it is unknown."""
 
     images: Tensor
     labels: Any
@@ -27,7 +27,7 @@ class Samples:
 
 
 def read_samples(images: Any, labels: Any) -> Samples:
-    """Images and labels; a data set has its own, and then takes no others."""
+    """Reads images and labels; a data set that has labels takes no others."""
     if not isinstance(images, (Dataset, TorchDataset, DataLoader)):
         return Samples(dense(images, "images"), labels)
     if isinstance(images, Dataset):
@@ -57,21 +57,21 @@ def _collected(source: TorchDataset[Any] | DataLoader[Any]) -> tuple[Tensor, Ten
         if classes is not None:
             labels.append(classes if whole else classes[None])
         if images[-1].shape[1:] != images[0].shape[1:]:
-            first, other = tuple(images[0].shape[1:]), tuple(images[-1].shape[1:])
-            raise InputError(f"the images of a data set have one shape; item {number} has {other}, the first {first}")
+            first, shape = tuple(images[0].shape[1:]), tuple(images[-1].shape[1:])
+            raise InputError(f"the images of a data set have one shape; item {number} has {shape}, the first {first}")
     if not images:
         raise InputError("there are no images: the data set is empty")
     return torch.cat(images), torch.cat(labels) if labels else None
 
 
 def _items(source: TorchDataset[Any] | DataLoader[Any]) -> Iterable[Any]:
-    """What the data set gives, in turn; whatever its code raises becomes an InputError of one line."""
+    """The items of a data set, in order; any exception of its code becomes an InputError of one line."""
     count = 0
     try:
         if isinstance(source, DataLoader) or not hasattr(source, "__len__"):
             stream: Iterable[Any] = iter(source)
         else:
-            stream = (source[place] for place in range(len(source)))
+            stream = (source[index] for index in range(len(source)))
         for item in stream:
             yield item
             count += 1

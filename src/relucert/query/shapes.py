@@ -10,7 +10,7 @@ from torch import Tensor
 from relucert.errors import InputError
 from relucert.network import Network, Shape
 
-LAYOUTS = ("nchw", "nhwc")
+LAYOUTS = ("nchw", "nhwc")  # of pictures: colours first, colours last
 MOST_COLOURS = 4  # an axis no longer than this may be the colours
 
 
@@ -26,8 +26,8 @@ def in_order(images: Tensor, network: Network, layout: str | None = None) -> Ten
             raise InputError(_refusal(tuple(images.shape), network))
         return images.flatten(1)
     if len(shape) != 3:
-        what = "(N, C, H, W)" if layout == "nchw" else "(N, H, W, C)"
-        raise InputError(f"the layout {layout} is that of images of shape {what}; these have {tuple(images.shape)}")
+        expected = "(N, C, H, W)" if layout == "nchw" else "(N, H, W, C)"
+        raise InputError(f"the layout {layout} is that of images of shape {expected}; these have {tuple(images.shape)}")
     colours_first = images if layout == "nchw" else images.movedim(-1, 1)
     for arranged in (colours_first, colours_first.movedim(1, -1)):
         if _fits(tuple(arranged.shape[1:]), network) or _is_flat_picture(tuple(arranged.shape[1:]), network):
@@ -35,22 +35,22 @@ def in_order(images: Tensor, network: Network, layout: str | None = None) -> Ten
     raise InputError(_refusal(tuple(colours_first.shape), network))
 
 
-def without_ones(shape: Shape) -> Shape:
+def without_unit_axes(shape: Shape) -> Shape:
     """The axes that are longer than one."""
     return tuple(axis for axis in shape if axis != 1)
 
 
 def _fits(shape: Shape, network: Network) -> bool:
-    axes = without_ones(shape)
-    if axes in (without_ones(_expected(network)), without_ones((network.sizes[0],))):
+    axes = without_unit_axes(shape)
+    if axes in (without_unit_axes(_expected(network)), without_unit_axes((network.sizes[0],))):
         return True
     grey = len(axes) == 2 and min(axes) > MOST_COLOURS  # rows and columns, which only lie one way
     return grey and _is_flat_picture(shape, network)
 
 
 def _is_flat_picture(shape: Shape, network: Network) -> bool:
-    """Whether the network takes as many numbers in a row and tells nothing about pictures."""
-    flat = len(without_ones(network.input_shape)) == 1 and network.picture_shape is None
+    """Whether the network has a flat input of this many numbers and tells nothing about pictures."""
+    flat = len(without_unit_axes(network.input_shape)) == 1 and network.picture_shape is None
     return flat and prod(shape) == network.sizes[0]
 
 
@@ -59,31 +59,31 @@ def _expected(network: Network) -> Shape:
 
 
 def _refusal(shape: Shape, network: Network) -> str:
-    """What to say about images of this shape, the batch included."""
-    expected, given = _expected(network), shape[1:]
+    """The error about images of a shape, the batch included, that do not fit."""
+    expected, image_shape = _expected(network), shape[1:]
     flat = "" if len(expected) == 1 else f" or ({network.sizes[0]},)"
-    text = f"each image must have the shape {expected}{flat}, one row per image; these have {given}"
+    text = f"each image must have the shape {expected}{flat}, one row per image; these have {image_shape}"
     if _fits(shape, network):
         return f"{text}: a single image needs an axis for the batch, images[None]"
-    if axes := transposition(given, expected):
+    if axes := transposition(image_shape, expected):
         return f"{text}: {transposed(axes)}"
-    if _is_flat_picture(given, network):
-        layout = "say how these pictures lie (--layout nchw or --layout nhwc), or " if len(given) == 3 else ""
+    if _is_flat_picture(image_shape, network):
+        layout = "say how these pictures lie (--layout nchw or --layout nhwc), or " if len(image_shape) == 3 else ""
         return f"{text}: {layout}flatten them in the order the network takes, as in images.reshape(len(images), -1)"
     return text
 
 
-def transposition(given: Shape, expected: Shape) -> tuple[int, ...] | None:
-    """The order of the given axes in which they are the expected ones; colours last and first are tried before."""
-    if len(given) != len(expected):
+def transposition(shape: Shape, expected: Shape) -> tuple[int, ...] | None:
+    """The permutation of a shape's axes that gives the expected shape; colours last and first are tried before."""
+    if len(shape) != len(expected):
         return None
-    orders = permutations(range(len(given)))
-    tried = [(2, 0, 1), (1, 2, 0), *orders] if len(given) == 3 else orders
-    return next((axes for axes in tried if tuple(given[axis] for axis in axes) == expected), None)
+    orders = permutations(range(len(shape)))
+    tried = [(2, 0, 1), (1, 2, 0), *orders] if len(shape) == 3 else orders
+    return next((axes for axes in tried if tuple(shape[axis] for axis in axes) == expected), None)
 
 
 def transposed(axes: tuple[int, ...]) -> str:
-    """What to write, in words, for images whose axes have to be put into this order."""
+    """The advice, in words, for images whose axes have to be put into this order."""
     order = ", ".join(map(str, (0, *(axis + 1 for axis in axes))))
     how = f"images.transpose({order}), or of a tensor images.permute({order})"
     if axes == (2, 0, 1):

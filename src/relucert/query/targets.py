@@ -13,28 +13,28 @@ from relucert.common.checks import shown
 from relucert.common.names import TARGETS as TARGET_NAMES
 from relucert.common.names import TargetName
 from relucert.errors import InputError
-from relucert.query.given import TargetLike
+from relucert.query.types import TargetLike
 
 Choice = Callable[[Tensor, Tensor, Tensor, int], Tensor]
 """From scores (batch, classes), labels (batch,), the other classes (batch, classes - 1) and a seed to the rivals,
 (batch, rows)."""
 
 
-def _every(scores: Tensor, labels: Tensor, others: Tensor, seed: int) -> Tensor:
-    return others
+def _every(scores: Tensor, labels: Tensor, candidates: Tensor, seed: int) -> Tensor:
+    return candidates
 
 
-def _random(scores: Tensor, labels: Tensor, others: Tensor, seed: int) -> Tensor:
+def _random(scores: Tensor, labels: Tensor, candidates: Tensor, seed: int) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
-    return others.gather(1, torch.randint(others.shape[1], (len(others), 1), generator=generator))
+    return candidates.gather(1, torch.randint(candidates.shape[1], (len(candidates), 1), generator=generator))
 
 
-def _runner_up(scores: Tensor, labels: Tensor, others: Tensor, seed: int) -> Tensor:
-    return others.gather(1, scores.gather(1, others).argmax(1, keepdim=True))
+def _runner_up(scores: Tensor, labels: Tensor, candidates: Tensor, seed: int) -> Tensor:
+    return candidates.gather(1, scores.gather(1, candidates).argmax(1, keepdim=True))
 
 
-def _least_likely(scores: Tensor, labels: Tensor, others: Tensor, seed: int) -> Tensor:
-    return others.gather(1, scores.gather(1, others).argmin(1, keepdim=True))
+def _least_likely(scores: Tensor, labels: Tensor, candidates: Tensor, seed: int) -> Tensor:
+    return candidates.gather(1, scores.gather(1, candidates).argmin(1, keepdim=True))
 
 
 TARGETS: dict[TargetName, Choice] = {
@@ -64,23 +64,23 @@ def parse_target(target: TargetLike, classes: int) -> Target:
     return _parse_class(int(target) if isinstance(target, str) else target, classes)
 
 
-def _parse_class(given: object, classes: int) -> int:
+def _parse_class(target: object, classes: int) -> int:
     try:
-        index = None if isinstance(given, bool) else operator.index(given)  # type: ignore[arg-type]
+        index = None if isinstance(target, bool) else operator.index(target)  # type: ignore[arg-type]
     except TypeError:
         index = None
     if index is None:
-        raise InputError(f"a target is a class index or one of {', '.join(TARGETS)}, not {shown(given)}")
+        raise InputError(f"a target is a class index or one of {', '.join(TARGETS)}, not {shown(target)}")
     if not 0 <= index < classes:
         raise InputError(f"target class {index} is not among the network's {classes} classes (0 to {classes - 1})")
     return index
 
 
-def _parse_each(given: object, classes: int) -> tuple[int, ...]:
-    targets = dense(given, "targets")
+def _parse_each(target: object, classes: int) -> tuple[int, ...]:
+    targets = dense(target, "targets")
     if targets.ndim != 1 or targets.is_floating_point() or targets.is_complex() or targets.dtype == torch.bool:
-        what = f"{str(targets.dtype).removeprefix('torch.')} of shape {tuple(targets.shape)}"
-        raise InputError(f"targets are one class per image, whole numbers of shape (N,), not {what}")
+        described = f"{str(targets.dtype).removeprefix('torch.')} of shape {tuple(targets.shape)}"
+        raise InputError(f"targets are one class per image, whole numbers of shape (N,), not {described}")
     return tuple(_parse_class(index, classes) for index in targets.tolist())
 
 
@@ -92,13 +92,12 @@ def rivals(target: TargetLike, scores: Tensor, labels: Tensor, seed: int) -> Ten
     count, classes = scores.shape
     target = parse_target(target, classes)
     if isinstance(target, int):
-        chosen = torch.full((count, 1), target)
-        return torch.where(chosen == labels[:, None], -1, chosen)
+        return torch.where(labels == target, -1, target)[:, None]
     if isinstance(target, tuple):
         return _each(target, labels)
     is_label = torch.nn.functional.one_hot(labels, classes).bool()
-    others = (~is_label).nonzero()[:, 1].view(count, classes - 1)
-    return TARGETS[target](scores, labels, others, seed)
+    candidates = (~is_label).nonzero()[:, 1].view(count, classes - 1)
+    return TARGETS[target](scores, labels, candidates, seed)
 
 
 def _each(targets: tuple[int, ...], labels: Tensor) -> Tensor:

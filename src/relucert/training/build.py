@@ -27,8 +27,8 @@ from relucert.training.checkpoint import EpochReport
 from relucert.training.loop import Shuffled, accuracy, fit
 from relucert.training.margins import certified_share
 
-LEARNING_RATES = (0.1, 0.05, 0.02, 0.01, 0.005)
-WEIGHT_DECAYS = (1e-4, 1e-5, 1e-6, 1e-7, 1e-8)
+LEARNING_RATES = (0.1, 0.05, 0.02, 0.01, 0.005)  # the paper's grid
+WEIGHT_DECAYS = (1e-4, 1e-5, 1e-6, 1e-7, 1e-8)  # the paper's grid
 VALIDATION = 5000  # images for validation, the last training images; at most a tenth of them
 
 FEWEST = 10  # training images needed, so that at least one is left for validation
@@ -190,7 +190,7 @@ def _certified(network: Network, images: tuple[Tensor, Tensor], defence: Certifi
 
 
 def recipe_note(task: TrainingTask, recipe: Recipe, half: bool) -> dict[str, Any]:
-    """What a network's file says of how it was trained."""
+    """The recipe, precision and data of a training, as a network's file has them."""
     return {**recipe.to_json(), "half": half, "data": task.data}
 
 

@@ -18,7 +18,7 @@ from relucert.errors import InputError, LoadError
 from relucert.inputs.recipes.recipe import Recipe
 from relucert.inputs.storage import files
 
-KEY = "relucert-training"
+KEY = "relucert-training"  # of a checkpoint's metadata
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def _state(models: list[nn.Module]) -> Iterator[tuple[str, Tensor]]:
 
 
 def _slots(optimiser: Optimizer) -> dict[str, tuple[nn.Parameter, str, torch.Size]]:
-    """The state of an optimiser, by its name in the file: of which parameter, its own name for it, and the shape."""
+    """The state tensors of an optimiser, by name in the file: their parameter, name in the optimiser, and shape."""
     names = ("momentum_buffer",) if isinstance(optimiser, SGD) else ("exp_avg", "exp_avg_sq")
     slots: dict[str, tuple[nn.Parameter, str, torch.Size]] = {}
     for number, parameter in enumerate(optimiser.param_groups[0]["params"]):

@@ -62,7 +62,7 @@ def generator(seed: int, epoch: int, purpose: int = 0) -> torch.Generator:
 def accuracy(model: nn.Module, images: Tensor, labels: Tensor) -> float:
     """The share of images that are classified as labelled."""
     with torch.no_grad():
-        right = sum(int((model(batch).argmax(1) == true).sum()) for batch, true in _parts(images, labels))
+        right = sum(int((model(batch).argmax(1) == true).sum()) for batch, true in _batches(images, labels))
     return right / len(images)
 
 
@@ -192,8 +192,8 @@ def _certified(
     return clean * plain + (1 - clean) * robust
 
 
-def _diverged(what: str) -> DivergedError:
-    return DivergedError(f"{what}; lower the learning rate")
+def _diverged(event: str) -> DivergedError:
+    return DivergedError(f"{event}; lower the learning rate")
 
 
 def _ramp(share: float, warm_up: float) -> float:
@@ -214,5 +214,5 @@ def _optimiser(model: nn.Module, recipe: Recipe) -> Optimizer:
     return SGD(parameters, recipe.learning_rate, momentum=recipe.momentum, weight_decay=recipe.weight_decay)
 
 
-def _parts(images: Tensor, labels: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+def _batches(images: Tensor, labels: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
     return zip(images.split(2048), labels.split(2048), strict=True)

@@ -20,9 +20,9 @@ from relucert.inputs.loading import load, torch_module
 from relucert.inputs.recipes.recipe import Adversarial
 from relucert.network import Network, Shape
 from relucert.query.fitting import module_shape
-from relucert.query.given import BoxLike, ScaleLike
 from relucert.query.inputs import check_batch, check_pixels
 from relucert.query.shapes import in_order
+from relucert.query.types import BoxLike, ScaleLike
 from relucert.training.margins import worst_margins
 
 
@@ -70,10 +70,10 @@ def robust_loss(
     return functional.softplus(torch.logsumexp(-margins, 1)).mean()
 
 
-def _network(given: object, shape: Shape, input_shape: Shape | None) -> Network:
-    if isinstance(given, nn.Module):
-        return torch_module.live_network(given, input_shape or module_shape(given, shape))()
-    network = given() if callable(given) and not isinstance(given, (Network, type)) else given
+def _network(source: object, shape: Shape, input_shape: Shape | None) -> Network:
+    if isinstance(source, nn.Module):
+        return torch_module.live_network(source, input_shape or module_shape(source, shape))()
+    network = source() if callable(source) and not isinstance(source, (Network, type)) else source
     if not isinstance(network, Network):
         raise InputError(f"a network, a module or relucert.live_network of one is needed, not {shown(network)}")
     return load(network, input_shape=input_shape)

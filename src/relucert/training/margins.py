@@ -44,8 +44,8 @@ def certified_share(network: Network, images: Tensor, labels: Tensor, radius: fl
     with torch.inference_mode():
         right = torch.cat([cast(batch).argmax(1) for batch in points.split(step)]) == labels
         for method in (find_method("interval"), find_method("fast-lin")):
-            left = (right & ~proven).nonzero().flatten()
-            for batch in left.split(step) if len(left) else ():
+            unproven = (right & ~proven).nonzero().flatten()
+            for batch in unproven.split(step) if len(unproven) else ():
                 region = shape.around(points[batch], radius)
                 prop = _against_all(labels[batch], network.classes)
                 hidden = method.hidden(cast, region, RIGOROUS)

@@ -14,7 +14,7 @@ from relucert.inputs.loading import load
 from relucert.inputs.loading.runtime import Loaded, Runtime, runtime_of
 from relucert.inputs.loading.walk import keeps_only_order
 from relucert.network import Inference, Network, Shape
-from relucert.query.given import NetworkLike
+from relucert.query.types import NetworkLike
 from relucert.verification.specification.query import Query
 from relucert.verification.specification.reading import read
 

@@ -24,8 +24,8 @@ from relucert.experiments.comparison.methods import Contender, Entry, Setting, f
 from relucert.experiments.comparison.rows import neurons
 from relucert.inputs.loading.runtime import Loaded
 from relucert.methods.table import METHODS
-from relucert.query.given import NetworkLike
 from relucert.query.targets import TARGETS
+from relucert.query.types import NetworkLike
 from relucert.report.reading import Kind
 from tests.experiments.comparison.answers import certified, exact
 from tests.method_tables import PROGRAMS

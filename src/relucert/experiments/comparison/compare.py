@@ -32,10 +32,10 @@ from relucert.experiments.comparison.order import AnswerRecord
 from relucert.inputs.loading.runtime import Loaded
 from relucert.inputs.storage.store import Anew, Section, Store, open_store
 from relucert.network import find_inference
-from relucert.query.given import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
 from relucert.query.plausible import unwarned
 from relucert.query.questions import check_stated, pose, prepare
 from relucert.query.targets import parse_target
+from relucert.query.types import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
 from relucert.report.answer_list import Presentable
 from relucert.report.reading import Kind
 

@@ -27,7 +27,7 @@ from relucert.inputs.storage.store import Section
 from relucert.methods.programs import ProgramMethod
 from relucert.methods.table import METHODS, find_method
 from relucert.network import find_inference
-from relucert.query.given import BoxLike, NetworkLike, ScaleLike, TargetLike
+from relucert.query.types import BoxLike, NetworkLike, ScaleLike, TargetLike
 from relucert.report.reading import Kind
 
 SOFT = 0.9  # the share of a budget after which methods that mind the time are to end by themselves

@@ -24,8 +24,8 @@ from relucert.experiments.paper.published import PublishedLine
 from relucert.inputs.storage.store import About, Store, mark
 from relucert.network import find_inference
 from relucert.network.batching import question_bytes
-from relucert.query.given import BoxLike
 from relucert.query.questions import SEED_STEP, Question
+from relucert.query.types import BoxLike
 
 SLOW = "too slow: "  # begins the name of a note: the seconds that were not enough, and what was seen
 

@@ -19,8 +19,8 @@ from relucert.experiments.paper.networks import Subject
 from relucert.experiments.paper.published import PublishedLine
 from relucert.inputs.storage.store import Section, Store
 from relucert.network import find_inference
-from relucert.query.given import BoxLike
 from relucert.query.questions import pose
+from relucert.query.types import BoxLike
 from relucert.report.reading import Kind
 
 PIXELS = (-0.5, 0.5)  # the paper's valid inputs, where it minds them

@@ -64,10 +64,10 @@ def _length(loader: object) -> int:
         return 0
 
 
-def _pair(given: Any, wanted: str) -> tuple[Tensor, Tensor]:
-    if not isinstance(given, (tuple, list)) or len(given) != 2 or not all(isinstance(item, Tensor) for item in given):
+def _pair(pair: Any, wanted: str) -> tuple[Tensor, Tensor]:
+    if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not all(isinstance(item, Tensor) for item in pair):
         raise InputError(f"{wanted}, as tensors")
-    return given[0], given[1]
+    return pair[0], pair[1]
 
 
 def _form(images: Tensor) -> str:
@@ -137,9 +137,9 @@ def train(
     return fit(module, batches, recipe, validation=validation, keep=keep, report=report)
 
 
-def _defence(given: Defence | str | None) -> Defence | None:
-    if not isinstance(given, str):
-        return given  # a recipe refuses what is none
-    if given not in DEFENCES:
-        raise InputError(f"unknown defence {given!r}; known are {', '.join(DEFENCES)}")
-    return DEFENCES[given]()
+def _defence(defence: Defence | str | None) -> Defence | None:
+    if not isinstance(defence, str):
+        return defence  # a recipe refuses what is none
+    if defence not in DEFENCES:
+        raise InputError(f"unknown defence {defence!r}; known are {', '.join(DEFENCES)}")
+    return DEFENCES[defence]()

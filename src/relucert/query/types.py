@@ -1,4 +1,4 @@
-"""Types of the arguments that users give."""
+"""Types of the arguments of public calls."""
 
 from __future__ import annotations
 
