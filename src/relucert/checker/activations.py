@@ -1,21 +1,17 @@
-"""Smooth activations for the check of proofs: formulas of f and f', and the pieces on which f is convex or concave.
-
-Formulas are computed in arb's balls, which enclose what they stand for. The derivative's is also computed in float64,
-where it only finds the points that tangents touch: any are sound.
-"""
+"""The smooth activations whose proofs can be checked, one class per activation."""
 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any
 
 import torch
 from flint import arb
 from torch import Tensor
 
+from relucert.checker.smooth_function import Piece, SmoothFunction
 from relucert.errors import UnsupportedError
 from relucert.network import Node
 
@@ -23,117 +19,58 @@ LARGEST_ACCURATE = 2**13  # of arguments of waves of which something is known ab
 WIDEST = 16  # pieces of a wave between the ends of an interval; more are not looked at one by one
 
 
-class Piece(NamedTuple):
-    """Where f is convex (curvature 1) or concave (-1), and what it is there.
+class _SShaped(SmoothFunction):
+    """Convex below 0, concave above."""
 
-    Attributes:
-        start, end: Balls around the ends of the piece; None: it does not end.
-        value, slope: f and f' by formulas that hold on the closed piece.
-    """
-
-    start: arb | None
-    end: arb | None
-    curvature: int
-    value: Callable[[arb], arb]
-    slope: Callable[[arb], arb]
-
-
-class SmoothFunction(ABC):
-    """A function f of one variable; subclasses are frozen dataclasses of what the network stores of it."""
-
-    curvatures: tuple[int, ...] = (1,)
-    room: ClassVar[int] = 2  # how many times the larger of |f| and its scale a step of an evaluation may be
-
-    @abstractmethod
-    def value(self, x: arb) -> arb:
-        """f at a ball."""
-
-    @abstractmethod
-    def slope(self, x: Any) -> Any:
-        """f' at a ball, or roughly at the numbers of a tensor."""
+    curvatures = (1, -1)
 
     def cuts(self) -> list[arb]:
-        """Balls around the points between two pieces, in ascending order."""
-        return []
+        return [arb(0)]
 
-    def pieces(self, low: arb, high: arb) -> Sequence[Piece] | None:
-        """Pieces that cover an interval, in order; None: they are too many."""
-        ends = [None, *self.cuts(), None]
-        return [
-            Piece(ends[place], ends[place + 1], curvature, self.value, self.slope)
-            for place, curvature in enumerate(self.curvatures)
-        ]
 
-    def defined(self, low: arb, high: arb) -> bool:
-        """Whether f is defined between two numbers."""
-        return True
+class _Gated(SmoothFunction):
+    """`x` times a gate between 0 and 1: concave, convex between two inflection points, concave."""
 
-    def scale(self, low: arb, high: arb) -> arb | None:
-        """What the error of an evaluation is relative to, where |f| is smaller; None: nothing is known about it."""
-        return arb(1)
+    curvatures = (-1, 1, -1)
 
-    def accurate(self, smallest: arb) -> tuple[arb | None, arb | None]:
-        """Between which numbers something is known about evaluations; None: no end.
-
-        smallest: From where on numbers are far from underflow.
-        """
-        return None, None
+    def scale(self, low: arb, high: arb) -> arb:
+        return arb.max(abs(low), abs(high))
 
 
 @dataclass(frozen=True)
-class Sigmoid(SmoothFunction):
-    curvatures = (1, -1)
-
+class Sigmoid(_SShaped):
     def value(self, x: arb) -> arb:
         return 1 / (1 + (-x).exp())
 
     def slope(self, x: Any) -> Any:
         return 1 / ((-x).exp() + 2 + x.exp())
 
-    def cuts(self) -> list[arb]:
-        return [arb(0)]
-
 
 @dataclass(frozen=True)
-class Tanh(SmoothFunction):
-    curvatures = (1, -1)
-
+class Tanh(_SShaped):
     def value(self, x: arb) -> arb:
         return x.tanh()
 
     def slope(self, x: Any) -> Any:
         return 4 / ((-2 * x).exp() + 2 + (2 * x).exp())
 
-    def cuts(self) -> list[arb]:
-        return [arb(0)]
-
 
 @dataclass(frozen=True)
-class Erf(SmoothFunction):
-    curvatures = (1, -1)
-
+class Erf(_SShaped):
     def value(self, x: arb) -> arb:
         return x.erf()
 
     def slope(self, x: Any) -> Any:
         return 2 * (-x * x).exp() / _like(x, arb.pi().sqrt())
 
-    def cuts(self) -> list[arb]:
-        return [arb(0)]
-
 
 @dataclass(frozen=True)
-class Softsign(SmoothFunction):
-    curvatures = (1, -1)
-
+class Softsign(_SShaped):
     def value(self, x: arb) -> arb:
         return x / (1 + abs(x))
 
     def slope(self, x: Any) -> Any:
         return 1 / ((1 + abs(x)) * (1 + abs(x)))
-
-    def cuts(self) -> list[arb]:
-        return [arb(0)]
 
 
 @dataclass(frozen=True)
@@ -184,9 +121,7 @@ class Elu(SmoothFunction):
 
 
 @dataclass(frozen=True)
-class Silu(SmoothFunction):
-    curvatures = (-1, 1, -1)
-
+class Silu(_Gated):
     def value(self, x: arb) -> arb:
         return x / (1 + (-x).exp())
 
@@ -196,15 +131,10 @@ class Silu(SmoothFunction):
     def cuts(self) -> list[arb]:
         return [_near("-2.39935728051546766783"), _near("2.39935728051546766783")]
 
-    def scale(self, low: arb, high: arb) -> arb:
-        return arb.max(abs(low), abs(high))
-
 
 @dataclass(frozen=True)
-class Gelu(SmoothFunction):
+class Gelu(_Gated):
     """By the error function."""
-
-    curvatures = (-1, 1, -1)
 
     def value(self, x: arb) -> arb:
         return x * (-x / arb(2).sqrt()).erfc() / 2
@@ -216,15 +146,10 @@ class Gelu(SmoothFunction):
     def cuts(self) -> list[arb]:
         return [-arb(2).sqrt(), arb(2).sqrt()]
 
-    def scale(self, low: arb, high: arb) -> arb:
-        return arb.max(abs(low), abs(high))
-
 
 @dataclass(frozen=True)
-class GeluTanh(SmoothFunction):
+class GeluTanh(_Gated):
     """By tanh, which is `x sigmoid(2 sqrt(2 / pi) (x + 0.044715 x^3))`."""
-
-    curvatures = (-1, 1, -1)
 
     def value(self, x: arb) -> arb:
         gate: arb = 1 / (1 + (-self._argument(x)).exp())
@@ -241,15 +166,10 @@ class GeluTanh(SmoothFunction):
     def cuts(self) -> list[arb]:
         return [_near("-1.41850400879082825"), _near("1.41850400879082825")]
 
-    def scale(self, low: arb, high: arb) -> arb:
-        return arb.max(abs(low), abs(high))
-
 
 @dataclass(frozen=True)
-class Mish(SmoothFunction):
+class Mish(_Gated):
     """`x tanh(log(1 + e^x))`; with w = e^x the tanh is `1 - 2 / (1 + (1 + w)^2)`."""
-
-    curvatures = (-1, 1, -1)
 
     def value(self, x: arb) -> arb:
         gate: arb = self._gate(x)
@@ -266,12 +186,9 @@ class Mish(SmoothFunction):
     def cuts(self) -> list[arb]:
         return [_near("-2.2563763963607929"), _near("1.4905711794854285")]
 
-    def scale(self, low: arb, high: arb) -> arb:
-        return arb.max(abs(low), abs(high))
-
 
 @dataclass(frozen=True)
-class HardSwish(SmoothFunction):
+class HardSwish(_Gated):
     """0, then a parabola, then x itself."""
 
     curvatures = (1, 1, 1)
@@ -295,9 +212,6 @@ class HardSwish(SmoothFunction):
             Piece(first, second, 1, self.value, self.slope),
             Piece(second, None, 1, _itself, _one),
         )
-
-    def scale(self, low: arb, high: arb) -> arb:
-        return arb.max(abs(low), abs(high))
 
 
 @dataclass(frozen=True)

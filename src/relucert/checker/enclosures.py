@@ -19,9 +19,9 @@ import torch
 from flint import arb, ctx, fmpq
 from torch import Tensor
 
-from relucert.checker.activations import Piece, SmoothFunction
 from relucert.checker.entries import Rejected
 from relucert.checker.fixed_point import Fixed, of_integers
+from relucert.checker.smooth_function import Piece, SmoothFunction
 
 BOUND_BITS = 64  # of bounds of neurons
 OFFSET_BITS = 160  # of offsets, which are then rounded to what a `Fixed` has

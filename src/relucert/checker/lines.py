@@ -9,9 +9,9 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from relucert.checker.activations import SmoothFunction
 from relucert.checker.enclosures import ActivationError, Enclosed
 from relucert.checker.fixed_point import Fixed, of_integers
+from relucert.checker.smooth_function import SmoothFunction
 
 BOUND_BITS = 64
 SLOPE_BITS = 20  # of the slopes that a proof gives

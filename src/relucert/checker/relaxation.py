@@ -11,22 +11,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
-from math import ceil
 
 import torch
 from torch import Tensor
 
-from relucert.checker.activations import FUNCTIONS, SmoothFunction, is_activation, smooth_function
+from relucert.checker.activations import FUNCTIONS, is_activation, smooth_function
 from relucert.checker.enclosures import ActivationError, Enclosed
 from relucert.checker.fixed_layers import FixedLayer, fixed_layers
 from relucert.checker.fixed_point import BITS, Fixed, multiply, of_floats, row_sums, sums
 from relucert.checker.fixed_region import FixedRegion
 from relucert.checker.lines import BOUND_BITS, CHORD_BITS, ONE, SLOPE_BITS, Bounds, Interval, Lines
+from relucert.checker.smooth_function import SmoothFunction
+from relucert.checker.totals import Totals
 from relucert.network import Network
 
 Ends = tuple[Fraction, Fraction]
 CHUNK = 2**20  # coefficients that are pulled back at once
-TOTAL_BITS = 192  # of what is added to forms on the way
 LOW = (1 << CHORD_BITS) - 1
 LONGEST = 900  # bits behind the point of forms from which multiples are taken off
 
@@ -181,15 +181,14 @@ class _Pull:
         self.bounds, self.lines, self.both, self.stop = bounds, lines, both, stop
         self.open: list[int] = []  # the forms that are not done
         self.done: dict[int, tuple[int, int]] = {}  # the bounds of the others
-        self.below: list[int] = []  # over 2**TOTAL_BITS
-        self.above: list[int] = []
+        self.totals = Totals.zero(0, both)  # of the open forms
 
     def run(self, forms: Fixed, value: int, ends: Sequence[Ends] | None = None) -> tuple[list[int], list[int]]:
         """Bounds of forms on a value plus constants between ends, integers over 2**64; upper ones only for `both`."""
         self.open = list(range(len(forms.units)))
-        self.below, self.above = [0] * len(forms.units), [0] * len(forms.units)
+        self.totals = Totals.zero(len(forms.units), self.both)
         if ends is not None:
-            self._add([low for low, _ in ends], [high for _, high in ends])
+            self.totals.add([low for low, _ in ends], [high for _, high in ends])
         pending = {value: forms}
         for current in range(value, 0, -1):
             if current not in pending:
@@ -209,24 +208,22 @@ class _Pull:
                 pending[source] = pending[source].plus(pulled) if source in pending else pulled
         if 0 in pending:
             self._enter(pending[0])
-        self.done |= dict(zip(self.open, zip(self.below, self.above, strict=True), strict=True))
-        shift, found = TOTAL_BITS - BOUND_BITS, [self.done[form] for form in sorted(self.done)]
-        return [below >> shift for below, _ in found], [-(-above >> shift) for _, above in found]
+        self.done |= {form: self.totals.bounds(index) for index, form in enumerate(self.open)}
+        bounds = [self.done[form] for form in sorted(self.done)]
+        return [below for below, _ in bounds], [above for _, above in bounds]
 
     def _without_known(self, value: int, forms: Fixed) -> Fixed:
         """Forms on activations without those whose signs the activations' intervals tell, which are done."""
-        before = self.below, self.above
+        before = self.totals.copy()
         (low, high), total = self._image(value)
-        self._charge(Fraction(forms.error * total) / Fraction(2) ** (forms.bits + BOUND_BITS))
+        self.totals.charge(Fraction(forms.error * total) / Fraction(2) ** (forms.bits + BOUND_BITS))
         self._flat(forms, low, high)
-        still_open = []
-        for index, (form, below, above) in enumerate(zip(self.open, self.below, self.above, strict=True)):
-            if below >= 0 or (self.both and above <= 0):
-                self.done[form] = below, above
-            else:
-                still_open.append(index)
+        still_open = [index for index in range(len(self.open)) if not self.totals.known(index)]
+        self.done |= {
+            form: self.totals.bounds(index) for index, form in enumerate(self.open) if self.totals.known(index)
+        }
         self.open = [self.open[index] for index in still_open]
-        self.below, self.above = ([totals[index] for index in still_open] for totals in before)
+        self.totals = before.select(still_open)
         return replace(forms, units=forms.units[still_open])
 
     def _affine(self, value: int, forms: Fixed) -> Fixed:
@@ -236,27 +233,27 @@ class _Pull:
         worth = layer.at_zero(forms)
         if worth is not None:
             numbers, bits, charge = worth
-            self._add_units(numbers, numbers, bits)
-            self._charge(charge)
+            self.totals.add_units(numbers, numbers, bits)
+            self.totals.charge(charge)
         return layer.transpose(forms)
 
     def _noise(self, forms: Fixed, noise: Fixed) -> None:
         """Charges what a value's evaluation may add."""
         moved, bits = sums(Fixed(forms.units.abs(), forms.bits), noise), forms.bits + noise.bits
-        self._add_units([-number for number in moved], moved, bits)
+        self.totals.add_units([-number for number in moved], moved, bits)
         if forms.error:
-            self._charge(Fraction(forms.error * sum(noise.units.tolist())) / Fraction(2) ** bits)
+            self.totals.charge(Fraction(forms.error * sum(noise.units.tolist())) / Fraction(2) ** bits)
 
     def _enter(self, forms: Fixed) -> None:
         below = self.region.least(forms)
         above = [-number for number in self.region.least(forms.negated())] if self.both else below
-        self._add(below, above)
+        self.totals.add(below, above)
 
     def _through(self, value: int, source: int, forms: Fixed) -> Fixed | None:
         """Forms on activations as forms on their source, whose worth is smaller by what is added here."""
         interval = self.bounds[source]
         (low, high), total = self._image(value)
-        self._charge(Fraction(forms.error * total) / Fraction(2) ** (forms.bits + BOUND_BITS))
+        self.totals.charge(Fraction(forms.error * total) / Fraction(2) ** (forms.bits + BOUND_BITS))
         if self.lines.flat:
             self._flat(forms, low, high)
             return None
@@ -290,7 +287,7 @@ class _Pull:
         if signs is not None:
             slopes = torch.where(signs > 0, ONE, torch.where(signs < 0, 0, slopes))
         pulled = (units >> CHORD_BITS) * slopes + (((units & LOW) * slopes) >> CHORD_BITS)
-        self._charge(Fraction(interval.unstable_magnitude) / Fraction(2) ** (forms.bits + BOUND_BITS))
+        self.totals.charge(Fraction(interval.unstable_magnitude) / Fraction(2) ** (forms.bits + BOUND_BITS))
         if shares is not None:
             pulled = pulled - _shares(shares, forms.bits, interval, signs)
         return Fixed(pulled, forms.bits)
@@ -308,7 +305,7 @@ class _Pull:
         bits = forms.bits + heights.bits
         falls = sums(Fixed(units.clamp(max=0), forms.bits), heights)
         rises = sums(Fixed(units.clamp(min=0), forms.bits), heights) if self.both else falls
-        self._add_units(falls, rises, bits)
+        self.totals.add_units(falls, rises, bits)
 
     def _image(self, value: int) -> tuple[tuple[Fixed, Fixed], int]:
         """Between what the activations of a value are, and the sum of how large they may be, over 2**64."""
@@ -330,7 +327,7 @@ class _Pull:
             else:
                 offsets = enclosed.offsets(slopes, sign, taken != 0)
                 worth = row_sums(part, offsets)
-            self._add_units(worth, worth, forms.bits + offsets.bits)
+            self.totals.add_units(worth, worth, forms.bits + offsets.bits)
         return multiply(forms, of_floats(torch.where(units > 0, below, above)), torch.mul, 1)
 
     def _flat(self, forms: Fixed, low: Fixed, high: Fixed) -> None:
@@ -347,30 +344,7 @@ class _Pull:
             below = first is low
             for numbers, place in zip(ends, bits, strict=True):
                 zeros = [0] * len(numbers)
-                self._add_units(numbers if below else zeros, zeros if below else numbers, place)
-
-    def _add(self, below: Sequence[Fraction], above: Sequence[Fraction]) -> None:
-        scale = 1 << TOTAL_BITS
-        self.below = [
-            one + (two.numerator * scale) // two.denominator for one, two in zip(self.below, below, strict=True)
-        ]
-        if self.both:
-            self.above = [
-                one - (-two.numerator * scale) // two.denominator for one, two in zip(self.above, above, strict=True)
-            ]
-
-    def _add_units(self, below: Sequence[int], above: Sequence[int], bits: int) -> None:
-        """Adds integers over 2**bits."""
-        shift = bits - TOTAL_BITS
-        self.below = [one + _down(two, shift) for one, two in zip(self.below, below, strict=True)]
-        if self.both:
-            self.above = [one - _down(-two, shift) for one, two in zip(self.above, above, strict=True)]
-
-    def _charge(self, amount: Fraction) -> None:
-        if amount:
-            units = ceil(amount * (1 << TOTAL_BITS))
-            self.below = [number - units for number in self.below]
-            self.above = [number + units for number in self.above]
+                self.totals.add_units(numbers if below else zeros, zeros if below else numbers, place)
 
 
 def _slopes(slopes: Tensor, interval: Interval) -> Tensor:
@@ -398,7 +372,3 @@ def _shares(shares: Tensor, bits: int, interval: Interval, known: Tensor | None)
         signs = torch.where(known != 0, known.to(torch.int64), signs)
     units = (shares * 2.0**bits).to(torch.int64)
     return units * signs
-
-
-def _down(number: int, shift: int) -> int:
-    return number >> shift if shift > 0 else number << -shift

@@ -1,0 +1,70 @@
+"""What the check of proofs knows of a smooth activation: formulas of f and f', and where f is convex or concave.
+
+Formulas are computed in arb's balls, which enclose what they stand for. The derivative's is also computed in float64,
+where it only finds the points that tangents touch: any are sound.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, NamedTuple
+
+from flint import arb
+
+
+class Piece(NamedTuple):
+    """Where f is convex (curvature 1) or concave (-1), and what it is there.
+
+    Attributes:
+        start, end: Balls around the ends of the piece; None: it does not end.
+        value, slope: f and f' by formulas that hold on the closed piece.
+    """
+
+    start: arb | None
+    end: arb | None
+    curvature: int
+    value: Callable[[arb], arb]
+    slope: Callable[[arb], arb]
+
+
+class SmoothFunction(ABC):
+    """A function f of one variable; subclasses are frozen dataclasses of what the network stores of it."""
+
+    curvatures: tuple[int, ...] = (1,)
+    room: ClassVar[int] = 2  # how many times the larger of |f| and its scale a step of an evaluation may be
+
+    @abstractmethod
+    def value(self, x: arb) -> arb:
+        """f at a ball."""
+
+    @abstractmethod
+    def slope(self, x: Any) -> Any:
+        """f' at a ball, or roughly at the numbers of a tensor."""
+
+    def cuts(self) -> list[arb]:
+        """Balls around the points between two pieces, in ascending order."""
+        return []
+
+    def pieces(self, low: arb, high: arb) -> Sequence[Piece] | None:
+        """Pieces that cover an interval, in order; None: they are too many."""
+        ends = [None, *self.cuts(), None]
+        return [
+            Piece(ends[place], ends[place + 1], curvature, self.value, self.slope)
+            for place, curvature in enumerate(self.curvatures)
+        ]
+
+    def defined(self, low: arb, high: arb) -> bool:
+        """Whether f is defined between two numbers."""
+        return True
+
+    def scale(self, low: arb, high: arb) -> arb | None:
+        """What the error of an evaluation is relative to, where |f| is smaller; None: nothing is known about it."""
+        return arb(1)
+
+    def accurate(self, smallest: arb) -> tuple[arb | None, arb | None]:
+        """Between which numbers something is known about evaluations; None: no end.
+
+        smallest: From where on numbers are far from underflow.
+        """
+        return None, None

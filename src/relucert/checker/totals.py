@@ -1,0 +1,76 @@
+"""What linear forms add up to while they are pulled back: lower and upper totals, rounded outwards."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil
+
+from relucert.checker.lines import BOUND_BITS
+
+TOTAL_BITS = 192  # behind the point of every total
+
+
+@dataclass
+class Totals:
+    """One lower and one upper total per form, integers over 2**TOTAL_BITS.
+
+    Attributes:
+        both: Whether the upper totals count; otherwise they hold nothing of use.
+    """
+
+    below: list[int]
+    above: list[int]
+    both: bool
+
+    @classmethod
+    def zero(cls, forms: int, both: bool) -> Totals:
+        return cls([0] * forms, [0] * forms, both)
+
+    def add(self, below: Sequence[Fraction], above: Sequence[Fraction]) -> None:
+        """Adds exact numbers to the lower and to the upper totals."""
+        scale = 1 << TOTAL_BITS
+        self.below = [
+            total + (number.numerator * scale) // number.denominator
+            for total, number in zip(self.below, below, strict=True)
+        ]
+        if self.both:
+            self.above = [
+                total - (-number.numerator * scale) // number.denominator
+                for total, number in zip(self.above, above, strict=True)
+            ]
+
+    def add_units(self, below: Sequence[int], above: Sequence[int], bits: int) -> None:
+        """Adds integers over 2**bits."""
+        shift = bits - TOTAL_BITS
+        self.below = [total + _down(number, shift) for total, number in zip(self.below, below, strict=True)]
+        if self.both:
+            self.above = [total - _down(-number, shift) for total, number in zip(self.above, above, strict=True)]
+
+    def charge(self, amount: Fraction) -> None:
+        """Moves all totals outwards by an amount that is not negative."""
+        if amount:
+            units = ceil(amount * (1 << TOTAL_BITS))
+            self.below = [total - units for total in self.below]
+            self.above = [total + units for total in self.above]
+
+    def copy(self) -> Totals:
+        return Totals(self.below, self.above, self.both)
+
+    def select(self, forms: Sequence[int]) -> Totals:
+        """The totals of some forms."""
+        return Totals([self.below[form] for form in forms], [self.above[form] for form in forms], self.both)
+
+    def known(self, form: int) -> bool:
+        """Whether the totals of a form tell its sign."""
+        return self.below[form] >= 0 or (self.both and self.above[form] <= 0)
+
+    def bounds(self, form: int) -> tuple[int, int]:
+        """The totals of a form, rounded outwards to integers over 2**BOUND_BITS."""
+        shift = TOTAL_BITS - BOUND_BITS
+        return self.below[form] >> shift, -(-self.above[form] >> shift)
+
+
+def _down(number: int, shift: int) -> int:
+    return number >> shift if shift > 0 else number << -shift
