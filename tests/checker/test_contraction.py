@@ -102,7 +102,7 @@ def test_remainders_are_those_of_rational_arithmetic(precise: bool) -> None:
     """A remainder that is dominant by a little passes, one that is not by as little does not."""
     size = 6
     triangle = np.tril(rows(size, size, 0.9))
-    factor = contraction._Parts.of(triangle, precise)
+    factor = contraction._SplitBlock.of(triangle, precise)
     exact = factor.high * 2.0**-contraction.HIGH_BITS
     if factor.low is not None:
         exact = exact + factor.low * 2.0**-BITS

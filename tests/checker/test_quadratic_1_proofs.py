@@ -27,7 +27,7 @@ from relucert.checker.integers import Chain, is_chain
 from relucert.checker.quadratic_document import ChainCertificate, QuadraticProof
 from relucert.checker.quadratic_margin import least_margin
 from relucert.checker.quadratic_matrix import FORM_BITS, QuadraticInequality, inequality
-from relucert.checker.quadratic_scene import Scene, scene_of
+from relucert.checker.quadratic_scene import ChainScene, scene_of
 from relucert.network import IndexMap, Linear, Network
 from tests.checker.test_certificate_proofs import stored
 from tests.nets import NETWORKS, centres, chain
@@ -67,7 +67,7 @@ def points_in(proof: QuadraticProof, count: int) -> Tensor:
     return points.clamp(low, high)  # which moves no point away from the centre, as that is in the box
 
 
-def parts(network: Network, proof: QuadraticProof) -> tuple[Scene, ChainCertificate, QuadraticInequality]:
+def parts(network: Network, proof: QuadraticProof) -> tuple[ChainScene, ChainCertificate, QuadraticInequality]:
     scene, _ = scene_of(network, proof)
     (entry,) = proof.certificates
     assert entry is not None
@@ -100,7 +100,7 @@ def _floats(numbers: list[fmpq]) -> Tensor:
     return torch.tensor([float(number) for number in numbers], dtype=torch.float64)
 
 
-def _numbers_over(points: Tensor, scene: Scene) -> Tensor:
+def _numbers_over(points: Tensor, scene: ChainScene) -> Tensor:
     """The points in units of the ball."""
     moving = scene.moving
     return ((points - _floats(scene.region.centre)) / _floats(scene.region.radii))[:, moving]

@@ -17,7 +17,7 @@ from relucert.checker.fixed_layers import LAYERS, fixed_layers
 from relucert.checker.fixed_point import Fixed
 from relucert.checker.fixed_region import FixedRegion
 from relucert.checker.lines import BOUND_BITS, SLOPE_BITS, Interval, Lines, adaptive
-from relucert.checker.relaxation import Relaxation
+from relucert.checker.relaxation import FixedRelaxation
 from relucert.network import Affine, Convolution, Layer, Network, Node, Reshape
 from tests.nets import NETWORKS, centres, mlp
 from tests.network.test_convolution import CHANNELS, GEOMETRIES, SIZE, convolution
@@ -62,7 +62,7 @@ def points_of(name: str, centre: Tensor, count: int) -> Tensor:
     return points
 
 
-def bounds_of(relaxation: Relaxation, crown: bool = False) -> dict[int, Interval]:
+def bounds_of(relaxation: FixedRelaxation, crown: bool = False) -> dict[int, Interval]:
     bounds: dict[int, Interval] = {}
     slopes: dict[int, Tensor] = {}
     for value in relaxation.network.preactivations:
@@ -78,7 +78,7 @@ def bounds_of(relaxation: Relaxation, crown: bool = False) -> dict[int, Interval
 def test_points_are_within_the_bounds(name: str, region: str) -> None:
     network = NETWORKS[name]()
     centre = centres(network, 1)[0]
-    relaxation = Relaxation.of(network, region_of(region, centre))
+    relaxation = FixedRelaxation.of(network, region_of(region, centre))
     values = network.cast(torch.float64).values(points_of(region, centre, 300))
     for crown in (False, True):
         for value, interval in bounds_of(relaxation, crown).items():
@@ -93,7 +93,7 @@ def test_bounds_are_those_of_the_methods(name: str, crown: bool) -> None:
     """Up to the rounding of chords: whatever units the numbers of joined branches have."""
     network = pooled() if name == "a maximum" else NETWORKS[name]()
     centre = centres(network, 1)[0]
-    found = bounds_of(Relaxation.of(network, FixedRegion.ball(centre.tolist(), 2.0, 0.3)), crown)
+    found = bounds_of(FixedRelaxation.of(network, FixedRegion.ball(centre.tolist(), 2.0, 0.3)), crown)
     region = relucert.Region.around(centre[None], 0.3, norm="2")
     intervals = relucert.bounds(network, region, method="crown" if crown else "fast-lin", form="backward")
     for interval, other in zip(found.values(), intervals, strict=False):
@@ -116,7 +116,7 @@ def test_free_choices_are_sound(name: str, region: str) -> None:
     """With any slopes, signs and multipliers, of all forms or of each of them, where the signs hold."""
     network = NETWORKS[name]()
     centre, chance = centres(network, 1)[0], torch.Generator().manual_seed(7)
-    relaxation = Relaxation.of(network, region_of(region, centre))
+    relaxation = FixedRelaxation.of(network, region_of(region, centre))
     bounds = bounds_of(relaxation)
     values = network.cast(torch.float64).values(points_of(region, centre, 300))
     forms = torch.randn(40, network.classes, generator=chance, dtype=torch.float64)
@@ -144,7 +144,7 @@ def test_free_choices_are_sound(name: str, region: str) -> None:
 def test_signs_are_not_worth_less_than_bounds_that_tell_them() -> None:
     network = mlp(6, 10, 8, 4, seed=1)
     centre = centres(network, 1)[0]
-    relaxation = Relaxation.of(network, region_of("inf", centre))
+    relaxation = FixedRelaxation.of(network, region_of("inf", centre))
     bounds = bounds_of(relaxation)
     first = network.preactivations[0]
     neuron = bounds[first].unstable.nonzero().flatten()[0]
@@ -203,7 +203,7 @@ def test_bounds_are_those_of_the_lines_in_fractions(seed: int) -> None:
     network = mlp(3, 5, 4, 2, seed=seed)
     centre, chance = centres(network, 1, seed)[0], torch.Generator().manual_seed(seed)
     low, high = ([Fraction(number) + step for number in centre.tolist()] for step in (Fraction(-1, 7), Fraction(1, 3)))
-    relaxation = Relaxation.of(network, FixedRegion.between(low, high))
+    relaxation = FixedRelaxation.of(network, FixedRegion.between(low, high))
     bounds = bounds_of(relaxation)
     slopes = {}
     for value in (2, 4):

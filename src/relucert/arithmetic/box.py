@@ -21,7 +21,7 @@ class Box(NamedTuple):
     high: Tensor
 
     def __repr__(self) -> str:
-        alike = isinstance(self.given[0], float)
+        alike = isinstance(self.simplified[0], float)
         low, high = float(self.low.min()), float(self.high.max())
         return f"Box({len(self.low)} coordinates, {'each' if alike else 'all'} within {low:g} to {high:g})"
 
@@ -29,8 +29,8 @@ class Box(NamedTuple):
         return Box(self.low.to(dtype), self.high.to(dtype))
 
     @property
-    def given(self) -> tuple[float, float] | tuple[Tensor, Tensor]:
-        """The box as users give it: two numbers, or where coordinates differ two tensors (size,)."""
+    def simplified(self) -> tuple[float, float] | tuple[Tensor, Tensor]:
+        """The box as two numbers where all coordinates have the same ends, else as two tensors (size,)."""
         if bool((self.low == self.low[0]).all() and (self.high == self.high[0]).all()):
             return float(self.low[0]), float(self.high[0])
         return self.low, self.high
@@ -44,7 +44,7 @@ def check_inside(points: Tensor, box: Box | None) -> None:
     """Refuses points (batch, size) that are no valid inputs themselves."""
     if box is None or bool((inside := box.contains(points)).all()):
         return
-    low, high = box.given
+    low, high = box.simplified
     ends = "outside the box" if isinstance(low, Tensor) else f"outside the box from {low:g} to {high:g}"
     raise InputError(
         f"image {int((~inside).int().argmax())} has pixels {ends}: "
@@ -52,13 +52,13 @@ def check_inside(points: Tensor, box: Box | None) -> None:
     )
 
 
-def parse_box(given: object, shape: tuple[int, ...]) -> Box | None:
-    """None, two numbers, or two arrays of the input's shape, the lowest values first."""
-    if given is None or isinstance(given, Box):
-        return given
-    ends = tuple(given) if isinstance(given, (tuple, list)) else ()
+def parse_box(box: object, shape: tuple[int, ...]) -> Box | None:
+    """Checks a box and makes tensors of it: None, two numbers, or two arrays of the input's shape, lowest first."""
+    if box is None or isinstance(box, Box):
+        return box
+    ends = tuple(box) if isinstance(box, (tuple, list)) else ()
     if len(ends) != 2:
-        raise InputError(f"a box is a pair, the lowest and the highest valid values, not {type(given).__name__}")
+        raise InputError(f"a box is a pair, the lowest and the highest valid values, not {type(box).__name__}")
     if all(isinstance(end, str) or is_number(end) for end in ends):
         low_end, high_end = ends
         lowest, highest = number_below(low_end, "a box's end"), number_above(high_end, "a box's end")
@@ -71,35 +71,35 @@ def parse_box(given: object, shape: tuple[int, ...]) -> Box | None:
     return Box(low, high)
 
 
-def parse_scale(given: object, shape: tuple[int, ...]) -> Tensor | None:
-    """None, or an array of the input's shape with finite numbers >= 0, not all of them 0."""
-    if given is None:
+def parse_scale(numbers: object, shape: tuple[int, ...]) -> Tensor | None:
+    """Checks a scale: None, or an array of the input's shape with finite numbers >= 0, not all of them 0."""
+    if numbers is None:
         return None
-    scale = _array(given, shape, "a scale")
+    scale = _array(numbers, shape, "a scale")
     if not is_scale(scale, (scale.shape,)) or not bool(scale.any()):
         raise InputError("a scale has finite numbers >= 0, and at least one above 0")
     return scale
 
 
-def is_scale(given: object, shapes: Iterable[tuple[int, ...]]) -> bool:
-    """Whether it is a tensor of one of some shapes, with finite numbers >= 0."""
-    if not isinstance(given, Tensor) or given.layout != torch.strided or given.is_meta or given.is_complex():
+def is_scale(scale: object, shapes: Iterable[tuple[int, ...]]) -> bool:
+    """Whether a scale is a tensor of one of these shapes, with finite numbers >= 0."""
+    if not isinstance(scale, Tensor) or scale.layout != torch.strided or scale.is_meta or scale.is_complex():
         return False
-    if tuple(given.shape) not in shapes:
+    if tuple(scale.shape) not in shapes:
         return False
-    return bool(((given >= 0) & given.isfinite()).all())
+    return bool(((scale >= 0) & scale.isfinite()).all())
 
 
-def _array(given: object, shape: tuple[int, ...], what: str) -> Tensor:
-    """Numbers of the input's shape, or flat, as float64 (size,)."""
+def _array(numbers: object, shape: tuple[int, ...], subject: str) -> Tensor:
+    """Makes a float64 tensor (size,) of numbers in the input's shape, or flat; `subject` names them in errors."""
     try:
-        numbers = given.detach().cpu() if isinstance(given, Tensor) else torch.from_numpy(np.array(given))
-        if numbers.is_complex():
+        array = numbers.detach().cpu() if isinstance(numbers, Tensor) else torch.from_numpy(np.array(numbers))
+        if array.is_complex():
             raise TypeError
-        flat = numbers.double().flatten()
+        flat = array.double().flatten()
     except (TypeError, ValueError, RuntimeError):
-        dtype = getattr(given, "dtype", type(given).__name__)
-        raise InputError(f"{what} is an array of numbers of the input's shape {shape}, not of {dtype}") from None
-    if tuple(numbers.shape) not in (shape, (int(np.prod(shape)),)):
-        raise InputError(f"{what} has the input's shape {shape}, not {tuple(numbers.shape)}")
+        dtype = getattr(numbers, "dtype", type(numbers).__name__)
+        raise InputError(f"{subject} is an array of numbers of the input's shape {shape}, not of {dtype}") from None
+    if tuple(array.shape) not in (shape, (int(np.prod(shape)),)):
+        raise InputError(f"{subject} has the input's shape {shape}, not {tuple(array.shape)}")
     return flat.clone()

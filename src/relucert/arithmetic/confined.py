@@ -1,8 +1,8 @@
-"""The most that linear forms can gain in a ball that a box cuts, for p = 1 and p = 2.
+"""Concretisation of linear forms over a ball that a box cuts: the most that they can gain, for p = 1 and p = 2.
 
-With coordinates d that go down by at most `below` and up by at most `above`, a form is split in two: the norm holds one
-part of every coefficient, which gains its dual norm times the radius, the box's walls hold the rest, which gains its
-size times the room. Every split is an upper bound. The ones chosen here are the best, up to rounding.
+With coordinates that go down by at most `below` and up by at most `above`, a form c is split into a sum a + b: a gains
+its dual norm times the radius, b gains |b_i| times the room of coordinate i. Every split is an upper bound. Those here
+are the best, up to rounding.
 """
 
 from __future__ import annotations
@@ -14,34 +14,34 @@ from torch import Tensor
 
 from relucert.arithmetic.rigor import Arithmetic
 
-LARGEST = 4  # coefficients to look at first, for p = 1
-ROUNDS = 8  # after which no more coordinates are looked for that meet a wall, for p = 2
+LARGEST = 4  # coefficients that are sorted first, for p = 1; where they do not suffice, four times as many
+ROUNDS = 8  # of the active-set iteration for p = 2, at most: any level is sound
 SQUARED_TINY = 2.0**-500  # above the root of a million squares that underflow
 
 
 Walls = tuple[Tensor, Tensor]
-"""How far the coordinates of positive and of negative coefficients may go, (batch, size) each, none negative: for a
+"""How far the coordinates of positive and of negative coefficients may move, (batch, size) each, none negative: for a
 form's fall the room below and above, for its rise the room above and below."""
 
 
-def diamond_gains(forms: Tensor, sides: Sequence[Walls], radius: Tensor, arithmetic: Arithmetic) -> list[Tensor]:
+def diamond_gains(forms: Tensor, wall_pairs: Sequence[Walls], radius: Tensor, arithmetic: Arithmetic) -> list[Tensor]:
     """For p = 1: the largest coefficients are spent first, each up to its wall.
 
     By duality the gain is the least of `level * radius + sum of (size - level)+ * room` over all levels >= 0.
 
     Args:
         forms: (batch or 1, forms, size).
-        sides: The walls for every gain that is wanted, none beyond the radius.
+        wall_pairs: The walls of each gain to compute, none beyond the radius.
         radius: (batch,).
 
     Returns:
-        The gains, (batch, forms) for each of the sides.
+        Upper bounds of the gains, (batch, forms) for each pair of walls.
     """
     forms = forms.expand(len(radius), -1, -1)
     positive = forms.clamp(min=0)
     negative = positive - forms
     gains = []
-    for down, up in sides:
+    for down, up in wall_pairs:
         level = _level(positive, negative, down, up, radius)
         spent = _beyond(positive, level) @ down[..., None] + _beyond(negative, level) @ up[..., None]
         gain = arithmetic.above(level * radius[:, None], 1) + spent.squeeze(-1)
@@ -54,8 +54,8 @@ def _beyond(sizes: Tensor, level: Tensor) -> Tensor:
 
 
 def _level(positive: Tensor, negative: Tensor, down: Tensor, up: Tensor, radius: Tensor) -> Tensor:
-    """The size of the coefficient on which the last of the radius is spent, (batch, forms), 0 where the room ends
-    first."""
+    """The optimal dual variable, (batch, forms): the size of the coefficient on which the last of the radius is spent,
+    0 where the room ends first."""
     with torch.no_grad():
         roomy = [(room > 0)[:, None].to(positive.dtype) for room in (down, up)]
         movable = torch.addcmul(positive * roomy[0], negative, roomy[1])
@@ -63,8 +63,13 @@ def _level(positive: Tensor, negative: Tensor, down: Tensor, up: Tensor, radius:
 
 
 def _marginal(movable: Tensor, rising: Tensor, down: Tensor, up: Tensor, radius: Tensor, most: int) -> Tensor:
-    """The same from the sizes of the coordinates that may move and whether their coefficients are positive; looks at
-    the largest few, and where they do not spend the radius at more of them."""
+    """`_level`, by sorting the `most` largest coefficients, and more of them for the forms that do not spend the radius
+    on these.
+
+    Args:
+        movable: The sizes of coefficients, 0 where a coordinate has no room: (batch, forms, size).
+        rising: Whether coefficients are positive.
+    """
     most = min(most, movable.shape[-1])
     sizes, order = movable.topk(most, -1)
     expanded = (room[:, None].expand(-1, movable.shape[1], -1) for room in (down, up))
@@ -79,18 +84,18 @@ def _marginal(movable: Tensor, rising: Tensor, down: Tensor, up: Tensor, radius:
     return level
 
 
-def sphere_gains(forms: Tensor, sides: Sequence[Walls], radius: Tensor, arithmetic: Arithmetic) -> list[Tensor]:
+def sphere_gains(forms: Tensor, wall_pairs: Sequence[Walls], radius: Tensor, arithmetic: Arithmetic) -> list[Tensor]:
     """For p = 2: coordinates move in proportion to their coefficients until they meet a wall.
 
-    Those without room count for nothing, those whose room is at least the radius meet no wall: only the others are
-    looked at one by one. The arguments are those of `diamond_gains`.
+    Coordinates without room gain nothing, those with room for the whole radius meet no wall: only those between are
+    compared with their walls. The arguments are those of `diamond_gains`.
     """
     limit = radius[:, None]
     positive = forms.clamp(min=0)
     negative = positive - forms
     squares = positive.square(), negative.square()
     gains = []
-    for walls in sides:
+    for walls in wall_pairs:
         free = [(room >= limit).to(forms.dtype)[..., None] for room in walls]
         squared = (squares[0] @ free[0] + squares[1] @ free[1]).squeeze(-1)
         down, up = (torch.where((room > 0) & (room < limit), room, 0) for room in walls)
@@ -106,7 +111,15 @@ def sphere_gains(forms: Tensor, sides: Sequence[Walls], radius: Tensor, arithmet
 def _sphere_gain(
     squared: Tensor, sizes: Tensor, room: Tensor, radius: Tensor, terms: int, arithmetic: Arithmetic
 ) -> Tensor:
-    """squared: the sum of squares of the coefficients that meet no wall, (batch, forms); sizes, room: of the others."""
+    """An upper bound of the gain, (batch, forms).
+
+    Args:
+        squared: The sum of squares of the coefficients that can meet no wall, (batch, forms).
+        sizes: The absolute values of the coefficients that can, (batch, forms, coordinates).
+        room: How far the coordinates of these may move.
+        radius: (batch, 1).
+        terms: How many coordinates a form has, which bounds its roundings.
+    """
     with torch.no_grad():
         walled = torch.zeros_like(room, dtype=torch.bool)
         for _ in range(ROUNDS):
@@ -121,5 +134,5 @@ def _sphere_gain(
     total = squared + kept.square().sum(-1)
     length = torch.where(total == 0, total, torch.where(total == 0, 1, total).sqrt())  # with a gradient at 0, too
     length = arithmetic.above(length, terms + 6) + (SQUARED_TINY if arithmetic.rigorous else 0)
-    rest = arithmetic.above(((sizes - kept) * room).sum(-1), terms + 3)
-    return arithmetic.above(arithmetic.above(length * radius, 1) + rest, 1)
+    walled_gain = arithmetic.above(((sizes - kept) * room).sum(-1), terms + 3)
+    return arithmetic.above(arithmetic.above(length * radius, 1) + walled_gain, 1)

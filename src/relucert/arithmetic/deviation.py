@@ -25,18 +25,19 @@ class Deviation(NamedTuple):
 
     @property
     def absolute(self) -> Tensor:
-        """How much the absolute values of the terms may add up to.
+        """How much the absolute values of a form's terms may add up to.
 
-        A region contains, with a point, the one whose coordinates are partly set back to the reference. So the terms
-        that are negative together, and those that are positive, are within each side.
+        A region contains, with a point, the one with some coordinates set back to the reference. So the negative terms
+        add up to at most `below`, the positive ones to at most `above`.
         """
         return self.below if self.symmetric else self.below + self.above
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Deviation:
-        """The function of both sides, evaluated once where they agree."""
+        """The deviation whose ends are a function of these, evaluated once where they agree."""
         below = function(self.below)
         return Deviation(below, below if self.symmetric else function(self.above))
 
-    def plus(self, other: Deviation) -> Deviation:
-        below = self.below + other.below
-        return Deviation(below, below if self.symmetric and other.symmetric else self.above + other.above)
+    def plus(self, addend: Deviation) -> Deviation:
+        """The deviation of a sum of two values."""
+        below = self.below + addend.below
+        return Deviation(below, below if self.symmetric and addend.symmetric else self.above + addend.above)

@@ -1,4 +1,4 @@
-"""Elementary functions in float64 with proven errors; what a library's own return is not specified.
+"""Elementary functions in float64 with proven errors; those of a library have no specified accuracy.
 
 Each is an argument reduction and a polynomial or a fraction, in the operations +, -, *, / of IEEE arithmetic alone, so
 the standard model of `rigor` bounds its error, with or without fused multiply-add. Errors are counted in units of
@@ -21,9 +21,9 @@ from torch import Tensor
 RELATIVE = 2.0**-46  # 128 u
 TINY = 2.0**-1000  # above what underflows lose
 LN2 = float.fromhex("0x1.62e42fefa2p-1"), float.fromhex("0x1.9ef35793c7673p-41")
-"""log 2 as a number of 40 bits, whose products with exponents are exact, and the rest, to 2^-102."""
+"""log 2 as a number of 40 bits, whose products with exponents are exact, and the remainder, to 2^-102."""
 HALF_PI = tuple(map(float.fromhex, ("0x1.921fb544p+0", "0x1.0b46118p-34", "0x1.313198a2e037p-61")))
-"""pi / 2 as two numbers of at most 31 bits, whose products with whole numbers up to 2^20 are exact, and the rest."""
+"""pi / 2 as two numbers of at most 31 bits, whose products with whole numbers up to 2^20 are exact, and a remainder."""
 LARGEST_ANGLE = 2.0**20  # from which on sine and cosine are only known to lie in [-1, 1]
 TAIL = 3.0  # from which on erfc is a continued fraction
 ROOT_PI = 1.7724538509055160273
@@ -135,8 +135,8 @@ def _reduced_exponential(points: Tensor) -> tuple[Tensor, Tensor]:
     itself and, where k is not 0, by 0.75 u e^r beside: 2.5 u in absolute value.
     """
     rounded = torch.round(points * (1 / LN2[0]))
-    rest = (points - rounded * LN2[0]) - rounded * LN2[1]
-    return rounded.nan_to_num(0).to(torch.int64), rest * _polynomial(_EXPONENTIAL, rest)
+    remainder = (points - rounded * LN2[0]) - rounded * LN2[1]
+    return rounded.nan_to_num(0).to(torch.int64), remainder * _polynomial(_EXPONENTIAL, remainder)
 
 
 def _log_ratio(excess: Tensor, coefficients: Sequence[float]) -> Tensor:
@@ -170,10 +170,10 @@ def _erfc_fraction(size: Tensor) -> Tensor:
     level's are damped by those above it. e^(-x^2) is off by x^2 u, as x^2 is rounded, and by 8 u.
     """
     size = size.clamp(TAIL, 40.0)
-    level = size
-    for place in range(_LEVELS, 0, -1):
-        level = size + (place / 2) / level
-    return exp(-(size * size)) / (ROOT_PI * level)
+    fraction = size
+    for level in range(_LEVELS, 0, -1):
+        fraction = size + (level / 2) / fraction
+    return exp(-(size * size)) / (ROOT_PI * fraction)
 
 
 def _wave(points: Tensor, quarter: int) -> Tensor:
@@ -182,15 +182,15 @@ def _wave(points: Tensor, quarter: int) -> Tensor:
     r sums three rounded differences of at most 0.79: it is within 2.4 u. The polynomials are off by 3 u; what they
     leave out is below 0.1 u.
     """
-    known = points.abs() <= LARGEST_ANGLE
-    rounded = torch.round(torch.where(known, points, 0) * (1 / HALF_PI[0]))
-    rest = points
-    for part in HALF_PI:
-        rest = rest - rounded * part
+    reducible = points.abs() <= LARGEST_ANGLE
+    rounded = torch.round(torch.where(reducible, points, 0) * (1 / HALF_PI[0]))
+    remainder = points
+    for term in HALF_PI:
+        remainder = remainder - rounded * term
     turns = (rounded.to(torch.int64) + quarter) & 3
-    square = rest * rest
-    wave = torch.where(turns % 2 == 0, rest * _polynomial(_SINE, square), _polynomial(_COSINE, square))
-    return torch.where(known, torch.where(turns >= 2, -wave, wave), torch.nan)
+    square = remainder * remainder
+    wave = torch.where(turns % 2 == 0, remainder * _polynomial(_SINE, square), _polynomial(_COSINE, square))
+    return torch.where(reducible, torch.where(turns >= 2, -wave, wave), torch.nan)
 
 
 Function = Callable[[Tensor], Tensor]

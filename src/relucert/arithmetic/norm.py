@@ -17,9 +17,9 @@ from relucert.common.slicing import absolute_sum, slices
 from relucert.errors import InputError
 
 Amount = TypeVar("Amount", float, Tensor)
-Kind = TypeVar("Kind")
-NO_ROOM = 1e-6  # share of the radius
-SPHERE_ROUNDS = 20
+Choice = TypeVar("Choice")
+NO_ROOM = 1e-6  # share of the radius: coordinates with less room are charged to their walls, others to the norm
+SPHERE_ROUNDS = 20  # of a geometric bisection of [1, 1e6], which ends at 13 parts in a million
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,9 @@ class Norm:
             raise InputError(f"a norm needs a number p >= 1 or 'inf', not {self.p}")
 
     @classmethod
-    def parse(cls, given: object) -> Norm:
+    def parse(cls, norm: object) -> Norm:
         """The norm that "inf", "2", "l1", 1.5 or the like stands for."""
-        return given if isinstance(given, Norm) else cls(parse_norm(given))
+        return norm if isinstance(norm, Norm) else cls(parse_norm(norm))
 
     @property
     def dual(self) -> float:
@@ -88,11 +88,11 @@ class Norm:
         return _length(forms, self.dual, dim)
 
     def dual_bound(self, forms: Tensor, dim: int, arithmetic: Arithmetic) -> Tensor:
-        """An upper bound of the same, rounding included."""
+        """An upper bound of the dual norm of linear forms along `dim`, rounding included."""
         return self.above_length(self.dual_length(forms, dim), forms.shape[dim], arithmetic)
 
     def above_length(self, length: Tensor, size: int, arithmetic: Arithmetic) -> Tensor:
-        """An upper bound of a dual norm that was computed over so many coordinates."""
+        """An upper bound of a dual norm that was computed over `size` coordinates."""
         if math.isinf(self.dual):
             return length
         # A power errs by a few units; so does q itself, which moves the norm by less than 100 units.
@@ -108,8 +108,7 @@ class Norm:
         return Norm(self.p / 2).dual_bound(weights, -1, arithmetic)
 
     def even(self, size: int) -> float:
-        """How far every coordinate lies from the centre at the ball's surface if all do so equally; for p < 2 the same
-        of the ball for p = 2."""
+        """The coordinate of the point on the unit sphere whose coordinates are all equal; for p < 2 that of p = 2."""
         return 1.0 if math.isinf(self.p) else size ** (-1 / max(self.p, 2.0))
 
     def farthest(self, forms: Tensor, walls: Walls | None = None) -> Tensor:
@@ -128,8 +127,8 @@ class Norm:
         lengths = _length(forms, self.dual, -1).clamp(min=tiny)[..., None]
         return (forms.abs() / lengths).pow(self.dual - 1).copysign(forms)
 
-    def choose(self, one: Kind, between: Kind, infinite: Kind) -> Kind:
-        """The one of three things that belongs to this norm: to p = 1, to p = infinity, or to every p between."""
+    def choose(self, one: Choice, between: Choice, infinite: Choice) -> Choice:
+        """Chooses by p: `one` for p = 1, `infinite` for p = infinity, `between` for every p between them."""
         if self.between_ends:
             return between
         return one if self.p == 1 else infinite
@@ -144,17 +143,17 @@ class Norm:
         """Whether p is neither 1 nor infinite: at the ends a matrix has its induced norm in closed form."""
         return 1 < self.p < math.inf
 
-    def between(self, one: Amount, two: Amount, infinite: Amount) -> Amount:
-        """A positive number for this p from those for 1, 2 and infinity: its logarithm goes linearly with 1/p."""
-        end, share = (one, 2 / self.p - 1) if self.p < 2 else (infinite, 1 - 2 / self.p)
-        return end if share == 1 else two if share == 0 else end**share * two ** (1 - share)
+    def between(self, at_one: Amount, at_two: Amount, at_infinity: Amount) -> Amount:
+        """Interpolates positive numbers that belong to p = 1, 2 and infinity: their logarithm is linear in 1/p."""
+        end, share = (at_one, 2 / self.p - 1) if self.p < 2 else (at_infinity, 1 - 2 / self.p)
+        return end if share == 1 else at_two if share == 0 else end**share * at_two ** (1 - share)
 
-    def induced(self, one: Tensor, two: Tensor, infinite: Tensor, arithmetic: Arithmetic) -> Tensor:
+    def induced(self, at_one: Tensor, at_two: Tensor, at_infinity: Tensor, arithmetic: Arithmetic) -> Tensor:
         """An upper bound of a matrix's induced p-norm from those of its 1-, 2- and infinity-norms.
 
         Between them by the theorem of Riesz and Thorin: the logarithm of the norm is convex in 1/p.
         """
-        return arithmetic.above(self.between(one, two, infinite), 4096)  # the powers, and the share's own rounding
+        return arithmetic.above(self.between(at_one, at_two, at_infinity), 4096)  # the powers, and the share
 
     def sample(self, centre: Tensor, radius: float, count: int, generator: torch.Generator) -> Tensor:
         """Points spread evenly in the ball around one centre: (count, size)."""
@@ -189,26 +188,26 @@ class Norm:
         return even if math.isinf(self.p) else even * torch.rand(count, 1, generator=generator, dtype=dtype)
 
     def confined_gains(
-        self, forms: Tensor, sides: Sequence[Walls], radius: Tensor, arithmetic: Arithmetic
+        self, forms: Tensor, wall_pairs: Sequence[Walls], radius: Tensor, arithmetic: Arithmetic
     ) -> list[Tensor]:
-        """How much forms may gain where coordinates have walls, rounding included: (batch, forms) for every side.
+        """How much forms may gain where coordinates have walls, rounding included: (batch, forms) per pair of walls.
 
         Args:
             forms: (batch or 1, forms, size).
-            sides: For every gain wanted the walls of positive and of negative coefficients, none beyond the radius.
+            wall_pairs: The walls of each gain to compute, none beyond the radius.
             radius: (batch,).
         """
         if self.p == 1:
-            return diamond_gains(forms, sides, radius, arithmetic)
+            return diamond_gains(forms, wall_pairs, radius, arithmetic)
         if self.p == 2:
-            return sphere_gains(forms, sides, radius, arithmetic)
+            return sphere_gains(forms, wall_pairs, radius, arithmetic)
         gains, sizes = [], forms.abs()
-        for down, up in sides:
+        for down, up in wall_pairs:
             room = torch.where(forms > 0, down[:, None], up[:, None])
             walled = room <= NO_ROOM * radius[:, None, None]
-            rest = arithmetic.above((sizes * walled * room).sum(-1), forms.shape[-1] + 3)
-            free = self.dual_bound(sizes * ~walled, -1, arithmetic)
-            gains.append(arithmetic.above(arithmetic.above(free * radius[:, None], 1) + rest, 1))
+            walled_gain = arithmetic.above((sizes * walled * room).sum(-1), forms.shape[-1] + 3)
+            free_length = self.dual_bound(sizes * ~walled, -1, arithmetic)
+            gains.append(arithmetic.above(arithmetic.above(free_length * radius[:, None], 1) + walled_gain, 1))
         return gains
 
     def __str__(self) -> str:

@@ -14,7 +14,7 @@ from relucert.common.words import counted
 from relucert.errors import InputError
 
 QuestionKey = tuple[bytes, bytes]
-"""A point, and what a property asks about it, bit by bit."""
+"""A point, and the rows and offsets of a property, as bytes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,9 +30,9 @@ class Property:
     offsets: Tensor
 
     def __post_init__(self) -> None:
-        given: tuple[object, object] = (self.rows, self.offsets)
-        if not all(isinstance(part, Tensor) for part in given):
-            raise InputError(f"a property needs tensors, rows and offsets, not {shown(given)}")
+        tensors: tuple[object, object] = (self.rows, self.offsets)
+        if not all(isinstance(tensor, Tensor) for tensor in tensors):
+            raise InputError(f"a property needs tensors, rows and offsets, not {shown(tensors)}")
         if self.rows.ndim != 3 or self.offsets.shape != self.rows.shape[:2]:
             raise InputError(
                 f"a property needs rows (batch, rows, outputs) and offsets (batch, rows), "
@@ -53,8 +53,8 @@ class Property:
             classes: How many outputs the network has.
         """
         check_whole("number of classes", classes, 2, 2**31)
-        given: tuple[object, object] = (labels, rivals)
-        whole = all(isinstance(part, Tensor) and not part.is_floating_point() for part in given)
+        tensors: tuple[object, object] = (labels, rivals)
+        whole = all(isinstance(tensor, Tensor) and not tensor.is_floating_point() for tensor in tensors)
         if not whole or labels.ndim != 1 or rivals.ndim != 2 or len(labels) != len(rivals) or not rivals.numel():
             raise InputError("margins need whole numbers: labels (batch,) and rivals (batch, rows), one row at least")
         labels, rivals = labels.long(), rivals.long()
@@ -75,7 +75,7 @@ class Property:
         Args:
             low: A number, for a network with one output; one per output, (outputs,); or one per image and output,
                 (batch, outputs). Infinite: an output has no such end.
-            high: The same.
+            high: A number or numbers in the same form.
         """
         ends = [dense(end, f"the {name} end of outputs") for end, name in ((low, "low"), (high, "high"))]
         if any(not end.is_floating_point() and bool((end.abs() > 2**53).any()) for end in ends):
@@ -107,7 +107,7 @@ class Property:
 
         Args:
             outputs: What the network gives at each image, as computed, (batch, outputs).
-            distance: From these numbers.
+            distance: How far an output may move from its number here.
         """
         middle = dense(outputs, "outputs").double()
         check_positive("distance of outputs", distance)
@@ -122,18 +122,18 @@ class Property:
         """The property in another precision."""
         return Property(self.rows.to(dtype), self.offsets.to(dtype))
 
-    def select(self, chosen: Tensor) -> Property:
+    def select(self, members: Tensor) -> Property:
         """The properties of some batch members."""
-        return Property(self.rows[chosen], self.offsets[chosen])
+        return Property(self.rows[members], self.offsets[members])
 
     def repeat(self, times: int) -> Property:
         """The whole batch several times over."""
         return Property(self.rows.repeat(times, 1, 1), self.offsets.repeat(times, 1))
 
-    def narrow(self, chosen: Tensor) -> Property:
-        """Some rows of each batch member, (batch, fewer rows)."""
-        places = chosen[..., None].expand(-1, -1, self.rows.shape[2])
-        return Property(self.rows.gather(1, places), self.offsets.gather(1, chosen))
+    def narrow(self, indices: Tensor) -> Property:
+        """The property with only some rows of each batch member, by their indices (batch, fewer rows)."""
+        row_indices = indices[..., None].expand(-1, -1, self.rows.shape[2])
+        return Property(self.rows.gather(1, row_indices), self.offsets.gather(1, indices))
 
     def values(self, outputs: Tensor) -> Tensor:
         """The margins, as computed, at one output per batch member, (batch, outputs): (batch, rows)."""
@@ -148,14 +148,14 @@ class Property:
             return False
         numbers = [Fraction(number) for number in outputs.tolist()]
         values = [Fraction(offset) for offset in self.offsets[0].tolist()]
-        coefficients, places = self.rows[0], self.rows[0].nonzero()
-        for (row, output), coefficient in zip(places.tolist(), coefficients[tuple(places.T)].tolist(), strict=True):
+        coefficients, entries = self.rows[0], self.rows[0].nonzero()
+        for (row, output), coefficient in zip(entries.tolist(), coefficients[tuple(entries.T)].tolist(), strict=True):
             values[row] += Fraction(coefficient) * numbers[output]
         return any(value <= 0 for value in values)
 
 
 def question_key(point: Tensor, prop: Property, member: int = 0) -> QuestionKey:
-    """Tells questions apart: a point, (size,), with the rows and the offsets of one batch member."""
+    """The key by which questions are told apart: a point, (size,), with the rows and offsets of one batch member."""
     return _bytes(point), _bytes(prop.rows[member]) + _bytes(prop.offsets[member])
 
 

@@ -26,8 +26,8 @@ from relucert.errors import InputError
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-LEAST_WHOLE = 1e-12  # where all valid inputs are one point
-CONFINED_BYTES = 2**21  # of forms whose coordinates are split between the norm and the box at once
+LEAST_WHOLE = 1e-12  # radius beyond which nothing is valid, where all valid inputs are one point
+CONFINED_BYTES = 2**21  # of the forms that are concretised at once in a ball that a box cuts: temporaries stay small
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +49,7 @@ class RegionShape:
     @property
     def given_box(self) -> tuple[float, float] | tuple[Tensor, Tensor] | None:
         """The box as users give it."""
-        return None if self.box is None else self.box.given
+        return None if self.box is None else self.box.simplified
 
     def around(self, points: Tensor, radius: float | Tensor = 0.0, which: Tensor | None = None) -> Region:
         """Regions around points (points, size), in their dtype; radius: one for all, or (batch,)."""
@@ -60,7 +60,7 @@ class RegionShape:
         return Region(points, radii, self.norm, which, box, scale)
 
     def distance(self, points: Tensor, centre: Tensor) -> Tensor:
-        """The radius of points (..., size) around a centre, as computed; infinite where what stays has moved."""
+        """The radius of points (..., size) around a centre, as computed; infinite where one of scale 0 moved."""
         if self.scale is None:
             return self.norm.distance(points, centre)
         return self.norm.distance(self._offsets(points - centre), torch.zeros_like(centre))
@@ -73,7 +73,7 @@ class RegionShape:
         return self.norm.distance_bound(offsets, torch.zeros_like(offsets), arithmetic)
 
     def _offsets(self, differences: Tensor) -> Tensor:
-        """Differences in units of the scale; infinite where a coordinate moved that must stay."""
+        """Differences in units of the scale; infinite where a coordinate of scale 0 moved."""
         assert self.scale is not None
         scale = self.scale.to(differences.dtype)
         moved = torch.where(differences == 0, 0, torch.inf).to(differences.dtype)
@@ -171,10 +171,11 @@ class Region:
         return self._shared(self.points)
 
     def _shared(self, values: Tensor) -> Tensor:
+        """Values of the centres, (points, ...), as those of the regions, (batch, ...)."""
         return values if self.which is None else values[self.which]
 
     def select(self, members: Tensor) -> Region:
-        """Some of the regions."""
+        """The regions of some batch members."""
         which = members if self.which is None else self.which[members]
         scale = self.scale[members] if self.scale is not None and self.scale.ndim == 2 else self.scale
         return replace(self, radius=self.radius[members], which=which, scale=scale)
@@ -250,7 +251,7 @@ class Region:
     def walls(self) -> Deviation | None:
         """How far coordinates may lie from the centre in units of `coordinate_radii`: (batch, size), as computed.
 
-        None unless a box cuts balls that are no boxes: as far as in the ball.
+        None where no box cuts the balls, or where the regions are boxes.
         """
         if self.box is None or self._is_box:
             return None
@@ -298,21 +299,23 @@ class Region:
             return self._confined(forms, arithmetic, two_sided)
         return self._unconfined(self._lengths(forms), forms.terms, arithmetic)
 
-    def deviation_in_parts(self, parts: Iterable[Tensor], arithmetic: Arithmetic, two_sided: bool) -> Deviation:
-        """`deviation` of forms that come in parts of the batch, one after the other: (members, forms, size) each."""
+    def chunked_deviation(self, chunks: Iterable[Tensor], arithmetic: Arithmetic, two_sided: bool) -> Deviation:
+        """`deviation` of forms that come as consecutive chunks of the batch, (members, forms, size) each."""
         shape = (self.points.shape[1],)
         if self.box is None and not self._is_box:
-            lengths = [self._lengths(Rows(part, shape)) for part in parts]
+            lengths = [self._lengths(Rows(chunk, shape)) for chunk in chunks]
             return self._unconfined(torch.cat(lengths), shape[0], arithmetic)
-        first, sides = 0, []
-        for part in parts:
-            members = torch.arange(first, first + len(part))
-            sides.append(self.select(members).deviation(Rows(part, shape), arithmetic, two_sided))
-            first += len(part)
-        below = torch.cat([side.below for side in sides])
-        return Deviation(below, below if sides[0].symmetric else torch.cat([side.above for side in sides]))
+        first, deviations = 0, []
+        for chunk in chunks:
+            members = torch.arange(first, first + len(chunk))
+            deviations.append(self.select(members).deviation(Rows(chunk, shape), arithmetic, two_sided))
+            first += len(chunk)
+        below = torch.cat([deviation.below for deviation in deviations])
+        symmetric = deviations[0].symmetric
+        return Deviation(below, below if symmetric else torch.cat([deviation.above for deviation in deviations]))
 
     def _lengths(self, forms: LinearForms) -> Tensor:
+        """The dual norms of forms in units of the scale, as computed."""
         scaled = forms if self.scale is None else forms.times(self.scale[None])
         return self.norm.dual_length(scaled.stored(), -1)
 
@@ -338,7 +341,7 @@ class Region:
         else:
             rows = scaled.rows()
             step = max(1, CONFINED_BYTES // (len(self.radius) * rows.shape[-1] * rows.element_size()))
-            walls = _sides(rooms, two_sided)
+            walls = _walls(rooms, two_sided)
             chunks = [self.norm.confined_gains(chunk, walls, self.radius, arithmetic) for chunk in rows.split(step, 1)]
             gains = [torch.cat(gain, 1) for gain in zip(*chunks, strict=True)]
         if self.scale is not None:
@@ -354,7 +357,7 @@ class Region:
         coefficients = forms.stored().expand(*count, -1).flatten(0, 1)[:, None]
         local = rooms.map(lambda room: forms.local(room).flatten(2).flatten(0, 1))
         radius = self.radius.repeat_interleave(forms.count)
-        gains = self.norm.confined_gains(coefficients, _sides(local, two_sided), radius, arithmetic)
+        gains = self.norm.confined_gains(coefficients, _walls(local, two_sided), radius, arithmetic)
         return [gain.reshape(count) for gain in gains]
 
     def dual_norm(self, forms: Tensor, arithmetic: Arithmetic) -> Tensor:
@@ -366,10 +369,10 @@ class Region:
 def _described(norm: Norm, box: Box | None, scale: Tensor | None) -> str:
     """Norm, valid inputs and scale, in a few words."""
     scaled = "" if scale is None else ", scaled per coordinate"
-    return f"p = {norm}, {valid_inputs(None if box is None else box.given)}{scaled}"
+    return f"p = {norm}, {valid_inputs(None if box is None else box.simplified)}{scaled}"
 
 
-def _sides(rooms: Deviation, two_sided: bool) -> list[tuple[Tensor, Tensor]]:
+def _walls(rooms: Deviation, two_sided: bool) -> list[tuple[Tensor, Tensor]]:
     """The walls that positive and negative coefficients meet, for a form's fall and where wanted for its rise."""
     return [(rooms.below, rooms.above), (rooms.above, rooms.below)][: 1 + two_sided]
 
@@ -380,8 +383,8 @@ def check_region(region: object, box: object, scale: object, shape: tuple[int, .
         raise InputError("a region with finite radii >= 0 is needed: relucert.Region.around(centre, radius, norm)")
     if region.points.shape[1] != int(np.prod(shape)):
         raise InputError(f"the region has {region.points.shape[1]} coordinates, the network {int(np.prod(shape))}")
-    for name, given, present in (("box", box, region.box), ("scale", scale, region.scale)):
-        if given is not None and present is not None:
+    for name, argument, present in (("box", box, region.box), ("scale", scale, region.scale)):
+        if argument is not None and present is not None:
             raise InputError(f"the region has a {name} already: give it once")
     cut, scaled = parse_box(box, shape) or region.box, parse_scale(scale, shape)
     check_inside(region.points, cut)

@@ -5,7 +5,7 @@ by at most gamma_n times the sum of their absolute values, gamma_n = n unit / (1
 summation and with or without fused multiply-add. Underflow adds at most TINY. Every method here that takes
 `terms` wants the number of such factors that meet in one number.
 
-With `unit` zero the same code runs without any of it: fast, and no proof.
+With `unit` zero the same code charges no rounding: fast, and no proof.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from torch import Tensor
 from relucert.errors import RoundingError
 
 TINY = 2.0**-1000  # above a million underflows
-CHORD_UNIT, SLOPE_UNIT = 2.0**-30, 2.0**-20  # of slopes in proofs
+CHORD_UNIT, SLOPE_UNIT = 2.0**-30, 2.0**-20  # the grids that upper and lower slopes of ReLUs in proofs lie on
 SHARE_UNIT = 2.0**-8  # of where slopes lie between two derivatives: few, as each of them takes an offset
 
 

@@ -249,7 +249,7 @@ class Pull:
         parts = (transposed(self.network, value, part)[0] for part in rows.split(step))
         if len(rows) < len(self.region.radius):
             return self._at_input(Rows(next(parts), self.network.input_shape))
-        return self.region.deviation_in_parts(parts, self.arithmetic, self.two_sided)
+        return self.region.chunked_deviation(parts, self.arithmetic, self.two_sided)
 
     def affine(self, value: int, form: LinearForms) -> tuple[LinearForms, ...]:
         node = self.network.node(value)

@@ -11,7 +11,7 @@ import torch
 from flint import arb
 from torch import Tensor
 
-from relucert.checker.smooth_function import Piece, SmoothFunction
+from relucert.checker.smooth_function import SmoothFunction, SmoothPiece
 from relucert.errors import UnsupportedError
 from relucert.network import Node
 
@@ -112,9 +112,9 @@ class Elu(SmoothFunction):
     def cuts(self) -> list[arb]:
         return [arb(0)]
 
-    def pieces(self, low: arb, high: arb) -> Sequence[Piece]:
+    def pieces(self, low: arb, high: arb) -> Sequence[SmoothPiece]:
         zero = arb(0)
-        return Piece(None, zero, 1, self.value, self.slope), Piece(zero, None, 1, _itself, _one)
+        return SmoothPiece(None, zero, 1, self.value, self.slope), SmoothPiece(zero, None, 1, _itself, _unit)
 
     def scale(self, low: arb, high: arb) -> arb:
         return arb(self.alpha)
@@ -205,12 +205,12 @@ class HardSwish(_Gated):
     def cuts(self) -> list[arb]:
         return [arb(-3), arb(3)]
 
-    def pieces(self, low: arb, high: arb) -> Sequence[Piece]:
+    def pieces(self, low: arb, high: arb) -> Sequence[SmoothPiece]:
         first, second = self.cuts()
         return (
-            Piece(None, first, 1, _zero, _zero),
-            Piece(first, second, 1, self.value, self.slope),
-            Piece(second, None, 1, _itself, _one),
+            SmoothPiece(None, first, 1, _zero, _zero),
+            SmoothPiece(first, second, 1, self.value, self.slope),
+            SmoothPiece(second, None, 1, _itself, _unit),
         )
 
 
@@ -245,8 +245,8 @@ class Reciprocal(SmoothFunction):
     def slope(self, x: Any) -> Any:
         return -1 / (x * x)
 
-    def pieces(self, low: arb, high: arb) -> Sequence[Piece]:
-        return (Piece(None, None, 1 if low > 0 else -1, self.value, self.slope),)
+    def pieces(self, low: arb, high: arb) -> Sequence[SmoothPiece]:
+        return (SmoothPiece(None, None, 1 if low > 0 else -1, self.value, self.slope),)
 
     def defined(self, low: arb, high: arb) -> bool:
         return bool(low > 0) or bool(high < 0)
@@ -297,15 +297,15 @@ class _Wave(SmoothFunction):
 
     shift: int
 
-    def pieces(self, low: arb, high: arb) -> Sequence[Piece] | None:
+    def pieces(self, low: arb, high: arb) -> Sequence[SmoothPiece] | None:
         width = float(high.mid()) - float(low.mid())
         if not width <= (WIDEST - 2) * math.pi or not abs(float(low.mid())) < 2.0**40:
             return None
         first, last = self._number(low) - 1, self._number(high) + 1
         zeros = [(number - arb(self.shift) / 2) * arb.pi() for number in range(first, last + 2)]
         return [
-            Piece(zeros[place], zeros[place + 1], 1 if (first + place) % 2 else -1, self.value, self.slope)
-            for place in range(len(zeros) - 1)
+            SmoothPiece(zeros[index], zeros[index + 1], 1 if (first + index) % 2 else -1, self.value, self.slope)
+            for index in range(len(zeros) - 1)
         ]
 
     def _number(self, point: arb) -> int:
@@ -383,7 +383,7 @@ def _itself(x: arb) -> arb:
     return x
 
 
-def _one(x: arb) -> arb:
+def _unit(x: arb) -> arb:
     return arb(1)
 
 

@@ -97,8 +97,8 @@ class CertificateProof(Certified):
 def certificate_proof(document: dict[str, Any]) -> CertificateProof:
     """A proof whose every entry is of the right kind."""
     entries = KEYS | {"inference", "layers", "certificates", "row_proofs"}
-    known = set(document) - {"intervals"} in (entries | {"scope"}, entries | {"by_intervals"})
-    require(known, "its entries are not those of a proof")
+    complete = set(document) - {"intervals"} in (entries | {"scope"}, entries | {"by_intervals"})
+    require(complete, "its entries are not those of a proof")
     require(document["inference"] in INFERENCES, "its inference is none that is known")
     claim = claim_of(document)
     layers = _by_layer(document["layers"], _layer)
@@ -132,7 +132,7 @@ def _certificate(entry: Any) -> CertificateEntry:
     deviations, errors = (_by_layer(entry[name], _floats) for name in ("deviations", "errors"))
     inputs = _floats(entry["inputs"])
     weights = [*deviations.values(), *errors.values(), inputs]
-    require(all(number >= 0 for part in weights for number in part), "a weight is negative")
+    require(all(number >= 0 for numbers in weights for number in numbers), "a weight is negative")
     norms = None
     if composed:
         norms = {}
@@ -143,7 +143,7 @@ def _certificate(entry: Any) -> CertificateEntry:
         positive = all(norm.square > 0 and norm.share > 0 for norm in norms.values())
         require(positive, "a norm or a share is not positive")
     profiles = _by_layer(entry.get("profiles", {}), _floats)
-    require(all(number > 0 for part in profiles.values() for number in part), "a profile is not positive")
+    require(all(number > 0 for numbers in profiles.values() for number in numbers), "a profile is not positive")
     return CertificateEntry(deviations, errors, inputs, norms, profiles)
 
 
@@ -166,11 +166,11 @@ def _interval(entry: Any) -> IntervalEntry:
     require(0 <= uppers <= count, "there are more upper bounds than bounds")
     factors = _floats(entry["factors"])
     require(len(factors) == count and all(factor > 0 for factor in factors), "a bound has no positive factor")
-    links, errors = (_by_layer(entry[name], lambda part: _rows(part, count)) for name in ("links", "errors"))
+    links, errors = (_by_layer(entry[name], lambda numbers: _rows(numbers, count)) for name in ("links", "errors"))
     inputs = _rows(entry["inputs"], count)
     proofs = [
-        RowEntry(0, factors[row], {value: part[row] for value, part in links.items()}, inputs[row],
-                 {value: part[row] for value, part in errors.items()})
+        RowEntry(0, factors[row], {value: numbers[row] for value, numbers in links.items()}, inputs[row],
+                 {value: numbers[row] for value, numbers in errors.items()})
         for row in range(count)
     ]  # fmt: skip
     return IntervalEntry(neurons, [1] * (count - uppers) + [-1] * uppers, certificate, proofs)
@@ -188,7 +188,7 @@ def _by_layer(entry: Any, read: Callable[[Any], Entry]) -> dict[int, Entry]:
     if not isinstance(entry, dict):
         raise TypeError
     require(all(str(int(value)) == value for value in entry), "a layer is not named by its number")
-    return {int(value): read(part) for value, part in entry.items()}
+    return {int(value): read(numbers) for value, numbers in entry.items()}
 
 
 def _floats(entry: Any) -> list[float]:

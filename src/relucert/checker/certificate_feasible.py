@@ -14,7 +14,7 @@ from scipy import sparse
 
 from relucert.checker.ball_scene import Numbers, fraction
 from relucert.checker.certificate_document import CertificateEntry, NormEntry
-from relucert.checker.certificate_rows import RowMaker, Rows, spatial
+from relucert.checker.certificate_rows import RoundedRows, RowMaker, spatial
 from relucert.checker.certificate_scene import INPUT, THE_INPUT, CertificateScene
 from relucert.checker.contraction import BITS, UP, Matrix, is_contraction
 from relucert.checker.entries import Rejected, require
@@ -35,7 +35,7 @@ class Feasibility:
 
     def __post_init__(self) -> None:
         self.maker = RowMaker(self.scene)
-        self._kept: dict[int, list[dict[int, Rows]]] = {}
+        self._kept: dict[int, list[dict[int, RoundedRows]]] = {}
 
     def check(self, entry: CertificateEntry) -> None:
         """Raises Rejected unless a certificate, whose sizes are checked, is proven to be feasible."""
@@ -47,8 +47,8 @@ class Feasibility:
     def input_weights(self, entry: CertificateEntry) -> Numbers:
         """The weights of all inputs, 0 for those that stay."""
         radii = self.scene.region.radii
-        given = entry.inputs * len(radii) if len(entry.inputs) == 1 else entry.inputs
-        return [fraction(weight) if radius > 0 else ZERO for weight, radius in zip(given, radii, strict=True)]
+        weights = entry.inputs * len(radii) if len(entry.inputs) == 1 else entry.inputs
+        return [fraction(weight) if radius > 0 else ZERO for weight, radius in zip(weights, radii, strict=True)]
 
     def check_sizes(self, entry: CertificateEntry) -> None:
         """Raises Rejected unless a certificate has one weight for each neuron and input."""
@@ -72,28 +72,28 @@ class Feasibility:
             done = 0
             for rows in self._joint_rows(value):
                 count = len(next(iter(rows.values())).forms.units)
-                chosen = roots[done : done + count]
-                matrix.add(chosen, [(rows.get(source), factors) for source, factors in columns.items()])
+                row_roots = roots[done : done + count]
+                matrix.add(row_roots, [(rows.get(source), factors) for source, factors in columns.items()])
                 done += count
         if not matrix.is_short():
             raise Rejected("a joint certificate is not proven to be feasible")
 
-    def _joint_rows(self, value: int) -> Iterable[dict[int, Rows]]:
+    def _joint_rows(self, value: int) -> Iterable[dict[int, RoundedRows]]:
         """The maps from inputs and from the errors of open neurons to the open neurons of a layer, some after others;
         they are kept for other certificates where they are not too many."""
         if value in self._kept:
             return self._kept[value]
-        rows = (self._cut(parts) for parts in self.maker.through(value, self.scene.neurons[value].index))
+        rows = (self._cut(maps) for maps in self.maker.through(value, self.scene.neurons[value].index))
         count = sum(map(len, self.scene.neurons.values()))
         if count * (count + len(self.scene.region.radii)) > MOST_KEPT:
             return rows
         self._kept[value] = list(rows)
         return self._kept[value]
 
-    def _cut(self, parts: dict[int, Rows]) -> dict[int, Rows]:
+    def _cut(self, maps: dict[int, RoundedRows]) -> dict[int, RoundedRows]:
         return {
             source: rows if source == THE_INPUT else rows.at(self.scene.neurons[source].index)
-            for source, rows in parts.items()
+            for source, rows in maps.items()
         }
 
     def _check_composed(self, entry: CertificateEntry, norms: dict[tuple[int, int], NormEntry]) -> None:
@@ -102,20 +102,20 @@ class Feasibility:
         pairs = {(value, source) for value in scene.network.preactivations for source in scene.sources(value)}
         require(set(norms) == pairs, "a composed certificate has not one norm for each layer and source")
         profiles = self._profiles(entry)
-        asked: dict[int, Numbers] = {}
+        required: dict[int, Numbers] = {}
         for value in reversed(scene.network.preactivations):
-            weights = self._carried(value, entry, asked.get(value, [ZERO] * scene.network.sizes[value]))
+            weights = self._carried(value, entry, required.get(value, [ZERO] * scene.network.sizes[value]))
             sources = scene.sources(value)
             shares = sum((fraction(norms[value, source].share) for source in sources), ZERO)
             require(shares <= 1, f"the shares of the sources of value {value} exceed 1")
             for source in sources:
                 norm, profile = norms[value, source], profiles[source]
                 number = fraction(norm.square) / fraction(norm.share)
-                before = asked.get(source, [ZERO] * len(profile))
-                asked[source] = [total + number * part for total, part in zip(before, profile, strict=True)]
+                before = required.get(source, [ZERO] * len(profile))
+                required[source] = [total + number * share for total, share in zip(before, profile, strict=True)]
             self._check_norms(value, weights, {source: norms[value, source] for source in sources}, profiles)
         radii = scene.region.radii
-        least = asked.get(THE_INPUT, [ZERO] * len(radii))
+        least = required.get(THE_INPUT, [ZERO] * len(radii))
         enough = all(
             weight >= number
             for weight, number, radius in zip(self.input_weights(entry), least, radii, strict=True)
@@ -131,7 +131,7 @@ class Feasibility:
             source: len(scene.region.radii) if source == THE_INPUT else scene.network.sizes[source]
             for source in sources
         }
-        fits = all(len(part) == sizes.get(source) for source, part in entry.profiles.items())
+        fits = all(len(numbers) == sizes.get(source) for source, numbers in entry.profiles.items())
         require(fits, "a profile has not one number for each neuron of a source")
         return {
             source: [fraction(number) for number in entry.profiles[source]] if source in entry.profiles
@@ -139,20 +139,20 @@ class Feasibility:
             for source, size in sizes.items()
         }  # fmt: skip
 
-    def _carried(self, value: int, entry: CertificateEntry, asked: Numbers) -> Numbers:
+    def _carried(self, value: int, entry: CertificateEntry, required: Numbers) -> Numbers:
         """The weights T with which the squared deviations of a layer have to be bounded, one for each neuron.
 
-        asked: Q, with which those of its ReLUs have to be, one for each neuron.
+        required: Q, with which those of its ReLUs have to be, one for each neuron.
         """
         neurons = self.scene.neurons[value]
         slopes = self.scene.slopes[value].units.tolist()
-        weights = [total if slope else ZERO for total, slope in zip(asked, slopes, strict=True)]
-        for place, neuron in enumerate(neurons.index.tolist()):
-            weights[neuron] = fraction(entry.deviations[value][place])
-            total = asked[neuron]
+        weights = [total if slope else ZERO for total, slope in zip(required, slopes, strict=True)]
+        for index, neuron in enumerate(neurons.index.tolist()):
+            weights[neuron] = fraction(entry.deviations[value][index])
+            total = required[neuron]
             if total == 0:
                 continue
-            error, slope = fraction(entry.errors[value][place]), neurons.slope[place]
+            error, slope = fraction(entry.errors[value][index]), neurons.slope[index]
             if not (error > total if slope > 0 else error >= total):
                 raise Rejected(f"the weight of an error of value {value} is less than the norms ask for")
             if slope > 0:
@@ -176,11 +176,11 @@ class Feasibility:
             order = spatial(network, max(source, INPUT))
             matrices[source] = ScaledRows(order[columns[source][order] > 0])
         done = 0
-        for parts in self.maker.local(value, torch.tensor(wanted)):
-            count = len(next(iter(parts.values())).forms.units)
+        for maps in self.maker.local(value, torch.tensor(wanted)):
+            count = len(next(iter(maps.values())).forms.units)
             for source, matrix in matrices.items():
-                chosen = roots[source][done : done + count]
-                matrix.add(chosen, [(parts.get(source), columns[source])])
+                row_roots = roots[source][done : done + count]
+                matrix.add(row_roots, [(maps.get(source), columns[source])])
             done += count
         for source, matrix in matrices.items():
             if not matrix.is_short():
@@ -202,25 +202,25 @@ class ScaledRows:
     def __init__(self, order: NDArray[np.intp] | None = None) -> None:
         """order: the columns that count, neighbours beside each other; None: all."""
         self.order = order
-        self._parts: list[Matrix] = []
+        self._blocks: list[Matrix] = []
         self._squares = 0.0  # of errors
         self._fits = True
 
-    def add(self, roots: Floats, parts: Iterable[tuple[Rows | None, Floats]]) -> None:
+    def add(self, roots: Floats, maps: Iterable[tuple[RoundedRows | None, Floats]]) -> None:
         """Adds rows, those of maps side by side, times factors; None: zeros. Rows whose root is 0 are left out."""
         wanted = np.flatnonzero(roots)
         blocks = []
-        for rows, factors in parts:
+        for rows, factors in maps:
             if rows is None:
                 blocks.append(np.zeros((len(wanted), len(factors)), dtype=np.int64))
             else:
-                chosen = rows.forms.units[torch.from_numpy(wanted)] if len(wanted) < len(roots) else rows.forms.units
-                blocks.append(self._scaled(chosen, rows.forms.bits, float(rows.doubt), roots[wanted], factors))
+                units = rows.forms.units[torch.from_numpy(wanted)] if len(wanted) < len(roots) else rows.forms.units
+                blocks.append(self._scaled(units, rows.forms.bits, float(rows.doubt), roots[wanted], factors))
         block = np.concatenate(blocks, 1)
         if self.order is not None:
             block = block[:, self.order]
         sparse_block = np.count_nonzero(block) < DENSE * block.size
-        self._parts.append(sparse.csr_array(block) if sparse_block else block)
+        self._blocks.append(sparse.csr_array(block) if sparse_block else block)
 
     def _scaled(
         self, units: torch.Tensor, bits: int, doubt: float, roots: Floats, factors: Floats
@@ -246,7 +246,7 @@ class ScaledRows:
         """Whether it is proven that the matrix is no longer than 1."""
         if not self._fits:
             return False
-        if not self._parts:
+        if not self._blocks:
             return True
         matrix = self._whole()
         if matrix.shape[0] > matrix.shape[1]:
@@ -254,18 +254,18 @@ class ScaledRows:
         return is_contraction(matrix, math.sqrt(self._squares) * UP)
 
     def _whole(self) -> Matrix:
-        if all(isinstance(part, sparse.csr_array) for part in self._parts):
-            return sparse.csr_array(sparse.vstack(self._parts, "csr"))
+        if all(isinstance(block, sparse.csr_array) for block in self._blocks):
+            return sparse.csr_array(sparse.vstack(self._blocks, "csr"))
         return np.concatenate([
-            part.toarray() if isinstance(part, sparse.csr_array) else part for part in self._parts
+            block.toarray() if isinstance(block, sparse.csr_array) else block for block in self._blocks
         ])  # fmt: skip
 
 
-def check_counts(what: str, given: dict[int, list[float]], counts: dict[int, int]) -> None:
+def check_counts(subject: str, numbers: dict[int, list[float]], counts: dict[int, int]) -> None:
     """Refuses lists by layer that have not one number for each neuron."""
-    known = set(given) <= set(counts)
-    fits = known and all(len(given.get(value, [])) == count for value, count in counts.items())
-    require(fits, f"it has not one number for each neuron: {what}")
+    expected = set(numbers) <= set(counts)
+    fits = expected and all(len(numbers.get(value, [])) == count for value, count in counts.items())
+    require(fits, f"it has not one number for each neuron: {subject}")
 
 
 def _roots(weights: Numbers, square: fmpq) -> Floats:

@@ -30,8 +30,8 @@ class IntervalCheck:
     bounds: dict[int, Interval] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        known = set(self.bounded.bounds)
-        require(set(self.proof.intervals) <= known, "it bounds neurons of values that are no pre-activations")
+        preactivations = set(self.bounded.bounds)
+        require(set(self.proof.intervals) <= preactivations, "it bounds neurons of values that are no pre-activations")
 
     def __call__(self, scene: CertificateScene, value: int) -> Interval:
         """The bounds of a pre-activation; the scene has the neurons of all before it."""
@@ -50,8 +50,8 @@ class IntervalCheck:
             return interval
         relaxation = self.bounded.relaxation
         lines = rule_lines(relaxation, self.bounds, Rule("crown", self.proof.scope))
-        found = relaxation.enclose(value, self.bounds, lines, neurons)
-        return interval.replaced(neurons, found)
+        enclosure = relaxation.enclose(value, self.bounds, lines, neurons)
+        return interval.replaced(neurons, enclosure)
 
 
 def _by_certificate(scene: CertificateScene, entry: IntervalEntry, interval: Interval) -> Interval:

@@ -4,8 +4,8 @@ With weights P and D, a centre t and links lambda, everywhere in the region
 
     row >= m0 + sum of (g dh - lambda dz + P (dz - At)^2 - D (e - t)^2) + g0 dx - D0 (y - t)^2,
 
-where g is what the row and the lambda of later layers leave to a ReLU. Any lambda and any t are sound, so those of the
-file are rounded first. What rounds else, residuals and noise are charged as they arise.
+where g are the coefficients of ReLUs that the row and the lambda of later layers make. Any lambda and any t are sound,
+so those of the file are rounded first. Other roundings, residuals and noise are charged as they arise.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from flint import fmpq
 from relucert.checker.ball_scene import Numbers, fixed, fraction
 from relucert.checker.certificate_document import CertificateEntry, RowEntry
 from relucert.checker.certificate_feasible import check_counts
-from relucert.checker.certificate_scene import INPUT, CertificateScene, Neurons, numbers_of
+from relucert.checker.certificate_scene import INPUT, CertificateScene, UnstableNeurons, numbers_of
 from relucert.checker.fixed_point import Fixed, of_floats, sums
 
-SUM_BITS = 128  # behind the point, of what is added
+SUM_BITS = 128  # behind the point, of the terms of the margin
 ZERO = fmpq(0)
 
 
@@ -49,30 +49,34 @@ class Margin:
         self.factor = fraction(self.entry.factor)
 
     def least(self, row: list[float], offset: float) -> fmpq:
-        """The bound of a row, a form on the scene's end, plus its offset."""
+        """A lower bound of a row, a form on the scene's end, plus its offset."""
         output = numbers_of(self.scene.values[self.scene.end])
-        self.total = fraction(offset) + sum(
-            (fraction(one) * two for one, two in zip(row, output, strict=True) if one), ZERO
-        )  # fmt: skip
+        products = (fraction(factor) * number for factor, number in zip(row, output, strict=True) if factor)
+        self.total = fraction(offset) + sum(products, ZERO)
         coefficients, links, form = self._pull(row)
         centres = {
             value: of_floats(torch.tensor(self.entry.errors.get(value, []), dtype=torch.float64)[None])
             for value in self.scene.neurons
         }
         region = self.scene.region
-        moved = [fraction(one) * radius for one, radius in zip(self.entry.inputs, region.radii, strict=True)]
-        middles, drift = self.scene.forward(
-            fixed(moved), {value: replace(part, error=0) for value, part in centres.items()}
+        shifted = [fraction(centre) * radius for centre, radius in zip(self.entry.inputs, region.radii, strict=True)]
+        vertices, drift = self.scene.forward(
+            fixed(shifted), {value: replace(numbers, error=0) for value, numbers in centres.items()}
         )
         for value, neurons in self.scene.neurons.items():
             if len(neurons):
-                terms = coefficients[value], links[value], middles[value].at(neurons.index), centres[value]
+                terms = coefficients[value], links[value], vertices[value].at(neurons.index), centres[value]
                 self._add_neurons(value, neurons, terms, drift[value].at(neurons.index))
         self._add_inputs(form)
         return self.total
 
     def _pull(self, row: list[float]) -> tuple[dict[int, Numbers], dict[int, Numbers], Numbers]:
-        """By layer the coefficients g of open neurons and the lambda, and the coefficients of the input."""
+        """Back-substitutes a row.
+
+        Returns:
+            By pre-activation the coefficients g of unstable neurons; by pre-activation the lambda; the coefficients of
+            the input.
+        """
         network = self.scene.network
         forms = of_floats(torch.tensor(row, dtype=torch.float64)[None])
         pending: dict[int, Fixed] = {self.scene.end: forms}
@@ -104,28 +108,34 @@ class Margin:
         return coefficients, links, numbers_of(form)
 
     def _choose(self, value: int, reached: Fixed) -> tuple[Fixed, Numbers]:
-        """The form on a layer behind a form on its ReLUs, and exactly the lambda in it."""
+        """The form on a pre-activation for a form on its ReLUs, and the lambda that are its coefficients, exactly."""
         neurons = self.scene.neurons[value]
         links = of_floats(torch.tensor(self.entry.links.get(value, []), dtype=torch.float64)[None])
         links, passed = replace(links, error=0).filled(), reached.filled()
         nonzero_bits = [forms.bits for forms in (links, passed) if bool((forms.units != 0).any())]
         bits = min(nonzero_bits, default=passed.bits)
         passed, links = _over(passed, bits), _over(links, bits)
-        self._lose(Fixed(torch.zeros_like(passed.units), bits, passed.error), self.scene.reach[value])
+        self._lose(Fixed(torch.zeros_like(passed.units), bits, passed.error), self.scene.max_deviation[value])
         units = passed.units * (self.scene.slopes[value].units > 0)
         units[:, neurons.index] = links.units
         return Fixed(units, bits), numbers_of(links)
 
     def _lose(self, form: Fixed, amounts: Fixed) -> None:
-        """Takes off what a form, (1, size), loses where every coordinate may be off by an amount, (size,)."""
+        """Subtracts what a form, (1, size), loses where every coordinate may be off by an amount, (size,)."""
         sizes = replace(form, units=form.units.abs() + form.error, error=0)
         (lost,) = sums(sizes, amounts)
         self.total -= lost * _power(-form.bits - amounts.bits)
 
     def _add_neurons(
-        self, value: int, neurons: Neurons, terms: tuple[Numbers, Numbers, Fixed, Fixed], drift: Fixed
+        self, value: int, neurons: UnstableNeurons, terms: tuple[Numbers, Numbers, Fixed, Fixed], drift: Fixed
     ) -> None:
-        g, link, middles, centres = terms
+        """Adds the least values of a pre-activation's unstable neurons.
+
+        Args:
+            terms: The coefficients g, the lambda, the vertices A t, and the centres t of errors.
+            drift: How far the vertices may be off.
+        """
+        g, link, vertices, centres = terms
         count = len(neurons)
         weights = [self.factor * fraction(number) for number in self.certificate.deviations[value]]
         error_weights, error_centres = [ZERO] * count, [ZERO] * count
@@ -133,23 +143,23 @@ class Margin:
             error_weights = [self.factor * fraction(number) for number in self.certificate.errors[value]]
             error_centres = numbers_of(centres)
         amounts = numbers_of(drift)
-        for neuron, middle in enumerate(numbers_of(middles)):
+        for neuron, vertex in enumerate(numbers_of(vertices)):
             low, high, weight = neurons.lower[neuron], neurons.upper[neuron], weights[neuron]
             least = _least_of_neuron(
-                low, high, neurons.centre[neuron], neurons.slope[neuron], g[neuron], link[neuron], weight, middle,
+                low, high, neurons.centre[neuron], neurons.slope[neuron], g[neuron], link[neuron], weight, vertex,
                 error_weights[neuron], error_centres[neuron],
             )  # fmt: skip
-            away = max(abs(low - middle), abs(high - middle))
+            away = max(abs(low - vertex), abs(high - vertex))
             self._add(least - 2 * weight * away * amounts[neuron])
 
     def _add_inputs(self, form: Numbers) -> None:
-        """The least of `form dx - D (y - t)^2` over the region."""
+        """Adds the least of `form dx - D (y - t)^2` over the region."""
         region = self.scene.region
         weights = [self.factor * weight for weight in self.inputs]
         centres = [fraction(number) for number in self.entry.inputs]
         whole = [
-            one * radius + 2 * weight * centre
-            for one, radius, weight, centre in zip(form, region.radii, weights, centres, strict=True)
+            coefficient * radius + 2 * weight * centre
+            for coefficient, radius, weight, centre in zip(form, region.radii, weights, centres, strict=True)
         ]
         squares = sum((weight * centre * centre for weight, centre in zip(weights, centres, strict=True)), ZERO)
         self._add(-region.fall(whole) - region.most_squares(weights) - squares)
@@ -159,7 +169,7 @@ class Margin:
 
 
 def _least_of_neuron(
-    low: fmpq, high: fmpq, centre: fmpq, slope: fmpq, g: fmpq, link: fmpq, weight: fmpq, middle: fmpq,
+    low: fmpq, high: fmpq, centre: fmpq, slope: fmpq, g: fmpq, link: fmpq, weight: fmpq, vertex: fmpq,
     error_weight: fmpq, error_centre: fmpq,
 ) -> fmpq:  # fmt: skip
     """The least of `g dh - link dz + P (dz - a)^2 - D (dh - s dz - t)^2` for dz in [low, high], exactly."""
@@ -174,8 +184,8 @@ def _least_of_neuron(
             continue
         steep, apart = rise - slope, shift - error_centre
         curvature = weight - error_weight * steep * steep
-        linear = rise * g - link - 2 * weight * middle - 2 * error_weight * steep * apart
-        constant = g * shift + weight * middle * middle - error_weight * apart * apart
+        linear = rise * g - link - 2 * weight * vertex - 2 * error_weight * steep * apart
+        constant = g * shift + weight * vertex * vertex - error_weight * apart * apart
         ends = [first, last]
         if curvature > 0:
             stationary = -linear / (2 * curvature)
@@ -189,7 +199,7 @@ def _join(forms: dict[int, Fixed], value: int, form: Fixed) -> None:
 
 
 def _over(numbers: Fixed, bits: int) -> Fixed:
-    """Numbers in larger units, or all zeros in any."""
+    """Numbers in units of 2**-bits, which are no smaller than theirs; zeros may be in any units."""
     if numbers.bits >= bits:
         return numbers.coarser(numbers.bits - bits)
     return Fixed(numbers.units, bits, numbers.error << (bits - numbers.bits))

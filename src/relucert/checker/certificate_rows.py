@@ -1,4 +1,4 @@
-"""The linear maps of a scene as rows, one for each neuron of a layer, with a bound of what rounds."""
+"""The linear maps of a scene as rows, one for each neuron of a layer, with a bound of their rounding errors."""
 
 from __future__ import annotations
 
@@ -16,43 +16,43 @@ from relucert.checker.certificate_scene import INPUT, THE_INPUT, CertificateScen
 from relucert.checker.fixed_point import Fixed, multiply
 from relucert.network import Network
 
-COEFFICIENTS = 2**21  # that are pulled back at once
+COEFFICIENTS = 2**21  # that are back-substituted at once, which bounds memory
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class RoundedRows:
     """Forms, (forms, size), that are off by at most `doubt` in every coefficient."""
 
     forms: Fixed
     doubt: Fraction
 
     @classmethod
-    def rounded(cls, forms: Fixed, doubt: Fraction) -> Rows:
-        """Forms with an error of their own besides."""
+    def rounded(cls, forms: Fixed, doubt: Fraction) -> RoundedRows:
+        """Forms whose own error adds to the doubt."""
         return cls(replace(forms, error=0), doubt + forms.error / Fraction(2) ** forms.bits)
 
-    def at(self, columns: Tensor) -> Rows:
-        """Some of the coefficients, (count,)."""
-        return Rows(self.forms.at(columns), self.doubt)
+    def at(self, columns: Tensor) -> RoundedRows:
+        """The coefficients at some columns, (count,)."""
+        return RoundedRows(self.forms.at(columns), self.doubt)
 
-    def plus(self, other: Rows) -> Rows:
-        return Rows.rounded(self.forms.plus(other.forms), self.doubt + other.doubt)
+    def plus(self, addend: RoundedRows) -> RoundedRows:
+        return RoundedRows.rounded(self.forms.plus(addend.forms), self.doubt + addend.doubt)
 
 
 @dataclass(eq=False)
 class RowMaker:
-    """Pulls unit forms on the neurons of a layer back."""
+    """Back-substitutes unit forms on the neurons of a layer."""
 
     scene: CertificateScene
 
     def __post_init__(self) -> None:
         self._gains: dict[int, Fraction] = {}
 
-    def local(self, value: int, neurons: Tensor) -> Iterator[dict[int, Rows]]:
+    def local(self, value: int, neurons: Tensor) -> Iterator[dict[int, RoundedRows]]:
         """The maps from every source of a value (see `CertificateScene.sources`) to its neurons, chunk by chunk."""
         return (self._pull(value, chunk, False) for chunk in self._chunks(neurons))
 
-    def through(self, value: int, neurons: Tensor) -> Iterator[dict[int, Rows]]:
+    def through(self, value: int, neurons: Tensor) -> Iterator[dict[int, RoundedRows]]:
         """The maps from the input, -1, and from the errors of all layers before to the neurons, chunk by chunk."""
         return (self._pull(value, chunk, True) for chunk in self._chunks(neurons))
 
@@ -60,32 +60,34 @@ class RowMaker:
         step = max(1, COEFFICIENTS // max(self.scene.network.sizes))
         return neurons.split(step) if len(neurons) else ()
 
-    def _pull(self, value: int, neurons: Tensor, through: bool) -> dict[int, Rows]:
-        network, found = self.scene.network, dict[int, Rows]()
+    def _pull(self, value: int, neurons: Tensor, through: bool) -> dict[int, RoundedRows]:
+        """The maps to neurons of a value, by source; through: whether they pass ReLUs, by their slopes."""
+        network, maps = self.scene.network, dict[int, RoundedRows]()
         units = torch.nn.functional.one_hot(neurons, network.sizes[value])
-        pending = {value: Rows(Fixed(units, 0), Fraction(0))}
+        pending = {value: RoundedRows(Fixed(units, 0), Fraction(0))}
         for current in range(value, INPUT - 1, -1):
-            if through and current in found:
-                _join(pending, current, self._sloped(current, found[current]))
+            if through and current in maps:
+                _join(pending, current, self._sloped(current, maps[current]))
             if current not in pending or current == INPUT:
                 continue
             rows, node = pending.pop(current), network.node(current)
             if node.operation.name == "relu":
-                _join(found, node.inputs[0], rows)
+                _join(maps, node.inputs[0], rows)
                 continue
-            pulled = Rows.rounded(self.scene.layers[current].transpose(rows.forms), rows.doubt * self._gain(current))
+            transposed = self.scene.layers[current].transpose(rows.forms)
+            pulled = RoundedRows.rounded(transposed, rows.doubt * self._gain(current))
             for source in node.inputs:
                 _join(pending, source, pulled)
         if INPUT in pending:
-            found[THE_INPUT] = pending[INPUT]
-        return found
+            maps[THE_INPUT] = pending[INPUT]
+        return maps
 
-    def _sloped(self, value: int, rows: Rows) -> Rows:
+    def _sloped(self, value: int, rows: RoundedRows) -> RoundedRows:
         """Forms on ReLUs as forms on their source, but for the errors."""
-        return Rows.rounded(multiply(rows.forms, self.scene.slopes[value], torch.mul, 1), rows.doubt)
+        return RoundedRows.rounded(multiply(rows.forms, self.scene.slopes[value], torch.mul, 1), rows.doubt)
 
     def _gain(self, value: int) -> Fraction:
-        """How much larger a coefficient's error can be behind an operation: the largest sum of a column."""
+        """The most by which transposing an operation can multiply a coefficient's error: its largest column sum."""
         if value not in self._gains:
             ones = Fixed(torch.ones(1, self.scene.network.sizes[value], dtype=torch.int64), 0)
             total = self.scene.layers[value].absolute.transpose(ones)
@@ -100,5 +102,5 @@ def spatial(network: Network, value: int) -> NDArray[np.intp]:
     return neurons.reshape(shape).transpose(1, 2, 0).ravel() if len(shape) == 3 else neurons
 
 
-def _join(rows: dict[int, Rows], value: int, added: Rows) -> None:
+def _join(rows: dict[int, RoundedRows], value: int, added: RoundedRows) -> None:
     rows[value] = rows[value].plus(added) if value in rows else added

@@ -1,9 +1,9 @@
 """A network over a region as quadratic certificates see it, in fixed point: deviations from a reference.
 
 The reference is any number for every value of the network, here about what the network computes at the region's centre.
-What an affine operation makes of the references of its inputs is off by a residual; with the noise of an evaluation in
+An affine operation maps the references of its inputs to its own but for a residual; with the noise of an evaluation in
 floating point, that moves every deviation by at most a drift. With unstable neurons' errors `e = dh - s dz`, where dz
-and dh are the deviations of a neuron and of its ReLU, all deviations are linear in (y, e), but for the drift.
+and dh are the deviations of a pre-activation and of its ReLU, all deviations are linear in (y, e), but for the drift.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ THE_INPUT = -1  # as a source of layers; a layer of ReLUs is a source by its pre
 
 
 @dataclass(frozen=True, eq=False)
-class Neurons:
-    """The neurons of a pre-activation whose sign is left open.
+class UnstableNeurons:
+    """The neurons of a pre-activation that a proof treats as unstable.
 
     Attributes:
-        index: Which they are, (count,).
-        centre: The reference of each.
-        lower, upper: How far each may lie from it.
-        slope: The slopes s.
+        index: Their indices, (count,).
+        centre: Their references.
+        lower, upper: The least and the largest deviation of each from its reference.
+        slope: The slopes s of their ReLUs.
         followed: Whether another pre-activation depends on their ReLUs.
     """
 
@@ -65,8 +65,8 @@ class CertificateScene:
             noise included, (size,).
         slopes: By pre-activation, what its deviations are multiplied with at its ReLUs, besides e: 0 or 1 for stable
             neurons, (size,).
-        reach: By pre-activation, how far its neurons may lie from the reference, (size,); 0 for inactive ones.
-        neurons: By pre-activation.
+        max_deviation: By pre-activation, how far its neurons may lie from the reference, (size,); 0 for inactive ones.
+        neurons: By pre-activation, those that are treated as unstable.
         end: The value that forms are on: the output, or a pre-activation that is to be bounded.
     """
 
@@ -76,8 +76,8 @@ class CertificateScene:
     values: dict[int, Fixed]
     residuals: dict[int, Fixed]
     slopes: dict[int, Fixed]
-    reach: dict[int, Fixed]
-    neurons: dict[int, Neurons]
+    max_deviation: dict[int, Fixed]
+    neurons: dict[int, UnstableNeurons]
     end: int
 
     @classmethod
@@ -99,21 +99,22 @@ class CertificateScene:
                 scene.values[value] = scene._relu(node.inputs[0])
             else:
                 layer = relaxation.layers[value]
-                found = layer.linear([scene.values[source] for source in node.inputs])
+                image = layer.linear([scene.values[source] for source in node.inputs])
                 if layer.constant is not None:
-                    found = found.plus(layer.constant.reshaped(1, -1))
-                scene._refer(value, found, relaxation.noise.get(value))
+                    image = image.plus(layer.constant.reshaped(1, -1))
+                scene._refer(value, image, relaxation.noise.get(value))
             if value in network.preactivations:
                 scene._open(value, proof, bound(scene, value))
         return scene
 
-    def _refer(self, value: int, found: Fixed, noise: Fixed | None) -> None:
-        self.values[value] = replace(found, error=0)
-        residual = uniform(found)
+    def _refer(self, value: int, image: Fixed, noise: Fixed | None) -> None:
+        """Sets the reference and the residual of a value: `image` is the operation on the references before it."""
+        self.values[value] = replace(image, error=0)
+        residual = uniform(image)
         self.residuals[value] = residual if noise is None else most(residual.plus(noise))
 
     def _open(self, value: int, proof: CertificateProof, interval: Interval) -> None:
-        """Sets the open neurons of a pre-activation apart, by the file's list; the others have to be stable."""
+        """Sets the unstable neurons of a pre-activation, which the file lists; the others have to be proven stable."""
         entry, size = proof.layers[value], self.network.sizes[value]
         require(all(neuron < size for neuron in entry.neurons), "it has neurons that the network does not have")
         centres = numbers_of(self.values[value])
@@ -127,14 +128,14 @@ class CertificateScene:
         if not all(stable):
             raise Rejected(f"it leaves out neuron {stable.index(False)} of value {value}, which is not proven stable")
         opened = set(entry.neurons)
-        reaches = [
+        max_deviations = [
             max(abs(low), abs(high)) if slope or neuron in opened else fmpq(0)
             for neuron, (low, high, slope) in enumerate(zip(lower, upper, slopes, strict=True))
         ]
         self.slopes[value] = Fixed(torch.tensor(slopes, dtype=torch.int64), SLOPE_BITS)
-        self.reach[value] = of_fractions([_fraction(number) for number in reaches], up=True)
+        self.max_deviation[value] = of_fractions([_fraction(number) for number in max_deviations], up=True)
         unit = fmpq(1, 1 << SLOPE_BITS)
-        self.neurons[value] = Neurons(
+        self.neurons[value] = UnstableNeurons(
             torch.tensor(entry.neurons, dtype=torch.long),
             centre=[centres[neuron] for neuron in entry.neurons],
             lower=[lower[neuron] for neuron in entry.neurons],
@@ -144,7 +145,7 @@ class CertificateScene:
         )
 
     def _relu(self, source: int) -> Fixed:
-        """The reference of a ReLU: that of an active neuron as it is, 0 of an inactive one, else the ReLU of it."""
+        """The reference of a ReLU: that of its neuron where this is active, 0 where it is inactive, else its ReLU."""
         before = self.values[source]
         passed = before.units * (self.slopes[source].units > 0)
         index = self.neurons[source].index
@@ -152,13 +153,13 @@ class CertificateScene:
         return replace(before, units=passed)
 
     def before(self, value: int) -> CertificateScene:
-        """The network that ends at a value, where the neurons of all ReLUs before it are known."""
+        """The scene of the network that ends at a value; the neurons of all ReLUs before it must be set."""
         cut = replace(self, end=value)
-        neurons = {layer: replace(self.neurons[layer], followed=layer in cut.followed) for layer in cut.rectified}
+        neurons = {layer: replace(self.neurons[layer], followed=layer in cut.followed) for layer in cut.preactivations}
         return replace(cut, neurons=neurons)
 
     @cached_property
-    def rectified(self) -> list[int]:
+    def preactivations(self) -> list[int]:
         """The pre-activations of ReLUs up to the end, in order."""
         relus = (value for value in self.network.activations if value <= self.end)
         return sorted({self.network.source(value) for value in relus})
@@ -171,14 +172,15 @@ class CertificateScene:
 
     @cached_property
     def followed(self) -> set[int]:
-        return {source for value in self.rectified for source in self.sources(value)}
+        """The pre-activations on whose ReLUs another pre-activation depends."""
+        return {source for value in self.preactivations for source in self.sources(value)}
 
     def forward(self, inputs: Fixed, errors: Mapping[int, Fixed]) -> tuple[dict[int, Fixed], dict[int, Fixed]]:
         """Deviations of all pre-activations, and the drift of a deviation from them.
 
         Args:
-            inputs: Those of the input, (1, inputs).
-            errors: By followed layer those of ReLUs of open neurons besides the slopes, (1, count).
+            inputs: The deviations of the input, (1, inputs).
+            errors: By followed pre-activation, the errors e of its unstable neurons, (1, count).
 
         Returns:
             By pre-activation: numbers that are taken for exact, (1, size), and the sum of how far these are from the
@@ -186,20 +188,21 @@ class CertificateScene:
         """
         moved: dict[int, Fixed] = {INPUT: replace(inputs, error=0)}
         drift: dict[int, Fixed] = {INPUT: most(self.residuals[INPUT].plus(uniform(inputs)))}
-        for value in sorted(self.network.ancestors(self.rectified) - {INPUT}):
+        for value in sorted(self.network.ancestors(self.preactivations) - {INPUT}):
             node = self.network.node(value)
             if node.operation.name == "relu":
                 source = node.inputs[0]
-                found = multiply(moved[source], self.slopes[source], torch.mul, 1)
+                image = multiply(moved[source], self.slopes[source], torch.mul, 1)
                 spread = most(multiply(drift[source], self.slopes[source], torch.mul, 1))
                 if len(self.neurons[source]):
-                    found = found.plus(errors[source].spread(self.neurons[source].index, self.network.sizes[source]))
+                    image = image.plus(errors[source].spread(self.neurons[source].index, self.network.sizes[source]))
             else:
-                found = self.layers[value].linear([moved[source] for source in node.inputs])
+                image = self.layers[value].linear([moved[source] for source in node.inputs])
                 spread = self.layers[value].magnitude([drift[source] for source in node.inputs])
                 spread = most(spread.plus(self.residuals[value]))
-            moved[value], drift[value] = replace(found, error=0), most(spread.plus(uniform(found)))
-        return {value: moved[value] for value in self.rectified}, {value: drift[value] for value in self.rectified}
+            moved[value], drift[value] = replace(image, error=0), most(spread.plus(uniform(image)))
+        values = self.preactivations
+        return {value: moved[value] for value in values}, {value: drift[value] for value in values}
 
 
 Bounder = Callable[[CertificateScene, int], Interval]
@@ -213,7 +216,7 @@ def uniform(numbers: Fixed) -> Fixed:
 
 
 def numbers_of(fixed: Fixed) -> Numbers:
-    """Exactly the units of numbers, (1, size) or (size,), their error left aside."""
+    """The units of numbers, (1, size) or (size,), exactly and without their error."""
     units = fixed.units.flatten().tolist()
     if fixed.bits < 0:
         return [fmpq(number << -fixed.bits) for number in units]

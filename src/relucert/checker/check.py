@@ -90,8 +90,8 @@ class Claim:
 
 def _margin(row: list[float]) -> tuple[int, int] | None:
     """The classes of a row that is one score less another."""
-    others = [number for number in row if number not in (0.0, 1.0, -1.0)]
-    if others or row.count(1.0) != 1 or row.count(-1.0) != 1:
+    remaining = [number for number in row if number not in (0.0, 1.0, -1.0)]
+    if remaining or row.count(1.0) != 1 or row.count(-1.0) != 1:
         return None
     return row.index(1.0), row.index(-1.0)
 
@@ -142,10 +142,10 @@ def network_of(proof: Certified | QueryProof, network: Network | torch.nn.Module
             f"it is about a network named {shown(proof.name)}, SHA-256 {shown(proof.sha256)}, which is none that is "
             "known by name: say which one with --network (in Python, network=)"
         )
-    known = zoo.load(proof.name) if network is None else load(network)
-    if fingerprint(known, _inference(proof) != "real") != proof.sha256:
-        raise Rejected(f"it is about another network than {known.name}, one of SHA-256 {shown(proof.sha256)}")
-    return known
+    loaded = zoo.load(proof.name) if network is None else load(network)
+    if fingerprint(loaded, _inference(proof) != "real") != proof.sha256:
+        raise Rejected(f"it is about another network than {loaded.name}, one of SHA-256 {shown(proof.sha256)}")
+    return loaded
 
 
 def check_claim(

@@ -45,9 +45,9 @@ def document_of(content: bytes, most_bytes: int = MOST_BYTES) -> Any:
     return json.loads(plain.decode(), object_pairs_hook=_unique, parse_constant=_no_number, parse_float=_finite)
 
 
-def _check_count(what: str, count: int, most: int) -> None:
+def _check_count(subject: str, count: int, most: int) -> None:
     """What is parsed takes far more memory than its text."""
-    require(count <= most, f"it has {count:,} {what}, more than {most:,}: --largest SIZE allows more")
+    require(count <= most, f"it has {count:,} {subject}, more than {most:,}: --largest SIZE allows more")
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 For integers B over a power of two, and E that they may be off by in the norm of Frobenius, it suffices that
 `M = (1 - E)^2 I - B B'` is positive semidefinite. A Cholesky factor of M in float64 is only a proposal: rounded to
 integers it is L, and what counts is that the remainder `M - L L'` is diagonally dominant, and so semidefinite, as
-L L' is. Matrices of windows of images are block tridiagonal, once their rows are ordered by places.
+L L' is. Matrices of windows of images are block tridiagonal, once their rows are ordered by position.
 
 Integers are products of float64 libraries, and exact: with `B = high + low`, high in units of 2**-26, a row of which is
 no longer than 1, no sum of products of two rows reaches 2**53 units, whatever the order of summation. The products of
@@ -22,15 +22,15 @@ from numpy.typing import NDArray
 from scipy import linalg, sparse
 
 BITS = 42  # of a matrix's integers, behind the point
-HIGH_BITS = 26
-LOW = BITS - HIGH_BITS
+HIGH_BITS = 26  # of its high parts
+LOW = BITS - HIGH_BITS  # bits of its low parts
 SPARSE_BITS = 30  # of a sparse matrix's integers: sums of products of two of its rows stay below 2**61
 UNIT_BITS = 60  # of products
 LONGEST = 1.5 * 2.0 ** (2 * HIGH_BITS)  # of sums of squares of high parts, as computed: below 2**53 exactly
 MOST_TERMS = 2**20  # of products of high and low parts, whose sums then stay below 2**53
 LARGEST = 2.0  # entry of a factor, whose rows are no longer than 1
 UP = 1 + 1e-6  # more than sums of a few billion numbers >= 0 round by
-LEAST_BLOCK = 256
+LEAST_BLOCK = 256  # rows of a block of a banded matrix, at least: smaller ones are no faster
 FEW = 3  # blocks of the bandwidth below which a banded matrix is taken for a dense one
 STRIPE = 512  # rows that are multiplied at once
 
@@ -101,24 +101,24 @@ def _symmetric(high: Floats, low: Floats | None, leading: int | None = None) -> 
     return product
 
 
-def _products(rows: Floats, others: Floats) -> Whole:
-    """`one other'` of high parts."""
-    whole: Whole = (rows @ others.T).astype(np.int64)
+def _products(rows: Floats, columns: Floats) -> Whole:
+    """`rows columns'` of high parts."""
+    whole: Whole = (rows @ columns.T).astype(np.int64)
     return whole << (UNIT_BITS - 2 * HIGH_BITS)
 
 
-def _mixed(high: Floats, low: Floats, other_high: Floats, other_low: Floats) -> Whole:
-    """`high other_low' + low other_high'`, rounded down."""
-    total: Whole = (high @ other_low.T).astype(np.int64) + (low @ other_high.T).astype(np.int64)
+def _mixed(high: Floats, low: Floats, right_high: Floats, right_low: Floats) -> Whole:
+    """`high right_low' + low right_high'`, rounded down."""
+    total: Whole = (high @ right_low.T).astype(np.int64) + (low @ right_high.T).astype(np.int64)
     return total >> (HIGH_BITS + BITS - UNIT_BITS)
 
 
 def _sparse_gram(matrix: sparse.csr_array) -> tuple[Tridiagonal, float]:
-    """`B B'` of a matrix that is rounded once more, and how far that is off."""
+    """`B B'` of a matrix B that is rounded to SPARSE_BITS, and the rounding error of B in the norm of Frobenius."""
     shift = BITS - SPARSE_BITS
     rounded = (matrix.data + (1 << (shift - 1))) >> shift
-    rest = (matrix.data - (rounded << shift)).astype(np.float64)
-    lost = math.sqrt(float(np.square(rest).sum())) * 2.0**-BITS * UP
+    remainders = (matrix.data - (rounded << shift)).astype(np.float64)
+    lost = math.sqrt(float(np.square(remainders).sum())) * 2.0**-BITS * UP
     rows = sparse.csr_array((rounded, matrix.indices, matrix.indptr), shape=matrix.shape)
     lengths = sparse.csr_array(
         (np.square(rounded.astype(np.float64)), matrix.indices, matrix.indptr), shape=matrix.shape
@@ -133,7 +133,7 @@ def _sparse_gram(matrix: sparse.csr_array) -> tuple[Tridiagonal, float]:
     banded = product.tocsr()
     ends = list(pairwise([*range(0, size, step), size]))
     diagonal = [banded[first:last, first:last].toarray() for first, last in ends]
-    below = [banded[two[0] : two[1], one[0] : one[1]].toarray() for one, two in pairwise(ends)]
+    below = [banded[slice(*rows), slice(*columns)].toarray() for columns, rows in pairwise(ends)]
     return Tridiagonal(diagonal, below, 0.0), lost
 
 
@@ -157,15 +157,15 @@ Factor = list[tuple[Floats, Floats | None]]
 
 
 def _cholesky(diagonal: list[Whole], below: list[Whole], shift: float) -> Factor | None:
-    """A proposal: the triangle on the diagonal and the block below it, for every block; None where there is none."""
-    unit, found = 2.0**-UNIT_BITS, Factor()
+    """Proposes a Cholesky factor: per block the triangle on the diagonal and the block below; None where it fails."""
+    unit, factor = 2.0**-UNIT_BITS, Factor()
     carried = None
     for number, block in enumerate(diagonal):
-        rest = block * unit - shift * np.eye(len(block))
+        remainder = block * unit - shift * np.eye(len(block))
         if carried is not None:
-            rest -= carried @ carried.T
+            remainder -= carried @ carried.T
         try:
-            triangle = np.tril(linalg.cholesky(rest, lower=True, overwrite_a=True, check_finite=True))
+            triangle = np.tril(linalg.cholesky(remainder, lower=True, overwrite_a=True, check_finite=True))
         except (linalg.LinAlgError, ValueError):
             return None
         carried = None
@@ -173,30 +173,30 @@ def _cholesky(diagonal: list[Whole], below: list[Whole], shift: float) -> Factor
             carried = linalg.solve_triangular(triangle, (below[number] * unit).T, lower=True).T
         if not all(bool((np.abs(matrix) <= LARGEST).all()) for matrix in (triangle, carried) if matrix is not None):
             return None
-        found.append((triangle, carried))
-    return found
+        factor.append((triangle, carried))
+    return factor
 
 
 def _is_dominant(diagonal: list[Whole], below: list[Whole], factor: Factor, precise: bool) -> bool:
     """Whether the matrix less that of a factor is proven to be diagonally dominant, wherever the factor is from."""
     size = sum(map(len, diagonal))
-    least, others = [], [np.zeros(len(block), dtype=np.int64) for block in diagonal]
+    least, off_diagonal = [], [np.zeros(len(block), dtype=np.int64) for block in diagonal]
     squares = 0.0  # of low parts
-    carried = _Parts.none(len(diagonal[0]))
+    carried = _SplitBlock.none(len(diagonal[0]))
     for number, (block, (triangle, next_block)) in enumerate(zip(diagonal, factor, strict=True)):
-        factors = _Parts.of(triangle, precise)
+        factors = _SplitBlock.of(triangle, precise)
         rows = carried.beside(factors)
         squares += rows.low_squares
         if not _is_short(rows.high):
             return False
-        rest = np.tril(block - _symmetric(rows.high, rows.low, carried.high.shape[1]))
-        sizes = np.abs(rest)
+        remainder = np.tril(block - _symmetric(rows.high, rows.low, carried.high.shape[1]))
+        sizes = np.abs(remainder)
         if int(sizes.max()) >= (1 << 61) // size:
             return False
-        least.append(np.diag(rest))
-        others[number] += sizes.sum(0) + sizes.sum(1) - 2 * np.diag(sizes)
+        least.append(np.diag(remainder))
+        off_diagonal[number] += sizes.sum(0) + sizes.sum(1) - 2 * np.diag(sizes)
         if next_block is not None:
-            carried = _Parts.of(next_block, precise)
+            carried = _SplitBlock.of(next_block, precise)
             if not _is_short(carried.high):
                 return False
             product = _products(carried.high, factors.high)
@@ -205,33 +205,33 @@ def _is_dominant(diagonal: list[Whole], below: list[Whole], factor: Factor, prec
             sizes = np.abs(below[number] - product)
             if int(sizes.max()) >= (1 << 61) // size:
                 return False
-            others[number] += sizes.sum(0)
-            others[number + 1] += sizes.sum(1)
+            off_diagonal[number] += sizes.sum(0)
+            off_diagonal[number + 1] += sizes.sum(1)
     room = math.ceil(squares * 2.0 ** (UNIT_BITS - 2 * BITS) * UP) + 2 * size + 2
-    return all(bool((own - room >= rest).all()) for own, rest in zip(least, others, strict=True))
+    return all(bool((entries - room >= total).all()) for entries, total in zip(least, off_diagonal, strict=True))
 
 
 @dataclass(frozen=True, eq=False)
-class _Parts:
+class _SplitBlock:
     """A block of a factor in high and low parts, whole numbers; None: no low ones."""
 
     high: Floats
     low: Floats | None
 
     @classmethod
-    def of(cls, block: Floats, precise: bool) -> _Parts:
+    def of(cls, block: Floats, precise: bool) -> _SplitBlock:
         if not precise:
             return cls(np.rint(block * 2.0**HIGH_BITS), None)
         return cls(*_split(np.rint(block * 2.0**BITS).astype(np.int64)))
 
     @classmethod
-    def none(cls, size: int) -> _Parts:
+    def none(cls, size: int) -> _SplitBlock:
         return cls(np.zeros((size, 0)), np.zeros((size, 0)))
 
     @property
     def low_squares(self) -> float:
         return 0.0 if self.low is None else float(np.square(self.low).sum())
 
-    def beside(self, other: _Parts) -> _Parts:
-        lows = None if self.low is None or other.low is None else np.concatenate([self.low, other.low], 1)
-        return _Parts(np.concatenate([self.high, other.high], 1), lows)
+    def beside(self, neighbour: _SplitBlock) -> _SplitBlock:
+        lows = None if self.low is None or neighbour.low is None else np.concatenate([self.low, neighbour.low], 1)
+        return _SplitBlock(np.concatenate([self.high, neighbour.high], 1), lows)

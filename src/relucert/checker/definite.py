@@ -16,7 +16,7 @@ SHIFT = 2.0**-28  # share of the diagonal that is left to the remainder
 def is_semidefinite(matrix: fmpz_mat, bits: int) -> bool:
     """Whether it is proven for a symmetric matrix of integers over 2**(2 * bits), whose entries should be near 1."""
     rows = matrix.tolist()
-    if not all(0 < row[place] < LARGEST for place, row in enumerate(rows)):
+    if not all(0 < row[index] < LARGEST for index, row in enumerate(rows)):
         return False
     if any(abs(entry) >= LARGEST for row in rows for entry in row):
         return False
@@ -35,4 +35,4 @@ def is_semidefinite(matrix: fmpz_mat, bits: int) -> bool:
 
 def _is_dominant(matrix: fmpz_mat) -> bool:
     """Whether every diagonal entry is at least the sum of the absolute values of the others of its row."""
-    return all(2 * row[place] >= sum(map(abs, row), fmpz(0)) for place, row in enumerate(matrix.tolist()))
+    return all(2 * row[index] >= sum(map(abs, row), fmpz(0)) for index, row in enumerate(matrix.tolist()))

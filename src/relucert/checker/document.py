@@ -14,7 +14,7 @@ from typing import Any
 from relucert.checker.content import MOST_BYTES, read_document
 from relucert.checker.entries import Rejected as Rejected
 from relucert.checker.entries import as_list, as_number, as_numbers, as_text, as_whole, require
-from relucert.checker.trees import Relaxation, read_relaxation
+from relucert.checker.trees import RelaxationEntry, read_relaxation
 
 FORMAT = "relucert proof 4"  # what the file of a proof about an image says it is
 
@@ -26,8 +26,8 @@ NORMS: dict[object, float] = {"inf": math.inf, 1.0: 1.0, 2.0: 2.0}
 
 
 @dataclass(frozen=True)
-class Cut:
-    """Two halves by one coordinate of the input: at most, at least a number."""
+class CutNode:
+    """An inner node: it cuts a box into two halves, where one coordinate of the input is at most and at least `at`."""
 
     coordinate: int
     at: float
@@ -35,15 +35,15 @@ class Cut:
 
 
 @dataclass(frozen=True)
-class Leaf:
-    """A box in which a row is positive: slopes of its lower lines by the value of a ReLU."""
+class LeafNode:
+    """A box in which a row is positive; slopes: those of lower lines, by the value of a ReLU."""
 
     slopes: dict[int, list[float]]
 
 
 @dataclass(frozen=True)
 class Certified:
-    """That `rows @ outputs + offsets` stay positive at all valid x with `||(x - image) / scale||_p <= radius`.
+    """A claim: `rows @ outputs + offsets` stay positive at all valid x with `||(x - image) / scale||_p <= radius`.
 
     index: the image's number among those that were asked about.
     box: the lowest and the highest valid value of every coordinate, or None; infinite: no limit.
@@ -68,16 +68,16 @@ class Certified:
 
 @dataclass(frozen=True)
 class Proof(Certified):
-    """The bounds that prove it; inference: what the network is evaluated in, one of `INFERENCES`."""
+    """A claim with the bounds that prove it; inference: what the network is evaluated in, one of `INFERENCES`."""
 
     inference: str
-    relaxation: Relaxation
+    relaxation: RelaxationEntry
     activation_ulps: int | None = None
 
 
 @dataclass(frozen=True)
 class Inequality:
-    """That the sum of `number * variable` is at most `bound`; the numbers are whole, by place."""
+    """The sum of `number * variable` is at most `bound`: whole numbers, by the variables' indices."""
 
     inputs: tuple[tuple[int, int], ...]
     outputs: tuple[tuple[int, int], ...]
@@ -85,8 +85,8 @@ class Inequality:
 
 
 @dataclass(frozen=True)
-class Part:
-    """A box of inputs in which none of some cases is met, each some inequalities at once.
+class BoxProof:
+    """The proof that none of some cases is met in a box of inputs; a case is a conjunction of inequalities.
 
     proof: one tree of cuts for every case, the roots first; or how the rows of all cases are bounded in the whole box.
     """
@@ -94,18 +94,18 @@ class Part:
     low: tuple[Fraction, ...]
     high: tuple[Fraction, ...]
     cases: tuple[tuple[Inequality, ...], ...]
-    proof: tuple[Cut | Leaf, ...] | Relaxation
+    proof: tuple[CutNode | LeafNode, ...] | RelaxationEntry
 
 
 @dataclass(frozen=True)
 class QueryProof:
-    """That a property, a text of VNN-LIB 1.0, holds: every case of a violation is in one of the parts."""
+    """The proof that a property, a text of VNN-LIB 1.0, holds: every case of a violation is refuted in its box."""
 
     name: str
     sha256: str
     text: str
     text_sha256: str
-    parts: tuple[Part, ...]
+    boxes: tuple[BoxProof, ...]
 
 
 Reader = Callable[[dict[str, Any]], Certified]
@@ -140,29 +140,29 @@ def _query_proof(document: dict[str, Any]) -> QueryProof:
     text = as_text(query["text"])
     named = hashlib.sha256(text.encode()).hexdigest() == as_text(query["sha256"])
     require(named, "its property is not that of the SHA-256 it names")
-    parts = tuple(_part(part) for part in as_list(document["parts"]))
-    return QueryProof(as_text(network["name"]), as_text(network["sha256"]), text, query["sha256"], parts)
+    boxes = tuple(_box_proof(box) for box in as_list(document["parts"]))
+    return QueryProof(as_text(network["name"]), as_text(network["sha256"]), text, query["sha256"], boxes)
 
 
-def _part(entry: dict[str, Any]) -> Part:
-    (how,) = set(entry) - {"low", "high", "cases"}
+def _box_proof(entry: dict[str, Any]) -> BoxProof:
+    (proof_key,) = set(entry) - {"low", "high", "cases"}
     low, high = (tuple(_fraction(number) for number in as_list(entry[end])) for end in ("low", "high"))
     cases = tuple(tuple(_inequality(inequality) for inequality in as_list(case)) for case in as_list(entry["cases"]))
     require(bool(cases), "a part has no cases")
     require(all(len(set(case)) == len(case) for case in cases), "an inequality stands twice in a case")
-    if how == "relaxation":
-        return Part(low, high, cases, read_relaxation(entry[how]))
-    require(how == "nodes", "a part has neither nodes nor a relaxation")
-    return Part(low, high, cases, tuple(_node(node) for node in as_list(entry["nodes"])))
+    if proof_key == "relaxation":
+        return BoxProof(low, high, cases, read_relaxation(entry[proof_key]))
+    require(proof_key == "nodes", "a part has neither nodes nor a relaxation")
+    return BoxProof(low, high, cases, tuple(_node(node) for node in as_list(entry["nodes"])))
 
 
-def _node(entry: dict[str, Any]) -> Cut | Leaf:
+def _node(entry: dict[str, Any]) -> CutNode | LeafNode:
     if set(entry) == {"cut", "halves"}:
         coordinate, at = as_list(entry["cut"])
         first, second = (as_whole(number) for number in as_list(entry["halves"]))
-        return Cut(as_whole(coordinate), as_number(at), (first, second))
+        return CutNode(as_whole(coordinate), as_number(at), (first, second))
     require(set(entry) == {"slopes"}, "a node is neither a cut nor a leaf")
-    return Leaf({int(value): as_numbers(numbers) for value, numbers in entry["slopes"].items()})
+    return LeafNode({int(value): as_numbers(numbers) for value, numbers in entry["slopes"].items()})
 
 
 def _inequality(entry: dict[str, Any]) -> Inequality:
@@ -234,6 +234,6 @@ def _box(entry: Any, size: int) -> tuple[list[float], list[float]] | None:
         [endless if number is None else as_number(number) for number in as_list(end)]
         for end, endless in zip(ends, (-math.inf, math.inf), strict=True)
     )
-    ordered = len(low) == len(high) == size and all(one <= other for one, other in zip(low, high, strict=True))
+    ordered = len(low) == len(high) == size and all(pair[0] <= pair[1] for pair in zip(low, high, strict=True))
     require(ordered, "its box has no lowest and highest value for every coordinate")
     return low, high

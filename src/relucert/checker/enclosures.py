@@ -21,7 +21,7 @@ from torch import Tensor
 
 from relucert.checker.entries import Rejected
 from relucert.checker.fixed_point import Fixed, of_integers
-from relucert.checker.smooth_function import Piece, SmoothFunction
+from relucert.checker.smooth_function import SmoothFunction, SmoothPiece
 
 BOUND_BITS = 64  # of bounds of neurons
 OFFSET_BITS = 160  # of offsets, which are then rounded to what a `Fixed` has
@@ -82,13 +82,13 @@ class Enclosed:
         slopes: (size,) or (forms, size); where: of the same shape, which are needed, the others being 0.
         """
         needed = torch.ones_like(slopes, dtype=torch.bool) if where is None else where
-        places = needed.reshape(-1).nonzero().flatten().tolist()
+        indices = needed.reshape(-1).nonzero().flatten().tolist()
         numbers, size = slopes.reshape(-1).tolist(), slopes.shape[-1]
-        keys = {place: (sign, place % size, numbers[place]) for place in places}
+        keys = {index: (sign, index % size, numbers[index]) for index in indices}
         self._find({key for key in keys.values() if key not in self._offsets})
         offsets = [0] * len(numbers)
-        for place, key in keys.items():
-            offsets[place] = self._offsets[key]
+        for index, key in keys.items():
+            offsets[index] = self._offsets[key]
         return of_integers(offsets, OFFSET_BITS, up=sign < 0).reshaped(*slopes.shape)
 
     @cached_property
@@ -103,7 +103,7 @@ class Enclosed:
         low, high = (fixed.units.tolist() for fixed in self.image)
         bits = self.image[0].bits, self.image[1].bits
         ends = zip(low, high, strict=True)
-        return [max(_over(-one, bits[0]), _over(two, bits[1]), 0) for one, two in ends]
+        return [max(_over(-lowest, bits[0]), _over(highest, bits[1]), 0) for lowest, highest in ends]
 
     @cached_property
     def total(self) -> int:
@@ -137,50 +137,50 @@ class Enclosed:
         pieces = self._pieces[neuron]
         if pieces is None:  # a wave over many periods
             return -1 - arb.max(sign * number * low, sign * number * high)
-        found: list[arb] = []
-        for place, (piece, start, end) in enumerate(pieces):
+        candidates: list[arb] = []
+        for index, (piece, start, end) in enumerate(pieces):
             if piece.curvature != sign:
-                found += [sign * (piece.value(point) - number * point) for point in (start, end)]
+                candidates += [sign * (piece.value(point) - number * point) for point in (start, end)]
                 continue
-            point = arb(touching[(sign, neuron, slope), place])
+            point = arb(touching[(sign, neuron, slope), index])
             inside = (piece.start is None or point >= piece.start) and (piece.end is None or point <= piece.end)
             if not inside:  # a part that is too short for float64
                 whole = start.union(end)
-                found.append(sign * (piece.value(whole) - number * whole))
+                candidates.append(sign * (piece.value(whole) - number * whole))
                 continue
             tilt = sign * (piece.slope(point) - number)
             falls = arb.min(tilt * (start - point), tilt * (end - point))
-            found.append(sign * (piece.value(point) - number * point) + falls)
-        least = found[0]
-        for other in found[1:]:
-            least = arb.min(least, other)
+            candidates.append(sign * (piece.value(point) - number * point) + falls)
+        least = candidates[0]
+        for candidate in candidates[1:]:
+            least = arb.min(least, candidate)
         return least
 
-    def _met(self, low: arb, high: arb) -> list[tuple[Piece, arb, arb]] | None:
+    def _met(self, low: arb, high: arb) -> list[tuple[SmoothPiece, arb, arb]] | None:
         """The pieces that an interval may meet, each with the ends of its part of the interval."""
         pieces = self.function.pieces(low, high)
         if pieces is None:
             return None
-        parts = []
+        met = []
         for piece in pieces:
             if (piece.start is not None and high < piece.start) or (piece.end is not None and low > piece.end):
                 continue
             start = low if piece.start is None or low > piece.start else piece.start
             end = high if piece.end is None or high < piece.end else piece.end
-            parts.append((piece, start, end))
-        return parts
+            met.append((piece, start, end))
+        return met
 
     def _touching(self, wanted: Sequence[Key]) -> dict[tuple[Key, int], float]:
         """Points of convex pieces where f' is about the slope, by bisection in float64."""
         keys, starts, ends = [], [], []
         for sign, neuron, slope in wanted:
-            for place, (piece, start, end) in enumerate(self._pieces[neuron] or ()):
+            for index, (piece, start, end) in enumerate(self._pieces[neuron] or ()):
                 if piece.curvature == sign:
-                    keys.append(((sign, neuron, slope), place))
+                    keys.append(((sign, neuron, slope), index))
                     starts.append(math.nextafter(float(start.upper()), math.inf))
                     ends.append(math.nextafter(float(end.lower()), -math.inf))
-        low, high = (torch.tensor(side, dtype=torch.float64) for side in (starts, ends))
-        signs, slopes = (torch.tensor([key[part] for key, _ in keys], dtype=torch.float64) for part in (0, 2))
+        low, high = (torch.tensor(numbers, dtype=torch.float64) for numbers in (starts, ends))
+        signs, slopes = (torch.tensor([key[field] for key, _ in keys], dtype=torch.float64) for field in (0, 2))
         for _ in range(STEPS):
             middle = low + (high - low) / 2
             before = signs * self.function.slope(middle) < signs * slopes

@@ -16,25 +16,25 @@ def require(condition: bool, otherwise: str) -> None:
         raise Rejected(otherwise)
 
 
-def _kind(test: Callable[[Any], bool]) -> Callable[[Any], Any]:
-    def take(given: Any) -> Any:
-        if not test(given):
+def _checked(test: Callable[[Any], bool]) -> Callable[[Any], Any]:
+    def take(entry: Any) -> Any:
+        if not test(entry):
             raise TypeError
-        return given
+        return entry
 
     return take
 
 
-as_list = _kind(lambda given: isinstance(given, list))
-as_text = _kind(lambda given: isinstance(given, str))
-as_whole = _kind(lambda given: type(given) is int)
+as_list = _checked(lambda entry: isinstance(entry, list))
+as_text = _checked(lambda entry: isinstance(entry, str))
+as_whole = _checked(lambda entry: type(entry) is int)
 
 
-def as_number(given: Any) -> float:
-    if type(given) not in (int, float) or not math.isfinite(given):
+def as_number(entry: Any) -> float:
+    if type(entry) not in (int, float) or not math.isfinite(entry):
         raise TypeError
-    return float(given)
+    return float(entry)
 
 
-def as_numbers(given: Any) -> list[float]:
-    return [as_number(number) for number in as_list(given)]
+def as_numbers(entry: Any) -> list[float]:
+    return [as_number(number) for number in as_list(entry)]

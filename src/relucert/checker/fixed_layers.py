@@ -40,7 +40,7 @@ class FixedLayer(ABC):
     def transpose(self, forms: Fixed) -> Fixed:
         """Forms on the value, (forms, size), as forms on each of its inputs."""
 
-    def neurons(self, chosen: Tensor) -> Fixed | None:
+    def neurons(self, indices: Tensor) -> Fixed | None:
         """Some coordinates of the value as forms on its input, where they are stored that way."""
         return None
 
@@ -99,8 +99,8 @@ class FixedLinear(FixedLayer):
     def absolute(self) -> FixedLayer:
         return replace(self, weight=_absolute(self.weight))
 
-    def neurons(self, chosen: Tensor) -> Fixed:
-        return replace(self.weight, units=self.weight.units[chosen])
+    def neurons(self, indices: Tensor) -> Fixed:
+        return replace(self.weight, units=self.weight.units[indices])
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,8 +152,8 @@ class _Convolution(FixedLayer):
             padded = functional.pad(digits, (left, right, top, bottom))
             strides, dilation = self.settings["stride"], self.settings["dilation"]
             columns = functional.unfold(padded, self.size, dilation=dilation, stride=strides)
-            sums_at_places: Tensor = taps @ columns.unflatten(1, (groups, -1))
-            return sums_at_places
+            totals: Tensor = taps @ columns.unflatten(1, (groups, -1))
+            return totals
 
         count = len(inputs[0].units)
         return multiply(kernels, inputs[0].reshaped(-1, *self.before), product, terms).reshaped(count, -1)
@@ -192,24 +192,24 @@ class _Picked(FixedLayer):
     """Every coordinate is one of the input's, or zero.
 
     Attributes:
-        places: Of the coordinates, (size,); one past the last: zero.
+        indices: Of the coordinates, (size,); one past the last: zero.
         before: How many coordinates the input has.
         most: How often one of them is picked.
     """
 
-    places: Tensor
+    indices: Tensor
     before: int
     most: int
 
     def transpose(self, forms: Fixed) -> Fixed:
         room = BITS - forms.largest.bit_length() - (self.most - 1).bit_length() - 1
         forms = forms.coarser(-room)
-        total = forms.units.new_zeros(len(forms.units), self.before + 1).index_add(1, self.places, forms.units)
+        total = forms.units.new_zeros(len(forms.units), self.before + 1).index_add(1, self.indices, forms.units)
         return Fixed(total[:, :-1], forms.bits, forms.error * self.most)
 
     def linear(self, inputs: Sequence[Fixed]) -> Fixed:
         padded = functional.pad(inputs[0].units, (0, 1))
-        return replace(inputs[0], units=padded[:, self.places])
+        return replace(inputs[0], units=padded[:, self.indices])
 
     @property
     def absolute(self) -> FixedLayer:
@@ -265,10 +265,10 @@ class _Stored:
 def fixed_layers(network: Network) -> dict[int, FixedLayer]:
     """The affine operations of a network by the values they compute; refuses what is neither one of `LAYERS` nor an
     activation that is known."""
-    others = [(value, node) for value, node in network.steps() if not is_activation(node)]
-    if unknown := sorted({node.operation.name for _, node in others} - set(LAYERS)):
+    affine = [(value, node) for value, node in network.steps() if not is_activation(node)]
+    if unknown := sorted({node.operation.name for _, node in affine} - set(LAYERS)):
         raise UnsupportedError(f"proofs can't be checked for the operations {', '.join(unknown)}")
-    return {value: _layer(network, value, node) for value, node in others}
+    return {value: _layer(network, value, node) for value, node in affine}
 
 
 def _layer(network: Network, value: int, node: Node) -> FixedLayer:

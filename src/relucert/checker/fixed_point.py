@@ -69,9 +69,9 @@ class Fixed:
         room = BITS - 1 - size.bit_length()
         return self if room <= 0 or not size else self._finer(room)
 
-    def plus(self, other: Fixed) -> Fixed:
+    def plus(self, addend: Fixed) -> Fixed:
         """The sums, in units as small as the larger one of the two allows."""
-        first, second = self.filled(), other.filled()
+        first, second = self.filled(), addend.filled()
         nonzero = [summand.bits for summand in (first, second) if _largest(summand.units)]
         bits = min(nonzero, default=max(first.bits, second.bits))
         first, second = first._in_units(bits), second._in_units(bits)
@@ -199,10 +199,10 @@ def _levels(left: Fixed, right: Fixed, product: Product, terms: int) -> list[Ten
     if terms > TERMS:
         raise ValueError(f"a sum of {terms} products is not exact")
     levels: list[Tensor | None] = [None] * (len(left.digits) + len(right.digits) - 1)
-    for left_place, left_digit in enumerate(left.digits):
-        for right_place, right_digit in enumerate(right.digits):
-            term, before = product(left_digit, right_digit), levels[left_place + right_place]
-            levels[left_place + right_place] = term if before is None else before.add_(term)
+    for left_position, left_digit in enumerate(left.digits):
+        for right_position, right_digit in enumerate(right.digits):
+            term, before = product(left_digit, right_digit), levels[left_position + right_position]
+            levels[left_position + right_position] = term if before is None else before.add_(term)
     return [level.to(torch.int64) for level in levels if level is not None]
 
 

@@ -1,8 +1,8 @@
 """Concretisation in fixed point: the least values of linear forms over the region of the inputs.
 
-All ends are rounded outwards once; what forms are worth is then computed without an error. In a ball that a box cuts,
-the norm holds one part of every coefficient and the box the rest: any parts give a bound, good ones are chosen in
-floats.
+All ends are rounded outwards once; the values of forms are then computed without an error. In a ball that a box cuts, a
+form is split into a sum: one summand is bounded by the dual norm, the other one by the box. Any split gives a bound,
+a good one is chosen in floats.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from torch import Tensor
 
 from relucert.checker.fixed_point import BITS, Fixed, multiply, of_fractions, squared_sums, sums
 
-ROUNDS = 8  # in which coordinates that meet a wall are looked for, for p = 2
-ROOT_BITS = 64  # behind the point
+ROUNDS = 8  # of the active-set iteration that splits forms for p = 2: any number is sound
+ROOT_BITS = 64  # behind the point, of square roots
 Ends = tuple[Sequence[float], Sequence[float]]
 
 
@@ -30,7 +30,7 @@ class FixedRegion:
     Attributes:
         low, high: The ends of each coordinate: of the region for p = infinity, else of the centre.
         norm: p, which is 1, 2 or infinity.
-        scale: None for ones; no number is too small.
+        scale: How far each coordinate may move per unit of radius, rounded up; None for ones.
         rooms: For p = 1 and 2 and a box, how far each coordinate may go down and up from the centre.
         sizes: The absolute values of the coordinates, at most.
     """
@@ -51,19 +51,19 @@ class FixedRegion:
         """A ball, cut by a box where there is one, whose infinite ends cut nothing."""
         point, exact_radius = [Fraction(number) for number in centre], Fraction(radius)
         steps = [exact_radius] * len(point) if scale is None else [exact_radius * Fraction(number) for number in scale]
-        low = [one - step for one, step in zip(point, steps, strict=True)]
-        high = [one + step for one, step in zip(point, steps, strict=True)]
+        low = [number - step for number, step in zip(point, steps, strict=True)]
+        high = [number + step for number, step in zip(point, steps, strict=True)]
         if box is not None:
-            low = [max(one, Fraction(wall)) if wall > -math.inf else one for one, wall in zip(low, box[0], strict=True)]
+            low = [max(end, Fraction(wall)) if wall > -math.inf else end for end, wall in zip(low, box[0], strict=True)]
             high = [
-                min(one, Fraction(wall)) if wall < math.inf else one for one, wall in zip(high, box[1], strict=True)
+                min(end, Fraction(wall)) if wall < math.inf else end for end, wall in zip(high, box[1], strict=True)
             ]
         if norm == math.inf:
             return cls.between(low, high)
-        sizes = [max(abs(one), abs(two)) for one, two in zip(low, high, strict=True)]
+        sizes = [max(abs(lowest), abs(highest)) for lowest, highest in zip(low, high, strict=True)]
         rooms = None
         if box is not None:
-            falls, rises = ([abs(one - two) for one, two in zip(point, side, strict=True)] for side in (low, high))
+            falls, rises = ([abs(end - wall) for end, wall in zip(point, ends, strict=True)] for ends in (low, high))
             rooms = of_fractions(falls, up=True), of_fractions(rises, up=True)
         units = None if scale is None else of_fractions([Fraction(number) for number in scale], up=True)
         return cls(of_fractions(point), of_fractions(point, up=True), norm, exact_radius, units, rooms, sizes)
@@ -71,7 +71,7 @@ class FixedRegion:
     @classmethod
     def between(cls, low: Sequence[Fraction], high: Sequence[Fraction]) -> FixedRegion:
         """A box with these ends."""
-        sizes = [max(abs(one), abs(two)) for one, two in zip(low, high, strict=True)]
+        sizes = [max(abs(lowest), abs(highest)) for lowest, highest in zip(low, high, strict=True)]
         return cls(of_fractions(low), of_fractions(high, up=True), math.inf, Fraction(0), None, None, sizes)
 
     def least(self, forms: Fixed) -> list[Fraction]:
@@ -105,12 +105,13 @@ class FixedRegion:
         sizes = replace(forms, units=forms.units.abs())
         if self.rooms is None:
             return [self.radius * norm for norm in self._dual(sizes)]
-        held = torch.minimum(self._held(forms), sizes.units)
-        rest = sizes.units - held
+        norm_units = torch.minimum(self._norm_shares(forms), sizes.units)
+        walled_units = sizes.units - norm_units
         down, up = self.rooms
-        falling, rising = rest * (forms.units > 0), rest * (forms.units < 0)
-        by_walls = [one + two for one, two in zip(_sums(forms, falling, down), _sums(forms, rising, up), strict=True)]
-        by_norm = self._dual(replace(forms, units=held))
+        falling, rising = walled_units * (forms.units > 0), walled_units * (forms.units < 0)
+        falls, rises = _sums(forms, falling, down), _sums(forms, rising, up)
+        by_walls = [fall + rise for fall, rise in zip(falls, rises, strict=True)]
+        by_norm = self._dual(replace(forms, units=norm_units))
         return [wall + self.radius * norm for wall, norm in zip(by_walls, by_norm, strict=True)]
 
     def _dual(self, sizes: Fixed) -> list[Fraction]:
@@ -125,8 +126,8 @@ class FixedRegion:
         squares = squared_sums(replace(moved, units=moved.units + unit))
         return [_root(square) / Fraction(2) ** moved.bits for square in squares]
 
-    def _held(self, forms: Fixed) -> Tensor:
-        """The part of each coefficient that the norm is to hold, in the units of the forms: about the best one."""
+    def _norm_shares(self, forms: Fixed) -> Tensor:
+        """The share of each coefficient that the dual norm bounds, in the units of the forms: about the best split."""
         coefficients, scale = forms.units.double() * 2.0**-BITS, self._float_scale
         sizes = coefficients.abs() * scale
         down, up = self._float_rooms
@@ -177,10 +178,10 @@ def _root(square: int) -> Fraction:
 
 
 def _worth(forms: Fixed, low: Fixed, high: Fixed) -> list[Fraction]:
-    """The least of forms between two ends, without their errors."""
+    """The least values of forms on a box, without the forms' errors."""
     positive = _sums(forms, forms.units.clamp(min=0), low)
     negative = _sums(forms, forms.units.clamp(max=0), high)
-    return [one + two for one, two in zip(positive, negative, strict=True)]
+    return [below + above for below, above in zip(positive, negative, strict=True)]
 
 
 def _sums(forms: Fixed, units: Tensor, vector: Fixed) -> list[Fraction]:

@@ -22,8 +22,8 @@ def fixed_rows(
     """
     numbers = [Fraction(0)] * (len(rows) * size)
     for row, terms in enumerate(rows):
-        for place, number in terms:
-            numbers[row * size + place] += number
+        for index, number in terms:
+            numbers[row * size + index] += number
     weight = rounded(numbers).reshaped(len(rows), size)
     return FixedLinear(None if constants is None else rounded(constants), weight)
 

@@ -101,17 +101,17 @@ def _dense(network: Network, segment: list[int]) -> tuple[Tensor, Tensor]:
             units = _convolved(units.unflatten(1, before), tensors["weight"], settings)
             bias = tensors["bias"][:, None, None].expand(after).flatten()
         elif operation.name == "index map":
-            places = torch.tensor(settings["indices"])
-            units = functional.pad(units, (0, 1))[:, places]
-            bias = functional.pad(bias.expand(network.sizes[value - 1]), (0, 1))[places]
+            indices = torch.tensor(settings["indices"])
+            units = functional.pad(units, (0, 1))[:, indices]
+            bias = functional.pad(bias.expand(network.sizes[value - 1]), (0, 1))[indices]
     return units.T.contiguous(), bias
 
 
 def _convolved(images: Tensor, weight: Tensor, settings: dict[str, Any]) -> Tensor:
     top, left, bottom, right = settings["padding"]
     padded = functional.pad(images, (left, right, top, bottom))
-    chosen = {name: settings[name] for name in ("stride", "dilation", "groups")}
-    return functional.conv2d(padded, weight, **chosen).flatten(1)
+    options = {name: settings[name] for name in ("stride", "dilation", "groups")}
+    return functional.conv2d(padded, weight, **options).flatten(1)
 
 
 def _bits(numbers: Tensor) -> int:

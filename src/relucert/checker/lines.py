@@ -16,7 +16,7 @@ from relucert.checker.smooth_function import SmoothFunction
 BOUND_BITS = 64
 SLOPE_BITS = 20  # of the slopes that a proof gives
 CHORD_BITS = 30
-ONE = 1 << CHORD_BITS
+UNIT_SLOPE = 1 << CHORD_BITS
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,17 +26,17 @@ class Interval:
     lower: Sequence[int]
     upper: Sequence[int]
 
-    def met(self, other: Interval) -> Interval:
+    def met(self, second: Interval) -> Interval:
         """The intersection of two intervals."""
         return Interval(
-            [max(both) for both in zip(self.lower, other.lower, strict=True)],
-            [min(both) for both in zip(self.upper, other.upper, strict=True)],
+            [max(both) for both in zip(self.lower, second.lower, strict=True)],
+            [min(both) for both in zip(self.upper, second.upper, strict=True)],
         )
 
-    def replaced(self, neurons: Sequence[int], other: Interval) -> Interval:
+    def replaced(self, neurons: Sequence[int], bounds: Interval) -> Interval:
         """The bounds, with those of some neurons intersected with others."""
         lower, upper = list(self.lower), list(self.upper)
-        for neuron, low, high in zip(neurons, other.lower, other.upper, strict=True):
+        for neuron, low, high in zip(neurons, bounds.lower, bounds.upper, strict=True):
             lower[neuron], upper[neuron] = max(lower[neuron], low), min(upper[neuron], high)
         return Interval(lower, upper)
 
@@ -83,7 +83,7 @@ class Interval:
     def heights(self) -> Fixed:
         """The offsets of the upper lines, rounded up."""
         ends = zip(self.chords.tolist(), self.lower, self.upper, strict=True)
-        heights = [max(-slope * low, (ONE - slope) * high) if low < 0 < high else 0 for slope, low, high in ends]
+        heights = [max(-slope * low, (UNIT_SLOPE - slope) * high) if low < 0 < high else 0 for slope, low, high in ends]
         return of_integers(heights, BOUND_BITS + CHORD_BITS, up=True)
 
     @cached_property
@@ -137,14 +137,14 @@ class Lines:
         """Whether upper bounds follow along with lower ones."""
         return not (self.slopes or self.multipliers or self.smooth)
 
-    def of_forms(self, chosen: slice) -> Lines:
+    def of_forms(self, forms: slice) -> Lines:
         """The dual variables of some of the forms."""
         slopes, signs, multipliers = (
-            {value: table[chosen] if table.ndim > 1 else table for value, table in tables.items()}
+            {value: table[forms] if table.ndim > 1 else table for value, table in tables.items()}
             for tables in (self.slopes, self.signs, self.multipliers)
         )
         smooth = {
-            value: (below if below.ndim == 1 else below[chosen], above if above.ndim == 1 else above[chosen])
+            value: (below if below.ndim == 1 else below[forms], above if above.ndim == 1 else above[forms])
             for value, (below, above) in self.smooth.items()
         }
         return Lines(slopes, signs, multipliers, self.flat, smooth)
@@ -168,4 +168,4 @@ def adaptive(interval: Interval) -> Tensor:
 def _chord(low: int, high: int) -> int:
     if high <= 0:
         return 0
-    return ONE if low >= 0 else (2 * high * ONE + high - low) // (2 * (high - low))
+    return UNIT_SLOPE if low >= 0 else (2 * high * UNIT_SLOPE + high - low) // (2 * (high - low))

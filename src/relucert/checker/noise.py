@@ -53,9 +53,9 @@ class Precision:
 
 def _precision(dtype: torch.dtype, bits: int, exponent: int, underflow: int) -> Precision:
     """bits: of the mantissa; exponent: of the smallest normal number; underflow: a power of two."""
-    two = Fraction(2)
-    largest = two ** (2 - exponent) * (1 - two**-bits)
-    return Precision(dtype, two**-bits, two**underflow, largest, two**exponent)
+    base = Fraction(2)
+    largest = base ** (2 - exponent) * (1 - base**-bits)
+    return Precision(dtype, base**-bits, base**underflow, largest, base**exponent)
 
 
 PRECISIONS: dict[str, Precision | None] = {
@@ -81,8 +81,8 @@ def check_evaluation(network: Network, name: str, precision: Precision) -> None:
     check_exact(network)
     for value, node in network.steps():
         if not _can_be_evaluated(node, precision):
-            what = f"the network's node {value} ({node.operation.name})"
-            raise Rejected(f"{what} has numbers that {name} has not, or a negative variance")
+            subject = f"the network's node {value} ({node.operation.name})"
+            raise Rejected(f"{subject} has numbers that {name} has not, or a negative variance")
 
 
 def _can_be_evaluated(node: Node, precision: Precision) -> bool:
@@ -139,14 +139,14 @@ def _roundings(node: Node, sizes: Sequence[Sequence[Fraction]] | None, precision
     if node.exact and all(precision.represents(tensor) for tensor in node.operation.tensors().values()):
         return 0
     if node.roundings is None:
-        return _own_roundings(node, sizes)
-    own = _own_roundings(node, None)
-    if node.roundings < own:
-        raise Rejected(f"the network's {node.operation.name} rounds {own} times, and says {node.roundings}")
+        return _single_roundings(node, sizes)
+    single = _single_roundings(node, None)
+    if node.roundings < single:
+        raise Rejected(f"the network's {node.operation.name} rounds {single} times, and says {node.roundings}")
     return node.roundings
 
 
-def _own_roundings(node: Node, sizes: Sequence[Sequence[Fraction]] | None) -> int:
+def _single_roundings(node: Node, sizes: Sequence[Sequence[Fraction]] | None) -> int:
     """The roundings of the operation by itself; terms that are zero add none."""
     tensors, name = node.operation.tensors(), node.operation.name
     if name == "linear":

@@ -15,7 +15,7 @@ def pack(numbers: Whole, width: int) -> str:
     """Numbers from 0 to 256**width - 1; compression finds more in bytes of like places side by side."""
     if numbers.size and (int(numbers.min()) < 0 or int(numbers.max()) >= 256**width):
         raise ValueError(f"a number that does not fit into {width} bytes")
-    planes = [(numbers.ravel() >> (8 * place)) & 255 for place in range(width)]
+    planes = [(numbers.ravel() >> (8 * index)) & 255 for index in range(width)]
     return base64.b64encode(np.concatenate(planes).astype(np.uint8).tobytes()).decode()
 
 
@@ -23,8 +23,8 @@ def unpack(text: str, width: int) -> Whole:
     """The numbers of such a text; raises ValueError where it is none."""
     planes = _planes(text, width)
     numbers = np.zeros(planes.shape[1], dtype=np.int64)
-    for place, plane in enumerate(planes):
-        numbers |= plane.astype(np.int64) << (8 * place)
+    for index, plane in enumerate(planes):
+        numbers |= plane.astype(np.int64) << (8 * index)
     return numbers
 
 

@@ -11,7 +11,7 @@ from relucert.checker.entries import Rejected, as_numbers
 from relucert.checker.trees import Scope, scope_of
 
 QUADRATIC_FORMAT = "relucert quadratic proof 1"
-Part = TypeVar("Part")
+Entry = TypeVar("Entry")
 ENTRIES = ("ball", "sectors", "weights", "rate", "links", "tangent")
 
 
@@ -82,7 +82,7 @@ def _certificate(entry: Any) -> ChainCertificate | None:
     return ChainCertificate(as_numbers(entry["ball"]), sectors, weights, rate, links, tangent)
 
 
-def _each(entry: Any, part: Callable[[Any], Part]) -> list[Part]:
+def _each(entry: Any, read: Callable[[Any], Entry]) -> list[Entry]:
     if not isinstance(entry, list):
         raise TypeError
-    return [part(one) for one in entry]
+    return [read(item) for item in entry]

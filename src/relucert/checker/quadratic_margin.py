@@ -11,7 +11,7 @@ from relucert.checker.ball_scene import Numbers, fraction
 from relucert.checker.integers import Scaled
 from relucert.checker.quadratic_document import ChainCertificate
 from relucert.checker.quadratic_matrix import FORM_BITS, QuadraticInequality
-from relucert.checker.quadratic_scene import HiddenScene, Scene, common
+from relucert.checker.quadratic_scene import ChainScene, HiddenScene, common
 
 DUAL_BITS = 80  # behind the point, of the multipliers of equations and of the tangent
 SUM_BITS = 128  # the same of the least values
@@ -19,7 +19,7 @@ ZERO = fmpq(0)
 
 
 def least_margin(
-    scene: Scene, entry: ChainCertificate, proven: QuadraticInequality, row: list[float], offset: float
+    scene: ChainScene, entry: ChainCertificate, proven: QuadraticInequality, row: list[float], offset: float
 ) -> fmpq:
     """A lower bound of a row of the outputs, plus its offset, in the region."""
     rate, height, image = fraction(entry.rate), *_tangent(scene, entry, proven)
@@ -45,7 +45,7 @@ def least_margin(
     return total
 
 
-def _tangent(scene: Scene, entry: ChainCertificate, proven: QuadraticInequality) -> tuple[fmpq, Numbers]:
+def _tangent(scene: ChainScene, entry: ChainCertificate, proven: QuadraticInequality) -> tuple[fmpq, Numbers]:
     """`t' S t` and `S t`, in units of v, for the file's tangent rounded in units of u."""
     inputs, *errors = entry.tangent
     numbers = [inputs[index] for index in scene.moving]

@@ -17,7 +17,7 @@ from relucert.checker.ball_scene import Numbers, fraction
 from relucert.checker.definite import is_semidefinite
 from relucert.checker.document import Rejected
 from relucert.checker.quadratic_document import ChainCertificate
-from relucert.checker.quadratic_scene import HiddenScene, Scene, common
+from relucert.checker.quadratic_scene import ChainScene, HiddenScene, common
 
 MAP_BITS = 64  # behind the point, of the maps from v to deviations
 FORM_BITS = 50  # the same of the rows whose squares make the form
@@ -33,7 +33,7 @@ class QuadraticInequality:
     right: fmpq
 
 
-def inequality(scene: Scene, entry: ChainCertificate) -> QuadraticInequality:
+def inequality(scene: ChainScene, entry: ChainCertificate) -> QuadraticInequality:
     """The inequality of one certificate; raises Rejected where its matrix is not proven to be semidefinite."""
     check_sizes(scene, entry)
     ball = [fraction(entry.ball[index]) for index in scene.moving]
@@ -45,7 +45,7 @@ def inequality(scene: Scene, entry: ChainCertificate) -> QuadraticInequality:
     if not all(number > 0 for number in diagonal):
         raise Rejected("a multiplier is not positive")
     powers = [-(math.frexp(float(number))[1] // 2) for number in diagonal]
-    rows, doubt = _Rows(scene, entry, powers).run()
+    rows, doubt = _SquareRows(scene, entry, powers).run()
     form = fmpz_mat(rows) if rows else fmpz_mat(0, len(powers))
     matrix = -(form.transpose() * form)
     for index, (number, power) in enumerate(zip(diagonal, powers, strict=True)):
@@ -59,7 +59,7 @@ def inequality(scene: Scene, entry: ChainCertificate) -> QuadraticInequality:
     return QuadraticInequality(matrix, powers, scene.region.most_squares(weights) + doubt)
 
 
-def check_sizes(scene: Scene, entry: ChainCertificate) -> None:
+def check_sizes(scene: ChainScene, entry: ChainCertificate) -> None:
     """Whether every list has one number per input or neuron, and no multiplier is negative."""
     inputs, hidden = len(scene.region.centre), [len(layer.bias) for layer in scene.layers]
     sizes = {
@@ -77,10 +77,10 @@ def check_sizes(scene: Scene, entry: ChainCertificate) -> None:
         raise Rejected("the rate of a certificate is not positive")
 
 
-class _Rows:
+class _SquareRows:
     """The rows whose squares make the form `sum (pi + tau w^2) dz^2`, integers over 2**FORM_BITS, and what is lost."""
 
-    def __init__(self, scene: Scene, entry: ChainCertificate, powers: list[int]) -> None:
+    def __init__(self, scene: ChainScene, entry: ChainCertificate, powers: list[int]) -> None:
         self.scene, self.entry, self.powers = scene, entry, powers
         self.sizes = [_shifted(fmpq(1), -power) for power in powers[: len(scene.moving)]]  # of u, at most
         self.rows: list[list[int]] = []
@@ -132,7 +132,7 @@ class _Rows:
             for neuron, power in zip(loose, powers, strict=True)
         ]
         rounded = sum(self.sizes, fmpq(0)) + sum(
-            (reach + error for reach, error in zip(deviation, errors, strict=True)), fmpq(0)
+            (most + error for most, error in zip(deviation, errors, strict=True)), fmpq(0)
         )
         spread, unit = common([slope * error for slope, error in zip(before.slope, errors, strict=True)])
         moved = (

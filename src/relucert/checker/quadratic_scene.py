@@ -45,7 +45,7 @@ class HiddenScene:
 
 
 @dataclass(frozen=True)
-class Scene:
+class ChainScene:
     """The region, the hidden layers within it, and the layer of the outputs."""
 
     region: BallScene
@@ -58,39 +58,39 @@ class Scene:
         return [coordinate for coordinate, radius in enumerate(self.region.radii) if radius > 0]
 
 
-def scene_of(network: Network, proof: QuadraticProof) -> tuple[Scene, list[Fraction]]:
+def scene_of(network: Network, proof: QuadraticProof) -> tuple[ChainScene, list[Fraction]]:
     """The scene of a proof, whose sectors are checked, and what CROWN's lines prove of its rows."""
     chain = Chain.of(network)
-    found = TreeCheck.of(network, proof, by_rule(Rule("crown", proof.scope)))
-    linear = found.margins()
+    bounded = TreeCheck.of(network, proof, by_rule(Rule("crown", proof.scope)))
+    linear = bounded.margins()
     region, layers = BallScene.of(proof), []
-    if len(proof.sectors) != max(0, len(found.bounds) - 1):
+    if len(proof.sectors) != max(0, len(bounded.bounds) - 1):
         raise Rejected("it has not the sectors of every hidden layer but the last")
     point = region.centre
-    hidden = zip(found.bounds.values(), chain.weights, chain.biases, strict=False)
+    hidden = zip(bounded.bounds.values(), chain.weights, chain.biases, strict=False)
     for number, (interval, weight, bias) in enumerate(hidden):
         lower, upper = ([fmpq(end, 1 << BOUND_BITS) for end in ends] for ends in (interval.lower, interval.upper))
-        centre = [one + two for one, two in zip(times(weight, point), bias, strict=True)]
+        centre = [product + constant for product, constant in zip(times(weight, point), bias, strict=True)]
         slope = width = None
         if number < len(proof.sectors):
             slope, width = _sectors(proof.sectors[number], lower, upper, centre, number)
         layers.append(HiddenScene(weight, bias, lower, upper, centre, slope, width))
         point = [max(number, fmpq(0)) for number in centre]
-    return Scene(region, layers, chain.weights[-1], chain.biases[-1]), linear
+    return ChainScene(region, layers, chain.weights[-1], chain.biases[-1]), linear
 
 
 def _sectors(
-    entry: SectorEntry, lower: Numbers, upper: Numbers, centre: Numbers, number: int
+    entry: SectorEntry, lower: Numbers, upper: Numbers, centre: Numbers, layer: int
 ) -> tuple[Numbers, Numbers]:
     """The slopes and widths, which contain the slopes of all chords from the centre."""
     if not len(entry.slope) == len(entry.width) == len(centre):
-        raise Rejected(f"the sectors of hidden layer {number} are not one for each neuron")
-    slopes, widths = [fraction(one) for one in entry.slope], [fraction(one) for one in entry.width]
-    for place, (slope, width, low, high, middle) in enumerate(zip(slopes, widths, lower, upper, centre, strict=True)):
+        raise Rejected(f"the sectors of hidden layer {layer} are not one for each neuron")
+    slopes, widths = [fraction(number) for number in entry.slope], [fraction(number) for number in entry.width]
+    for neuron, (slope, width, low, high, middle) in enumerate(zip(slopes, widths, lower, upper, centre, strict=True)):
         # Slopes of chords do not fall when an end moves up: those to both ends bound all of them.
         least, most = _chord(low, middle), _chord(high, middle)
         if not (low <= middle <= high and slope - width <= least and most <= slope + width):
-            raise Rejected(f"the sector of neuron {place} of hidden layer {number} is too narrow")
+            raise Rejected(f"the sector of neuron {neuron} of hidden layer {layer} is too narrow")
     return slopes, widths
 
 

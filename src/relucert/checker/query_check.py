@@ -14,14 +14,14 @@ from math import prod
 
 import torch
 
-from relucert.checker.document import Inequality, Part, QueryProof, Rejected
+from relucert.checker.document import BoxProof, Inequality, QueryProof, Rejected
 from relucert.checker.fixed_layers import FixedLayer, fixed_layers
 from relucert.checker.fixed_region import FixedRegion
 from relucert.checker.fixed_rows import fixed_rows
-from relucert.checker.relaxation import Relaxation as FixedRelaxation
+from relucert.checker.relaxation import FixedRelaxation
 from relucert.checker.specification import MOST_CASES, Case, read_cases
 from relucert.checker.tree_check import TreeCheck, check_rows
-from relucert.checker.trees import Relaxation
+from relucert.checker.trees import RelaxationEntry
 from relucert.checker.walk import Walk
 from relucert.network import Add, IndexMap, Layer, Linear, Network, Node, Relu, Reshape
 
@@ -49,37 +49,37 @@ def check_query(proof: QueryProof, network: Network, progress: Callable[[int, in
         cases = read_cases(proof.text, network.sizes[0], network.classes)
     except RecursionError:
         raise Rejected("the formulas of its property are nested too deep") from None
-    if sum(len(part.cases) for part in proof.parts) > MOST_CASES:
+    if sum(len(box.cases) for box in proof.boxes) > MOST_CASES:
         raise Rejected(f"its parts have more than {MOST_CASES} cases")
     proven = set()
     leaves = 0
-    for part in proof.parts:
-        covered = {Case(part.low, part.high, frozenset(case)) for case in part.cases}
+    for box in proof.boxes:
+        covered = {Case(box.low, box.high, frozenset(case)) for case in box.cases}
         if not covered <= cases:
             raise Rejected("a part is about a case that its property does not have")
-        leaves += _check_part(part, network, progress)
+        leaves += _check_box(box, network, progress)
         proven |= covered
     if missing := len(cases - proven):
         raise Rejected(f"{missing} of {len(cases)} cases of a violation are in none of its parts")
-    nodes = sum(_nodes(part) for part in proof.parts)
+    nodes = sum(_nodes(box) for box in proof.boxes)
     return QueryClaim(network.name, proof.sha256, proof.text_sha256, len(cases), nodes, leaves)
 
 
-def _nodes(part: Part) -> int:
-    return part.proof.nodes if isinstance(part.proof, Relaxation) else len(part.proof)
+def _nodes(box: BoxProof) -> int:
+    return box.proof.nodes if isinstance(box.proof, RelaxationEntry) else len(box.proof)
 
 
-def _check_part(part: Part, network: Network, progress: Callable[[int, int], None] | None) -> int:
+def _check_box(proof: BoxProof, network: Network, progress: Callable[[int, int], None] | None) -> int:
     """The number of leaves; raises unless all of them hold."""
-    extended = _Extended(network, [case or (NEVER_MISSED,) for case in part.cases])
-    count = len(part.cases)
-    box = part.low, part.high
+    extended = _Extended(network, [case or (NEVER_MISSED,) for case in proof.cases])
+    count = len(proof.cases)
+    box = proof.low, proof.high
     relaxation = FixedRelaxation(extended.network, extended.fixed, FixedRegion.between(*box))
-    if not isinstance(part.proof, Relaxation):
-        return Walk(relaxation, part.proof, box, progress).run()
+    if not isinstance(proof.proof, RelaxationEntry):
+        return Walk(relaxation, proof.proof, box, progress).run()
     rows = torch.eye(count, dtype=torch.float64)
-    check_rows(TreeCheck(relaxation, part.proof, rows, [Fraction(0)] * count, progress=progress).margins())
-    return count if part.proof.rows is None else len(part.proof.rows.scales)
+    check_rows(TreeCheck(relaxation, proof.proof, rows, [Fraction(0)] * count, progress=progress).margins())
+    return count if proof.proof.rows is None else len(proof.proof.rows.scales)
 
 
 Rows = list[list[tuple[int, Fraction]]]

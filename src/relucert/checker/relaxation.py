@@ -1,8 +1,8 @@
-"""Lower bounds of linear forms on the values of a network over a region, by linear relaxation in fixed point.
+"""Lower bounds of linear forms on the values of a network over a region: back-substitution (CROWN) in fixed point.
 
-A form `c relu(z)` is at least one in which every positive coefficient takes a lower line and every negative one the
-chord, or of another activation an upper line. Coefficients are rounded to 58 bits on the way; what that may add up to
-is charged, by the bounds of the neurons. Nothing here is shared with the code that finds bounds.
+A form `c relu(z)` is at least the form in which a lower line replaces the ReLU of every positive coefficient, and an
+upper line, the chord, that of every negative one; so for other activations. Coefficients are rounded to 58 bits on the
+way; the error that this adds is charged, by the bounds of the neurons. Nothing is shared with the code of the provers.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from relucert.checker.enclosures import ActivationError, Enclosed
 from relucert.checker.fixed_layers import FixedLayer, fixed_layers
 from relucert.checker.fixed_point import BITS, Fixed, multiply, of_floats, row_sums, sums
 from relucert.checker.fixed_region import FixedRegion
-from relucert.checker.lines import BOUND_BITS, CHORD_BITS, ONE, SLOPE_BITS, Bounds, Interval, Lines
+from relucert.checker.lines import BOUND_BITS, CHORD_BITS, SLOPE_BITS, UNIT_SLOPE, Bounds, Interval, Lines
 from relucert.checker.smooth_function import SmoothFunction
 from relucert.checker.totals import Totals
 from relucert.network import Network
 
 Ends = tuple[Fraction, Fraction]
-CHUNK = 2**20  # coefficients that are pulled back at once
-LOW = (1 << CHORD_BITS) - 1
+CHUNK = 2**20  # coefficients that are back-substituted at once, which bounds memory
+LOW = (1 << CHORD_BITS) - 1  # the mask of a coefficient's lower bits, which are multiplied apart from the upper ones
 LONGEST = 900  # bits behind the point of forms from which multiples are taken off
 
 
 @dataclass(frozen=True, eq=False)
-class Relaxation:
-    """Bounds over one region.
+class FixedRelaxation:
+    """A network over one region, whose linear forms it bounds.
 
     Attributes:
         layers: The network's affine operations by value, from `fixed_layers`: the same for every region.
-        noise: By value, what its evaluation in floating point may add to each coordinate: bounds are of what
-            is computed.
-        error: What such an evaluation of a smooth activation may be off.
+        noise: By value, what its evaluation in floating point may add to each coordinate: bounds are those of computed
+            values.
+        error: How far such an evaluation of a smooth activation may be off.
     """
 
     network: Network
@@ -49,7 +49,7 @@ class Relaxation:
     error: ActivationError | None = None
 
     @classmethod
-    def of(cls, network: Network, region: FixedRegion) -> Relaxation:
+    def of(cls, network: Network, region: FixedRegion) -> FixedRelaxation:
         return cls(network, fixed_layers(network), region)
 
     @cached_property
@@ -63,7 +63,7 @@ class Relaxation:
         """The smooth activation that computes a value, between the bounds of its pre-activation."""
         return bounds[self.network.source(value)].enclosed(self.smooth[value], self.error)
 
-    def over(self, region: FixedRegion) -> Relaxation:
+    def over(self, region: FixedRegion) -> FixedRelaxation:
         """The relaxation of the same network over another region."""
         return replace(self, region=region)
 
@@ -80,7 +80,7 @@ class Relaxation:
         least: list[int] = []
         for chunk in self._chunks(len(forms)):
             coefficients = replace(rows, units=rows.units[chunk])
-            least += _Pull(self, bounds, lines.of_forms(chunk), both=False).run(coefficients, value)[0]
+            least += _BackSubstitution(self, bounds, lines.of_forms(chunk), both=False).run(coefficients, value)[0]
         return least
 
     def enclose(
@@ -89,42 +89,42 @@ class Relaxation:
         """Bounds of neurons of a value, of all or of some, rounded outwards; lines are the same for all of them."""
         lines = lines or Lines()
         indices = list(range(self.network.sizes[value])) if neurons is None else list(neurons)
-        lower, upper = self._sides(value, bounds, lines, indices, 1, stop=False)
+        lower, upper = self._bound_neurons(value, bounds, lines, indices, 1, stop=False)
         if not lines.parallel:
-            upper = [-number for number in self._sides(value, bounds, lines, indices, -1, stop=False)[0]]
+            upper = [-number for number in self._bound_neurons(value, bounds, lines, indices, -1, stop=False)[0]]
         return Interval(lower, upper)
 
     def settle(self, value: int, bounds: Bounds, lines: Lines, interval: Interval) -> Interval:
-        """Bounds that tell the signs of a value's neurons, as far as lines do: from bounds that hold already, of which
-        those whose sign is known are kept.
+        """Improves the bounds of a value's unstable neurons until these are stable, as far as lines prove it.
 
-        A form is pulled back until its sign is known. Where lines are not parallel, the lower bound of a neuron comes
-        first if the middle of its interval is positive, otherwise the upper bound; the other one only where the sign
-        is still open.
+        A form is back-substituted until its sign is known. Where lines are not parallel, the lower bound of a neuron
+        comes first if the middle of its interval is positive, otherwise the upper bound; the second bound is computed
+        only where the neuron is still unstable.
         """
         unstable = interval.unstable.nonzero().flatten().tolist()
         if lines.parallel:
-            return interval.replaced(unstable, Interval(*self._sides(value, bounds, lines, unstable, 1, stop=True)))
+            lower, upper = self._bound_neurons(value, bounds, lines, unstable, 1, stop=True)
+            return interval.replaced(unstable, Interval(lower, upper))
         upwards = [neuron for neuron in unstable if interval.lower[neuron] + interval.upper[neuron] > 0]
         downwards = sorted(set(unstable) - set(upwards))
         for signs in ((1, -1), (-1, 1)):
             for neurons, sign in zip((upwards, downwards), signs, strict=True):
-                least, _ = self._sides(value, bounds, lines, neurons, sign, stop=True)
+                least, _ = self._bound_neurons(value, bounds, lines, neurons, sign, stop=True)
                 interval = interval.raised(neurons, sign, least)
             upwards, downwards = (
                 [index for index in neurons if interval.unstable[index]] for neurons in (upwards, downwards)
             )
         return interval
 
-    def _sides(
+    def _bound_neurons(
         self, value: int, bounds: Bounds, lines: Lines, neurons: Sequence[int], sign: int, *, stop: bool
     ) -> tuple[list[int], list[int]]:
         """Lower bounds of neurons, or with the sign -1 of their negatives, and with parallel lines upper bounds.
 
-        stop: whether forms stop once their signs are known.
+        stop: whether forms are dropped once their signs are known.
         """
         indices = torch.tensor(neurons, dtype=torch.long)
-        order = self._by_place(value, indices)
+        order = self._spatial_order(value, indices)
         indices = indices[order]
         lower: list[int] = []
         upper: list[int] = []
@@ -132,20 +132,24 @@ class Relaxation:
             start, forms, ends = self._units(value, indices[chunk])
             if sign < 0:
                 forms, ends = forms.negated(), [(-high, -low) for low, high in ends]
-            below, above = _Pull(self, bounds, lines, both=lines.parallel, stop=stop).run(forms, start, ends)
+            substitution = _BackSubstitution(self, bounds, lines, both=lines.parallel, stop=stop)
+            below, above = substitution.run(forms, start, ends)
             lower += below
             upper += above
         back = order.argsort().tolist()
         return [lower[index] for index in back], [upper[index] for index in back]
 
-    def _by_place(self, value: int, neurons: Tensor) -> Tensor:
-        """An order in which neurons of an image that are neighbours follow each other: their forms have few terms."""
+    def _spatial_order(self, value: int, neurons: Tensor) -> Tensor:
+        """The neurons ordered by their positions in an image: forms of neighbours have few columns together."""
         shape = self.network.shapes[value]
         positions = neurons % (shape[1] * shape[2]) if len(shape) == 3 else neurons
         return positions.argsort(stable=True)
 
     def _units(self, value: int, neurons: Tensor) -> tuple[int, Fixed, list[Ends]]:
-        """Neurons as forms on a value, and between which ends the constants are that they have besides."""
+        """Neurons as forms on a value, plus constants: the value, the forms, and lower and upper ends of the constants.
+
+        The forms are rows of the weights on the value before, where these are stored that way, else unit vectors.
+        """
         if value:
             layer = self.layers.get(value)
             rows = None if layer is None else layer.neurons(neurons)
@@ -169,13 +173,15 @@ class Relaxation:
         return [slice(begin, begin + step) for begin in range(0, count, step)]
 
 
-class _Pull:
-    """One pull-back: what forms add up to on the way, from below and, with parallel lines, from above.
+class _BackSubstitution:
+    """One back-substitution of linear forms: their totals from below and, with parallel lines, from above.
 
-    With `stop` forms are done where all of them has reached one ReLU whose interval tells their signs.
+    With `stop`, forms are dropped at an activation whose image already tells their signs.
     """
 
-    def __init__(self, relaxation: Relaxation, bounds: Bounds, lines: Lines, both: bool, stop: bool = False) -> None:
+    def __init__(
+        self, relaxation: FixedRelaxation, bounds: Bounds, lines: Lines, both: bool, stop: bool = False
+    ) -> None:
         self.network, self.layers, self.region = relaxation.network, relaxation.layers, relaxation.region
         self.relaxation, self.noise = relaxation, relaxation.noise
         self.bounds, self.lines, self.both, self.stop = bounds, lines, both, stop
@@ -196,7 +202,7 @@ class _Pull:
             node, reached = self.network.node(current), pending.pop(current)
             if is_activation(node):
                 if self.stop and not pending and not self.lines.flat:
-                    reached = self._without_known(current, reached)
+                    reached = self._drop_signed(current, reached)
                     if not self.open:
                         break
                 pulled = self._through(current, node.inputs[0], reached)
@@ -212,21 +218,22 @@ class _Pull:
         bounds = [self.done[form] for form in sorted(self.done)]
         return [below for below, _ in bounds], [above for _, above in bounds]
 
-    def _without_known(self, value: int, forms: Fixed) -> Fixed:
-        """Forms on activations without those whose signs the activations' intervals tell, which are done."""
+    def _drop_signed(self, value: int, forms: Fixed) -> Fixed:
+        """The forms on activations but for those whose signs the activations' images tell, which are done."""
         before = self.totals.copy()
         (low, high), total = self._image(value)
         self.totals.charge(Fraction(forms.error * total) / Fraction(2) ** (forms.bits + BOUND_BITS))
         self._flat(forms, low, high)
-        still_open = [index for index in range(len(self.open)) if not self.totals.known(index)]
+        still_open = [index for index in range(len(self.open)) if not self.totals.tells_sign(index)]
         self.done |= {
-            form: self.totals.bounds(index) for index, form in enumerate(self.open) if self.totals.known(index)
+            form: self.totals.bounds(index) for index, form in enumerate(self.open) if self.totals.tells_sign(index)
         }
         self.open = [self.open[index] for index in still_open]
         self.totals = before.select(still_open)
         return replace(forms, units=forms.units[still_open])
 
     def _affine(self, value: int, forms: Fixed) -> Fixed:
+        """Forms on the value of an affine operation as forms on its inputs; the constants are added."""
         layer = self.layers[value]
         if value in self.noise:
             self._noise(forms, self.noise[value])
@@ -245,12 +252,16 @@ class _Pull:
             self.totals.charge(Fraction(forms.error * sum(noise.units.tolist())) / Fraction(2) ** bits)
 
     def _enter(self, forms: Fixed) -> None:
+        """Concretises forms on the input over the region."""
         below = self.region.least(forms)
         above = [-number for number in self.region.least(forms.negated())] if self.both else below
         self.totals.add(below, above)
 
     def _through(self, value: int, source: int, forms: Fixed) -> Fixed | None:
-        """Forms on activations as forms on their source, whose worth is smaller by what is added here."""
+        """Forms on activations as forms on their pre-activation; the offsets of the lines are added to the totals.
+
+        None where every activation is replaced by its image (IBP): nothing is left of the forms.
+        """
         interval = self.bounds[source]
         (low, high), total = self._image(value)
         self.totals.charge(Fraction(forms.error * total) / Fraction(2) ** (forms.bits + BOUND_BITS))
@@ -271,7 +282,7 @@ class _Pull:
     def _relaxed(
         self, value: int, forms: Fixed, interval: Interval, signs: Tensor | None, support: Tensor | None
     ) -> Fixed:
-        """The same for forms whose coefficients are those of some neurons, the others being zero."""
+        """Forms on ReLUs as forms on their pre-activation; support: the neurons of the columns, None for all."""
         shares = self.lines.multipliers.get(value)
         if shares is not None:
             shares = shares.double().nan_to_num(0.0, 0.0, 0.0).clamp(min=0)
@@ -285,7 +296,7 @@ class _Pull:
             lower = lower[..., support]
         slopes = torch.where(units > 0, lower, chords)
         if signs is not None:
-            slopes = torch.where(signs > 0, ONE, torch.where(signs < 0, 0, slopes))
+            slopes = torch.where(signs > 0, UNIT_SLOPE, torch.where(signs < 0, 0, slopes))
         pulled = (units >> CHORD_BITS) * slopes + (((units & LOW) * slopes) >> CHORD_BITS)
         self.totals.charge(Fraction(interval.unstable_magnitude) / Fraction(2) ** (forms.bits + BOUND_BITS))
         if shares is not None:
@@ -293,7 +304,7 @@ class _Pull:
         return Fixed(pulled, forms.bits)
 
     def _heights(self, forms: Fixed, interval: Interval, signs: Tensor | None, support: Tensor | None) -> None:
-        """Adds what upper lines have besides their slope."""
+        """Adds the offsets of upper lines."""
         unstable = interval.unstable if support is None else interval.unstable[support]
         columns = unstable.nonzero().flatten()
         if not len(columns):
@@ -308,7 +319,7 @@ class _Pull:
         self.totals.add_units(falls, rises, bits)
 
     def _image(self, value: int) -> tuple[tuple[Fixed, Fixed], int]:
-        """Between what the activations of a value are, and the sum of how large they may be, over 2**64."""
+        """Lower and upper bounds of the activations of a value, and the sum of their largest sizes, over 2**64."""
         if value in self.relaxation.smooth:
             enclosed = self.relaxation.enclosed(value, self.bounds)
             return enclosed.image, enclosed.total
@@ -319,19 +330,19 @@ class _Pull:
         """Forms on a smooth activation by lines below it where coefficients are positive, above it elsewhere."""
         below, above = self.lines.smooth[value]
         units = forms.units
-        for slopes, sign, taken in ((below, 1, units.clamp(min=0)), (above, -1, units.clamp(max=0))):
-            part = Fixed(taken, forms.bits)
+        for slopes, sign, clamped in ((below, 1, units.clamp(min=0)), (above, -1, units.clamp(max=0))):
+            coefficients = Fixed(clamped, forms.bits)
             if slopes.ndim == 1:
                 offsets = enclosed.offsets(slopes, sign)
-                worth = sums(part, offsets)
+                worth = sums(coefficients, offsets)
             else:
-                offsets = enclosed.offsets(slopes, sign, taken != 0)
-                worth = row_sums(part, offsets)
+                offsets = enclosed.offsets(slopes, sign, clamped != 0)
+                worth = row_sums(coefficients, offsets)
             self.totals.add_units(worth, worth, forms.bits + offsets.bits)
         return multiply(forms, of_floats(torch.where(units > 0, below, above)), torch.mul, 1)
 
     def _flat(self, forms: Fixed, low: Fixed, high: Fixed) -> None:
-        """Adds what activations are worth that are intervals of their own."""
+        """Adds the least, and for `both` the largest, values of forms on activations between `low` and `high` (IBP)."""
         support = forms.support
         if support is not None:
             forms, low, high = forms.at(support), low.at(support), high.at(support)
@@ -342,33 +353,33 @@ class _Pull:
             ends = sums(positive, first), sums(negative, second)
             bits = forms.bits + first.bits, forms.bits + second.bits
             below = first is low
-            for numbers, place in zip(ends, bits, strict=True):
+            for numbers, unit_bits in zip(ends, bits, strict=True):
                 zeros = [0] * len(numbers)
-                self.totals.add_units(numbers if below else zeros, zeros if below else numbers, place)
+                self.totals.add_units(numbers if below else zeros, zeros if below else numbers, unit_bits)
 
 
 def _slopes(slopes: Tensor, interval: Interval) -> Tensor:
-    """Lower slopes over 2**30: a proof's where it has some, and for unstable neurons, otherwise those of the chords.
+    """Lower slopes over 2**30: a proof's for unstable neurons and where it has some, otherwise those of the chords.
 
-    A proof may have slopes of neurons that are active here, where the search could not tell. They are lower lines all
-    the same, also once their products are rounded down, since these neurons are never negative.
+    A proof may have slopes of neurons that are active here and were unstable in the search. Their lines are lower lines
+    all the same, also once products are rounded down, since these neurons are never negative.
     """
     clamped = slopes.clamp(0, 1 << SLOPE_BITS) << (CHORD_BITS - SLOPE_BITS)
     return torch.where(interval.unstable | (interval.active & (slopes >= 0)), clamped, interval.chords)
 
 
 def _with_room(forms: Fixed, largest: float) -> Fixed:
-    """The forms in units that leave room to subtract a number of this size; coefficients of ReLUs may round down."""
+    """The forms in units that leave room to subtract a number of this size; rounding coefficients down is sound."""
     exponent = int(torch.frexp(torch.tensor(largest, dtype=torch.float64)).exponent)
     room = min(BITS - 2 - exponent, LONGEST)
     forms = replace(forms.coarser(forms.bits - room), error=0) if forms.bits > room else forms
     return replace(forms.coarser(1), error=0) if forms.largest >= 1 << (BITS - 1) else forms
 
 
-def _shares(shares: Tensor, bits: int, interval: Interval, known: Tensor | None) -> Tensor:
-    """Multipliers of known signs, in units of 2**-bits: rounded towards zero, and never of the wrong sign."""
-    signs = interval.active.to(torch.int64) - interval.inactive.to(torch.int64)
-    if known is not None:
-        signs = torch.where(known != 0, known.to(torch.int64), signs)
+def _shares(shares: Tensor, bits: int, interval: Interval, signs: Tensor | None) -> Tensor:
+    """Multipliers (beta) of neurons of a known sign, in units of 2**-bits: rounded towards zero, with these signs."""
+    stable_signs = interval.active.to(torch.int64) - interval.inactive.to(torch.int64)
+    if signs is not None:
+        stable_signs = torch.where(signs != 0, signs.to(torch.int64), stable_signs)
     units = (shares * 2.0**bits).to(torch.int64)
-    return units * signs
+    return units * stable_signs

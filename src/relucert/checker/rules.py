@@ -14,7 +14,7 @@ from relucert.checker.entries import require
 from relucert.checker.fixed_point import Fixed
 from relucert.checker.lines import BOUND_BITS, Interval, Lines, adaptive, on_grid
 from relucert.checker.noise import PRECISIONS, check_evaluation, noise, rounds
-from relucert.checker.relaxation import Relaxation
+from relucert.checker.relaxation import FixedRelaxation
 from relucert.checker.trees import Rule
 from relucert.network import Network
 
@@ -27,7 +27,7 @@ class ValueBounds:
         bounds: By pre-activation.
     """
 
-    def __init__(self, relaxation: Relaxation, inference: str, rule: Rule) -> None:
+    def __init__(self, relaxation: FixedRelaxation, inference: str, rule: Rule) -> None:
         """inference: what the network is evaluated in; rule: whose lines bound values that are no pre-activations."""
         self._noise: dict[int, Fixed] = {}
         self.relaxation = replace(relaxation, noise=self._noise)
@@ -35,8 +35,8 @@ class ValueBounds:
         self._precision, self._rule = PRECISIONS[inference], rule
         if self._precision is not None:
             check_evaluation(relaxation.network, inference, self._precision)
-            known = relaxation.error is not None or not relaxation.smooth
-            require(known, "it does not say what evaluations of activations may be off")
+            accounted = relaxation.error is not None or not relaxation.smooth
+            require(accounted, "it does not say what evaluations of activations may be off")
 
     def run(self, hidden: Callable[[int], Interval]) -> None:
         """Bounds all pre-activations, each by a function to which what comes before it is known."""
@@ -77,14 +77,14 @@ class ValueBounds:
         return [Fraction(max(-low, high), 1 << BOUND_BITS) for low, high in ends]
 
 
-def rule_bounds(relaxation: Relaxation, rule: Rule, inference: str) -> dict[int, Interval]:
+def rule_bounds(relaxation: FixedRelaxation, rule: Rule, inference: str) -> dict[int, Interval]:
     """The bounds of every pre-activation by a rule, each from those before it."""
-    found = ValueBounds(relaxation, inference, rule)
-    found.run(lambda value: _hidden(found.relaxation, value, found.bounds, rule))
-    return found.bounds
+    value_bounds = ValueBounds(relaxation, inference, rule)
+    value_bounds.run(lambda value: _hidden(value_bounds.relaxation, value, value_bounds.bounds, rule))
+    return value_bounds.bounds
 
 
-def rule_lines(relaxation: Relaxation, bounds: dict[int, Interval], rule: Rule) -> Lines:
+def rule_lines(relaxation: FixedRelaxation, bounds: dict[int, Interval], rule: Rule) -> Lines:
     """The lines of all activations whose bounds are known."""
     if rule.name == "interval":
         return Lines(flat=True)
@@ -97,7 +97,7 @@ def rule_lines(relaxation: Relaxation, bounds: dict[int, Interval], rule: Rule) 
     return Lines(slopes, smooth=smooth)
 
 
-def rule_slopes(relaxation: Relaxation, rule: Rule, value: int) -> tuple[Tensor, Tensor]:
+def rule_slopes(relaxation: FixedRelaxation, rule: Rule, value: int) -> tuple[Tensor, Tensor]:
     """The slopes that a rule gives for the lines below and above a smooth activation."""
     tables, size = rule.slopes.get(value), relaxation.network.sizes[value]
     require(tables is not None, f"the rule {rule.name} has no slopes of the activation at value {value}")
@@ -107,7 +107,7 @@ def rule_slopes(relaxation: Relaxation, rule: Rule, value: int) -> tuple[Tensor,
     return below, above
 
 
-def _hidden(relaxation: Relaxation, value: int, bounds: dict[int, Interval], rule: Rule) -> Interval:
+def _hidden(relaxation: FixedRelaxation, value: int, bounds: dict[int, Interval], rule: Rule) -> Interval:
     """The bounds of a pre-activation, by the rule's lines, or by intervals where these tell a neuron's sign."""
     network = relaxation.network
     lines = rule_lines(relaxation, bounds, rule)

@@ -76,12 +76,12 @@ class _Selections:
         self.count += 1
         return self.count
 
-    def _computed(self, node: Node | None, place: int) -> int:
+    def _computed(self, node: Node | None, coordinate: int) -> int:
         """What a layer computes: a product of zero is zero, and so is a sum of zeros."""
         atom = self._atom()
         if node is not None and node.operation.name in KEEPS_ZEROS:
-            sources = [self.coordinates(source)[place] for source in node.inputs]
-            rivals = {self.zero_beside.get(next(iter(one)), 0) if len(one) == 1 else 0 for one in sources}
+            sources = [self.coordinates(source)[coordinate] for source in node.inputs]
+            rivals = {self.zero_beside.get(next(iter(terms)), 0) if len(terms) == 1 else 0 for terms in sources}
             if len(rivals) == 1 and rivals != {0}:
                 self.zero_beside[atom] = rivals.pop()
         return atom
@@ -129,23 +129,23 @@ class _Selections:
         if self._is_number(combined):
             return combined
         for atom, times in combined.items():
-            rest = {other: share for other, share in combined.items() if other != atom}
+            remainder = {summand: share for summand, share in combined.items() if summand != atom}
             inner = self.rectified.get(atom)
             if inner is not None and abs(times) == 1:
-                moved = dict(rest)
+                moved = dict(remainder)
                 _add(moved, inner, times)
-                if self._is_number(rest) and self._is_number(moved):
+                if self._is_number(remainder) and self._is_number(moved):
                     selected = self._atom()
                     if not moved:
                         self.zero_beside[selected] = atom
                     return {selected: Fraction(1)}
             if inner is not None and times == 2 and self._is_number(inner):
-                remaining = dict(rest)
+                remaining = dict(remainder)
                 _add(remaining, inner, Fraction(1))
                 if not remaining:  # 2 relu(x) - x
                     return {self._atom(): Fraction(1)}
-            single = self._is_number(rest) and len(rest) == 1
-            if single and self._is_number({atom: times}) and self.zero_beside.get(next(iter(rest))) == atom:
+            single = self._is_number(remainder) and len(remainder) == 1
+            if single and self._is_number({atom: times}) and self.zero_beside.get(next(iter(remainder))) == atom:
                 return {self._atom(): Fraction(1)}
         return combined
 
@@ -182,7 +182,7 @@ def _picked(node: Node, before: Shape, after: Shape) -> Iterator[Picked]:
     return _PICKED[node.operation.name](node, before, after)
 
 
-def _in_place(node: Node, before: Shape, after: Shape) -> Iterator[Picked]:
+def _identity(node: Node, before: Shape, after: Shape) -> Iterator[Picked]:
     return ([(coordinate, Fraction(1))] for coordinate in range(math.prod(after)))
 
 
@@ -214,6 +214,6 @@ def _convolution(node: Node, before: Shape, after: Shape) -> Iterator[Picked]:
 
 
 _PICKED: dict[str, Callable[[Node, Shape, Shape], Iterator[Picked]]] = {
-    "reshape": _in_place, "add": _in_place, "shift": _in_place,
+    "reshape": _identity, "add": _identity, "shift": _identity,
     "index map": _index_map, "scale": _scale, "convolution": _convolution,
 }  # fmt: skip

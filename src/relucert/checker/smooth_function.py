@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple
 from flint import arb
 
 
-class Piece(NamedTuple):
+class SmoothPiece(NamedTuple):
     """Where f is convex (curvature 1) or concave (-1), and what it is there.
 
     Attributes:
@@ -46,11 +46,11 @@ class SmoothFunction(ABC):
         """Balls around the points between two pieces, in ascending order."""
         return []
 
-    def pieces(self, low: arb, high: arb) -> Sequence[Piece] | None:
+    def pieces(self, low: arb, high: arb) -> Sequence[SmoothPiece] | None:
         """Pieces that cover an interval, in order; None: they are too many."""
         ends = [None, *self.cuts(), None]
         return [
-            Piece(ends[place], ends[place + 1], curvature, self.value, self.slope)
+            SmoothPiece(ends[place], ends[place + 1], curvature, self.value, self.slope)
             for place, curvature in enumerate(self.curvatures)
         ]
 

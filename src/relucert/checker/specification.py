@@ -136,18 +136,19 @@ def _case(conjunction: list[Atom], inputs: int) -> Case | None:
     """The case of some atoms; None where it can't be met."""
     inequalities = [(_inequality(form), strict) for form, strict in conjunction]
     least: dict[Terms, tuple[Fraction, bool]] = {}  # of every sum the lowest bound, and whether it may be reached
-    for one, strict in inequalities:
-        terms, bound = (one.inputs, one.outputs), (one.bound, not strict)
+    for inequality, strict in inequalities:
+        terms, bound = (inequality.inputs, inequality.outputs), (inequality.bound, not strict)
         least[terms] = min(bound, least.get(terms, bound))
     if any(_exclude(terms, least) for terms in least):
         return None
     low, high = (
-        tuple(sign * least[terms][0] for place in range(inputs) if (terms := (((place, sign),), ())) in least)
+        tuple(sign * least[terms][0] for index in range(inputs) if (terms := (((index, sign),), ())) in least)
         for sign in (-1, 1)
     )
     if not len(low) == len(high) == inputs:
         raise Rejected("its property leaves an input without a bound")
-    return Case(low, high, frozenset(one for one, _ in inequalities if one.outputs or len(one.inputs) > 1))
+    general = (inequality for inequality, _ in inequalities if inequality.outputs or len(inequality.inputs) > 1)
+    return Case(low, high, frozenset(general))
 
 
 def _exclude(terms: Terms, least: dict[Terms, tuple[Fraction, bool]]) -> bool:

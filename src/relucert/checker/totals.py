@@ -62,7 +62,7 @@ class Totals:
         """The totals of some forms."""
         return Totals([self.below[form] for form in forms], [self.above[form] for form in forms], self.both)
 
-    def known(self, form: int) -> bool:
+    def tells_sign(self, form: int) -> bool:
         """Whether the totals of a form tell its sign."""
         return self.below[form] >= 0 or (self.both and self.above[form] <= 0)
 

@@ -15,10 +15,9 @@ from relucert.checker.entries import Rejected, require
 from relucert.checker.fixed_region import FixedRegion
 from relucert.checker.lines import BOUND_BITS, SLOPE_BITS, Interval, Lines, on_grid
 from relucert.checker.noise import activation_error
-from relucert.checker.relaxation import Relaxation
+from relucert.checker.relaxation import FixedRelaxation
 from relucert.checker.rules import ValueBounds, rule_bounds, rule_lines
-from relucert.checker.trees import NeuronTrees, Part, Trees
-from relucert.checker.trees import Relaxation as Described
+from relucert.checker.trees import NeuronTrees, RelaxationEntry, TreeLeaf, Trees
 from relucert.network import Network
 
 SIGNLESS = "a node is split by the sign of a neuron of a smooth activation"
@@ -38,8 +37,8 @@ class TreeCheck:
         progress: Called with the leaves done, and with how many there are.
     """
 
-    relaxation: Relaxation
-    described: Described
+    relaxation: FixedRelaxation
+    described: RelaxationEntry
     rows: Tensor
     offsets: Sequence[Fraction]
     inference: str = "real"
@@ -49,14 +48,14 @@ class TreeCheck:
 
     @classmethod
     def of(
-        cls, network: Network, claim: Certified, described: Described, inference: str = "real",
+        cls, network: Network, claim: Certified, described: RelaxationEntry, inference: str = "real",
         progress: Callable[[int, int], None] | None = None,
     ) -> TreeCheck:  # fmt: skip
         """The check of a claim about an image."""
         region = FixedRegion.ball(claim.image, claim.norm, claim.radius, claim.box, claim.scale)
         rows = torch.tensor(claim.rows, dtype=torch.float64)
         offsets = [Fraction(offset) for offset in claim.offsets]
-        relaxation = Relaxation.of(network, region)
+        relaxation = FixedRelaxation.of(network, region)
         if claim.activation_ulps is not None:
             relaxation = replace(relaxation, error=activation_error(inference, claim.activation_ulps))
         require(relaxation.error is None or bool(relaxation.smooth), "it has units of activations that there are not")
@@ -65,15 +64,15 @@ class TreeCheck:
     def __post_init__(self) -> None:
         network = self.relaxation.network
         for value, neurons in self.described.neurons.items():
-            known = value in network.preactivations and all(0 <= neuron < network.sizes[value] for neuron in neurons)
-            require(known and len(set(neurons)) == len(neurons), "it has slopes of neurons that the network lacks")
+            valid = value in network.preactivations and all(0 <= neuron < network.sizes[value] for neuron in neurons)
+            require(valid and len(set(neurons)) == len(neurons), "it has slopes of neurons that the network lacks")
         for value, entry in self.described.hidden.items():
-            known = value in network.preactivations and all(neuron < network.sizes[value] for neuron in entry.neurons)
-            require(known, "it has trees about neurons that the network does not have")
+            valid = value in network.preactivations and all(neuron < network.sizes[value] for neuron in entry.neurons)
+            require(valid, "it has trees about neurons that the network does not have")
         for rule in self.described.rules:
             relaxed = set() if rule.name == "interval" else set(self.relaxation.smooth)
             require(set(rule.slopes) <= relaxed, "a rule has slopes of activations that need none")
-        self.places = self.described.places
+        self.columns = self.described.columns
         self.relus: dict[int, list[int]] = {value: [] for value in network.preactivations}
         for value, node in network.steps():
             if node.operation.name == "relu":
@@ -81,20 +80,20 @@ class TreeCheck:
         self._check_ranges()
         trees = [entry.trees for entry in self.described.hidden.values()]
         trees += [] if self.described.rows is None else [self.described.rows]
-        self.leaves = sum(len(part.scales) for part in trees)
+        self.leaves = sum(len(forest.scales) for forest in trees)
 
     def _check_ranges(self) -> None:
         """Refuses trees that have no share for every neuron of a smooth activation, or others."""
         network, ranges, smooth = self.relaxation.network, self.described.ranges, self.relaxation.smooth
         needed = set() if self.described.rows is None else set(smooth)
         require(set(ranges) == needed, "it has no ranges of the slopes of smooth activations, or of others")
-        for value, sides in ranges.items():
+        for value, tables in ranges.items():
             source, size = network.source(value), network.sizes[value]
             require(
-                all(len(side) == size for side in sides), f"value {value} has another number of neurons than ranges"
+                all(len(table) == size for table in tables), f"value {value} has another number of neurons than ranges"
             )
             listed = self.described.neurons.get(source, []) == list(range(size))
-            alone = sum(network.source(other) == source for other in (*smooth, *self._relus())) == 1
+            alone = sum(network.source(activation) == source for activation in (*smooth, *self._relus())) == 1
             require(listed and alone, f"the neurons before the activation at value {value} have no slopes of their own")
 
     def _relus(self) -> list[int]:
@@ -104,17 +103,17 @@ class TreeCheck:
         """Lower bounds of the rows, plus their offsets."""
         network = self.relaxation.network
         ruled = [rule_bounds(self.relaxation, rule, self.inference) for rule in self.described.rules]
-        found = ValueBounds(self.relaxation, self.inference, self.described.rules[0])
-        self.relaxation, self.bounds = found.relaxation, found.bounds
+        value_bounds = ValueBounds(self.relaxation, self.inference, self.described.rules[0])
+        self.relaxation, self.bounds = value_bounds.relaxation, value_bounds.bounds
 
         def hidden(value: int) -> Interval:
             interval = ruled[0][value]
-            for other in ruled[1:]:
-                interval = interval.met(other[value])
+            for bounds in ruled[1:]:
+                interval = interval.met(bounds[value])
             trees = self.described.hidden.get(value)
             return interval if trees is None else self._improved(value, interval, trees)
 
-        found.run(hidden)
+        value_bounds.run(hidden)
         if self.described.rows is None:
             lines = rule_lines(self.relaxation, self.bounds, self.described.rules[0])
             least = self.relaxation.least(network.output, self.rows, self.bounds, lines)
@@ -138,26 +137,26 @@ class TreeCheck:
     def _least(self, value: int, forms: Tensor, trees: Trees) -> list[int]:
         """The least bound over the leaves of every form's tree, integers over 2**64."""
         least: list[int | None] = [None] * len(forms)
-        parts = trees.parts(len(forms))
+        leaves = trees.leaves(len(forms))
         step = max(1, NUMBERS // (1 + sum(self.relaxation.network.sizes[: value + 1])))
-        while some := list(islice(parts, step)):
-            lines = self._lines(value, trees, some)
-            chosen = forms[torch.tensor([part.form for part in some])]
-            found = self.relaxation.least(value, chosen, self.bounds, lines)
-            for part, number in zip(some, found, strict=True):
-                before = least[part.form]
-                least[part.form] = number if before is None else min(before, number)
-            self.done += len(some)
+        while chunk := list(islice(leaves, step)):
+            lines = self._lines(value, trees, chunk)
+            leaf_forms = forms[torch.tensor([leaf.form for leaf in chunk])]
+            bounds = self.relaxation.least(value, leaf_forms, self.bounds, lines)
+            for leaf, number in zip(chunk, bounds, strict=True):
+                before = least[leaf.form]
+                least[leaf.form] = number if before is None else min(before, number)
+            self.done += len(chunk)
             if self.progress is not None:
                 self.progress(self.done, self.leaves)
         if any(number is None for number in least):
             raise Rejected("a form has no tree")
         return [number for number in least if number is not None]
 
-    def _lines(self, value: int, trees: Trees, parts: Sequence[Part]) -> Lines:
+    def _lines(self, value: int, trees: Trees, leaves: Sequence[TreeLeaf]) -> Lines:
         """The slopes, signs and multipliers of some leaves."""
-        sizes, count = self.relaxation.network.sizes, len(parts)
-        given = torch.from_numpy(trees.slopes[[part.leaf for part in parts]])
+        sizes, count = self.relaxation.network.sizes, len(leaves)
+        leaf_slopes = torch.from_numpy(trees.slopes[[leaf.leaf for leaf in leaves]])
         slopes: dict[int, Tensor] = {}
         smooth: dict[int, tuple[Tensor, Tensor]] = {}
         first = 0
@@ -165,21 +164,21 @@ class TreeCheck:
             neurons = self.described.neurons.get(source, [])
             table = torch.full((count if neurons else 1, sizes[source]), -1, dtype=torch.int64)
             if neurons:
-                table[:, neurons] = given[:, first : first + len(neurons)]
+                table[:, neurons] = leaf_slopes[:, first : first + len(neurons)]
             first += len(neurons)
             slopes |= dict.fromkeys(self.relus[source], table if neurons else table[0])
             smooth |= {value: self._between(value, table) for value in self._smooth_on(source)}
         signs: dict[int, Tensor] = {}
         multipliers: dict[int, Tensor] = {}
-        for row, part in enumerate(parts):
-            for (place, sign), units in zip(part.signs, part.multipliers, strict=True):
-                source, neuron = self.places[place]
+        for row, leaf in enumerate(leaves):
+            for (column, sign), units in zip(leaf.signs, leaf.multipliers, strict=True):
+                source, neuron = self.columns[column]
                 require(bool(self.relus[source]), SIGNLESS)
                 if source not in signs:
                     signs[source] = torch.zeros(count, sizes[source], dtype=torch.int64)
                     multipliers[self.relus[source][0]] = torch.zeros(count, sizes[source], dtype=torch.float64)
                 signs[source][row, neuron] = sign
-                multipliers[self.relus[source][0]][row, neuron] = units * 2.0**-part.scale
+                multipliers[self.relus[source][0]][row, neuron] = units * 2.0**-leaf.scale
         return Lines(slopes, signs, multipliers, smooth=smooth)
 
     def _smooth_on(self, source: int) -> list[int]:

@@ -38,7 +38,7 @@ class Rule:
     slopes: Mapping[int, Sequence[Sequence[float]]] = field(default_factory=dict, compare=False)
 
 
-class Part(NamedTuple):
+class TreeLeaf(NamedTuple):
     """A leaf of a tree.
 
     Attributes:
@@ -75,11 +75,11 @@ class Trees:
     multipliers: Whole
     scales: Whole
 
-    def parts(self, count: int) -> Iterator[Part]:
+    def leaves(self, count: int) -> Iterator[TreeLeaf]:
         """The leaves of this number of trees, which are whole, with nothing left over."""
         nodes, width = iter(self.nodes.tolist()), self.slopes.shape[1]
         multipliers, scales = self.multipliers.tolist(), self.scales.tolist()
-        leaf = taken = 0
+        leaf = used = 0
         for form in range(count):
             waiting: list[tuple[tuple[int, int], ...]] = [()]
             while waiting:
@@ -87,15 +87,15 @@ class Trees:
                 require(node is not None, "a tree is cut off")
                 if node:
                     require(node <= width, "a node is split by a neuron that has no slopes there")
-                    require(all(place != node - 1 for place, _ in signs), "a node is split by one neuron twice")
+                    require(all(column != node - 1 for column, _ in signs), "a node is split by one neuron twice")
                     waiting += [(*signs, (node - 1, sign)) for sign in (-1, 1)]
                     continue
-                ours = tuple(multipliers[taken : taken + len(signs)])
-                require(len(ours) == len(signs), "a leaf has no multipliers")
-                yield Part(form, leaf, signs, ours, scales[leaf])
-                leaf, taken = leaf + 1, taken + len(signs)
+                leaf_multipliers = tuple(multipliers[used : used + len(signs)])
+                require(len(leaf_multipliers) == len(signs), "a leaf has no multipliers")
+                yield TreeLeaf(form, leaf, signs, leaf_multipliers, scales[leaf])
+                leaf, used = leaf + 1, used + len(signs)
         require(next(nodes, None) is None, "there are more trees than forms")
-        require(taken == len(multipliers), "there are more multipliers than known signs")
+        require(used == len(multipliers), "there are more multipliers than known signs")
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +108,7 @@ class NeuronTrees:
 
 
 @dataclass(frozen=True, eq=False)
-class Relaxation:
+class RelaxationEntry:
     """The rules and trees by which a proof bounds neurons and rows.
 
     Attributes:
@@ -127,7 +127,7 @@ class Relaxation:
     ranges: Mapping[int, tuple[list[float], list[float]]] = field(default_factory=dict)
 
     @property
-    def places(self) -> list[tuple[int, int]]:
+    def columns(self) -> list[tuple[int, int]]:
         """All neurons that have slopes: the pre-activation, and the index in it."""
         return [(value, neuron) for value, neurons in self.neurons.items() for neuron in neurons]
 
@@ -137,12 +137,12 @@ class Relaxation:
         return 0 if self.rows is None else len(self.rows.nodes)
 
 
-def by_rule(rule: Rule) -> Relaxation:
+def by_rule(rule: Rule) -> RelaxationEntry:
     """Everything by one rule."""
-    return Relaxation([rule], {}, {}, None)
+    return RelaxationEntry([rule], {}, {}, None)
 
 
-def read_relaxation(entry: dict[str, Any]) -> Relaxation:
+def read_relaxation(entry: dict[str, Any]) -> RelaxationEntry:
     """Every entry of the right kind and length; whether its neurons are those of a network is not checked here."""
     require(set(entry) - {"ranges"} == {"rules", "neurons", "hidden", "rows"}, "its relaxation has other entries")
     rules = [_rule(rule) for rule in as_list(entry["rules"])]
@@ -152,22 +152,22 @@ def read_relaxation(entry: dict[str, Any]) -> Relaxation:
     hidden = {}
     for text, trees in entry["hidden"].items():
         width = sum(len(numbers) for value, numbers in neurons.items() if value < int(text))
-        sides = unpack(as_text(trees["sides"]), 4)
-        counts = np.unique(sides, return_counts=True)[1]
+        bound_numbers = unpack(as_text(trees["sides"]), 4)
+        counts = np.unique(bound_numbers, return_counts=True)[1]
         require(bool((counts <= MOST_TREES).all()), f"a bound of a neuron has more than {MOST_TREES} trees")
-        rest = {name: part for name, part in trees.items() if name != "sides"}
-        signs = np.where(sides % 2 == 0, 1, -1).tolist()
-        hidden[int(text)] = NeuronTrees((sides // 2).tolist(), signs, _trees(rest, width))
+        forest = {name: packed for name, packed in trees.items() if name != "sides"}
+        signs = np.where(bound_numbers % 2 == 0, 1, -1).tolist()
+        hidden[int(text)] = NeuronTrees((bound_numbers // 2).tolist(), signs, _trees(forest, width))
     total = sum(len(numbers) for numbers in neurons.values())
     rows = None if entry["rows"] is None else _trees(entry["rows"], total)
     require(bool(rules) and (rows is not None or len(rules) == 1), "its rows have neither trees nor one rule")
     require(rows is not None or not hidden, "its rows have no trees, and its neurons have some")
-    ranges = {int(value): _range(as_list(sides)) for value, sides in entry.get("ranges", {}).items()}
-    return Relaxation(rules, neurons, hidden, rows, ranges)
+    ranges = {int(value): _range(as_list(tables)) for value, tables in entry.get("ranges", {}).items()}
+    return RelaxationEntry(rules, neurons, hidden, rows, ranges)
 
 
-def _range(sides: list[Any]) -> tuple[list[float], list[float]]:
-    least, largest = (_numbers(side) for side in sides)
+def _range(tables: list[Any]) -> tuple[list[float], list[float]]:
+    least, largest = (_numbers(table) for table in tables)
     return least, largest
 
 

@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 import torch
 
-from relucert.checker.document import Cut, Leaf
+from relucert.checker.document import CutNode, LeafNode
 from relucert.checker.entries import Rejected
 from relucert.checker.fixed_region import FixedRegion
 from relucert.checker.lines import SLOPE_BITS, Interval, Lines
-from relucert.checker.relaxation import Relaxation
+from relucert.checker.relaxation import FixedRelaxation
 from relucert.checker.rules import rule_bounds
 from relucert.checker.trees import Rule
 
@@ -34,61 +34,61 @@ class Walk:
     relaxation: the network over the whole box, whose ends are `box`.
     """
 
-    relaxation: Relaxation
-    nodes: Sequence[Cut | Leaf]
+    relaxation: FixedRelaxation
+    nodes: Sequence[CutNode | LeafNode]
     box: tuple[Sequence[Fraction], Sequence[Fraction]]
     progress: Callable[[int, int], None] | None = None
-    _bounds: dict[object, tuple[Relaxation, dict[int, Interval]]] = field(default_factory=dict)
+    _bounds: dict[object, tuple[FixedRelaxation, dict[int, Interval]]] = field(default_factory=dict)
 
     def run(self) -> int:
         """The number of leaves; raises unless all of them hold and nothing is left over."""
         count = self.relaxation.network.classes
         if len(self.nodes) < count:
             raise Rejected("a row without a tree")
-        waiting = [(place, place, _Path({}, {})) for place in range(count)]
+        waiting = [(index, index, _Path({}, {})) for index in range(count)]
         seen, leaves = set(range(len(waiting))), 0
         while waiting:
-            place, row, path = waiting.pop()
-            node = self.nodes[place]
-            if isinstance(node, Leaf):
-                self._check_leaf(place, node, row, path)
+            index, row, path = waiting.pop()
+            node = self.nodes[index]
+            if isinstance(node, LeafNode):
+                self._check_leaf(index, node, row, path)
                 leaves += 1
                 if self.progress is not None:
                     self.progress(leaves, (len(self.nodes) + count) // 2)
                 continue
-            self._check_halves(place, node, seen)
+            self._check_halves(index, node, seen)
             seen.update(node.halves)
-            paths = self._cut(place, node, path)
-            waiting += [(half, row, taken) for half, taken in zip(node.halves, paths, strict=True)]
+            paths = self._cut(index, node, path)
+            waiting += [(half, row, half_path) for half, half_path in zip(node.halves, paths, strict=True)]
         if len(seen) != len(self.nodes):
             raise Rejected("some nodes belong to no tree")
         return leaves
 
-    def _cut(self, place: int, node: Cut, path: _Path) -> list[_Path]:
+    def _cut(self, index: int, node: CutNode, path: _Path) -> list[_Path]:
         if not 0 <= node.coordinate < len(self.box[0]):
-            raise Rejected(f"node {place} is cut at an input that can't be cut")
+            raise Rejected(f"node {index} is cut at an input that can't be cut")
         low = path.low.get(node.coordinate, self.box[0][node.coordinate])
         high = path.high.get(node.coordinate, self.box[1][node.coordinate])
         at = Fraction(node.at)
         if not low <= at <= high:
-            raise Rejected(f"node {place} is cut outside its box")
+            raise Rejected(f"node {index} is cut outside its box")
         ends = ((low, at), (at, high))
         return [
-            path._replace(low={**path.low, node.coordinate: one}, high={**path.high, node.coordinate: other})
-            for one, other in ends
+            path._replace(low={**path.low, node.coordinate: lowest}, high={**path.high, node.coordinate: highest})
+            for lowest, highest in ends
         ]
 
-    def _check_halves(self, place: int, node: Cut, seen: set[int]) -> None:
+    def _check_halves(self, index: int, node: CutNode, seen: set[int]) -> None:
         first, second = node.halves
         inside = all(0 <= half < len(self.nodes) for half in node.halves)
         if first == second or seen & {first, second} or not inside:
-            raise Rejected(f"node {place} has no two halves of its own")
+            raise Rejected(f"node {index} has no two halves of its own")
 
-    def _check_leaf(self, place: int, leaf: Leaf, row: int, path: _Path) -> None:
+    def _check_leaf(self, index: int, leaf: LeafNode, row: int, path: _Path) -> None:
         network = self.relaxation.network
         relus = {(value, network.sizes[value]) for value, node in network.steps() if node.operation.name == "relu"}
         if not {(value, len(numbers)) for value, numbers in leaf.slopes.items()} <= relus:
-            raise Rejected(f"leaf {place} has slopes of ReLUs that the network does not have")
+            raise Rejected(f"leaf {index} has slopes of ReLUs that the network does not have")
         relaxation, bounds = self._bounded(path)
         slopes = {
             value: torch.floor(torch.tensor(numbers, dtype=torch.float64).clamp(0, 1) * 2.0**SLOPE_BITS + 0.5).long()
@@ -97,9 +97,9 @@ class Walk:
         form = torch.eye(network.classes, dtype=torch.float64)[row][None]
         (least,) = relaxation.least(network.output, form, bounds, Lines(slopes))
         if not least > 0:
-            raise Rejected(f"leaf {place} does not prove that its row is positive")
+            raise Rejected(f"leaf {index} does not prove that its row is positive")
 
-    def _bounded(self, path: _Path) -> tuple[Relaxation, dict[int, Interval]]:
+    def _bounded(self, path: _Path) -> tuple[FixedRelaxation, dict[int, Interval]]:
         """A leaf's box, and the bounds of its neurons with CROWN's lines."""
         key = tuple(sorted(path.low.items())), tuple(sorted(path.high.items()))
         if key not in self._bounds:

@@ -117,11 +117,11 @@ class EvidenceKeeper:
         return smooth_slopes(problem.exact, method.relaxer, hidden)
 
     def _quadratic(self, method: QuadraticMethod, problem: Problem, radius: float) -> Evidence:
-        found = method.evidence(problem.centre, problem.prop)
-        if found is None or found.radius < radius:
+        certificates = method.evidence(problem.centre, problem.prop)
+        if certificates is None or certificates.radius < radius:
             raise ArithmeticError(LOST.format(radius))
         rule = RuleName.of("crown", method.bounds_stable_neurons(self.network))
-        return quadratic_evidence(found, radius, self.network.inference.name, rule.scope)
+        return quadratic_evidence(certificates, radius, self.network.inference.name, rule.scope)
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,15 +11,15 @@ from relucert.checker.packing import pack, pack_floats
 from relucert.methods.quadratic.evidence import Evidence
 
 
-def quadratic_evidence(found: Evidence, radius: float, inference: str, scope: str) -> dict[str, Any]:
+def quadratic_evidence(certificates: Evidence, radius: float, inference: str, scope: str) -> dict[str, Any]:
     """The fields of a proof file besides its claim, where quadratic certificates prove a radius.
 
     Args:
-        found: What they prove, for a radius that is no smaller.
+        certificates: What they prove, for a radius that is no smaller.
         inference: What the network is evaluated in.
         scope: Of the rule that bounded hidden neurons, as in a `RuleName`.
     """
-    document = found.document
+    document = certificates.document
     intervals = {value: _interval(entry) for value, entry in document["intervals"].items()}
     return {
         "format": CERTIFICATE_FORMAT,
@@ -53,5 +53,5 @@ def _certificate(entry: dict[str, Any]) -> dict[str, Any]:
 
 def _packed(entry: dict[str, Any], by_layer: tuple[str, ...]) -> dict[str, Any]:
     """An entry whose lists of numbers are text, of which some are by layer."""
-    lists = {name: {value: pack_floats(part) for value, part in entry[name].items()} for name in by_layer}
+    lists = {name: {value: pack_floats(numbers) for value, numbers in entry[name].items()} for name in by_layer}
     return {**entry, **lists, "inputs": pack_floats(entry["inputs"])}

@@ -31,31 +31,31 @@ def claimed(network: Network, query: Query) -> dict[str, Any]:
 
 def write(path: Path, claim: dict[str, Any], proven: Sequence[tuple[BoxViolations, Outcome]]) -> None:
     """Writes the proof that no violation is possible; compressed where the name ends in .gz."""
-    document = {**claim, "parts": [_part(part.violations, outcome) for part, outcome in proven]}
+    document = {**claim, "parts": [_box_proof(box.violations, outcome) for box, outcome in proven]}
     content = json.dumps(document, allow_nan=False).encode()
     files.write(path, gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
 
 
-def _part(violations: Sequence[Violation], outcome: Outcome) -> dict[str, Any]:
+def _box_proof(violations: Sequence[Violation], outcome: Outcome) -> dict[str, Any]:
     first = violations[0]
     if outcome.record is not None:
-        how: dict[str, Any] = {"relaxation": relaxation_entry(outcome.record)}
+        proof: dict[str, Any] = {"relaxation": relaxation_entry(outcome.record)}
     else:
         assert outcome.cuts is not None
-        how = {"nodes": outcome.cuts.rows()}
+        proof = {"nodes": outcome.cuts.rows()}
     return {
         "low": [str(number) for number in first.low],
         "high": [str(number) for number in first.high],
         "cases": [_case(violation) for violation in violations],
-        **how,
+        **proof,
     }
 
 
 def _case(violation: Violation) -> list[dict[str, Any]]:
     return [
         {
-            "inputs": [[place, str(number)] for place, number in constraint.inputs],
-            "outputs": [[place, str(number)] for place, number in constraint.outputs],
+            "inputs": [[index, str(number)] for index, number in constraint.inputs],
+            "outputs": [[index, str(number)] for index, number in constraint.outputs],
             "bound": str(constraint.bound),
         }
         for constraint in violation.constraints

@@ -19,15 +19,15 @@ Columns = dict[int, NDArray[np.int64]]  # by pre-activation the neurons that hav
 
 def relaxation_entry(record: Record) -> dict[str, Any]:
     """The fields of a proof file that say how neurons and rows are bounded."""
-    every = [sides.leaves for parts in record.hidden.values() for sides in parts]
+    every = [group.leaves for groups in record.hidden.values() for group in groups]
     columns = _columns(every if record.rows is None else [*every, record.rows])
     hidden = {}
-    for value, parts in sorted(record.hidden.items()):
+    for value, groups in sorted(record.hidden.items()):
         before = {source: neurons for source, neurons in columns.items() if source < value}
-        numbers = np.concatenate([_side_numbers(part) for part in parts])
-        leaves = [(part.leaves, len(part.neurons)) for part in parts]
+        numbers = np.concatenate([_bound_numbers(group) for group in groups])
+        leaves = [(group.leaves, len(group.neurons)) for group in groups]
         hidden[str(value)] = {"sides": pack(numbers, 4), **_trees(leaves, before)}
-    ranges = {str(value): [pack_floats(side.numpy()) for side in sides] for value, sides in record.ranges.items()}
+    ranges = {str(value): [pack_floats(ends.numpy()) for ends in group] for value, group in record.ranges.items()}
     count = 0 if record.rows is None or not len(record.rows.forms) else int(record.rows.forms.max()) + 1
     return {
         "rules": [_rule(rule) for rule in record.rules],
@@ -44,19 +44,19 @@ def _rule(rule: RuleName) -> dict[str, Any]:
     return {**entry, "slopes": slopes} if slopes else entry
 
 
-def _side_numbers(sides: Sides) -> Whole:
+def _bound_numbers(group: Sides) -> Whole:
     """Each neuron twice: the even number for its own lower bound, the odd one for that of its negative."""
-    return np.asarray(2 * sides.neurons.numpy() + (sides.signs.numpy() < 0), dtype=np.int64)
+    return np.asarray(2 * group.neurons.numpy() + (group.signs.numpy() < 0), dtype=np.int64)
 
 
 def _columns(every: Sequence[Leaves]) -> Columns:
     """All neurons that some leaf has a number for."""
     values = sorted({value for leaves in every for value in leaves.neurons})
-    found = {
+    neurons_by_value = {
         value: np.unique(np.concatenate([leaves.neurons[value].numpy() for leaves in every if value in leaves.neurons]))
         for value in values
     }
-    return {value: neurons for value, neurons in found.items() if len(neurons)}
+    return {value: neurons for value, neurons in neurons_by_value.items() if len(neurons)}
 
 
 def _trees(groups: Sequence[tuple[Leaves, int]], columns: Columns) -> dict[str, str]:
@@ -64,13 +64,13 @@ def _trees(groups: Sequence[tuple[Leaves, int]], columns: Columns) -> dict[str, 
     nodes: list[int] = []
     slopes, multipliers, scales = [], [], []
     for leaves, count in groups:
-        places = _places(leaves, columns)
+        indices = _column_indices(leaves, columns)
         signs, duals = leaves.signs.numpy(), leaves.duals.double().numpy()
         units, powers = multiplier_units(torch.from_numpy(duals * (signs != 0)))
         lower_slopes = RECORDED.slopes(torch.from_numpy(duals * (signs == 0))).nan_to_num(0).numpy() / SLOPE_UNIT
         table = np.zeros((len(duals), sum(len(neurons) for neurons in columns.values())), dtype=np.int64)
-        table[:, places] = lower_slopes.astype(np.int64)
-        order, paths = _grown(leaves.forms.numpy(), signs, count, places, nodes)
+        table[:, indices] = lower_slopes.astype(np.int64)
+        order, paths = _grown(leaves.forms.numpy(), signs, count, indices, nodes)
         slopes.append(table[order])
         scales.append(powers.numpy()[order])
         multipliers += [units[leaf, path].numpy() for leaf, path in zip(order, paths, strict=True)]
@@ -82,18 +82,18 @@ def _trees(groups: Sequence[tuple[Leaves, int]], columns: Columns) -> dict[str, 
     }
 
 
-def _places(leaves: Leaves, columns: Columns) -> NDArray[np.int64]:
+def _column_indices(leaves: Leaves, columns: Columns) -> NDArray[np.int64]:
     """Where the columns of leaves are among all."""
-    first, parts = 0, [np.zeros(0, dtype=np.int64)]
+    first, indices = 0, [np.zeros(0, dtype=np.int64)]
     for value, neurons in columns.items():
         if value in leaves.neurons:
-            parts.append(first + np.searchsorted(neurons, leaves.neurons[value].numpy()))
+            indices.append(first + np.searchsorted(neurons, leaves.neurons[value].numpy()))
         first += len(neurons)
-    return np.concatenate(parts)
+    return np.concatenate(indices)
 
 
 def _grown(
-    forms: NDArray[np.int64], signs: NDArray[np.int8], count: int, places: NDArray[np.int64], nodes: list[int]
+    forms: NDArray[np.int64], signs: NDArray[np.int8], count: int, indices: NDArray[np.int64], nodes: list[int]
 ) -> tuple[list[int], list[list[int]]]:
     """The leaves in the order of their trees, and the columns on the way to each; nodes are appended.
 
@@ -108,9 +108,9 @@ def _grown(
         waiting: list[tuple[NDArray[np.int64], list[int]]] = [(by_form[ends[form] : ends[form + 1]], [])]
         while waiting:
             leaves, path = waiting.pop()
-            known = (signs[leaves] != 0).all(0)
-            known[path] = False
-            common = known.nonzero()[0]
+            signed = (signs[leaves] != 0).all(0)
+            signed[path] = False
+            common = signed.nonzero()[0]
             if len(leaves) == 1 and not len(common):
                 nodes.append(0)
                 order.append(int(leaves[0]))
@@ -119,6 +119,6 @@ def _grown(
             if not len(leaves) or not len(common):
                 raise ArithmeticError("the leaves of a search make no tree")
             column = int(common[0])
-            nodes.append(int(places[column]) + 1)
+            nodes.append(int(indices[column]) + 1)
             waiting += [(leaves[signs[leaves, column] == sign], [*path, column]) for sign in (-1, 1)]
     return order, paths
