@@ -74,6 +74,7 @@ def _evidence(problem: Problem, kind: Kind) -> Evidence | None:
             return None
         if kind == "tightened":
             patch.setattr(intervals, "STEPS", EFFORT.again)
+            patch.setattr(intervals, "STEPS_OWN", EFFORT.again)
             rows = rows.tightened(bounds, {})
             if rows.tight is None or not rows.tight.proofs or not rows.relaxed:
                 return None

@@ -91,7 +91,7 @@ class CertificateProof(Certified):
     layers: dict[int, LayerEntry]
     certificates: list[CertificateEntry]
     row_proofs: list[RowEntry | None]
-    intervals: dict[int, IntervalEntry]
+    intervals: dict[int, list[IntervalEntry]]
 
 
 def certificate_proof(document: dict[str, Any]) -> CertificateProof:
@@ -107,7 +107,7 @@ def certificate_proof(document: dict[str, Any]) -> CertificateProof:
     require(len(rows) == len(claim["rows"]), "it has not one proof for each row")
     used = {row.certificate for row in rows if row is not None}
     require(used == set(range(len(certificates))), "its rows do not name each of its certificates, and no other")
-    intervals = _by_layer(document.get("intervals", {}), _interval)
+    intervals = _by_layer(document.get("intervals", {}), _intervals)
     return CertificateProof(
         **claim, inference=document["inference"], scope=scope_of(document), layers=layers,
         certificates=certificates, row_proofs=rows, intervals=intervals,
@@ -154,6 +154,13 @@ def _row(entry: Any) -> RowEntry:
     require(factor > 0, "a factor is not positive")
     links, errors = (_by_layer(entry[name], _floats) for name in ("links", "errors"))
     return RowEntry(as_whole(entry["certificate"]), factor, links, _floats(entry["inputs"]), errors)
+
+
+def _intervals(entries: Any) -> list[IntervalEntry]:
+    """Bounds by several certificates; a file of an earlier version has one, which is not in a list."""
+    found = [_interval(entry) for entry in ([entries] if isinstance(entries, dict) else as_list(entries))]
+    require(bool(found), "there are no bounds of neurons where there should be")
+    return found
 
 
 def _interval(entry: Any) -> IntervalEntry:

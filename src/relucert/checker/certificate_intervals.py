@@ -36,10 +36,12 @@ class IntervalCheck:
     def __call__(self, scene: CertificateScene, value: int) -> Interval:
         """The bounds of a pre-activation; the scene has the neurons of all before it."""
         interval = self.bounded.bounds[value]
-        if any(before in self.proof.intervals for before in self.bounds):
+        if any(earlier in self.proof.intervals for earlier in self.bounds):
             interval = self._by_lines(value, interval)
         if value in self.proof.intervals:
-            interval = _by_certificate(scene.before(value), self.proof.intervals[value], interval)
+            before = scene.before(value)
+            for entry in self.proof.intervals[value]:
+                interval = _by_certificate(before, entry, interval)
         self.bounds[value] = interval
         return interval
 

@@ -20,7 +20,7 @@ def quadratic_evidence(certificates: Evidence, radius: float, inference: str, sc
         scope: Of the rule that bounded hidden neurons, as in a `RuleName`.
     """
     document = certificates.document
-    intervals = {value: _interval(entry) for value, entry in document["intervals"].items()}
+    intervals = {value: list(map(_interval, entries)) for value, entries in document["intervals"].items()}
     return {
         "format": CERTIFICATE_FORMAT,
         "inference": inference,

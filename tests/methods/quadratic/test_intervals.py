@@ -32,6 +32,7 @@ DEEP = (6, 12, 12, 12, 12, 12, 4)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(intervals, "STEPS", 20)
     monkeypatch.setattr(intervals, "STEPS_AGAIN", 10)
+    monkeypatch.setattr(intervals, "STEPS_OWN", 10)
 
 
 def both(network: Network, region: Region, before: Tightened | None = None) -> tuple[Bounds, Tightened]:
@@ -80,6 +81,20 @@ def test_they_are_tighter_where_crown_loses_count_and_start_again_nearby() -> No
         widths = [float((its[last].upper - its[last].lower).mean()) for its in (bounds, found.bounds)]
         assert widths[1] < 0.8 * widths[0]
         first = found
+
+
+def test_weights_of_their_own_tighten_what_shared_ones_leave_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    network = mlp(*DEEP, seed=3, dtype=torch.float64)
+    region = Region.around(centres(network, 1).double(), 0.5, "inf")
+    bounds, own = both(network, region)
+    monkeypatch.setattr(intervals._Layer, "prove_own", lambda *_: [])
+    _, shared = both(network, region)
+    assert_sound(network, region, bounds, own)
+    last = network.preactivations[-1]
+    widths = [float((found.bounds[last].upper - found.bounds[last].lower).mean()) for found in (shared, own)]
+    assert widths[1] < 0.98 * widths[0]
+    assert max(map(len, own.proofs.values())) > 1
+    assert max(map(len, shared.proofs.values())) == 1
 
 
 def test_radii_are_larger_and_below_exact_ones(monkeypatch: pytest.MonkeyPatch) -> None:

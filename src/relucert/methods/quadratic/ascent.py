@@ -112,6 +112,12 @@ class Climb:
         spectrum = self.power.step(weights)
         return weights.inflated(spectrum.largest), spectrum
 
+    def climb(self, steps: int) -> None:
+        """So many steps, for all forms to their end."""
+        adam, rates = Adam([self.table], DECAY, 1e-12), self.layout.rates()
+        for step in range(steps):
+            self.step(adam, rates * (1 - (1 - COOLED) * step / steps))
+
     def step(self, adam: Adam, rates: Tensor) -> Tensor:
         """One step; returns the bounds before it, (forms,)."""
         check_time()

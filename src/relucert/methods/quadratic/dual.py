@@ -12,7 +12,7 @@ relaxation of it. A neuron's is the least of two parabolas, convex or concave.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -36,6 +36,16 @@ class Weights:
     deviations: dict[int, Tensor]
     errors: dict[int, Tensor]
     inputs: Tensor
+
+    @classmethod
+    def stacked(cls, rows: Sequence[Weights]) -> Weights:
+        """Weights of one row each as the rows of one."""
+        first = rows[0]
+        return cls(
+            {value: torch.cat([each.deviations[value] for each in rows]) for value in first.deviations},
+            {value: torch.cat([each.errors[value] for each in rows]) for value in first.errors},
+            torch.cat([each.inputs for each in rows]),
+        )
 
     def times(self, factors: Tensor) -> Weights:
         """The same certificate times a number > 0 for each form, (forms,)."""

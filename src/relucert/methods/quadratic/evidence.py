@@ -50,7 +50,7 @@ class Evidence:
                 certificates.append(_certificate(proof.certificate))
             entries.append(_entry(proof, numbers[proof.certificate]))
         tight = {} if rows.tight is None else rows.tight.proofs
-        intervals = {str(value): _interval(proof) for value, proof in tight.items()}
+        intervals = {str(value): list(map(_interval, proofs)) for value, proofs in tight.items()}
         document = {"layers": layers, "certificates": certificates, "rows": entries, "intervals": intervals}
         return cls(float(rows.region.radius[0]), document)
 
@@ -83,7 +83,7 @@ def _entry(proof: RowProof, certificate: int) -> dict[str, Any]:
 
 
 def _interval(proof: LayerProof) -> dict[str, Any]:
-    """The proofs of a layer's bounds, lower ones first."""
+    """The proofs of bounds of a layer by one certificate, lower ones first."""
     return {
         "neurons": proof.neurons.tolist(),
         "uppers": int((proof.signs < 0).sum()),

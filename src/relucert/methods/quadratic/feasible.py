@@ -20,6 +20,7 @@ from relucert.network import INPUT
 
 CHUNK = 512  # neurons whose rows are computed at once
 LANCZOS = 60  # iterations for the norm of a joint certificate's matrix
+FEW = 400  # rows, whose products are cheaper than as many iterations
 ROOMS = (1e-6, 1e-4, 3e-3, 3e-2)  # above its squared norm as estimated, the first of which is mostly proven
 WIDEST = 2.0**200  # of a profile, so that no product with it underflows that counts
 SHORTEST = 2.0**-23  # relative room for rounding to 24 bits
@@ -30,16 +31,18 @@ def is_joint(scene: Scene, weights: Weights) -> bool:
 
     `I - B B'` is semidefinite with `B = P^1/2 A D^-1/2`: one row for each unstable neuron whose P is not 0.
     """
-    matrix = _joint_matrix(scene, weights)
+    matrix = _joint_matrix(scene, weights, deviation_map(scene))
     return matrix is not None and _is_short(matrix, 6)
 
 
-def feasible_joint(scene: Scene, weights: Weights) -> Weights | None:
+def feasible_joint(scene: Scene, weights: Weights, deviations: Tensor | None = None) -> Weights | None:
     """Weights with D times about the least number for which they are proven to be feasible; None: there is no proof.
 
     D is rounded up to 24 bits.
+
+    deviations: The scene's `deviation_map`, where it is known already.
     """
-    matrix = _joint_matrix(scene, weights)
+    matrix = _joint_matrix(scene, weights, deviation_map(scene) if deviations is None else deviations)
     if matrix is None:
         return None
     square = _largest_square(matrix)
@@ -54,34 +57,48 @@ def feasible_joint(scene: Scene, weights: Weights) -> Weights | None:
     return None
 
 
-def _joint_matrix(scene: Scene, weights: Weights) -> Tensor | None:
-    """B, (neurons, inputs and errors), with six roundings of each entry at the most; None where weights are none."""
-    layers = [value for value, neurons in scene.neurons.items() if neurons.following and len(neurons)]
-    diagonal = torch.cat([
-        weights.inputs[0].expand(len(scene.radii)), *(weights.errors[value][0] for value in layers)
-    ])  # fmt: skip
-    if not _are_weights(weights) or not bool((diagonal > 0).all()):
-        return None
-    scale = diagonal.rsqrt()
-    rows = [scale.new_zeros(0, len(scale))]
-    for value in scene.neurons:
-        roots = weights.deviations[value][0].sqrt()
-        for chunk in (roots > 0).nonzero().flatten().split(CHUNK):
+def deviation_map(scene: Scene) -> Tensor:
+    """A: from inputs and errors to deviations, one row for each unstable neuron, (neurons, inputs and errors)."""
+    layers = _followed(scene)
+    width = len(scene.radii) + sum(len(scene.neurons[value]) for value in layers)
+    matrix = torch.empty(scene.unstable, width, dtype=torch.float64)
+    begin = 0
+    for value, neurons in scene.neurons.items():
+        for chunk in torch.arange(len(neurons)).split(CHUNK):
             check_time()
             forms = {
                 other: torch.zeros(len(chunk), len(its), dtype=torch.float64) for other, its in scene.neurons.items()
             }
             forms[value][torch.arange(len(chunk)), chunk] = 1.0
             inputs, errors = scene.transposed(forms)
-            entries = torch.cat([inputs, *(errors[layer] for layer in layers)], 1)
-            rows.append(entries * scale * roots[chunk, None])
-    return torch.cat(rows)
+            torch.cat([inputs, *(errors[layer] for layer in layers)], 1, out=matrix[begin : begin + len(chunk)])
+            begin += len(chunk)
+    return matrix
+
+
+def _followed(scene: Scene) -> list[int]:
+    """The layers whose errors are part of v."""
+    return [value for value, neurons in scene.neurons.items() if neurons.following and len(neurons)]
+
+
+def _joint_matrix(scene: Scene, weights: Weights, deviations: Tensor) -> Tensor | None:
+    """B, (neurons, inputs and errors), with six roundings of each entry at the most; None where weights are none."""
+    diagonal = torch.cat([
+        weights.inputs[0].expand(len(scene.radii)), *(weights.errors[value][0] for value in _followed(scene))
+    ])  # fmt: skip
+    if not _are_weights(weights) or not bool((diagonal > 0).all()):
+        return None
+    roots = torch.cat([weights.deviations[value][0] for value in scene.neurons]).sqrt()
+    return (deviations * diagonal.rsqrt()).mul_(roots[:, None])
 
 
 def _largest_square(matrix: Tensor) -> float:
-    """About the squared 2-norm of a matrix, by Lanczos iterations: nobody believes it."""
+    """About the squared 2-norm of a matrix, of many rows by Lanczos iterations: nobody believes it."""
     if not len(matrix) or not bool(matrix.any()):
         return 0.0
+    if len(matrix) <= FEW:
+        square = matrix @ matrix.T
+        return float(torch.linalg.eigvalsh(square)[-1]) if bool(square.isfinite().all()) else torch.nan
     generator = torch.Generator().manual_seed(0)
     vector = torch.randn(len(matrix), generator=generator, dtype=matrix.dtype)
     basis, images = matrix.new_zeros(0, len(matrix)), matrix.new_zeros(0, matrix.shape[1])

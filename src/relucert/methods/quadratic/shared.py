@@ -19,6 +19,7 @@ from relucert.methods.quadratic.ascent import (
     DECAY,
     SETTLING,
     WEIGHT_RATE,
+    Climb,
     Layout,
     factor_gradient,
     point_gradient,
@@ -112,6 +113,16 @@ class SharedClimb:
         for _ in range(SETTLING):
             spectrum = self.power.step(weights)
         return spectrum.largest
+
+    def own(self, rows: Tensor) -> Climb:
+        """The ascent of some forms with weights of their own, which starts from those that all share."""
+        layout = Layout(self.scene, own=True)
+        factors = self.table[rows, -1:]
+        table = torch.cat([self.table[rows, :-1], self.logarithms + factors], 1)
+        power = PowerIteration(self.scene, len(rows), torch.Generator().manual_seed(0))
+        climb = Climb(layout, self.forms[rows], self.heights[rows], self.weights(), table, power)
+        climb.settled()
+        return climb
 
     def settled(self) -> Weights:
         """The weights that forms share, one row, which seem to be feasible."""
