@@ -41,7 +41,7 @@ Each = TypeVar("Each")
 
 @dataclass(frozen=True, eq=False)
 class Arguments:
-    """The arguments of every call about images; the meanings stand at `certify`."""
+    """The arguments of every call about images; `certify` explains them."""
 
     network: NetworkLike
     images: ImagesLike
@@ -60,10 +60,10 @@ class Arguments:
     inference: InferenceName = "real"
 
     def pose(self, needs_rectifiers: str | None = None) -> Posed:
-        """Loads the network, reads the images and plans the answers; raises InputError where anything is wrong.
+        """Loads the network, reads the images and plans the questions; raises InputError where anything is wrong.
 
         Args:
-            needs_rectifiers: What the call gives, where only networks of affine operations and ReLUs can have it.
+            needs_rectifiers: The name of an answer that only networks of affine operations and ReLUs can have.
         """
         evaluation = find_inference(self.inference)
         check_stated(self.property, self.labels, self.target)
@@ -89,7 +89,7 @@ class Posed:
 
     @property
     def origin(self) -> Origin:
-        """What the network's own runtime, which re-checks witnesses, is made from."""
+        """The origin of the network's runtime, which re-checks witnesses."""
         return Origin.of(self.source, self.network)
 
     def check_proof(self, path: Path | None, overwrite: bool) -> None:
@@ -123,11 +123,11 @@ class Posed:
         Args:
             command: What the run is identified by, together with `options` and `further` (see `identity`).
             most_workers, proofs, divisible: As of an `ImageJob`.
-            again: Whether also what the store has is answered once more.
+            again: Whether questions that the store has answers to are answered once more.
         """
         arguments = self.arguments
-        asked = arguments.target if arguments.property is None else arguments.property
-        mark = identity(command, self.network, self.shape, asked, options) | dict(further or {})
+        specification = arguments.target if arguments.property is None else arguments.property
+        mark = identity(command, self.network, self.shape, specification, options) | dict(further or {})
         job = ImageJob(answerer, self.inquiry, items, mark, most_workers, divisible, proofs)
         return start(job, arguments.workers, arguments.ray, arguments.store, arguments.progress, again=again)
 
@@ -137,7 +137,7 @@ def one_by_one(
 ) -> Callable[[Callable[..., Iterator[Each]]], Callable[P, Iterator[Each]]]:
     """Gives a function the parameters of a call that returns all answers at once.
 
-    The function gets those that all calls share as `Arguments`, and the others by their names.
+    The function gets the parameters that all calls share as `Arguments`, and its options by their names.
     """
     signature = inspect.signature(call)
     common = {field.name for field in fields(Arguments)}
@@ -145,11 +145,11 @@ def one_by_one(
     def decorate(answer: Callable[..., Iterator[Each]]) -> Callable[P, Iterator[Each]]:
         @wraps(answer)
         def each(*args: P.args, **kwargs: P.kwargs) -> Iterator[Each]:
-            given = signature.bind(*args, **kwargs)
-            given.apply_defaults()
-            shared = {name: value for name, value in given.arguments.items() if name in common}
-            others = {name: value for name, value in given.arguments.items() if name not in common}
-            return answer(Arguments(**shared), **others)
+            bound_arguments = signature.bind(*args, **kwargs)
+            bound_arguments.apply_defaults()
+            shared = {name: value for name, value in bound_arguments.arguments.items() if name in common}
+            options = {name: value for name, value in bound_arguments.arguments.items() if name not in common}
+            return answer(Arguments(**shared), **options)
 
         returned = answer.__annotations__["return"]
         each.__annotations__ = {**call.__annotations__, "return": returned}

@@ -17,9 +17,10 @@ from relucert.search.batch import SearchEnd
 from relucert.search.portfolio import CHEAP_STEPS, Evidence, Evidential, PortfolioRun, Step, Task
 
 BEST: MethodName = "best"
-BUDGET = 10.0  # seconds for each answer, unless told otherwise
+BUDGET = 10.0  # the default seconds for each answer
 STEPS: tuple[Step, ...] = (*CHEAP_STEPS, EXACT_STEP)
-"""In this order, each from what those before it prove. On all but large networks the first is always done."""
+"""The steps of the portfolio, in order: each starts from the best radius that is proven before it. On all but large
+networks the first is always done."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class PortfolioEnd:
 
 @dataclass(frozen=True, eq=False)
 class Portfolio:
-    """Answers questions about one network, one after the other, each in its own time; keeper: as of a `Task`."""
+    """Answers questions about one network, one after the other, each within the budget; keeper: as of a `Task`."""
 
     network: Network
     shape: RegionShape

@@ -35,8 +35,8 @@ ARITHMETICS = {Rounding.RIGOROUS: RIGOROUS, Rounding.FLOAT: DOUBLE}
 
 
 @dataclass(frozen=True)
-class Options:
-    """How to certify, checked when built; the meanings stand at `certify`."""
+class CertifyOptions:
+    """Options of `certify`, which explains them; checked when built."""
 
     shape: RegionShape
     method: str
@@ -51,12 +51,12 @@ class Options:
 
     @classmethod
     def parse(
-        cls, norm: NormLike, method: str, arithmetic: str, inference: str, memory: int | str, **others: Any
-    ) -> Options:
-        """The options as users give them, about inputs that are all valid: what can be told without the network."""
+        cls, norm: NormLike, method: str, arithmetic: str, inference: str, memory: int | str, **effort: Any
+    ) -> CertifyOptions:
+        """The options of a user, checked as far as they can be without the network: every input counts as valid."""
         return cls(
             RegionShape(Norm.parse(norm)), names.METHODS.find(method), parse_rounding(arithmetic),
-            memory=parse_memory(memory), inference=find_inference(inference), **others,
+            memory=parse_memory(memory), inference=find_inference(inference), **effort,
         )  # fmt: skip
 
     def __post_init__(self) -> None:
@@ -85,7 +85,7 @@ class Options:
 class BestCertifier:
     """Answers questions about one network with the method "best", one after the other."""
 
-    def __init__(self, network: Network, options: Options, proofs: Path | None = None) -> None:
+    def __init__(self, network: Network, options: CertifyOptions, proofs: Path | None = None) -> None:
         self.network, self.options, self.proofs = network, options, proofs
         arithmetic, keeper, self.writer = ARITHMETICS[options.arithmetic], None, None
         if proofs is not None:
@@ -100,7 +100,7 @@ class BestCertifier:
         return BestCertifier, (self.network, self.options, self.proofs)
 
     def run(self, inquiry: Inquiry, report: Report) -> Iterator[list[Certificate]]:
-        """The answers, in the order of the questions."""
+        """Yields the answers, in the order of the questions."""
         for question, ended in self.portfolio.each(inquiry, report):
             if ended is None:
                 yield [_certificate(self.options, question, None, question.refusal, 0.0)]
@@ -111,19 +111,24 @@ class BestCertifier:
                 yield [_certificate(self.options, question, end, ended.reason, ended.seconds, ended.failed)]
 
     def lost(self, inquiry: Inquiry, question: Question, reason: str) -> Certificate:
-        """The answer where the processes that worked on it ended."""
+        """The answer to a question whose worker process died."""
         return _lost(self.options, question, reason)
 
 
 class Certifier:
-    """Answers questions about one network, a batch of at most `step` of them, or one image's, at once.
+    """Answers questions about one network, in batches of at most `step` questions, or of one image.
 
-    experience: where the search for each batch starts from: what the first one taught, so that answers do not depend
-    on who found which others before. None: nothing was learnt yet. proofs: a folder for a proof of each answer.
+    experience: the searcher's experience after the first batch, from which every later batch starts, so that answers
+    do not depend on the order of batches; None before the first. proofs: a folder for a proof of each answer.
     """
 
     def __init__(
-        self, network: Network, options: Options, step: int, experience: str | None = None, proofs: Path | None = None
+        self,
+        network: Network,
+        options: CertifyOptions,
+        step: int,
+        experience: str | None = None,
+        proofs: Path | None = None,
     ) -> None:
         self.network, self.options, self.step, self.experience = network, options, step, experience
         self.proofs = proofs
@@ -145,7 +150,7 @@ class Certifier:
         return Certifier, (self.network, self.options, self.step, self.experience, self.proofs)
 
     def run(self, inquiry: Inquiry, report: Report) -> Iterator[list[Certificate]]:
-        """All answers at once, in the order of the questions."""
+        """Yields all answers at once, in the order of the questions."""
         images = {question.image for question in inquiry.questions}
         image = images.pop() if len(images) == 1 else None
         self.reporter.listener = about_image(report, image)
@@ -155,15 +160,15 @@ class Certifier:
         yield certificates
 
     def lost(self, inquiry: Inquiry, question: Question, reason: str) -> Certificate:
-        """The answer where the processes that worked on it ended."""
+        """The answer to a question whose worker process died."""
         return _lost(self.options, question, reason)
 
     def _batch(self, inquiry: Inquiry, questions: list[Question], step: int) -> list[Certificate]:
         started = time.perf_counter()
-        asked = [question for question in questions if question.refusal is None]
-        ends, failure = self._search(inquiry, asked, step)
-        seconds = (time.perf_counter() - started) / max(1, len(asked))
-        answers, numbers = [], iter(range(len(asked)))
+        searched = [question for question in questions if question.refusal is None]
+        ends, failure = self._search(inquiry, searched, step)
+        seconds = (time.perf_counter() - started) / max(1, len(searched))
+        answers, numbers = [], iter(range(len(searched)))
         for question in questions:
             if question.refusal is not None:
                 answers.append(_certificate(self.options, question, None, question.refusal, 0.0))
@@ -179,7 +184,7 @@ class Certifier:
         return answers
 
     def _unwritten(self, inquiry: Inquiry, question: Question, end: SearchEnd) -> str | None:
-        """Writes the proof of a radius where that is asked for; why there is none."""
+        """Writes the proof of a radius, if there is a writer; returns the reason where that fails, otherwise None."""
         if self.writer is None or end.radius is None:
             return None
         try:
@@ -190,15 +195,15 @@ class Certifier:
             return f"not certified: its proof could not be written: {in_one_line(error)}"
         return None
 
-    def _search(self, inquiry: Inquiry, asked: list[Question], step: int) -> tuple[dict[int, SearchEnd], str | None]:
-        """How each search ended, by its position; where the arithmetic broke down, the reason."""
-        if not asked:
+    def _search(self, inquiry: Inquiry, searched: list[Question], step: int) -> tuple[dict[int, SearchEnd], str | None]:
+        """The end of each search, by the question's index; and the reason, if the arithmetic broke down."""
+        if not searched:
             return {}, None
         ends: dict[int, SearchEnd] = {}
         try:
             with torch.inference_mode():
-                images = [question.image for question in asked]
-                for end in self._ends(inquiry.problem(self.network, self.options.shape, asked), images, step):
+                images = [question.image for question in searched]
+                for end in self._ends(inquiry.problem(self.network, self.options.shape, searched), images, step):
                     ends[end.question] = end
         except RoundingError as error:  # of this process, which may be one of many
             return ends, f"not certified: {error}"
@@ -209,8 +214,8 @@ class Certifier:
         return ends, None
 
     def _ends(self, problem: Problem, images: list[int], step: int) -> Iterator[SearchEnd]:
-        """Searches for all radii at once, or, where a batch has no room for all rivals of an image, for those of one
-        rival after the other, which share what is learnt of the hidden layers. images: The image of each question."""
+        """Searches for all radii at once; where a batch has no room for all rivals of an image, rival by rival, with
+        shared bounds of the hidden layers. images: The image of each question."""
         region, prop = problem.region, problem.prop
         rivals = len(images) // len(set(images))
         even = all(images.count(image) == rivals for image in set(images))
@@ -221,17 +226,17 @@ class Certifier:
         return self.searcher.run_each(region.select(torch.arange(0, len(prop), rivals)), Property(rows, offsets))
 
 
-def _check_rigorous(options: Options) -> None:
+def _check_rigorous(options: CertifyOptions) -> None:
     if options.arithmetic is not Rounding.RIGOROUS:
         raise InputError("proofs need rigorous arithmetic")
 
 
-def _lost(options: Options, question: Question, reason: str) -> Certificate:
+def _lost(options: CertifyOptions, question: Question, reason: str) -> Certificate:
     return _certificate(options, question, None, f"not certified: {reason}", 0.0, failed=True)
 
 
 def _certificate(
-    options: Options,
+    options: CertifyOptions,
     question: Question,
     end: SearchEnd | None,
     reason: str | None,

@@ -11,7 +11,7 @@ from typing import Any
 from relucert.answers.certificates import Certificate
 from relucert.api.arguments import Arguments, Posed, one_by_one
 from relucert.api.best import BEST
-from relucert.api.certifiers import BestCertifier, Certifier, Options
+from relucert.api.certifiers import BestCertifier, Certifier, CertifyOptions
 from relucert.arithmetic.norm import NormLike
 from relucert.arithmetic.property import Property
 from relucert.common.checks import checked_path
@@ -24,7 +24,7 @@ from relucert.network.batching import batch_size, question_bytes
 from relucert.query.types import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
 from relucert.report.answer_list import Answers
 
-FEW = 8  # questions at once where each takes long: an interruption loses no more
+FEW = 8  # the most questions of a batch where each takes long: an interruption loses no more
 
 
 def certify(
@@ -101,7 +101,7 @@ def certify_each(arguments: Arguments, proofs: str | os.PathLike[str] | None, **
 
     Everything is checked at the call; the work is done as answers are asked for.
     """
-    options = Options.parse(arguments.norm, inference=arguments.inference, seed=arguments.seed, **effort)
+    options = CertifyOptions.parse(arguments.norm, inference=arguments.inference, seed=arguments.seed, **effort)
     posed = arguments.pose()
     options = replace(options, shape=posed.shape)
     folder = None if proofs is None else checked_path(proofs, "a folder of proofs")
@@ -110,7 +110,7 @@ def certify_each(arguments: Arguments, proofs: str | os.PathLike[str] | None, **
     return _started(posed, options, folder)
 
 
-def _started(posed: Posed, options: Options, proofs: Path | None) -> Iterator[Certificate]:
+def _started(posed: Posed, options: CertifyOptions, proofs: Path | None) -> Iterator[Certificate]:
     """Puts the questions to the method, in batches that fit the memory."""
     network, inquiry = posed.network, posed.inquiry
     rows = max(len(question.rivals) for question in inquiry.questions)

@@ -94,7 +94,7 @@ def estimate_each(arguments: Arguments, radius: NumberLike | None, batches: int,
     Everything is checked at the call; the work is done as answers are asked for.
     """
     posed = arguments.pose()
-    options = _Options(posed.shape, _sampled(posed.shape.norm, radius), batches, samples, arguments.seed)
+    options = _EstimateOptions(posed.shape, _sampled(posed.shape.norm, radius), batches, samples, arguments.seed)
     estimator = _Estimator(posed.network.cast(torch.float32), options)
     return posed.start("estimate", estimator, by_images(posed.inquiry, 1), options)
 
@@ -104,7 +104,7 @@ def _sampled(norm: Norm, radius: NumberLike | None) -> float:
 
 
 @dataclass(frozen=True)
-class _Options:
+class _EstimateOptions:
     """The options of sampling, checked when built."""
 
     shape: RegionShape
@@ -122,7 +122,7 @@ class _Options:
 
 @dataclass(frozen=True)
 class _Rival:
-    """One rival: its margin at the centre, the largest gradient sampled, and the fit or why it failed."""
+    """The samples of one rival: its margin at the centre, the largest gradient, and the fit or why it failed."""
 
     margin: float
     largest: float
@@ -139,10 +139,10 @@ class _Estimator:
     """Answers questions about one network, image by image."""
 
     network: Network
-    options: _Options
+    options: _EstimateOptions
 
     def run(self, inquiry: Inquiry, report: Report) -> Iterator[list[Estimate]]:
-        """The answers, those about one image at once."""
+        """Yields the answers, those about one image at once."""
         for _, group in groupby(inquiry.questions, key=lambda question: question.image):
             image_questions = list(group)
             if image_questions[0].refusal is not None:
@@ -151,11 +151,11 @@ class _Estimator:
                 yield self._image(inquiry, image_questions, report)
 
     def lost(self, inquiry: Inquiry, question: Question, reason: str) -> Estimate:
-        """The answer where the processes that worked on it ended."""
+        """The answer to a question whose worker process died."""
         return self._answer(question, reason, 0.0, failed=True)
 
     def _image(self, inquiry: Inquiry, questions: list[Question], report: Report) -> list[Estimate]:
-        """All rivals of one image, in one pass over the samples."""
+        """The answers about all rivals of one image, in one pass over the samples."""
         started = time.perf_counter()
         image = questions[0].image
         against = [rival for question in questions for rival in question.rivals]
@@ -196,22 +196,22 @@ class _Estimator:
 
     def _conclude(self, question: Question, rivals: dict[int, _Rival], seconds: float) -> Estimate:
         """The least value over the question's rivals; none where a gradient is no finite number."""
-        asked = {number: rivals[number] for number in question.rivals}
-        for number, rival in asked.items():
+        selected = {number: rivals[number] for number in question.rivals}
+        for number, rival in selected.items():
             if not math.isfinite(rival.largest):
                 reason = f"no estimate {_against(question, [number])}: {rival.fit}"
                 return self._answer(question, reason, seconds)
-        sampled = min(self._reach(rival.margin, rival.largest) for rival in asked.values())
-        values = {number: self._reach(rival.margin, rival.steepest) for number, rival in asked.items()}
+        sampled = min(self._distance(rival.margin, rival.largest) for rival in selected.values())
+        values = {number: self._distance(rival.margin, rival.steepest) for number, rival in selected.items()}
         weakest = min(values, key=lambda number: values[number])
-        weibull = asked[weakest].fit
+        weibull = selected[weakest].fit
         target, row = question.named(question.rivals.index(weakest))
         fields = {"target": target, "row": row, "value": values[weakest], "sampled": sampled}
         if isinstance(weibull, WeibullFit):
             fields |= asdict(weibull)
-        return self._answer(question, _remark(question, asked, weakest), seconds, **fields)
+        return self._answer(question, _remark(question, selected, weakest), seconds, **fields)
 
-    def _reach(self, margin: float, steepest: float) -> float:
+    def _distance(self, margin: float, steepest: float) -> float:
         """The distance over which a margin with this Lipschitz constant stays positive, at most the sampled radius."""
         return min(margin / steepest, self.options.radius) if steepest > 0 else self.options.radius
 
@@ -228,7 +228,7 @@ class _Estimator:
 
 
 def _remark(question: Question, rivals: dict[int, _Rival], weakest: int) -> str | None:
-    """Says which rivals have no fit, and what stands in for it; or that the weakest one's distribution is a point."""
+    """The remark which rivals have no fit, or that the weakest rival's distribution is a point; else None."""
     weibull = rivals[weakest].fit
     if isinstance(weibull, str):
         return f"no fit {_against(question, [weakest])}: {weibull}; {UNFITTED}"

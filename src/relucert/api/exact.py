@@ -43,13 +43,13 @@ from relucert.search.portfolio import CHEAP_STEPS, Evidence, PortfolioRun, Prove
 
 METHOD = "exact"
 EXACT_TOLERANCE = 1e-3  # of the interval, where exact search is a step of a portfolio
-ATTACK_STEPS = 40
-ATTACK_SHARE = 0.3  # of the time limit, for the attack
+ATTACK_STEPS = 40  # gradient steps of each attack, whose examples branch and bound improves
+ATTACK_SHARE = 0.3  # share of the remaining time for the attack
 UNREACHABLE = "no valid input at all is adversarial"
 INTERRUPTED = "interrupted: the interval so far"
 UNKNOWN = "no adversarial example is known"
-CERTIFY_SHARE = 0.2  # of the time limit, for what methods prove at once
-WIDE_SHARE = 0.6  # the same on wide networks, where quadratic certificates prove more than splitting does
+CERTIFY_SHARE = 0.2  # share of the time limit for the cheap steps of the portfolio
+WIDE_SHARE = 0.6  # that share on wide networks, where quadratic certificates prove more than splitting does
 
 
 def exact(
@@ -118,14 +118,14 @@ def exact_each(
     check_staying(posed.inquiry.images, posed.network, posed.shape)
     posed.check_proof(path, overwrite)
     check_subnormals()
-    searching = _Searching(posed.network, options, posed.origin)
+    answerer = _ExactAnswerer(posed.network, options, posed.origin)
     items, again = in_steps(posed.inquiry, 1), path is not None
-    return posed.start("exact", searching, items, options, posed.most_searches(), again=again, divisible=True)
+    return posed.start("exact", answerer, items, options, posed.most_searches(), again=again, divisible=True)
 
 
 @dataclass(frozen=True)
 class ExactOptions:
-    """How to search, checked when built; the meanings stand at `exact`."""
+    """Options of `exact`, which explains them; checked when built."""
 
     shape: RegionShape
     tolerance: float
@@ -146,7 +146,7 @@ class ExactOptions:
 
 
 @dataclass(frozen=True, eq=False)
-class _Searching:
+class _ExactAnswerer:
     """Answers questions about one network, one after the other."""
 
     network: Network
@@ -154,7 +154,7 @@ class _Searching:
     origin: Origin
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _Searching, (self.network, self.options, self.origin)
+        return _ExactAnswerer, (self.network, self.options, self.origin)
 
     @cached_property
     def runtime(self) -> Runtime | None:
@@ -162,7 +162,7 @@ class _Searching:
         return self.origin.runtime(self.network) if self.network.inference.rounds else None
 
     def run(self, inquiry: Inquiry, report: Report) -> Iterator[list[Exact]]:
-        """The answers, in the order of the questions."""
+        """Yields the answers, in the order of the questions."""
         for question in inquiry.questions:
             task = Task(
                 self.network, inquiry, question, self.options.shape,
@@ -170,28 +170,28 @@ class _Searching:
             )  # fmt: skip
             if self.options.proof is not None:
                 task = replace(task, arithmetic=RECORDED, keeper=EvidenceKeeper(self.network))
-            answering = _Answering(task, self.options, runtime=self.runtime)
-            yield [answering.run()]
-            if answering.interrupted:
+            search = _ExactSearch(task, self.options, runtime=self.runtime)
+            yield [search.run()]
+            if search.interrupted:
                 raise KeyboardInterrupt
 
     def lost(self, inquiry: Inquiry, question: Question, reason: str) -> Exact:
-        """The answer where the processes that worked on it ended."""
-        return _Answering(Task(self.network, inquiry, question, self.options.shape), self.options).lost(reason)
+        """The answer to a question whose worker process died."""
+        return _ExactSearch(Task(self.network, inquiry, question, self.options.shape), self.options).lost(reason)
 
 
-class _Answering:
+class _ExactSearch:
     """The search for one image's minimum distortion; whatever fails, the interval so far is the answer."""
 
     def __init__(
         self, task: Task, options: ExactOptions, certified: float | None = None, runtime: Runtime | None = None
     ) -> None:
-        """certified: A radius that is proven already; None: what methods prove at once is to be found."""
+        """certified: A radius that is proven already; None: the cheap steps of the portfolio prove one first."""
         self.task, self.options, self.certified = task, options, certified
         self.network, self.inquiry, self.question = task.network, task.inquiry, task.question
-        self.fault: str | None = None  # what went wrong
+        self.fault: str | None = None  # why the search broke down
         self.interrupted = False
-        self.evidence: Evidence | None = None  # of the lower end
+        self.evidence: Evidence | None = None  # proves the lower end
         self.check, self.runtime = AdversarialCheck(task.network, task.shape, runtime), runtime
 
     def run(self) -> Exact:
@@ -249,13 +249,13 @@ class _Answering:
         return run.best.radius
 
     def _attacked(self) -> Witness | None:
-        left = self.ends - time.monotonic()
-        if left <= 0:
+        remaining = self.ends - time.monotonic()
+        if remaining <= 0:
             return None
-        limit = None if math.isinf(left) else left * ATTACK_SHARE
+        limit = None if math.isinf(remaining) else remaining * ATTACK_SHARE
         options = AttackOptions(self.task.shape, steps=ATTACK_STEPS, time_limit=limit, seed=self.options.seed)
-        asked = replace(self.inquiry, questions=[self.question])
-        ((nearest,),) = Attacker(self.network, options, self.runtime).run(asked, self.task.reporter)
+        inquiry = replace(self.inquiry, questions=[self.question])
+        ((nearest,),) = Attacker(self.network, options, self.runtime).run(inquiry, self.task.reporter)
         self.fault = nearest.reason if nearest.failed else None
         if nearest.witness is None or nearest.distance is None:
             return None
@@ -288,13 +288,13 @@ class _Answering:
 
 
 def _run_step(task: Task, best: Proven | None, ends: float) -> Iterator[Proven]:
-    """Exact search from what is proven, as far as it comes."""
-    left = max(0.0, ends - time.monotonic())
-    options = ExactOptions(task.shape, EXACT_TOLERANCE, None if math.isinf(left) else left, 0, None)
+    """Yields the lower end of an exact search that starts from the best proven radius, if it gets beyond that."""
+    limit = max(0.0, ends - time.monotonic())
+    options = ExactOptions(task.shape, EXACT_TOLERANCE, None if math.isinf(limit) else limit, 0, None)
     start = 0.0 if best is None else best.radius
-    answering = _Answering(task, options, start)
-    answer = answering.run()
-    if answering.interrupted:
+    search = _ExactSearch(task, options, start)
+    answer = search.run()
+    if search.interrupted:
         raise KeyboardInterrupt
     weakest = 0 if best is None else best.weakest
     named = answer.row if task.question.label is None else answer.target
@@ -302,7 +302,7 @@ def _run_step(task: Task, best: Proven | None, ends: float) -> Iterator[Proven]:
         weakest = task.question.rivals.index(named)
     radius = math.inf if answer.unreachable else answer.lower or 0.0
     if radius > start:
-        yield Proven(radius, weakest, METHOD, evidence=answering.evidence)
+        yield Proven(radius, weakest, METHOD, evidence=search.evidence)
 
 
 def _suits(task: Task) -> bool:

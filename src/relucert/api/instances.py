@@ -28,12 +28,12 @@ from relucert.network import find_inference
 from relucert.network.batching import fitting_workers
 from relucert.verification.results import word
 
-ERROR = "error"  # in the place of a verdict: a file that is missing, a network that can't be read
+ERROR = "error"  # the result where a file is missing, or a network can't be read
 
 
 @dataclass(frozen=True)
 class Instance:
-    """A line of a list: names as they stand there, the files they mean, and the seconds allowed."""
+    """A line of a list of instances: the names of network and property, their folder, and the seconds allowed."""
 
     onnx: str
     vnnlib: str
@@ -115,7 +115,7 @@ class Decided:
         return self.verdict.failed
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values: what was asked, and the verdict without its witness."""
+        """Plain values for JSON: the instance, and the verdict without its witness."""
         instance, verdict = self.instance, self.verdict
         return {
             "onnx": instance.onnx, "vnnlib": instance.vnnlib, "limit": instance.limit, "result": self.result,
@@ -128,11 +128,11 @@ class Decided:
 
 @dataclass(frozen=True, eq=False)
 class InstancesJob:
-    """The questions of a list, each answered by itself.
+    """The instances of a list as a job, each answered by itself.
 
     Attributes:
         instances: The list.
-        time_limit: At most so many seconds for each; None: its own limit.
+        time_limit: The most seconds for each instance, besides its own limit; None: its own limit alone.
         seed: Of the attack's random starts.
         inference: What the networks are evaluated in.
     """
@@ -155,8 +155,8 @@ class InstancesJob:
 
     @property
     def asked(self) -> dict[str, Any]:
-        asked = {"time_limit": self.time_limit, "seed": self.seed, "inference": self.inference}
-        return {"command": "verify --instances", **asked}
+        effort = {"time_limit": self.time_limit, "seed": self.seed, "inference": self.inference}
+        return {"command": "verify --instances", **effort}
 
     @property
     def most_workers(self) -> int:
@@ -171,7 +171,7 @@ class InstancesJob:
         return [{"limit": instance.limit, "sha256": digest} for instance, digest in numbered]
 
     def check(self, store: Store) -> None:
-        """Answers about other files are no harm: they are told by their checksums."""
+        """Accepts any store: answers about other files are told apart by their checksums."""
 
     def is_whole(self, number: int, answer: Verdict) -> bool:
         return True
@@ -207,7 +207,7 @@ class InstancesJob:
 
 
 def run(job: InstancesJob, workers: int | Execution | None, store: StoreLike | None) -> Iterator[Decided]:
-    """Every instance with its verdict, in order: from the store, or found now."""
+    """Yields every instance with its verdict, in order: from the store, or computed now."""
     verdicts = start(job, workers, None, store)
     return map(Decided, job.instances, job.digests, repeat(job.inference), verdicts)
 

@@ -61,7 +61,7 @@ def lipschitz(
 
 
 def _plain_method(name: str) -> LipschitzMethod:
-    """A method of this family with the region in one piece."""
+    """The Lipschitz method of a name, without shells."""
     method = find_method(names.LIPSCHITZ.find(name))
     assert isinstance(method, LipschitzMethod)
     return replace(method, shells=1)

@@ -1,4 +1,4 @@
-"""The check of proof files against what a user asked about, of many by several processes where it takes long."""
+"""The check of proof files against a network, images and a property, by several processes where it takes long."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class Checked:
     """The result of checking one proof file.
 
     Attributes:
-        claim: What it proves; None where it proves nothing.
+        claim: The claim that the file proves; None where it proves nothing.
         reason: Why it proves nothing; else empty.
-        seconds: Of processor time.
+        seconds: Processor time of the check.
     """
 
     path: Path
@@ -40,8 +40,8 @@ class Checked:
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
-    """The subject that proofs must have; what is None may be anything.
+class ProofSubject:
+    """The subject that proofs must have; fields that are None are not compared.
 
     Attributes:
         network: The network; None: the bundled or built one of the name that a proof gives.
@@ -59,7 +59,7 @@ class Asked:
     _rows: dict[str, torch.Tensor] = field(default_factory=dict, repr=False)
 
     def check(self, path: Path, progress: Callable[[int, int], None] | None = None) -> Checked:
-        """Checks one file, whatever it is about; where it is wrong or can't be read, the result says why."""
+        """Checks one file; where it is wrong or can't be read, the result says why."""
         started = time.process_time()
         claim, reason = None, ""
         try:
@@ -73,7 +73,7 @@ class Asked:
         return Checked(path, claim, reason, time.process_time() - started)
 
     def _claim(self, proof: Certified | QueryProof, progress: Callable[[int, int], None] | None) -> Claim | QueryClaim:
-        network = network_of(proof, self.network or _known(proof.name))
+        network = network_of(proof, self.network or _zoo_network(proof.name))
         if isinstance(proof, QueryProof):
             if self.text is None and self.samples is not None:
                 raise Rejected("it is about a property, and not about an image")
@@ -85,7 +85,7 @@ class Asked:
         return check_claim(proof, network, progress, self._images(proof.sha256, network))
 
     def _images(self, sha256: str, network: Network) -> torch.Tensor | None:
-        """The images in rows as a network takes them."""
+        """The images as rows in the order of a network's input; None where there are none."""
         if self.samples is not None and sha256 not in self._rows:
             self._rows[sha256] = check_images(self.samples.images, network, self.layout or self.samples.layout)
         return self._rows.get(sha256)
@@ -101,30 +101,30 @@ class _Files:
     """The work of checking files, whichever process does it."""
 
     paths: Sequence[Path]
-    asked: Asked
+    subject: ProofSubject
     most_workers: None = None
     divisible: bool = False
 
     def answer(self, numbers: Sequence[int], report: Report = silent) -> Iterator[Sequence[Checked]]:
         for number in numbers:
-            yield [self.asked.check(self.paths[number])]
+            yield [self.subject.check(self.paths[number])]
 
     def lost(self, number: int, reason: str) -> Checked:
         return Checked(self.paths[number], None, f"not checked: {reason}", 0.0)
 
 
-def check_all(paths: Sequence[Path], asked: Asked, workers: int | None = None) -> Iterator[Checked]:
-    """What each file proves, in no order.
+def check_all(paths: Sequence[Path], subject: ProofSubject, workers: int | None = None) -> Iterator[Checked]:
+    """Yields the result of each file, in no order.
 
-    workers: how many processes; 1: this one. None: this one at first, and one process per core for what is left if
-    that would take long.
+    workers: how many processes; 1: this one. None: this one at first, then one process per core if that would take
+    long.
     """
     with Execution(workers) as execution:
-        for came in execution.run(_Files(paths, asked), [(number,) for number in range(len(paths))], len(paths)):
+        for came in execution.run(_Files(paths, subject), [(number,) for number in range(len(paths))], len(paths)):
             yield from (checked for _, checked in came)
 
 
 @lru_cache(maxsize=4)
-def _known(name: str) -> Network | None:
+def _zoo_network(name: str) -> Network | None:
     """The bundled or built network of a name, None where there is none; loaded once for many proofs."""
     return zoo.load(name) if name in zoo.names() else None

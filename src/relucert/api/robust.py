@@ -51,9 +51,9 @@ from relucert.query.types import BoxLike, ImagesLike, LabelsLike, NetworkLike, S
 from relucert.report.verdict_list import Verdicts
 from relucert.verification.search import ATTACK_SHARE, bounded
 
-STEPS = 40  # of the attack
+STEPS = 40  # gradient steps of each attack
 ITSELF = "the image itself"
-OTHER_NORMS = "branch and bound needs the norm 1, 2 or inf, and neither bounds nor an attack decided it"
+UNDECIDED_NORM = "branch and bound needs the norm 1, 2 or inf, and neither bounds nor an attack decided it"
 
 
 def robust_at(
@@ -121,11 +121,13 @@ def robust_at_each(
         check_provable(BY_LINES[0], posed.network)
     path = None if proof is None else checked_path(proof, "a proof")
     fraction = stated_fraction(radius, "the radius")
-    options = _Options(posed.shape, number_above(radius, "the radius"), time_limit, arguments.seed, path, fraction)
+    options = _RobustnessOptions(
+        posed.shape, number_above(radius, "the radius"), time_limit, arguments.seed, path, fraction
+    )
     check_staying(posed.inquiry.images, posed.network, posed.shape)
     check_subnormals()
     posed.check_proof(path, overwrite)
-    decider = _Deciding(posed.network, options, posed.origin)
+    decider = _RobustnessAnswerer(posed.network, options, posed.origin)
     items, again = in_steps(posed.inquiry, 1), path is not None
     further = {} if fraction is None else {"fraction": str(fraction)}
     most = posed.most_searches()
@@ -133,8 +135,8 @@ def robust_at_each(
 
 
 @dataclass(frozen=True)
-class _Options:
-    """The options of `robust_at`, checked when built; the meanings stand there."""
+class _RobustnessOptions:
+    """Options of `robust_at`, which explains them; checked when built."""
 
     shape: RegionShape
     radius: float
@@ -150,41 +152,41 @@ class _Options:
         check_whole("seed", self.seed, 0, 2**63 - 1)
 
 
-class _Deciding:
-    """Answers questions about one network, one after the other; origin: what its own runtime is made from."""
+class _RobustnessAnswerer:
+    """Answers questions about one network, one after the other; origin: that of the network's runtime."""
 
-    def __init__(self, network: Network, options: _Options, origin: Origin) -> None:
+    def __init__(self, network: Network, options: _RobustnessOptions, origin: Origin) -> None:
         self.network, self.options, self.origin = network, options, origin
         self.bounded = network if options.proof is not None else fold_split_neurons(network)  # proofs need the original
         self.replay = origin.runtime(network)
         self.check = AdversarialCheck(network, options.shape, self.replay)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _Deciding, (self.network, self.options, self.origin)
+        return _RobustnessAnswerer, (self.network, self.options, self.origin)
 
     def run(self, inquiry: Inquiry, report: Report) -> Iterator[list[RobustnessVerdict]]:
-        """The verdicts, in the order of the questions."""
+        """Yields the verdicts, in the order of the questions."""
         for question in inquiry.questions:
             reporter = Reporter(about_image(report, question.image))
-            yield [self._answering(inquiry, question, reporter).run()]
+            yield [self._search(inquiry, question, reporter).run()]
 
     def lost(self, inquiry: Inquiry, question: Question, reason: str) -> RobustnessVerdict:
-        """The verdict where the processes that worked on it ended."""
-        return self._answering(inquiry, question, Reporter()).lost(reason)
+        """The verdict about a question whose worker process died."""
+        return self._search(inquiry, question, Reporter()).lost(reason)
 
-    def _answering(self, inquiry: Inquiry, question: Question, reporter: Reporter) -> _Answering:
-        return _Answering(
+    def _search(self, inquiry: Inquiry, question: Question, reporter: Reporter) -> _RobustnessSearch:
+        return _RobustnessSearch(
             self.network, self.bounded, self.options, self.replay, self.check, inquiry, question, reporter
         )
 
 
 @dataclass(eq=False)
-class _Answering:
+class _RobustnessSearch:
     """One question about an image: cheap bounds, attacks, then branch and bound, until one of them settles it."""
 
     network: Network
     bounded: Network
-    options: _Options
+    options: _RobustnessOptions
     replay: Runtime
     check: AdversarialCheck
     inquiry: Inquiry
@@ -229,7 +231,7 @@ class _Answering:
         return self._verdict(UNKNOWN, reason, None, failed=True)
 
     def _decide(self) -> tuple[str | None, str | None]:
-        """What decided the question, and why nothing did; None for the one that does not apply."""
+        """Returns the method that decided the question, and the reason why none did; one of them is None."""
         problem = self.inquiry.problem(self.bounded, self.options.shape, [self.question]).at(self.options.radius)
         self.prop = problem.prop
         rows = list(range(self.prop.rows.shape[1]))
@@ -241,7 +243,7 @@ class _Answering:
         if self._attack():
             return ATTACK, None
         if problem.region.norm.body is None:
-            return None, OTHER_NORMS
+            return None, UNDECIDED_NORM
         if self.options.proof is not None and not self.network.rectifiers_only:
             return self._prove_by_lines(problem, self.options.proof)
         self.reporter.enter(Progress(stage=PROVER))
@@ -258,20 +260,20 @@ class _Answering:
         return PROVER, None if outcome.proven or self.witness is not None else outcome.failure or "no answer"
 
     def _prove_by_lines(self, problem: Problem, path: Path) -> tuple[str | None, str | None]:
-        """Writes a proof by lines, if there is one."""
-        found = EvidenceKeeper(self.network).record_by_lines(problem, self.ends)
-        if found is None:
+        """Writes a proof by linear bounds alone, if there is one; returns as `_decide` does."""
+        recorded = EvidenceKeeper(self.network).record_by_lines(problem, self.ends)
+        if recorded is None:
             return None, UNDECIDED_BY_LINES
-        method, record = found
+        method, record = recorded
         evidence = relaxation_evidence(record, self.options.radius, self.network)
         write_proof(path, claimed(problem, self.question.image), evidence)
         return method, None
 
     def _attack(self) -> bool:
-        left = self.ends - time.monotonic()
-        if left <= 0:
+        remaining = self.ends - time.monotonic()
+        if remaining <= 0:
             return False
-        limit = None if math.isinf(left) else min(left, ATTACK_SHARE * (self.ends - self.started))
+        limit = None if math.isinf(remaining) else min(remaining, ATTACK_SHARE * (self.ends - self.started))
         options = AttackOptions(self.options.shape, steps=STEPS, time_limit=limit, seed=self.options.seed)
         ((nearest,),) = Attacker(self.network, options, self.replay).run(
             replace(self.inquiry, questions=[self.question]), self.reporter
@@ -284,9 +286,9 @@ class _Answering:
         """Whether a point that the check passed is within the radius, and the runtime shows the violation."""
         if witness is None or witness.distance > (self.options.fraction or self.options.radius):
             return False
-        given = witness.point.to(self.replay.precision)
-        unchanged = torch.equal(given.double(), witness.point.double())
-        if not unchanged or not self.prop.fails_at(self.replay.run(given)):
+        rounded = witness.point.to(self.replay.precision)
+        unchanged = torch.equal(rounded.double(), witness.point.double())
+        if not unchanged or not self.prop.fails_at(self.replay.run(rounded)):
             self.differing += 1
             return False
         self.witness = witness

@@ -42,7 +42,7 @@ from relucert.verification.witness_check import StatedBox, Witness, WitnessCheck
 
 ATTACK, PROVER, REGION, CONDITIONS = "attack", "branch and bound", "bounds of the region", "conditions"
 RATIONAL = "rational arithmetic"
-TOUCHING_SHARE = 0.1  # of the time that is left after it
+TOUCHING_SHARE = 0.1  # share of the remaining time for rational arithmetic, before branch and bound
 DIFFERING = "in real arithmetic there is a violation, which {by} does not show"
 
 
@@ -94,29 +94,29 @@ def verify_alone(
     seed: int, proof: str | os.PathLike[str] | None = None, overwrite: bool = False,
     input_shape: tuple[int, ...] | None = None, progress: ProgressLike = None,
 ) -> Verdict:  # fmt: skip
-    """As `verify`, in this process, and with the team that is offered to it, if one is."""
+    """Verifies as `verify` does, in this process, and with the workers that are offered to it, if there are any."""
     started = time.monotonic()
     if time_limit is not None:
         check_number("time limit", time_limit, 0, 1e9)
     check_whole("seed", seed, 0, 2**63 - 1)
     evaluation = find_inference(inference)
-    network, asked = _opened(network, query, input_shape)
-    if proof is not None and is_joint(asked):
+    network, specification = _opened(network, query, input_shape)
+    if proof is not None and is_joint(specification):
         raise InputError("a proof is about one network with one input and one output, and this property about more")
     if evaluation.rounds and proof is not None:
         raise InputError(f"proofs are about real arithmetic, not about {inference}; leave out one of the two")
-    loaded, replay = open_sources(network, asked, input_shape, evaluation)
+    loaded, replay = open_sources(network, specification, input_shape, evaluation)
     if proof is not None:
         check_provable(BY_LINES[0], loaded)
     check_subnormals()
     ends = started + (math.inf if time_limit is None else time_limit)
     claim = None
     if proof is not None:
-        path, claim = checked_path(proof, "a proof"), proofs.claimed(loaded, asked)
+        path, claim = checked_path(proof, "a proof"), proofs.claimed(loaded, specification)
         files.check_writable(path)
         files.check_replaceable(path, lambda there: is_about(there, claim), overwrite)
     with listening(progress) as told:
-        verification = _Verification(loaded, asked, replay, started, ends, seed, told.tell, claim is not None)
+        verification = _Verification(loaded, specification, replay, started, ends, seed, told.tell, claim is not None)
         verdict = verification.run()
     if claim is not None and verdict.holds:
         proofs.write(path, claim, verification.proven)
@@ -124,20 +124,20 @@ def verify_alone(
 
 
 def _opened(
-    network: Sources, given: Query | str | os.PathLike[str], input_shape: tuple[int, ...] | None
+    network: Sources, query: Query | str | os.PathLike[str], input_shape: tuple[int, ...] | None
 ) -> tuple[Sources, Query]:  # fmt: skip
     """The query, and the network, loaded already where the query is read from a file."""
-    if isinstance(given, Query):
-        return network, given
-    if isinstance(given, (str, os.PathLike)):
-        return read_query(network, given, input_shape)
-    raise InputError(f"a query is a relucert.Query or the path of a .vnnlib file, not {shown(given)}")
+    if isinstance(query, Query):
+        return network, query
+    if isinstance(query, (str, os.PathLike)):
+        return read_query(network, query, input_shape)
+    raise InputError(f"a query is a relucert.Query or the path of a .vnnlib file, not {shown(query)}")
 
 
 class _Open(NamedTuple):
-    """Violations that cheap bounds left possible, and the box that their witnesses are checked against."""
+    """Violations in one box that cheap bounds do not exclude, and the box that their witnesses are checked against."""
 
-    part: BoxViolations
+    group: BoxViolations
     stated: StatedBox
 
 
@@ -185,7 +185,7 @@ class _Verification:
         return self._verdict(HOLDS, None) if reason is None else self._verdict(UNKNOWN, self._unsure(reason))
 
     def _decide(self) -> str | None:
-        """Why it stays unknown; None where a witness or a proof decides it."""
+        """Returns why the query stays unknown; None where a witness or a proof decides it."""
         waiting = self._bound()
         if not waiting or self._attack(waiting):
             return None
@@ -199,19 +199,19 @@ class _Verification:
         if not self.record:
             closed = excluded(self.bounded, possible, ends, partial(self._report, 0))
             self.method = next(reversed(closed.values()), self.method)
-            possible = tuple(one for number, one in enumerate(possible) if number not in closed)
-        for part in boxes_of(self.bounded, possible):
+            possible = tuple(violation for number, violation in enumerate(possible) if number not in closed)
+        for group in boxes_of(self.bounded, possible):
             check_time()
-            rows = list(range(len(part.violations)))
+            rows = list(range(len(group.violations)))
             if not self.record:
-                rows, method = bounded(part.problem, ends, partial(self._report, 0))
+                rows, method = bounded(group.problem, ends, partial(self._report, 0))
                 self.method = method if method is not None else self.method
             if rows:
-                waiting.append(self._open(part.only(rows)))
+                waiting.append(self._open(group.only(rows)))
         return waiting
 
-    def _open(self, part: BoxViolations) -> _Open:
-        return _Open(part, StatedBox(part.violations, self.replay.precision))
+    def _open(self, group: BoxViolations) -> _Open:
+        return _Open(group, StatedBox(group.violations, self.replay.precision))
 
     def _attack(self, waiting: list[_Open]) -> bool:
         now = time.monotonic()
@@ -228,18 +228,18 @@ class _Verification:
         return False
 
     def _untouched(self, waiting: list[_Open]) -> list[_Open]:
-        """What is open without the violations that rational arithmetic excludes, since they are only touched."""
-        now, left = time.monotonic(), []
+        """The open violations without those that rational arithmetic excludes, since they are only touched."""
+        now, remaining = time.monotonic(), []
         ends = now + (self.ends - now) * TOUCHING_SHARE
         for question in waiting:
-            violations = question.part.violations
-            rows = [row for row, one in enumerate(violations) if not impossible(self.network, one, ends)]
+            violations = question.group.violations
+            rows = [row for row, violation in enumerate(violations) if not impossible(self.network, violation, ends)]
             if len(rows) == len(violations):
-                left.append(question)
+                remaining.append(question)
             elif rows:
-                left.append(self._open(question.part.only(rows)))
-        self.method = self.method if left else RATIONAL
-        return left
+                remaining.append(self._open(question.group.only(rows)))
+        self.method = self.method if remaining else RATIONAL
+        return remaining
 
     def _try(self, points: Tensor, question: _Open) -> bool:
         self.witness = self.witness or self.witness_check.examine(points, question.stated)
@@ -256,14 +256,14 @@ class _Verification:
             def violates(point: Tensor, attack: BoxAttack = attack, question: _Open = question) -> bool:
                 return any(self._try(points, question) for points in attack.near(point))
 
-            problem, report = question.part.problem, partial(self._report, self.nodes)
+            problem, report = question.group.problem, partial(self._report, self.nodes)
             if self.record and not self.network.rectifiers_only:
                 outcome = _by_lines(problem, share)
             else:
                 outcome = prove(problem, share, violates, record=self.record, record_cuts=True, report=report)
             self.nodes, self.stage = self.nodes + outcome.nodes, outcome.stage
             if self.record:
-                self.proven.append((question.part, outcome))
+                self.proven.append((question.group, outcome))
             if self.witness is not None:
                 return None
             reason = reason if outcome.proven else outcome.failure or reason or "the search ended without an answer"
@@ -299,8 +299,8 @@ class _Verification:
 
 
 def _by_lines(problem: Problem, ends: float) -> Outcome:
-    """The outcome of a proof by lines alone, which proof files hold about any activation."""
-    found = EvidenceKeeper(problem.network).record_by_lines(problem, ends)
-    if found is None:
+    """The outcome of a proof by linear bounds alone, which proof files can hold for any activation."""
+    evidence = EvidenceKeeper(problem.network).record_by_lines(problem, ends)
+    if evidence is None:
         return Outcome(False, UNDECIDED_BY_LINES, 0, PROVER)
-    return Outcome(True, None, 0, found[0], record=found[1])
+    return Outcome(True, None, 0, evidence[0], record=evidence[1])

@@ -155,7 +155,7 @@ class Attacker:
         return pursuit
 
 
-class _End(NamedTuple):
+class _AttackEnd(NamedTuple):
     """Result of attacking one question, and a remark on it."""
 
     witness: Witness | None
@@ -194,12 +194,12 @@ class _Batch:
         image = questions[0].image if len(questions) == 1 else None
         return self.attacker.pursue(self.inquiry, questions, deadline, about_image(self.report, image))
 
-    def _settle(self, question: Question, pursuit: Pursuit, number: int, ends: float) -> _End:
+    def _settle(self, question: Question, pursuit: Pursuit, number: int, ends: float) -> _AttackEnd:
         """The witness, re-checked and polished, and a remark."""
         witness, image, prop = None, self.inquiry.images[question.image], self.inquiry.property([question])
         try:
             with torch.inference_mode():
-                if bool(pursuit.found[number]):
+                if bool(pursuit.succeeded[number]):
                     with until(max(ends, time.monotonic() + MOMENT)):
                         witness = self.check.beyond(image, pursuit.points[number], prop)
                 if witness is not None and self.options.polish and self.check.exact.rectifiers_only:
@@ -209,15 +209,15 @@ class _Batch:
                     finally:
                         witness = polisher.witness
         except TimeUp:
-            return _End(None, NO_TIME)
+            return _AttackEnd(None, NO_TIME)
         except FAULTS as error:
-            return _End(witness, f"the polish broke down: {in_one_line(error)}", failed=True)
+            return _AttackEnd(witness, f"the polish broke down: {in_one_line(error)}", failed=True)
         if pursuit.failure is not None:
-            return _End(witness, pursuit.failure, failed=True)
+            return _AttackEnd(witness, pursuit.failure, failed=True)
         late = pursuit.cut_short or (self.options.polish and time.monotonic() > ends)
         if witness is None:
-            return _End(None, NO_TIME if late else NOTHING)
-        return _End(witness, CUT_SHORT if late else None)
+            return _AttackEnd(None, NO_TIME if late else NOTHING)
+        return _AttackEnd(witness, CUT_SHORT if late else None)
 
 
 def _share(ends: float, count: int) -> float:

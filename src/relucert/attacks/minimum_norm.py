@@ -48,8 +48,8 @@ def _follow(pursuit: Pursuit, offsets: Tensor, radius: Tensor, start: Slope, ste
         ahead = slope.margins < 0
         shrunk = torch.minimum(radius * (1 - GAMMA * pace), pursuit.distances)
         near = norm.distance(offsets, torch.zeros_like(offsets)) + pursuit.first_order(slope, norm)
-        grown = radius * (1 + GAMMA * torch.where(pursuit.found, pace, 1.0))
-        radius = torch.where(ahead, shrunk, torch.where(pursuit.found, grown, torch.maximum(near, grown)))
+        grown = radius * (1 + GAMMA * torch.where(pursuit.succeeded, pace, 1.0))
+        radius = torch.where(ahead, shrunk, torch.where(pursuit.succeeded, grown, torch.maximum(near, grown)))
         offsets = norm.project(offsets - (pace * length)[:, None] * unit(slope.gradients), radius)
 
 

@@ -64,7 +64,7 @@ def _search_weights(pursuit: Pursuit, steps: int, play: Round, first: float, rou
     for _ in range(min(rounds, steps)):
         with pursuit.afresh():
             play(scaled, weights, max(1, steps // rounds))
-            succeeded = pursuit.found[:, None]
+            succeeded = pursuit.succeeded[:, None]
         high, low = torch.where(succeeded, weights, high), torch.where(succeeded, low, weights)
         weights = torch.where(high.isinf(), 4 * weights, (low + high) / 2)
 

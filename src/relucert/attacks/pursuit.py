@@ -118,7 +118,7 @@ class Pursuit:
             self.points = points[nearest, torch.arange(len(nearest))]
 
     @property
-    def found(self) -> Tensor:
+    def succeeded(self) -> Tensor:
         return self.distances.isfinite()
 
     def first_order(self, slope: Slope, norm: Norm) -> Tensor:

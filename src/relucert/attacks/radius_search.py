@@ -30,7 +30,7 @@ def projected_gradient(pursuit: Pursuit, steps: int, generators: list[torch.Gene
         failed = torch.where(missed, torch.maximum(failed, radius), failed)
         failed = torch.minimum(failed, pursuit.distances * 0.9)
         doubled = torch.minimum(2 * radius, pursuit.across(pursuit.norm))
-        radius = torch.where(pursuit.found, (failed + pursuit.distances) / 2, doubled)
+        radius = torch.where(pursuit.succeeded, (failed + pursuit.distances) / 2, doubled)
 
 
 def _descend(pursuit: Pursuit, offsets: Tensor, radius: Tensor, steps: int) -> None:

@@ -65,9 +65,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Checks everything that can be checked, then certifies, records and shows."""
     files = _outputs(arguments)
     import relucert
-    from relucert.api.certifiers import Options
+    from relucert.api.certifiers import CertifyOptions
 
-    Options.parse(**{name: getattr(arguments, name) for name in EFFORT})  # told before anything is loaded
+    CertifyOptions.parse(**{name: getattr(arguments, name) for name in EFFORT})  # told before anything is loaded
     setup = runs.set_up(arguments, LIBRARY_OPTIONS)
     mark = _picture_mark(arguments, setup)
 

@@ -15,7 +15,7 @@ from relucert.errors import InputError
 
 if TYPE_CHECKING:
     from relucert import Network
-    from relucert.api.proof_folder import Asked, Checked
+    from relucert.api.proof_folder import Checked, ProofSubject
     from relucert.checker.check import Claim, QueryClaim
     from relucert.cli.show import Screen
     from relucert.query.samples import Samples
@@ -86,14 +86,14 @@ def run(arguments: argparse.Namespace) -> int:
     return _folder(paths, arguments, _asked(arguments, screen), screen)
 
 
-def _asked(arguments: argparse.Namespace, screen: Screen) -> Asked:
+def _asked(arguments: argparse.Namespace, screen: Screen) -> ProofSubject:
     """The subject that the proofs must have."""
     import relucert
-    from relucert.api.proof_folder import Asked
+    from relucert.api.proof_folder import ProofSubject
 
     network = _network(arguments, screen)
     text = None if arguments.property is None else relucert.Query.read(arguments.property).vnnlib()
-    return Asked(network, _samples(arguments, screen, network), arguments.layout, text, arguments.largest)
+    return ProofSubject(network, _samples(arguments, screen, network), arguments.layout, text, arguments.largest)
 
 
 def _network(arguments: argparse.Namespace, screen: Screen) -> Network | None:
@@ -128,7 +128,7 @@ def _named(arguments: argparse.Namespace) -> argparse.Namespace:
     return named
 
 
-def _one(arguments: argparse.Namespace, asked: Asked, screen: Screen) -> int:
+def _one(arguments: argparse.Namespace, asked: ProofSubject, screen: Screen) -> int:
     """Checks one proof, and shows what it proves."""
     with screen.progress("checking", 1) as bar:
         checked = asked.check(arguments.proof, bar.advance)
@@ -155,7 +155,7 @@ def _about(claim: Claim | QueryClaim, arguments: argparse.Namespace, screen: Scr
     screen.line("property", checked if arguments.property is None else f"{arguments.property}, checked")
 
 
-def _folder(paths: Sequence[Path], arguments: argparse.Namespace, asked: Asked, screen: Screen) -> int:
+def _folder(paths: Sequence[Path], arguments: argparse.Namespace, asked: ProofSubject, screen: Screen) -> int:
     """Checks every proof in a folder, and shows one row for each."""
     from relucert.api.proof_folder import check_all
 

@@ -224,14 +224,14 @@ def _contenders(arguments: argparse.Namespace) -> list[Contender]:
 
 def _subjects(files: list[Path], asked: list[PublishedLine]) -> tuple[dict[str, Subject], dict[str, str]]:
     """The networks by their names in the table, and why some are missing."""
-    from relucert.experiments.paper.networks import Subject, check_known, from_file
+    from relucert.experiments.paper.networks import Subject, check_listed, from_file
     from relucert.inputs.loading import zoo
 
     names = list(dict.fromkeys(line.network for line in asked))
     subjects: dict[str, Subject] = {}
     for path in files:
         given = from_file(path)
-        check_known(given, names, path)
+        check_listed(given, names, path)
         subjects[given.name] = given
     missing: dict[str, str] = {}
     for name in names:

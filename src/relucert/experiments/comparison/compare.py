@@ -42,7 +42,7 @@ from relucert.report.reading import Kind
 
 @dataclass(frozen=True, eq=False)
 class Compared:
-    """One question and what every method answered, by the method's name.
+    """One question and the answers of all methods, by the method's name.
 
     rival: the class the question is about where each has a question of its own; otherwise None.
     """
@@ -193,7 +193,7 @@ def running(
             workers = stack.enter_context(Execution(workers, ray))
         comparison.execution, comparison.report = workers, report
         if store is not None:
-            comparison.store = stack.enter_context(open_store(store, comparison.asked()))
+            comparison.store = stack.enter_context(open_store(store, comparison.run_identity()))
         yield
 
 
@@ -231,17 +231,17 @@ class ComparisonRun:
         self.execution: int | Execution | None = None
         self.store: Store | None = None
 
-    def asked(self) -> dict[str, Any]:
-        """The identity of a run, whatever methods are compared."""
+    def run_identity(self) -> dict[str, Any]:
+        """The identity of the run in a store, the same whatever methods are compared."""
         target = self.target if self.setting.property is None else self.setting.property
         return identity("compare", self.network, self.shape, target, self.setting)
 
     def tell(self, news: Progress) -> None:
-        """Tells how far the comparison is, given how far its present method is."""
+        """Reports how far the comparison is, with the news of the current method."""
         self.report(replace(news, done=self.done, total=self.total, method=self.asking))
 
     def run(self) -> Iterator[Entry]:
-        """The answers, method by method, each checked against all others about its question once it is handed over."""
+        """Yields the answers, method by method; each is then checked against all earlier ones about its question."""
         for number, contender in enumerate(self.contenders):
             self.asking = contender.name
             for answer in self._answers(contender):
@@ -256,7 +256,7 @@ class ComparisonRun:
             raise InputError("; ".join(f"{name}: {reason}" for name, reason in self.skipped.items()))
 
     def _answers(self, contender: Contender) -> Iterator[Any]:
-        """One method's answers.
+        """Yields the answers of one method.
 
         A method that may take longer than the budget is tried on the first image, and skipped if it does. An exact
         search stops at an interval that stays open before any other has closed.
@@ -288,13 +288,13 @@ class ComparisonRun:
 
     def _within(self, contender: Contender, count: int, too_slow: str) -> Iterator[Any]:
         """The answers about the first images within the budget; a refusal or an error is noted like a lack of time."""
-        left = self.setting.budget * count
-        answers = self._asked(contender, count)
+        remaining = self.setting.budget * count
+        answers = self._lazy_answers(contender, count)
         with Worker() as worker:
-            while left > 0:
+            while remaining > 0:
                 started = time.perf_counter()
                 try:
-                    answer = worker.call(lambda: next(answers, None), left)
+                    answer = worker.call(lambda: next(answers, None), remaining)
                 except OutOfTime:
                     break
                 except StoreError:
@@ -308,12 +308,13 @@ class ComparisonRun:
                     return
                 if answer is None:
                     return
-                left -= time.perf_counter() - started
+                remaining -= time.perf_counter() - started
                 yield answer
         self.skipped[contender.name] = too_slow
 
-    def _asked(self, contender: Contender, count: int) -> Iterator[Answer]:
-        """Asks the method when its first answer is wanted, so that what it refuses is met inside the loop."""
+    def _lazy_answers(self, contender: Contender, count: int) -> Iterator[Answer]:
+        """Yields the answers about the first images; the method is called with the first `next`, so that errors of its
+        checks are raised there."""
         target = self.target[:count] if isinstance(self.target, tuple) else self.target
         section = None if self.store is None else Section(self.store, contender.name)
         stated = self.setting.property

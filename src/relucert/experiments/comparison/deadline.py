@@ -1,4 +1,4 @@
-"""An end to work that knows no time limit of its own: it runs in a thread that can be told to stop.
+"""A time limit for work that has none of its own: it runs in a thread that can be told to stop.
 
 There is no signal in it, so it works in any thread and on any system.
 """
@@ -49,11 +49,11 @@ class Worker:
         self._busy = True
         self._calls.put(work)
         while True:
-            left = ends - time.monotonic()
+            remaining = ends - time.monotonic()
             try:
-                result, error = self._ends.get(timeout=max(0.0, min(POLL, left)))
+                result, error = self._ends.get(timeout=max(0.0, min(POLL, remaining)))
             except Empty:
-                if left <= 0:
+                if remaining <= 0:
                     raise OutOfTime from None
                 continue
             self._busy = False
@@ -87,6 +87,6 @@ class Worker:
 
 
 def limited(work: Callable[[], T], seconds: float) -> T:
-    """What the work returns or raises; raises OutOfTime once the seconds have passed."""
+    """Returns or raises what the work does; raises OutOfTime once the seconds have passed."""
     with Worker() as worker:
         return worker.call(work, seconds)

@@ -1,4 +1,4 @@
-"""The table of everything that can be compared: each method's name, its kind of answer, and how it is asked."""
+"""The table of everything that can be compared: each method's name, its kind of answer, and its call."""
 
 from __future__ import annotations
 
@@ -37,9 +37,8 @@ SOFT = 0.9  # the share of a budget after which methods that mind the time are t
 class Setting:
     """The question put to every method, and the effort; checked when built.
 
-    property: what is asked about in place of classes; box, scale: as for `certify`; steps: of each attack;
-    batches, samples: of CLEVER; budget: seconds for each method and image; inference, workers, store, progress: what
-    the network is evaluated in, where answers come from, where they are kept and who is told, as for `certify`.
+    property: the specification in place of classes; steps: of each attack; batches, samples: of CLEVER; budget: seconds
+    for each method and image; box, scale, inference, workers, progress: as for `certify`; store: keeps the answers.
     """
 
     norm: Norm
@@ -82,8 +81,8 @@ Ask = Callable[[NetworkLike, Tensor, Tensor | None, Setting], Iterator[Answer]]
 class Contender:
     """A method that can be compared.
 
-    timed: its answers depend on the budget; patient: it always ends within it; composed: it runs others that are
-    compared themselves, so it is compared only where it is named.
+    timed: its answers depend on the budget; patient: it always ends within the budget; composed: it runs other methods
+    of the table, so it is compared only where it is named.
     """
 
     name: str
@@ -96,7 +95,7 @@ class Contender:
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """One method's answer to one question, by the name the method is compared under."""
+    """The answer of one method to one question."""
 
     method: str
     kind: Kind
@@ -104,14 +103,14 @@ class Entry:
 
     @property
     def lower(self) -> float | None:
-        """The proven lower bound in it, if there is one."""
+        """The proven lower bound of the answer, if there is one."""
         if self.kind is Kind.EXACT:
             return self.answer.lower  # type: ignore[no-any-return]
         return self.answer.radius if self.kind is Kind.CERTIFIED and self.answer.proven else None
 
     @property
     def upper(self) -> float | None:
-        """The witnessed upper bound in it, if there is one."""
+        """The witnessed upper bound of the answer, if there is one."""
         if self.kind is Kind.EXACT:
             return self.answer.upper  # type: ignore[no-any-return]
         return self.answer.distance if self.kind is Kind.UPPER else None
@@ -190,7 +189,7 @@ CONTENDERS = {
 
 
 def find_contenders(names: Sequence[str] | None) -> list[Contender]:
-    """The methods named, in the table's order; without names all but those composed of others."""
+    """The methods of these names, in the table's order; None: all but the composed ones."""
     if names is None:
         return [contender for contender in CONTENDERS.values() if not contender.composed]
     if not isinstance(names, (list, tuple)) or not names:

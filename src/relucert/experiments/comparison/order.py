@@ -1,4 +1,4 @@
-"""The order that proven answers keep. Where they do not, one of them is wrong, and nothing may go on."""
+"""The provable order of answers: where two contradict it, one of them is wrong, and the comparison stops."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ STRONGER: tuple[tuple[MethodName, ...], ...] = (
 """Rows of methods, each of which proves whatever those before it in its row do."""
 SLACK = 2e-3  # relative: each radius is searched up to a tolerance, and exact intervals are closed up to one
 
-FIRST = "fast-lin"  # which "best" always begins with
+FIRST = "fast-lin"  # the method that "best" always begins with
 
-Key = tuple[int, int | None]
+Key = tuple[int, int | None]  # a question: an image, and a rival where each rival has a question of its own
 
 
 class AnswerRecord:
@@ -36,14 +36,14 @@ class AnswerRecord:
         """Raises ContradictionError where the answer can't be true together with an earlier one."""
         answer = entry.answer
         answers = self.entries[answer.image, answer.target if self.each_rival else None]
-        for other in answers.values():
-            _compare(entry, other)
-            _compare(other, entry)
+        for earlier in answers.values():
+            _compare(entry, earlier)
+            _compare(earlier, entry)
         answers[entry.method] = entry
 
 
 def _compare(below: Entry, above: Entry) -> None:
-    """One direction: what the first proves must not exceed what the second shows."""
+    """Checks that the lower bound of one answer does not exceed what another answer shows."""
     lower, upper = below.lower, above.upper
     if lower is not None and upper is not None and not lower <= upper:
         _contradict(below, lower, above, upper, "is proven beyond the adversarial example at")
@@ -58,7 +58,7 @@ def _compare(below: Entry, above: Entry) -> None:
 
 
 def _is_stronger(above: Entry, below: Entry) -> bool:
-    """Whether one method proves whatever another does. One whose answer says that it was not done may prove less."""
+    """Whether the first method proves whatever the second does; "best" may prove less where it gives a reason."""
     if above.method == BEST and above.reason is not None and below.method != FIRST:
         return False
     return any(

@@ -1,4 +1,4 @@
-"""How the methods of a comparison stand: means, and how far each is from the best."""
+"""The ranking of the methods of a comparison: means, and how far each is from the best."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Ranking:
 
 
 @dataclass(frozen=True)
-class _Stand:
+class _ImageFigure:
     """The figure of a method for one image, and the best of any method; None where there is none."""
 
     entries: list[Entry]
@@ -48,7 +48,7 @@ class _Stand:
 
 
 def rankings(entries: Mapping[Key, Mapping[str, Entry]], rivals: int = 1) -> list[Ranking]:
-    """One per method, in the order of their first answers.
+    """The rankings of all methods, in the order of their first answers.
 
     Args:
         entries: As of an `AnswerRecord`.
@@ -57,16 +57,16 @@ def rankings(entries: Mapping[Key, Mapping[str, Entry]], rivals: int = 1) -> lis
     by_image: dict[int, list[Mapping[str, Entry]]] = {}
     for (image, _), answers in entries.items():
         by_image.setdefault(image, []).append(answers)
-    grouped: dict[str, list[_Stand]] = {}
+    grouped: dict[str, list[_ImageFigure]] = {}
     for questions in by_image.values():
-        bests = [max((entry.lower for entry in asked.values() if entry.lower), default=None) for asked in questions]
+        bests = [max((entry.lower for entry in row.values() if entry.lower), default=None) for row in questions]
         best = _least(bests, rivals)
-        witness = min((entry.upper for asked in questions for entry in asked.values() if entry.upper), default=None)
-        for name in dict.fromkeys(name for asked in questions for name in asked):
-            given = [asked[name] for asked in questions if name in asked]
-            figure = _least([_figure(entry) for entry in given], rivals)
-            grouped.setdefault(name, []).append(_Stand(given, figure, best, witness))
-    return [_ranking(name, stands) for name, stands in grouped.items()]
+        witness = min((entry.upper for row in questions for entry in row.values() if entry.upper), default=None)
+        for name in dict.fromkeys(name for row in questions for name in row):
+            listed = [row[name] for row in questions if name in row]
+            figure = _least([_figure(entry) for entry in listed], rivals)
+            grouped.setdefault(name, []).append(_ImageFigure(listed, figure, best, witness))
+    return [_ranking(name, images) for name, images in grouped.items()]
 
 
 def _figure(entry: Entry) -> float | None:
@@ -80,26 +80,26 @@ def _least(numbers: list[float | None], rivals: int) -> float | None:
     return min(ranked) if ranked and len(ranked) == rivals else None
 
 
-def _ranking(name: str, stands: list[_Stand]) -> Ranking:
-    kind = stands[0].entries[0].kind
-    ranked = [(stand, stand.figure) for stand in stands if stand.figure and not _is_out_of_reach(stand)]
-    spent = (sum(entry.answer.seconds for entry in stand.entries) for stand in stands)
+def _ranking(name: str, images: list[_ImageFigure]) -> Ranking:
+    kind = images[0].entries[0].kind
+    ranked = [(image, image.figure) for image in images if image.figure and not _is_unreachable(image)]
+    spent = (sum(entry.answer.seconds for entry in image.entries) for image in images)
     return Ranking(
         method=name,
         kind=kind,
         count=len(ranked),
         mean=_mean(figure for _, figure in ranked),
-        to_best=_mean(figure / stand.best - 1 for stand, figure in ranked if stand.best),
-        to_witness=_mean(figure / stand.witness - 1 for stand, figure in ranked if stand.witness),
+        to_best=_mean(figure / image.best - 1 for image, figure in ranked if image.best),
+        to_witness=_mean(figure / image.witness - 1 for image, figure in ranked if image.witness),
         seconds=_mean(seconds for seconds in spent if seconds),
-        closed=sum(stand.all_are("closed") for stand, _ in ranked) if kind is Kind.EXACT else None,
-        fitted=sum(stand.all_are("fitted") for stand, _ in ranked) if kind is Kind.ESTIMATE else None,
+        closed=sum(image.all_are("closed") for image, _ in ranked) if kind is Kind.EXACT else None,
+        fitted=sum(image.all_are("fitted") for image, _ in ranked) if kind is Kind.ESTIMATE else None,
     )
 
 
-def _is_out_of_reach(stand: _Stand) -> bool:
+def _is_unreachable(image: _ImageFigure) -> bool:
     """Whether exact proves that no rival can be reached: then there is no distance to count."""
-    return stand.entries[0].kind is Kind.EXACT and stand.figure == math.inf
+    return image.entries[0].kind is Kind.EXACT and image.figure == math.inf
 
 
 def _mean(numbers: Iterable[float]) -> float | None:

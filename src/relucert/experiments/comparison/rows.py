@@ -1,4 +1,4 @@
-"""The rows of a comparison's record beyond the answers: the neurons' states, and pictures of what attacks found."""
+"""The rows of a comparison's record: answers, with the neurons' states, and pictures of adversarial examples."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from relucert.network import Network
 from relucert.report import pictures
 from relucert.report.reading import Kind
 
-FAR = 1e12  # where a radius is infinite
+FAR = 1e12  # the radius of bounds where a certified radius is infinite
 
 
 def row(entry: Entry, network: Network, images: Tensor) -> dict[str, Any]:
-    """An answer for the record; images: (batch, size), those that were asked about."""
+    """An answer for the record; images: (batch, size), the images of all questions."""
     record = entry.to_json()
     image, answer = images[entry.answer.image], entry.answer
     if entry.method == "fast-lin" and entry.lower:

@@ -57,7 +57,7 @@ class Omitted:
 
 @dataclass(frozen=True, eq=False)
 class TableQuestion:
-    """What a line of the table asks of a method about one image.
+    """The question of a line of the table to a method, about one image.
 
     Attributes:
         row: The line's number among those that are run.
@@ -72,7 +72,7 @@ class TableQuestion:
 
     @property
     def course(self) -> str:
-        """Names what is given up together where it is too slow: a method on a network and a norm."""
+        """The name of a method on a network and a norm, which is given up as a whole where it is too slow."""
         return f"{self.method} on {self.line.network}, p = {self.line.norm}"
 
 
@@ -84,7 +84,7 @@ class TableJob:
         subjects, images: By the network's name in the table.
         setting: The seed, the effort, and the memory for all questions that are worked on at a time.
         questions: All of them, in order.
-        effort: What every answer depends on.
+        effort: The settings that every answer depends on.
         skipped: By course, why it is given up; grows during the run.
         noted: The names of the notes that a store has.
     """
@@ -124,16 +124,16 @@ class TableJob:
         }
         return [
             {
-                **self._marks[asked.line.network], "norm": asked.line.norm,
-                "target": asked.line.target, "method": asked.method,
-                "limit": self.setting.budget if CONTENDERS[asked.method].timed else None,
-                "pixels": marks[asked.line.network, asked.question.image], "image": asked.question.image,
+                **self._marks[query.line.network], "norm": query.line.norm,
+                "target": query.line.target, "method": query.method,
+                "limit": self.setting.budget if CONTENDERS[query.method].timed else None,
+                "pixels": marks[query.line.network, query.question.image], "image": query.question.image,
             }
-            for asked in self.questions
+            for query in self.questions
         ]  # fmt: skip
 
     def check(self, store: Store) -> None:
-        """Answers about other networks and images are no harm: they are told by their checksums."""
+        """Accepts any store: answers about other networks and images are told apart by their checksums."""
 
     def is_whole(self, number: int, answer: Answer | Omitted) -> bool:
         return True
@@ -147,10 +147,10 @@ class TableJob:
     def recall(self, notes: Mapping[str, str], again: bool) -> None:
         """Gives up at once what was too slow in earlier runs, unless everything is asked again."""
         self.noted = set(notes)
-        for asked in {question.course: question for question in self.questions}.values():
-            seconds, _, reason = notes.get(self._note(asked), "-1").partition(" ")
+        for query in {question.course: question for question in self.questions}.values():
+            seconds, _, reason = notes.get(self._note(query), "-1").partition(" ")
             if float(seconds) >= self.setting.budget and not again:
-                self.skipped[asked.course] = f"{reason}; a larger --budget tries again"
+                self.skipped[query.course] = f"{reason}; a larger --budget tries again"
 
     def answer(self, numbers: Sequence[int], report: Report = silent) -> Iterator[Sequence[Answer | Omitted]]:
         for number in numbers:
@@ -160,49 +160,50 @@ class TableJob:
         return Omitted(reason, error=reason, alone=True)
 
     def came(self, number: int, answer: Answer | Omitted) -> Mapping[str, str]:
-        """Gives a course up where it must be; what was too slow is noted for later runs, until it no longer is."""
-        asked = self.questions[number]
+        """Gives a course up after an omitted answer; returns the note for later runs that it is, or no longer is, too
+        slow."""
+        query = self.questions[number]
         if not isinstance(answer, Omitted):
-            given_up = asked.course in self.skipped  # by another image, while this one was in work
-            return {note: "-1"} if (note := self._note(asked)) in self.noted and not given_up else {}
+            given_up = query.course in self.skipped  # by another image, while this one was in work
+            return {note: "-1"} if (note := self._note(query)) in self.noted and not given_up else {}
         if answer.alone:
             return {}
-        self.skipped.setdefault(asked.course, answer.reason)
-        return {self._note(asked): f"{self.setting.budget!r} {answer.reason}"} if answer.slow else {}
+        self.skipped.setdefault(query.course, answer.reason)
+        return {self._note(query): f"{self.setting.budget!r} {answer.reason}"} if answer.slow else {}
 
     def settled(self, number: int) -> Omitted | None:
         reason = self.skipped.get(self.questions[number].course)
         return None if reason is None else Omitted(reason)
 
-    def _note(self, asked: TableQuestion) -> str:
-        return f"{SLOW}{asked.method} {json.dumps(self._marks[asked.line.network])} {asked.line.norm}"
+    def _note(self, query: TableQuestion) -> str:
+        return f"{SLOW}{query.method} {json.dumps(self._marks[query.line.network])} {query.line.norm}"
 
-    def _answer(self, asked: TableQuestion, report: Report) -> Answer | Omitted:
-        """The same answer as in a run over all images at once, or why there is none."""
+    def _answer(self, query: TableQuestion, report: Report) -> Answer | Omitted:
+        """The answer, the same as in a run over all images at once, or the reason why there is none."""
         budget = self.setting.budget
         try:
-            return limited(lambda: self._ask(asked, report), budget)
+            return limited(lambda: self._ask(query, report), budget)
         except OutOfTime:
-            return Omitted(f"image {asked.question.image} took more than the budget of {budget:g} s", slow=True)
+            return Omitted(f"image {query.question.image} took more than the budget of {budget:g} s", slow=True)
         except RelucertError as error:
             return Omitted(str(error))
         except FAULTS as error:
             return Omitted(f"failed: {in_one_line(error)}", error=in_one_line(error))
 
-    def _ask(self, asked: TableQuestion, report: Report) -> Answer:
-        image, rivals = asked.question.image, asked.question.rivals
+    def _ask(self, query: TableQuestion, report: Report) -> Answer:
+        image, rivals = query.question.image, query.question.rivals
         setting = replace(
             self.setting,
-            norm=Norm.parse(asked.line.norm),
-            target=rivals[0] if len(rivals) == 1 else asked.line.target,
-            box=asked.box,
+            norm=Norm.parse(query.line.norm),
+            target=rivals[0] if len(rivals) == 1 else query.line.target,
+            box=query.box,
             seed=(self.setting.seed + SEED_STEP * image) % 2**63,
             workers=1,
-            progress=lambda state: report(replace(state, method=asked.method, image=image)),
+            progress=lambda state: report(replace(state, method=query.method, image=image)),
         )
-        network, images = self.subjects[asked.line.network].network, self.images[asked.line.network].images
-        label = torch.tensor([asked.question.label])
-        (answer,) = CONTENDERS[asked.method].ask(network, images[image : image + 1], label, setting)
+        network, images = self.subjects[query.line.network].network, self.images[query.line.network].images
+        label = torch.tensor([query.question.label])
+        (answer,) = CONTENDERS[query.method].ask(network, images[image : image + 1], label, setting)
         return replace(answer, image=image)  # type: ignore[type-var]
 
 

@@ -1,4 +1,4 @@
-"""The networks of a table: those of the zoo, or others from files, such as the authors'."""
+"""The networks of a table: from the zoo, or from files, such as the authors'."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from relucert.inputs.loading import load
 from relucert.inputs.loading.paths import one_line
 from relucert.network import Layer, Linear, Network, Node, Relu
 
-SETS = {"784": "mnist", "3072": "cifar"}
+SETS = {"784": "mnist", "3072": "cifar"}  # the data sets of the tables, by the number of their pixels
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +94,7 @@ def _from_arrays(path: Path) -> Network:
     return Network((arrays["W1"].shape[1],), nodes, path.stem)
 
 
-def check_known(subject: Subject, names: list[str], path: Path) -> None:
+def check_listed(subject: Subject, names: list[str], path: Path) -> None:
     """Raises InputError for a network that is not in the table."""
     if subject.name not in names:
         raise InputError(f"{path} is a network {subject.name}; the table has {', '.join(names)}")

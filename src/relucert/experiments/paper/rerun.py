@@ -1,4 +1,4 @@
-"""Runs a table with the paper's protocol: every image asked about on its own, misclassified ones skipped."""
+"""Runs a table with the paper's protocol: every image is a question by itself, misclassified images are skipped."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from relucert.query.questions import pose
 from relucert.query.types import BoxLike
 from relucert.report.reading import Kind
 
-PIXELS = (-0.5, 0.5)  # the paper's valid inputs, where it minds them
+PIXELS = (-0.5, 0.5)  # the paper's valid inputs of attacks, exact answers and CLEVER
 
 
 @dataclass(frozen=True)
@@ -64,27 +64,27 @@ class Rerun:
         self._answer_records = [AnswerRecord(each_rival=False) for _ in lines]
 
     def run(self, store: Store, execution: Execution, again: bool, came: Callable[[], None]) -> None:
-        """Asks for the answers that are missing; with `again` for all. `came` is called now and then."""
+        """Computes the answers that are missing, with `again` all of them. `came` is called after each."""
         self.job.recall(store.notes, again)
         stored = [None if again else store.get(about) for about in self.job.about()]
-        for asked, kept in zip(self.job.questions, stored, strict=True):  # first, so that no table loses what it had
+        for query, kept in zip(self.job.questions, stored, strict=True):  # first, so that no table loses what it had
             if kept is not None:
-                self._take(asked, kept, store)
+                self._take(query, kept, store)
         replies = start(self.job, execution, None, Section(store), again=again)
-        for asked, kept, reply in zip(self.job.questions, stored, replies, strict=True):
+        for query, kept, reply in zip(self.job.questions, stored, replies, strict=True):
             if kept is None:
                 error = reply.error if isinstance(reply, Omitted) else reply.reason if reply.failed else None
                 if error is not None:
-                    self.failed.setdefault(asked.course, []).append(error)
+                    self.failed.setdefault(query.course, []).append(error)
                 if not isinstance(reply, Omitted):
-                    self._take(asked, reply, store)
+                    self._take(query, reply, store)
                 came()
 
-    def _take(self, asked: TableQuestion, answer: Answer, store: Store) -> None:
+    def _take(self, query: TableQuestion, answer: Answer, store: Store) -> None:
         try:
-            self._answer_records[asked.row].add(Entry(asked.method, CONTENDERS[asked.method].kind, answer))
+            self._answer_records[query.row].add(Entry(query.method, CONTENDERS[query.method].kind, answer))
         except ContradictionError as error:
-            line = asked.line
+            line = query.line
             where = f"{line.network}, p = {line.norm}, {line.target}, stored in {store.path}"
             raise ContradictionError(f"{where}: {error}") from error
 
@@ -98,7 +98,7 @@ class Rerun:
         return [contender.name for contender in self.contenders]
 
     def results(self) -> list[LineResult]:
-        """The lines of the table, of the answers so far."""
+        """The lines of the table, computed from the answers so far."""
         results = []
         for line, record in zip(self.lines, self._answer_records, strict=True):
             subject = self.subjects[line.network]
@@ -107,7 +107,7 @@ class Rerun:
         return results
 
     def box(self, contender: Contender) -> BoxLike | None:
-        """The valid inputs that a method is asked about."""
+        """The valid inputs of a method's questions."""
         if not self.protocol:
             return self.setting.box
         return None if contender.kind is Kind.CERTIFIED else PIXELS
