@@ -39,6 +39,32 @@ def chain(input_shape: tuple[int, ...], *operations: Layer) -> Network:
     return Network(input_shape, tuple(Node(operation, (place,)) for place, operation in enumerate(operations)))
 
 
+def twins(perturbation: float, *sizes: int, shared: bool = False, seed: int = 0) -> Network:
+    """A chain and a perturbed copy of it, on one input, and all outputs of both.
+
+    shared: whether the first operation, on the input, is one that both have in common.
+    """
+    sizes = sizes or (3, 8, 8, 8, 2)
+    generator = torch.Generator().manual_seed(seed)
+    network = mlp(*sizes, seed=seed)
+    nodes = [Node(IndexMap.of(torch.arange(sizes[0]), (sizes[0],)), (0,))] if shared else []
+    before, count = len(nodes), len(network.nodes)
+    for copy in range(2):
+        for value, node in network.steps():
+            source = before if value == 1 else before + copy * count + value - 1
+            operation = node.operation
+            if copy and isinstance(operation, Linear):
+                noise = torch.randn(operation.weight.shape, generator=generator)
+                operation = Linear(operation.weight * (1 + perturbation * noise), operation.bias)
+            nodes.append(Node(operation, (source,)))
+    outputs = sizes[-1]
+    for copy in range(2):
+        places = torch.full((2 * outputs,), -1)
+        places[copy * outputs : (copy + 1) * outputs] = torch.arange(outputs)
+        nodes.append(Node(IndexMap.of(places, (outputs,)), (before + (copy + 1) * count,)))
+    return Network((sizes[0],), (*nodes, Node(Add(), (len(nodes) - 1, len(nodes)))))
+
+
 def residual(seed: int = 0) -> Network:
     """Two skip connections: over a block of two layers, and from the input's first layer to the last."""
     generator = torch.Generator().manual_seed(seed)

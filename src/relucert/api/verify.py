@@ -28,10 +28,12 @@ from relucert.inputs.loading.runtime import Runtime, own_precision
 from relucert.inputs.storage import files
 from relucert.network import Network, find_inference
 from relucert.network.split_neurons import fold_split_neurons
+from relucert.network.twins import side_by_side
 from relucert.proofs import query_proof as proofs
 from relucert.proofs.files import BY_LINES, UNDECIDED_BY_LINES, EvidenceKeeper, check_provable, is_about
 from relucert.query.problem import Problem
 from relucert.verification.attack import BoxAttack
+from relucert.verification.equal_inputs import merge_equal_inputs
 from relucert.verification.many_boxes import excluded
 from relucert.verification.problem import BoxViolations, boxes_of
 from relucert.verification.search import ATTACK_SHARE, bounded
@@ -156,8 +158,12 @@ class _Verification:
 
     def __post_init__(self) -> None:
         self.proven: list[tuple[BoxViolations, Outcome]] = []  # where a record is kept
+        self.input_shape = self.network.input_shape
+        self.merged = None if self.record else merge_equal_inputs(self.network, self.query, self.replay)
+        if self.merged is not None:  # proofs need the original
+            self.network, self.query, self.replay = self.merged.network, self.merged.query, self.merged.replay
         self.witness_check = WitnessCheck(self.network, self.replay)
-        self.bounded = self.network if self.record else fold_split_neurons(self.network)  # proofs need the original
+        self.bounded = self.network if self.record else side_by_side(fold_split_neurons(self.network))
         self.plain = self.network.cast(own_precision(self.network))
         self.witness: Witness | None = None
         self.nodes = 0
@@ -288,8 +294,9 @@ class _Verification:
         point = outputs = coordinates = None
         if status == VIOLATED and self.witness is not None:
             coordinates, outputs = self.witness.point, self.witness.outputs
+            coordinates = coordinates if self.merged is None else self.merged.original(coordinates)
             point = torch.tensor([float(number) for number in coordinates], dtype=torch.float64)
-            point = point.reshape(self.network.input_shape)
+            point = point.reshape(self.input_shape)
         method = None if status == UNKNOWN else self.method
         seconds = time.monotonic() - self.started
         return Verdict(

@@ -37,12 +37,12 @@ def box_bounds(network: Network, region: Region, arithmetic: Arithmetic) -> BoxB
     for value in network.preactivations:
         interval = lines.of(value).interval(arithmetic)
         if network.activation_depths[value] >= PULLED_FROM:
-            interval = _pulled(path, value, interval)
+            interval = pulled_bounds(path, value, interval)
         path.bounds[value] = interval
     return BoxBounds(lines, path)
 
 
-def _pulled(path: ReferencePath, value: int, interval: Interval) -> Interval:
+def pulled_bounds(path: ReferencePath, value: int, interval: Interval) -> Interval:
     """Improves known bounds of unstable pairs of box and neuron by back-substitution."""
     network = path.network
     boxes, neurons = (~network.stable(value, *interval)).nonzero().unbind(1)

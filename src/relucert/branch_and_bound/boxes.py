@@ -17,6 +17,7 @@ from relucert.bounding.ascent import BestBounds, Effort, Slopes, ascend
 from relucert.bounding.backward import DualVariables, PulledBack, bound_forms
 from relucert.bounding.boxes import BoxBounds, box_bounds
 from relucert.bounding.interval import Bounds, Interval, copied, select
+from relucert.bounding.pairs import pair_bounds
 from relucert.bounding.reference import ReferencePath
 from relucert.bounding.relaxers import CROWN
 from relucert.branch_and_bound.cut_record import ELSEWHERE, CutTree
@@ -24,6 +25,7 @@ from relucert.branch_and_bound.pool import Pool
 from relucert.branch_and_bound.subtrees import Ended, TreeSearch
 from relucert.common.progress import Progress, Report, silent
 from relucert.network import Network, Relu
+from relucert.network.twins import paired_activations
 from relucert.query.problem import Problem
 
 CROWD = 512  # boxes at once
@@ -168,6 +170,7 @@ class BoxVisitor:
     def __post_init__(self) -> None:
         self.network, self.prop = self.problem.exact, self.problem.prop
         self.box = _surrounding(self.problem.region)
+        self.paired = paired_activations(self.network) if self.record is None else ()  # which proof files do not hold
         self.widths = torch.where(moves(*self.box), self.box.high - self.box.low, 0)
 
     @property
@@ -197,9 +200,7 @@ class BoxVisitor:
 
     def _visit(self, boxes: Boxes) -> Boxes:
         region = Region.boxes(boxes.low, boxes.high)
-        hidden = box_bounds(self.network, region, RIGOROUS)
-        offsets = self.prop.offsets.expand(len(boxes), -1)
-        lower = bound_forms(hidden.path, self.network.output, self.prop.rows, offsets=offsets).lower
+        hidden, lower = self._bounded(region)
         closed = boxes.open & (lower > 0)
         pairs = closed.nonzero()
         if self.record is not None and len(pairs):
@@ -231,6 +232,14 @@ class BoxVisitor:
             boxes = boxes.cut(inputs.flatten(), self.record)
             scores = scores.scatter(1, inputs, scores.gather(1, inputs) / 2).repeat(2, 1)
         return boxes
+
+    def _bounded(self, region: Region) -> tuple[BoxBounds, Tensor]:
+        """Bounds of all neurons over boxes, and lower bounds of the property's rows: (count, rows)."""
+        offsets = self.prop.offsets.expand(len(region.radius), -1)
+        pairs = pair_bounds(self.network, region, self.paired, RIGOROUS) if self.paired else None
+        hidden = box_bounds(self.network, region, RIGOROUS) if pairs is None else pairs.boxes
+        lower = bound_forms(hidden.path, self.network.output, self.prop.rows, offsets=offsets).lower
+        return hidden, lower if pairs is None else torch.fmax(lower, pairs.lower(self.prop.rows, offsets))
 
     def _within(self, boxes: Boxes) -> Boxes:
         """The boxes that may have points of the region: all of them where the region is a box itself."""
