@@ -229,13 +229,13 @@ class SearchBatch:
         self.rounds += 1
         counts = self.proving | (self.evaluator.first_look is self.evaluator.proof)
         passed = counts & (self.margin > 0) & (self.radii > self.best)
-        failed = self.proving & ~(self.margin > 0)
+        failed = counts & ~(self.margin > 0)
         self.best = torch.where(passed, self.radii, self.best)
         self.weakest = torch.where(passed, weakest, self.weakest)
         for index in self.index[passed].tolist():
             self.due_to.pop(index, None)
         self.ceiling = torch.where(failed, torch.minimum(self.ceiling, self.radii), self.ceiling)
-        self.failures = self.failures + failed
+        self.failures = self.failures + (failed & self.proving)
 
     @property
     def focused(self) -> Problem:
@@ -356,7 +356,10 @@ class SearchBatch:
         return self.evaluator.surrogate is not self.evaluator.method
 
     def _take_secant(self) -> None:
-        """Replaces predictions by the secant through the last two evaluations, where it falls towards a near root."""
+        """Replaces predictions by the secant through the last two evaluations, where it falls towards a near root.
+
+        A root outside the bracket is none: where a margin breaks down, the secant does not see it coming.
+        """
         apart = self.radii - self.before
         slope = (self.margin - self.margin_before) / apart
         root = self.radii - self.margin / slope
@@ -365,7 +368,8 @@ class SearchBatch:
         else:
             near = (apart.abs() < NEARBY * self.radii) & ((root - self.radii).abs() < 2 * apart.abs())
         near &= (slope < 0) & (self.before > 0)
-        self.root, self.slope = torch.where(near, root, self.root), torch.where(near, slope, self.slope)
+        inside = near & (root > self.best) & (root < self.ceiling)
+        self.root, self.slope = torch.where(inside, root, self.root), torch.where(near, slope, self.slope)
 
     def _report(self, mask: Tensor, closed: bool) -> Iterator[SearchEnd]:
         columns = (self.index[mask].tolist(), self.best[mask].tolist(), self.weakest[mask].tolist())
