@@ -16,6 +16,7 @@ from relucert.arithmetic.property import Property
 from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import RIGOROUS
 from relucert.methods.quadratic import rows
+from relucert.methods.sdp import QuadraticMethod
 from relucert.methods.table import find_method
 from relucert.network import Linear, Network
 from relucert.search import portfolio
@@ -245,3 +246,26 @@ def test_weights_of_any_size_keep_the_weaker_method_s_radius(scale: float) -> No
         assert crown.radius is not None
         assert answer.radius is not None
         assert answer.radius >= crown.radius * (1 - 1e-3)
+
+
+@pytest.mark.parametrize("share", [0.4, 0.7, 0.9])
+def test_nothing_is_tried_beyond_a_radius_that_failed(share: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where margins break down at some radius, as those of deep networks do."""
+    network, evaluated = mlp(30, 40, 40, 4), []
+    radii = [relucert.certify(network, centres(network, 1), method=name)[0].radius for name in ("crown", "sdp")]
+    assert radii[0] and radii[1]
+    end = (1 - share) * radii[0] + share * radii[1]
+    margins = QuadraticMethod.margins
+
+    def breaking_down(method: QuadraticMethod, network: Network, region: Region, *rest: Any) -> Tensor:
+        radius = float(region.radius[0])
+        bounds = margins(method, network, region, *rest) - (100.0 if radius > end else 0.0)
+        evaluated.append((radius, float(bounds.min())))
+        return bounds
+
+    monkeypatch.setattr(QuadraticMethod, "margins", breaking_down)
+    (answer,) = relucert.certify(network, centres(network, 1), method="sdp")
+    assert answer.radius is not None
+    assert 0.98 * end < answer.radius <= end
+    for place, (radius, _) in enumerate(evaluated):
+        assert not any(failed <= radius for failed, margin in evaluated[:place] if not margin > 0)
