@@ -253,7 +253,8 @@ def test_nothing_is_tried_beyond_a_radius_that_failed(share: float, monkeypatch:
     """Where margins break down at some radius, as those of deep networks do."""
     network, evaluated = mlp(30, 40, 40, 4), []
     radii = [relucert.certify(network, centres(network, 1), method=name)[0].radius for name in ("crown", "sdp")]
-    assert radii[0] and radii[1]
+    assert radii[0] is not None
+    assert radii[1] is not None
     end = (1 - share) * radii[0] + share * radii[1]
     margins = QuadraticMethod.margins
 
