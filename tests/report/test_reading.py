@@ -171,7 +171,7 @@ def test_older_names_are_read(tmp_path: Path) -> None:
         (Kind.ESTIMATE, 0.3, False),
     ]
     (curve,) = series(estimates, 1)
-    assert (curve.asked, curve.radii, curve.mean) == (2, (0.1, 0.3), 0.2)
+    assert (curve.images, curve.radii, curve.mean) == (2, (0.1, 0.3), 0.2)
     assert str(curve.remark).startswith("1 of 2 fitted")
 
 
@@ -241,10 +241,10 @@ def test_curves(tmp_path: Path) -> None:
         runs.attacked(2, None),
     ]
     certified, attacked = series(read(runs.write(tmp_path / "run.json", rows)).results, 1)
-    assert (certified.asked, certified.radii) == (3, (0.01, 0.03))
+    assert (certified.images, certified.radii) == (3, (0.01, 0.03))
     assert certified.steps() == ([0.0, 0.01, 0.03], [2 / 3, 1 / 3, 0])
     assert certified.median == 0.01
-    assert (attacked.asked, attacked.radii) == (3, (0.02, math.inf))
+    assert (attacked.images, attacked.radii) == (3, (0.02, math.inf))
     assert attacked.steps() == ([0.0, 0.02], [2 / 3, 1 / 3])
 
 
@@ -269,10 +269,10 @@ def test_an_image_without_all_its_rivals_is_not_counted(tmp_path: Path, classes:
     network = {"name": "toy", "classes": classes}
     run = Group((read(runs.write(tmp_path / "run.json", rows, options={"target": "all"}, network=network)),))
     (curve,) = series(run.results, run.rivals)
-    assert (curve.asked, curve.radii) == (2, (0.02,))
+    assert (curve.images, curve.radii) == (2, (0.02,))
     together = best_proven(sandwiches(run.results, run.every_rival), run.rivals)
     assert together is not None
-    assert (together.asked, together.radii) == (2, (0.02,))
+    assert (together.images, together.radii) == (2, (0.02,))
 
 
 def test_the_best_of_all_methods(tmp_path: Path) -> None:
@@ -281,7 +281,7 @@ def test_the_best_of_all_methods(tmp_path: Path) -> None:
     run = read(runs.write(tmp_path / "run.json", rows))
     best = best_proven(sandwiches(run.results, False), 1)
     assert best is not None
-    assert (best.asked, best.radii) == (2, (0.02, 0.03))
+    assert (best.images, best.radii) == (2, (0.02, 0.03))
     assert best_proven(sandwiches(run.results[3:4], False), 1) is None
 
 

@@ -23,7 +23,7 @@ def _answer(image: int, radius: float | None, **changes: int) -> Certificate:
 def test_counts() -> None:
     answers = [_answer(0, 0.25), _answer(1, None), _answer(2, 0.75), _answer(3, None)]
     summary = summarise(answers, [True, False, True, True], "untargeted", 9)
-    assert summary == Summary(images=4, asked=4, correct=3, radii=(0.25, 0.75), proven=True)
+    assert summary == Summary(images=4, with_rival=4, correct=3, radii=(0.25, 0.75), proven=True)
     assert (summary.mean, summary.median) == (0.5, 0.5)
     assert [summary.within(radius) for radius in (0, 0.25, 0.26, 0.75, 0.8)] == [2, 2, 1, 1, 0]
 
@@ -57,7 +57,7 @@ def test_a_rival_without_a_radius_leaves_the_image_without_one() -> None:
 def test_images_of_the_target_class_are_not_asked_about() -> None:
     answers = [_answer(0, 0.5), _answer(1, None, label=3), _answer(2, None)]
     summary = summarise(answers, [True, True, False], 3, 9)
-    assert (summary.images, summary.asked, summary.correct) == (3, 2, 2)
+    assert (summary.images, summary.with_rival, summary.correct) == (3, 2, 2)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from relucert.cli import examples, options, record, runs
-from relucert.cli.table import PLACE, STATED, Option, add_options, flag
+from relucert.cli.table import PARALLELISM, STATED, Option, add_options, flag
 from relucert.common import names
 from relucert.common.words import counted
 
@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         memory="what the attack may take, of all workers together, as in 512M",
         seed="for random starts and targets",
     )
-    add_options(effort, *PLACE)
+    add_options(effort, *PARALLELISM)
     answers = parser.add_argument_group("the answers")
     drawn = "draw every pair into this folder: the image, the perturbation magnified, the adversarial example"
     add_options(answers, "--json", "--csv", save=Option(drawn, Path, metavar="DIR"))
@@ -78,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
         screen.line("network", setup.about)
         screen.line(
             "question",
-            f"norm {arguments.norm}, {arguments.method}, {runs.asked_text(arguments)}, {setup.valid}"
+            f"norm {arguments.norm}, {arguments.method}, {runs.property_text(arguments)}, {setup.valid}"
             f"{runs.inference_text(arguments, setup.network)}",
         )
         _summarise(answers, screen)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from relucert.cli import options, record, runs
-from relucert.cli.table import PLACE, STATED, Option, add_options
+from relucert.cli.table import PARALLELISM, STATED, Option, add_options
 from relucert.common import names
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ EFFORT = (
     "norm", "method", "arithmetic", "inference", "tolerance", "memory", "seed", "shells", "time_limit", "budget",
 )  # fmt: skip
 LIBRARY_OPTIONS = (*EFFORT, "target", "box", "scale", "proofs")
-PREDICTED_AT_ONCE = 1000
+PREDICTED_AT_ONCE = 1000  # images in a batch, which bounds memory
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         time_limit=Option(program, options.number, metavar="S"),
         budget=Option("for best: how many seconds each answer may take (default: 10)", options.number, metavar="S"),
     )
-    add_options(effort, *PLACE)
+    add_options(effort, *PARALLELISM)
     _add_outputs(parser.add_argument_group("the answers"))
 
 
@@ -130,10 +130,10 @@ def _show(arguments: argparse.Namespace, setup: runs.Setup, certificates: list[C
     network, images, screen = setup.network, setup.images, setup.screen
     index = options.whole(arguments.target)
     target = arguments.target if index is None else index
-    asked = target if arguments.outputs_within is None else None
+    rival = target if arguments.outputs_within is None else None
     summary = summarise(certificates, _correct(network, images), target, network.classes - 1)
     question = (
-        f"norm {arguments.norm}, {arguments.method}, {runs.asked_text(arguments)}, {setup.valid}, "
+        f"norm {arguments.norm}, {arguments.method}, {runs.property_text(arguments)}, {setup.valid}, "
         f"{arguments.arithmetic} arithmetic{runs.inference_text(arguments, setup.network)}"
     )
     if arguments.plot:
@@ -147,7 +147,7 @@ def _show(arguments: argparse.Namespace, setup: runs.Setup, certificates: list[C
     screen.line("network", setup.about)
     screen.line("images", f"{summary.images} of {images.name}")
     screen.line("question", question)
-    screen.summary(summary, sorted(set(arguments.at)) if arguments.at else summary.grid(), asked)
+    screen.summary(summary, sorted(set(arguments.at)) if arguments.at else summary.grid(), rival)
 
 
 def _correct(network: Network, images: Dataset) -> list[bool] | None:

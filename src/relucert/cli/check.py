@@ -79,14 +79,14 @@ def run(arguments: argparse.Namespace) -> int:
         raise InputError(f"can't read {arguments.proof}: there is no such file or folder")
     screen = Screen(quiet=arguments.quiet)
     if not arguments.proof.is_dir():
-        return _one(arguments, _asked(arguments, screen), screen)
+        return _single_proof(arguments, _subject(arguments, screen), screen)
     paths = proof_paths(arguments.proof)
     if not paths:
         raise InputError(f"{arguments.proof} has no proofs: no .json or .json.gz files")
-    return _folder(paths, arguments, _asked(arguments, screen), screen)
+    return _folder(paths, arguments, _subject(arguments, screen), screen)
 
 
-def _asked(arguments: argparse.Namespace, screen: Screen) -> ProofSubject:
+def _subject(arguments: argparse.Namespace, screen: Screen) -> ProofSubject:
     """The subject that the proofs must have."""
     import relucert
     from relucert.api.proof_folder import ProofSubject
@@ -128,17 +128,17 @@ def _named(arguments: argparse.Namespace) -> argparse.Namespace:
     return named
 
 
-def _one(arguments: argparse.Namespace, asked: ProofSubject, screen: Screen) -> int:
+def _single_proof(arguments: argparse.Namespace, subject: ProofSubject, screen: Screen) -> int:
     """Checks one proof, and shows what it proves."""
     with screen.progress("checking", 1) as bar:
-        checked = asked.check(arguments.proof, bar.advance)
+        checked = subject.check(arguments.proof, bar.advance)
     claim = checked.claim
     if claim is None:
         screen.complain(checked.reason)
         return REJECTED
     screen.line("proven", str(claim))
     screen.line("network", f"{claim.network}, SHA-256 {claim.sha256}")
-    screen.line("", BY_NAME if asked.network is None else "the one given, checked")
+    screen.line("", BY_NAME if subject.network is None else "the one given, checked")
     _about(claim, arguments, screen)
     screen.line("nodes", f"{claim.nodes}, {claim.leaves} of them leaves")
     return 0
@@ -155,13 +155,13 @@ def _about(claim: Claim | QueryClaim, arguments: argparse.Namespace, screen: Scr
     screen.line("property", checked if arguments.property is None else f"{arguments.property}, checked")
 
 
-def _folder(paths: Sequence[Path], arguments: argparse.Namespace, asked: ProofSubject, screen: Screen) -> int:
+def _folder(paths: Sequence[Path], arguments: argparse.Namespace, subject: ProofSubject, screen: Screen) -> int:
     """Checks every proof in a folder, and shows one row for each."""
     from relucert.api.proof_folder import check_all
 
     results: list[Checked] = []
     with screen.progress("checking", len(paths)) as bar:
-        for result in check_all(paths, asked, arguments.workers):
+        for result in check_all(paths, subject, arguments.workers):
             results.append(result)
             bar.advance(len(results), len(paths))
     results.sort(key=lambda result: result.path)

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from relucert.cli import options, record, runs
-from relucert.cli.table import PLACE, STATED, Option, add_options, effort
+from relucert.cli.table import PARALLELISM, STATED, Option, add_options, effort
 from relucert.common import names
 from relucert.common.words import counted
 from relucert.errors import RelucertError
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group = parser.add_argument_group("the effort")
     add_options(group, **effort(**EFFORT))
-    add_options(group, "--memory", *PLACE)
+    add_options(group, "--memory", *PARALLELISM)
     add_options(parser.add_argument_group("the answers"), "--json", "--csv", "--overwrite", "--quiet")
 
 
@@ -55,12 +55,12 @@ def run(arguments: argparse.Namespace) -> int:
 
     contenders = find_contenders(arguments.methods)
     setup = runs.set_up(arguments, SETTING_OPTIONS)
-    network, screen, images, options_given = setup.network, setup.screen, setup.images, setup.options
-    setting = Setting(Norm.parse(arguments.norm), **options_given)
+    network, screen, images, call_options = setup.network, setup.screen, setup.images, setup.options
+    setting = Setting(Norm.parse(arguments.norm), **call_options)
     comparison = ComparisonRun(setup.loaded, images.images, images.labels, contenders, setting)
-    given = {"norm": arguments.norm, "methods": [contender.name for contender in contenders], **options_given}
-    head = {**record.head(arguments, network, images, given), "skipped": comparison.skipped}
-    kept = runs.store_place(arguments, outputs)
+    question_options = {"norm": arguments.norm, "methods": [contender.name for contender in contenders], **call_options}
+    head = {**record.head(arguments, network, images, question_options), "skipped": comparison.skipped}
+    kept = runs.store_path(arguments, outputs)
     started = time.perf_counter()
     with (
         screen.progress("comparing", comparison.total) as bar,
@@ -78,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
         screen.line("images", f"{len(images)} of {images.name}")
         screen.line(
             "question",
-            f"norm {arguments.norm}, {runs.asked_text(arguments)}, {setup.valid}"
+            f"norm {arguments.norm}, {runs.property_text(arguments)}, {setup.valid}"
             f"{runs.inference_text(arguments, setup.network)}",
         )
         screen.line("time", f"{time.perf_counter() - started:.2f} s")

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from relucert.cli import options, runs
-from relucert.cli.table import PLACE, STATED, Option, add_options
+from relucert.cli.table import PARALLELISM, STATED, Option, add_options
 from relucert.common.words import counted
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         batches=Option("how many batches of samples", options.count, 500, "N"),
         samples=Option("how many samples a batch has", options.count, 1024, "N"),
     )
-    add_options(effort, *PLACE)
+    add_options(effort, *PARALLELISM)
     add_options(parser.add_argument_group("the answers"), "--json", "--overwrite", "--all", "--quiet")
 
 
@@ -53,8 +53,8 @@ def run(arguments: argparse.Namespace) -> int:
         screen = setup.screen
         screen.estimates(estimates)
         screen.line("network", setup.about)
-        asked = f"norm {arguments.norm}, {runs.asked_text(arguments)}, {setup.valid}"
-        screen.line("question", f"{asked}, CLEVER: not certified")
+        question = f"norm {arguments.norm}, {runs.property_text(arguments)}, {setup.valid}"
+        screen.line("question", f"{question}, CLEVER: not certified")
         (summed,) = overview(answer.to_json() for answer in estimates).methods
         over = f"over {summed.answered:,} of {counted(summed.images, 'image')}"
         mean = "-" if summed.mean is None else f"{summed.mean:.4g}"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from relucert.cli import examples, options, runs
-from relucert.cli.table import PLACE, STATED, Option, add_options
+from relucert.cli.table import PARALLELISM, STATED, Option, add_options
 from relucert.common.words import counted
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         time_limit=Option(limit, options.seconds, 60.0, "S"),
         seed="for random targets and the attack's random starts",
     )
-    add_options(effort, *PLACE)
+    add_options(effort, *PARALLELISM)
     answers = parser.add_argument_group("the answers")
     add_options(answers, "--json", "--csv", proof="write the proof of one answer, for `relucert check`; .gz compresses")
     add_options(answers, "--save-arrays", "--overwrite", "--all", "--quiet")
@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
         screen.line("network", setup.about)
         screen.line(
             "question",
-            f"norm {arguments.norm}, {runs.asked_text(arguments)}, {setup.valid}"
+            f"norm {arguments.norm}, {runs.property_text(arguments)}, {setup.valid}"
             f"{runs.inference_text(arguments, setup.network)}",
         )
         _summarise(answers, screen)

@@ -68,7 +68,7 @@ def read(arguments: argparse.Namespace, screen: Screen, network: Network | None 
         raise InputError("--layout is about pictures in a file of your own: name it with --data FILE")
     if arguments.data_dir is not None and not named:
         raise InputError(f"--data-dir is where a data set lies: say which with --data {' or '.join(data.NAMES)}")
-    pixels = _pixels(arguments, network, own=arguments.data is not None and not named)
+    pixels = _pixels(arguments, network, from_file=arguments.data is not None and not named)
     if named:
         if network is not None:
             _check_size(network, catalogue.find(arguments.data).size, f"the images of {arguments.data}")
@@ -82,12 +82,12 @@ def read(arguments: argparse.Namespace, screen: Screen, network: Network | None 
     return images
 
 
-def _pixels(arguments: argparse.Namespace, network: Network | None, own: bool) -> tuple[float, float]:
+def _pixels(arguments: argparse.Namespace, network: Network | None, from_file: bool) -> tuple[float, float]:
     """The numbers that black and white become; own: whether the images are of the user's own file."""
     from relucert.data.dataset import USUAL
 
     if arguments.pixels is not None:
-        if own:
+        if from_file:
             raise InputError("--pixels is about mnist, cifar10 and the bundled images: scale your own beforehand")
         low, high = arguments.pixels
         return low, high

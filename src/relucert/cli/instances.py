@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
     listed = instances.read_instances(arguments.instances)
     job = instances.InstancesJob(listed, arguments.time_limit, arguments.seed, arguments.inference)
     screen, started = Screen(arguments.quiet, arguments.all), time.perf_counter()
-    head, kept = _head(arguments, job), runs.store_place(arguments, files)
+    head, kept = _head(arguments, job), runs.store_path(arguments, files)
     with screen.progress("verifying", len(listed)) as bar, runs.execution(arguments, bar.tell) as workers:
         decided = instances.run(job, workers, kept)
         run_file = RunFile(head, files.get("json"), files.get("csv"), overwrite=arguments.overwrite)
@@ -52,13 +52,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _head(arguments: argparse.Namespace, job: InstancesJob) -> dict[str, Any]:
     """The head of the record, before the verdicts; other files in the list belong to the same question."""
-    given = {"time_limit": job.time_limit, "seed": job.seed, "inference": job.inference}
+    question_options = {"time_limit": job.time_limit, "seed": job.seed, "inference": job.inference}
     digest = hashlib.sha256(json.dumps(job.digests).encode()).hexdigest()
     return {
         **record.circumstances(arguments),
-        "question": record.question(str(job.asked["command"]), given),
+        "question": record.question(str(job.asked["command"]), question_options),
         "instances": {"name": str(arguments.instances), "count": len(job.instances), "sha256": digest},
-        "options": {**given, "threads": arguments.threads, "workers": arguments.workers, "ray": arguments.ray},
+        "options": question_options
+        | {"threads": arguments.threads, "workers": arguments.workers, "ray": arguments.ray},
     }
 
 

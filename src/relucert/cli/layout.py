@@ -30,7 +30,7 @@ class Column:
     right: bool = False
 
     def width(self, lines: int) -> int:
-        """The least width for its cells, and for its title on at most so many lines."""
+        """The least width that holds its cells, and its title on at most `lines` lines."""
         least = max(map(cell_len, (*self.title.split(), *self.cells)))
         widths = range(least, max(least, cell_len(self.title)) + 1)
         return next(width for width in widths if len(fold(self.title, width)) <= lines)
@@ -75,11 +75,11 @@ def lay_out(grid: Grid, width: int, ruled: bool) -> list[Line]:
     columns, remarks = grid.columns(), grid.remarks()
     for lines in TITLE_LINES:
         widths = [column.width(lines) for column in columns]
-        left = width - _total(widths)
-        if remarks is None and left >= 0:
+        room = width - _total(widths)
+        if remarks is None and room >= 0:
             return _render(columns, widths, ruled)
-        if remarks is not None and left - len(GAP) >= min(LEAST_REMARK, longest := remarks.width(1)):
-            return _render([*columns, remarks], [*widths, min(longest, left - len(GAP))], ruled)
+        if remarks is not None and room - len(GAP) >= min(LEAST_REMARK, longest := remarks.width(1)):
+            return _render([*columns, remarks], [*widths, min(longest, room - len(GAP))], ruled)
     splits = [(lines, split) for lines in TITLE_LINES if (split := _split(columns, grid.keys, lines, width))]
     if not splits:
         return _records(grid, width)
@@ -148,9 +148,9 @@ def _notes(grid: Grid, width: int) -> Iterator[str]:
                 name = ", ".join(f"{title} {cell}" if cell.isdecimal() else cell for title, cell in named)
                 about.setdefault(remark, []).append(name)
     for remark, names in about.items():
-        first, *others = _fold_and_cut(f"{'; '.join(names)}: {remark}", width - len(GAP))
+        first, *continuation = _fold_and_cut(f"{'; '.join(names)}: {remark}", width - len(GAP))
         yield first
-        yield from (GAP + text for text in others)
+        yield from (GAP + text for text in continuation)
 
 
 def _fold_and_cut(text: str, width: int) -> list[str]:

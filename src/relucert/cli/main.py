@@ -19,7 +19,7 @@ from relucert.errors import ContradictionError, InputWarning, RelucertError, Rem
 
 COMMANDS = (certify, verify, attack, exact, check, estimate, compare, paper, report, train, zoo, supports)
 COLLECTED = 50_000  # new objects before garbage is looked for: imports make many, and nearly all of them stay
-WRONG, BROKEN_PIPE, CONTRADICTION, INTERRUPTED = 2, 1, 3, 130
+WRONG, BROKEN_PIPE, CONTRADICTION, INTERRUPTED = 2, 1, 3, 130  # exit codes
 
 NEGATIVE = re.compile(r"-(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?(/\d+)?$")
 OUT_OF_MEMORY = "allocate memory"  # in the RuntimeError that PyTorch raises
@@ -28,17 +28,17 @@ OUT_OF_MEMORY = "allocate memory"  # in the RuntimeError that PyTorch raises
 class Parser(argparse.ArgumentParser):
     """Says what is wrong in one line, and takes every negative number, -1/2 and -1e-3 too, for a value."""
 
-    def __init__(self, *given: Any, **options: Any) -> None:
-        super().__init__(*given, **options)
+    def __init__(self, *positional: Any, **options: Any) -> None:
+        super().__init__(*positional, **options)
         self._negative_number_matcher = NEGATIVE
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Refuses unknown options where they are a command's: it knows which one may have been meant."""
-        known, unknown = super().parse_known_args(args, namespace)
+        parsed, unknown = super().parse_known_args(args, namespace)
         if unknown:
             options = tuple(self._option_string_actions)
             self.error(f"unrecognized arguments: {' '.join(unknown)}{suggestion(unknown[0], options)}")
-        return known, unknown
+        return parsed, unknown
 
     def error(self, message: str) -> NoReturn:
         self.exit(WRONG, _line(f"{message} (see {self.prog} --help)"))
@@ -93,7 +93,7 @@ def _printed_warnings() -> Iterator[None]:
     """Prints warnings as one line each, without the line of code that they come from, and the same line only once."""
     shown: set[str] = set()
 
-    def show(message: Warning | str, category: type[Warning], *place: object) -> None:
+    def show(message: Warning | str, category: type[Warning], *location: object) -> None:
         line = _line(str(message), "warning" if issubclass(category, InputWarning) else "note")
         if line not in shown:
             shown.add(line)
@@ -106,5 +106,5 @@ def _printed_warnings() -> Iterator[None]:
         yield
 
 
-def _line(message: str, what: str = "error") -> str:
-    return f"relucert: {what}: {' '.join(message.split())}\n"
+def _line(message: str, severity: str = "error") -> str:
+    return f"relucert: {severity}: {' '.join(message.split())}\n"

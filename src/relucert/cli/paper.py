@@ -77,7 +77,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_options(group, ("--workers", "--ray"))
     answers = parser.add_argument_group("the answers")
     exports = {"json": "all numbers", "csv": "all numbers", "markdown": "tables", "latex": "tables"}
-    add_options(answers, **{name: Option(f"{what}, as {name}", Path, metavar="FILE") for name, what in exports.items()})
+    files = {name: Option(f"{content}, as {name}", Path, metavar="FILE") for name, content in exports.items()}
+    add_options(answers, **files)
     add_options(answers, "--overwrite", "--quiet")
 
 
@@ -95,18 +96,18 @@ def run(arguments: argparse.Namespace) -> int:
     torch.set_num_threads(arguments.threads or 1)
     screen = Screen(quiet=arguments.quiet)
     contenders = _contenders(arguments)
-    asked = lines(arguments.table, arguments.networks, arguments.norms, arguments.targets)
+    rows = lines(arguments.table, arguments.networks, arguments.norms, arguments.targets)
     tried = {name: getattr(arguments, name) for name in (*EFFORT, "seed")}
     protocol = arguments.box == PROTOCOL
     box = None if protocol or arguments.box is None else tuple(arguments.box)
     setting = Setting(
         Norm.parse("inf"), box=box, **tried, memory=arguments.memory, inference=arguments.inference
     )  # fmt: skip
-    subjects, missing = _subjects(arguments.network_file, asked)
+    subjects, missing = _subjects(arguments.network_file, rows)
     images = _images(arguments, subjects, missing, screen)
     for name, reason in missing.items():
         screen.complain(f"{name} is left out: {reason}")
-    present = [line for line in asked if line.network in images]
+    present = [line for line in rows if line.network in images]
     if not present:
         raise InputError(f"there is no network of the table {arguments.table!r}: {'; '.join(missing.values())}")
     stored = {"table": arguments.table, **{name: tried[name] for name in STORED}, "threads": arguments.threads or 1}
@@ -161,16 +162,16 @@ def _store_path(rerun: Rerun, screen: Screen) -> Path:
     from relucert.inputs.storage.cache import cache_directory
     from relucert.inputs.storage.store import FORMAT, SUFFIX, series
 
-    folder, asked = cache_directory("paper"), rerun.job.asked
+    folder, question = cache_directory("paper"), rerun.job.asked
     written = [FORMAT, series(relucert.__version__)]  # other versions keep theirs
-    mark = hashlib.sha256(json.dumps([asked, written], sort_keys=True).encode()).hexdigest()[:12]
+    mark = hashlib.sha256(json.dumps([question, written], sort_keys=True).encode()).hexdigest()[:12]
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"can't keep answers in {folder}: {error.strerror or error}") from error
-    if old := sorted(folder.glob(f"{asked['table']}-*.jsonl")):
+    if old := sorted(folder.glob(f"{question['table']}-*.jsonl")):
         screen.complain(f"answers of an earlier version are not read: {', '.join(map(str, old))}")
-    return folder / f"{asked['table']}-{mark}{SUFFIX}"
+    return folder / f"{question['table']}-{mark}{SUFFIX}"
 
 
 def _store(store_path: Path, rerun: Rerun, overwrite: bool) -> Store:
@@ -222,17 +223,17 @@ def _contenders(arguments: argparse.Namespace) -> list[Contender]:
     return [contender for contender in find_contenders(None) if contender.name in TABLE_METHODS[arguments.table]]
 
 
-def _subjects(files: list[Path], asked: list[PublishedLine]) -> tuple[dict[str, Subject], dict[str, str]]:
+def _subjects(files: list[Path], rows: list[PublishedLine]) -> tuple[dict[str, Subject], dict[str, str]]:
     """The networks by their names in the table, and why some are missing."""
     from relucert.experiments.paper.networks import Subject, check_listed, from_file
     from relucert.inputs.loading import zoo
 
-    names = list(dict.fromkeys(line.network for line in asked))
+    names = list(dict.fromkeys(line.network for line in rows))
     subjects: dict[str, Subject] = {}
     for path in files:
-        given = from_file(path)
-        check_listed(given, names, path)
-        subjects[given.name] = given
+        subject = from_file(path)
+        check_listed(subject, names, path)
+        subjects[subject.name] = subject
     missing: dict[str, str] = {}
     for name in names:
         if name not in subjects:
@@ -278,10 +279,10 @@ def _show(rerun: Rerun, screen: Screen) -> None:
     inference = setting.inference
     for title, (titles, rows) in export.both(results, methods, inference):
         screen.columns(titles, rows, len(export.QUESTION), heading=f"{title}, ours and the published")
-    for what, reason in rerun.skipped.items():
-        screen.complain(f"{what} is left out: {reason}")
-    for what, reasons in rerun.failed.items():
-        screen.line("failed", f"{counted(len(reasons), 'answer')} of {what}: {reasons[0]}")
+    for subject, reason in rerun.skipped.items():
+        screen.complain(f"{subject} is left out: {reason}")
+    for subject, reasons in rerun.failed.items():
+        screen.line("failed", f"{counted(len(reasons), 'answer')} of {subject}: {reasons[0]}")
     screen.line("cells", export.legend(inference))
     screen.line(
         "effort", f"{setting.steps} attack steps, CLEVER {setting.batches} x {setting.samples}, seed {setting.seed}"
@@ -301,15 +302,15 @@ def _valid(rerun: Rerun) -> str:
 def _head(arguments: argparse.Namespace, rerun: Rerun) -> dict[str, Any]:
     """The head of a record, before its numbers."""
     names = ("table", "images", "methods", "norms", "targets", "networks", "memory", "inference", "seed", *EFFORT)
-    given = {name: getattr(arguments, name) for name in names} | {"threads": arguments.threads or 1}
-    given["box"] = "paper" if rerun.protocol else rerun.setting.box
+    question_options = {name: getattr(arguments, name) for name in names} | {"threads": arguments.threads or 1}
+    question_options["box"] = "paper" if rerun.protocol else rerun.setting.box
     networks = {name: subject.digest for name, subject in rerun.subjects.items()}
     data = {name: images.sha256() for name, images in rerun.images.items()}
     first = {name: images.first(1).sha256() for name, images in rerun.images.items()}  # more belong to the same run
     return {
         **record.circumstances(arguments),
-        "question": record.question(arguments.command, given, networks, first),
-        "options": given
+        "question": record.question(arguments.command, question_options, networks, first),
+        "options": question_options
         | {"network_file": [str(path) for path in arguments.network_file]}
         | {"workers": arguments.workers, "ray": arguments.ray},
         "networks": {name: {"sha256": networks[name], "data_sha256": data[name]} for name in data},

@@ -49,11 +49,11 @@ def head(
     options = dict(options)
     if options.pop("property", None) is not None:
         options["outputs_within"] = [None if math.isinf(end) else end for end in arguments.outputs_within]
-    given = {"network": arguments.network, "data": arguments.data, **options, "threads": arguments.threads}
+    recorded = {"network": arguments.network, "data": arguments.data, **options, "threads": arguments.threads}
     for name in ("data_dir", "target_file"):
-        given[name] = (path := getattr(arguments, name)) and str(path)
-    given |= {"layout": arguments.layout, "pixels": arguments.pixels, "target": arguments.target, "images": len(images)}
-    given |= {"workers": arguments.workers, "ray": arguments.ray}
+        recorded[name] = (path := getattr(arguments, name)) and str(path)
+    recorded |= {"layout": arguments.layout, "pixels": arguments.pixels, "target": arguments.target}
+    recorded |= {"images": len(images), "workers": arguments.workers, "ray": arguments.ray}
     about = {
         "name": network.name,
         "layers": network.describe(),
@@ -62,23 +62,25 @@ def head(
         "sha256": fingerprint(network, options.get("inference", "real") != "real"),
     }
     data = {"name": images.name, "images": len(images), "sha256": images.sha256()}
-    asked = {**options, "target": "per image" if arguments.target_file else arguments.target}
-    if "norm" in asked:
-        asked["norm"] = repr(Norm.parse(asked["norm"]).p)
+    question_options = {**options, "target": "per image" if arguments.target_file else arguments.target}
+    if "norm" in question_options:
+        question_options["norm"] = repr(Norm.parse(question_options["norm"]).p)
     return {
         **circumstances(arguments),
-        "question": question(arguments.command, asked, about["sha256"]),
+        "question": question(arguments.command, question_options, about["sha256"]),
         "network": about,
         "data": data,
-        "options": given,
+        "options": recorded,
     }
 
 
 def question(command: str, options: Mapping[str, Any], *digests: object) -> str:
     """A SHA-256 that is the same for the same command about the same numbers with the same options.
 
-    digests: those of the numbers. What changes no answer, such as the memory that may be used, does not count, and
-    neither do the images: more of them belong to the same run, and others are told by its store.
+    Options that change no answer, such as the memory that may be used, do not count, and neither do the images: more of
+    them belong to the same run, and its store tells other ones apart.
+
+    digests: those of the numbers.
     """
-    asked = {name: value for name, value in options.items() if name not in NO_MATTER}
-    return hashlib.sha256(json.dumps([command, asked, digests], sort_keys=True).encode()).hexdigest()
+    decisive = {name: value for name, value in options.items() if name not in NO_MATTER}
+    return hashlib.sha256(json.dumps([command, decisive, digests], sort_keys=True).encode()).hexdigest()

@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
     for number, source in enumerate(sources):
         if source.resolve() == output.resolve():
             raise InputError(f"-o {output} would overwrite the run file")
-        if source.resolve() in [other.resolve() for other in sources[:number]]:
+        if source.resolve() in [earlier.resolve() for earlier in sources[:number]]:
             raise InputError(f"{source} is given twice")
     files.check_writable(output)
     files.check_replaceable(output, _is_page, arguments.overwrite, "something that is no page")

@@ -1,4 +1,4 @@
-"""The common parts of commands that answer questions about images: options, the record of the run, how it ends."""
+"""The skeleton of commands that answer questions about images: options, the record of the run, how it ends."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from relucert.inputs.storage.store import Anew
     from relucert.report.runfile import RunFile
 
-FAILED, INTERRUPTED = 4, 130
-MOST_REASONS = 3  # that a summary names
+FAILED, INTERRUPTED = 4, 130  # exit codes: an answer failed inside its method, the user stopped the run
+MOST_REASONS = 3  # for failures, that a summary names
 
 
 AnswerType = TypeVar("AnswerType", bound=Reply)
@@ -48,7 +48,7 @@ def inference_text(arguments: argparse.Namespace, network: Network | None = None
     return f", evaluated in {arguments.inference}{'' if network is None or network.rectifiers_only else assumed}"
 
 
-def asked_text(arguments: argparse.Namespace) -> str:
+def property_text(arguments: argparse.Namespace) -> str:
     """The property that must hold, in words: the class, or that the outputs stay within given ends."""
     if getattr(arguments, "outputs_within", None) is None:
         return f"target {arguments.target}"
@@ -104,25 +104,25 @@ def set_up(arguments: argparse.Namespace, names: Sequence[str]) -> Setup:
     screen = Screen(arguments.quiet, getattr(arguments, "all", False))
     network = image_options.load_network(arguments, screen)
     images = image_options.load(arguments, network, screen)
-    given = {name: getattr(arguments, name) for name in names}
+    call_options = {name: getattr(arguments, name) for name in names}
     if arguments.target_file is not None:
-        given["target"] = image_options.read_targets(arguments.target_file, arguments.images)
+        call_options["target"] = image_options.read_targets(arguments.target_file, arguments.images)
         arguments.target = f"per image, from {arguments.target_file}"
-    if given.get("box") is not None:
-        given["box"] = tuple(given["box"])
-    if given.get("scale") is not None:
+    if call_options.get("box") is not None:
+        call_options["box"] = tuple(call_options["box"])
+    if call_options.get("scale") is not None:
         from relucert.data.formats import numpy_arrays
 
-        if not given["scale"].is_file():
-            raise InputError(f"can't read --scale {given['scale']}: there is no such file")
+        if not call_options["scale"].is_file():
+            raise InputError(f"can't read --scale {call_options['scale']}: there is no such file")
 
-        given["scale"] = numpy_arrays(given["scale"])[0].flatten().tolist()
+        call_options["scale"] = numpy_arrays(call_options["scale"])[0].flatten().tolist()
     if stated is not None:
         from relucert import Property
 
-        given["property"] = Property.outputs_within(*([end] * network.classes for end in stated))
-        images = replace(images, labels=None)  # it takes their place
-    return Setup(Loaded(network, arguments.network), screen, images, given)
+        call_options["property"] = Property.outputs_within(*([end] * network.classes for end in stated))
+        images = replace(images, labels=None)  # the property stands in for them
+    return Setup(Loaded(network, arguments.network), screen, images, call_options)
 
 
 def outputs(arguments: argparse.Namespace, names: Sequence[str]) -> dict[str, Path]:
@@ -131,9 +131,9 @@ def outputs(arguments: argparse.Namespace, names: Sequence[str]) -> dict[str, Pa
 
     paths = [(name, path) for name in names for path in _listed(getattr(arguments, name))]
     named = ("network", "data", "scale", "target_file", "property", "instances")
-    single = [given for name in named if (given := getattr(arguments, name, None)) is not None]
+    single = [source for name in named if (source := getattr(arguments, name, None)) is not None]
     further = [path for _, path in getattr(arguments, "further_networks", None) or ()]
-    inputs = [("", Path(given)) for given in (*single, *further, *(getattr(arguments, "network_file", None) or ()))]
+    inputs = [("", Path(source)) for source in (*single, *further, *(getattr(arguments, "network_file", None) or ()))]
     for (_, first), (name, second) in combinations([*inputs, *paths], 2):
         if name and first.resolve() == second.resolve():
             option = name.replace("_", "-")
@@ -143,9 +143,9 @@ def outputs(arguments: argparse.Namespace, names: Sequence[str]) -> dict[str, Pa
     return dict(paths)
 
 
-def _listed(given: Path | list[Path] | None) -> list[Path]:
+def _listed(value: Path | list[Path] | None) -> list[Path]:
     """The files that an option names, which may be one that can be repeated."""
-    return [] if given is None else given if isinstance(given, list) else [given]
+    return [] if value is None else value if isinstance(value, list) else [value]
 
 
 @contextmanager
@@ -162,7 +162,7 @@ def execution(arguments: argparse.Namespace, tell: Report | None = None) -> Iter
         yield started
 
 
-def store_place(arguments: argparse.Namespace, files: Mapping[str, Path]) -> Path | Anew | None:
+def store_path(arguments: argparse.Namespace, files: Mapping[str, Path]) -> Path | Anew | None:
     """The path of the store from which the record is made; raises InputError for a record that has lost its store."""
     from relucert.inputs.storage import store
     from relucert.report.runfile import has_answers
@@ -260,7 +260,7 @@ def answer(
 
     started = time.perf_counter()
     head = record.head(arguments, setup.network, setup.images, setup.options)
-    kept = store_place(arguments, files)
+    kept = store_path(arguments, files)
     with setup.screen.progress(title, len(setup.images)) as bar, execution(arguments, bar.tell) as workers:
         images, labels = setup.images.images, setup.images.labels
         answers = call(setup.loaded, images, labels, **setup.options, **further, workers=workers, store=kept)

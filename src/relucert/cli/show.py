@@ -18,7 +18,7 @@ from relucert.common.terminal import Bar, bars, console, counting_bars
 from relucert.common.words import counted
 from relucert.report.summary import Summary, against, rounded_down, rounded_up
 
-NAME_WIDTH = 20
+NAME_WIDTH = 20  # characters of the first column of lines below a table
 MOST_ROWS = 20  # of answers on a terminal; of more, the first and the last few are shown
 FIRST_ROWS, LAST_ROWS = 10, 5
 
@@ -150,7 +150,7 @@ class Screen:
         name = "holds" if target is None else "certified accuracy" if summary.proven else "accuracy"
         rivals = "" if target is None else against(target)
         for radius in radii:
-            share = _share(summary.within(radius), summary.asked)
+            share = _share(summary.within(radius), summary.with_rival)
             self.line(name, f"{share} at radius {radius!r}{rivals}{ignored}")
 
     def remark(self, text: str) -> None:
@@ -176,8 +176,8 @@ def _print_table(console: Console, grid: Grid, heading: str = "", note: str = ""
 
 def _remark(certificate: Certificate) -> str:
     """By which method a radius is proven, where it is another than was asked for, and the reason."""
-    other = certificate.due_to if certificate.due_to != certificate.method else None
-    return "; ".join(filter(None, [other and f"by {other}", certificate.reason]))
+    method = certificate.due_to if certificate.due_to != certificate.method else None
+    return "; ".join(filter(None, [method and f"by {method}", certificate.reason]))
 
 
 def _class(index: int | None, row: int | None = None) -> str:

@@ -34,8 +34,8 @@ class Option:
         if isinstance(self.default, (str, int, float)) and "(default" not in words:
             words += " (default: %(default)s)"
         settings = {"type": self.type, "default": self.default, "metavar": self.metavar}
-        given = {key: value for key, value in settings.items() if value is not None}
-        group.add_argument(name, help=words, **given, **self.further)
+        arguments = {key: value for key, value in settings.items() if value is not None}
+        group.add_argument(name, help=words, **arguments, **self.further)
 
 
 def flag(words: str, **further: Any) -> Option:
@@ -43,19 +43,19 @@ def flag(words: str, **further: Any) -> Option:
     return Option(words, further=further or {"action": "store_true"})
 
 
-def add_options(group: argparse._ActionsContainer, *rows: str | tuple[str, ...], **own: Option | str) -> None:
+def add_options(group: argparse._ActionsContainer, *rows: str | tuple[str, ...], **specific: Option | str) -> None:
     """Adds options to a command, or to a group of its options.
 
     Args:
         rows: Names of the table; of several in one tuple only one may be given.
-        own: Options of the command's own, or other words for one of the table's, by their names in Python.
+        specific: Options of this command alone, or another help text for one of the table's, by their names in Python.
     """
     for row in rows:
         if isinstance(row, tuple):
             add_options(group.add_mutually_exclusive_group(), *row)
         else:
             OPTIONS[row].add(group, row)
-    for name, option in own.items():
+    for name, option in specific.items():
         text = f"--{name.replace('_', '-')}"
         (replace(OPTIONS[text], help=option) if isinstance(option, str) else option).add(group, text)
 
@@ -132,11 +132,11 @@ OPTIONS = {
 IMAGES = ("--data", "--data-dir", "--layout", "--pixels", "--images")
 REGION = (*IMAGES, ("--box", "--no-box"), "--scale", "--norm")
 STATED = (*REGION, ("--target", "--target-file", "--outputs-within"))
-PLACE = ("--threads", ("--workers", "--ray"))
+PARALLELISM = ("--threads", ("--workers", "--ray"))
 
 
 def effort(steps: int, batches: int, samples: int, budget: float) -> dict[str, Option]:
-    """How hard methods that could go on for ever try, with these defaults."""
+    """The options that limit the effort of methods without an end of their own, with these defaults."""
     slow = "seconds a method may take per image; one too slow is left out, and said to be"
     return {
         "steps": Option("of each attack", options.count, steps, "N"),

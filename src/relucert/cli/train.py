@@ -76,7 +76,7 @@ def _recipe(arguments: argparse.Namespace) -> Recipe:
     from relucert.errors import InputError
     from relucert.inputs.recipes.recipe import Recipe, usual_rate
 
-    searched = _given(arguments, "learning_rate", "weight_decay")
+    searched = _set_options(arguments, "learning_rate", "weight_decay")
     if arguments.grid and searched:
         raise InputError(f"{_option(next(iter(searched)))} does not go with --grid, which tries several")
     return Recipe(
@@ -94,21 +94,22 @@ def _defence(arguments: argparse.Namespace) -> Defence | None:
     from relucert.inputs.recipes.architectures import BOX
     from relucert.inputs.recipes.recipe import DEFENCES
 
-    given = _given(arguments, "temperature", "epsilon", "steps", "norm", "warm_up", "bounds", "clean", "stretch")
+    names = ("temperature", "epsilon", "steps", "norm", "warm_up", "bounds", "clean", "stretch")
+    set_options = _set_options(arguments, *names)
     if arguments.defence is None:
-        if given:
-            raise InputError(f"{_option(next(iter(given)))} needs --defence")
+        if set_options:
+            raise InputError(f"{_option(next(iter(set_options)))} needs --defence")
         return None
     defence = DEFENCES[arguments.defence]
     fields = set(defence.__dataclass_fields__)
-    if strangers := sorted(set(given) - fields):
+    if strangers := sorted(set(set_options) - fields):
         raise InputError(f"{_option(strangers[0])} does not go with --defence {arguments.defence}")
     if "box" in fields:
-        given["box"] = BOX
-    return defence(**given)
+        set_options["box"] = BOX
+    return defence(**set_options)
 
 
-def _given(arguments: argparse.Namespace, *names: str) -> dict[str, Any]:
+def _set_options(arguments: argparse.Namespace, *names: str) -> dict[str, Any]:
     """The options among these that the user gave."""
     return {name: value for name in names if (value := getattr(arguments, name)) is not None}
 

@@ -1,4 +1,4 @@
-"""The common parts of `relucert train` and `relucert zoo train`: options, the display of a training, its files."""
+"""What `relucert train` and `relucert zoo train` share: options, the display of a training, its files."""
 
 from __future__ import annotations
 
@@ -102,8 +102,8 @@ class Board:
         )
 
     def resumed(self, recipe: Recipe, last: EpochReport) -> None:
-        left = "already trained" if last.epoch == recipe.epochs else f"resuming from epoch {last.epoch + 1}"
-        self._screen.remark(f"{self._title(recipe, last)}: {left}")
+        state = "already trained" if last.epoch == recipe.epochs else f"resuming from epoch {last.epoch + 1}"
+        self._screen.remark(f"{self._title(recipe, last)}: {state}")
 
     def proving(self, images: int, radius: float) -> None:
         self._screen.remark(f"proving {counted(images, 'image')} at radius {radius:g}")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from relucert.cli import options, record, runs
-from relucert.cli.table import PLACE, STATED, Option, add_options
+from relucert.cli.table import PARALLELISM, STATED, Option, add_options
 from relucert.common.words import counted
 from relucert.errors import InputError
 
@@ -27,7 +27,7 @@ DESCRIPTION = (
     "such files (--instances). The exit code is 0 whatever the verdict."
 )
 LIBRARY_OPTIONS = ("norm", "target", "box", "scale", "radius", "time_limit", "inference", "seed", "proof")
-TIME_LIMIT = 60.0
+TIME_LIMIT = 60.0  # seconds, unless the user says otherwise
 ABOUT = {"property": 0}  # of the one verdict in a store about a property
 RESERVE = 0.3  # seconds of a command's time that are left for writing
 
@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         time_limit=Option(limit, options.seconds, metavar="S"),
         seed="for random targets and the attack's random starts",
     )
-    add_options(effort, *PLACE)
+    add_options(effort, *PARALLELISM)
     answers = parser.add_argument_group("the answers")
     results = "write a property's verdict as VNN-COMP has it: sat, unsat, ..."
     add_options(answers, results=Option(results, Path, metavar="FILE"))
@@ -76,13 +76,13 @@ def _named_file(text: str) -> tuple[str, str]:
 
 def run(arguments: argparse.Namespace) -> int:
     """Answers the one of three questions that the arguments ask: a property, a list of them, or images."""
-    given = [name for name in ("property", "instances", "radius") if getattr(arguments, name) is not None]
-    if len(given) != 1:
+    questions = [name for name in ("property", "instances", "radius") if getattr(arguments, name) is not None]
+    if len(questions) != 1:
         raise InputError("say what to verify: a PROPERTY file, --radius for images, or --instances for a list of files")
-    _check_options(arguments, given[0])
-    if given[0] == "radius":
+    _check_options(arguments, questions[0])
+    if questions[0] == "radius":
         return _robust(arguments)
-    if given[0] == "instances":
+    if questions[0] == "instances":
         from relucert.cli import instances
 
         return instances.run(arguments)
@@ -99,9 +99,9 @@ def _check_options(arguments: argparse.Namespace, question: str) -> None:
         "data_dir": ("radius",), "pixels": ("radius",),
     }.items():  # fmt: skip
         if getattr(arguments, name) is not None and question not in questions:
-            asked = {"property": "a property", "instances": "--instances", "radius": "--radius"}[question]
+            subject = {"property": "a property", "instances": "--instances", "radius": "--radius"}[question]
             option = "network" if name == "further_networks" else name.replace("_", "-")
-            raise InputError(f"--{option} does not go with {asked}")
+            raise InputError(f"--{option} does not go with {subject}")
 
 
 def _property(arguments: argparse.Namespace) -> int:
@@ -126,9 +126,9 @@ def _property(arguments: argparse.Namespace) -> int:
 
     def decide() -> Verdict:
         with screen.progress("verifying", 1) as bar:
-            left = max(0.0, begun + limit - RESERVE - time.monotonic())
+            remaining = max(0.0, begun + limit - RESERVE - time.monotonic())
             return relucert.verify(
-                networks, query, time_limit=left, inference=arguments.inference, seed=arguments.seed,
+                networks, query, time_limit=remaining, inference=arguments.inference, seed=arguments.seed,
                 progress=bar.tell, proof=arguments.proof, overwrite=arguments.overwrite,
                 workers=arguments.workers, ray=arguments.ray,
             )  # fmt: skip
@@ -158,11 +158,11 @@ def _store(arguments: argparse.Namespace, files: dict[str, Path], head: dict[str
     """The store that keeps the verdict, from which the same command takes it."""
     from relucert.inputs.storage.store import open_store
 
-    path = runs.store_place(arguments, files)
+    path = runs.store_path(arguments, files)
     assert path is not None
-    asked = {name: head["options"][name] for name in ("time_limit", "inference", "seed")}
+    question = {name: head["options"][name] for name in ("time_limit", "inference", "seed")}
     network = {"network": head["network"]["file_sha256"], "other networks": head["network"]["others"]}
-    return open_store(path, {"command": "verify PROPERTY", **asked, **network, "property": head["query"]["sha256"]})
+    return open_store(path, {"command": "verify PROPERTY", **question, **network, "property": head["query"]["sha256"]})
 
 
 def _read(arguments: argparse.Namespace) -> tuple[Sources, Query]:
@@ -177,24 +177,24 @@ def _read(arguments: argparse.Namespace) -> tuple[Sources, Query]:
     return {first: str(arguments.network), **dict(arguments.further_networks)}, query
 
 
-def _head(arguments: argparse.Namespace, query: Query, network: str, others: dict[str, str]) -> dict[str, Any]:
+def _head(arguments: argparse.Namespace, query: Query, network: str, further: dict[str, str]) -> dict[str, Any]:
     import hashlib
 
     text = hashlib.sha256(query.vnnlib().encode()).hexdigest()
-    asked = {"time_limit": arguments.time_limit, "inference": arguments.inference, "seed": arguments.seed}
+    question_options = {"time_limit": arguments.time_limit, "inference": arguments.inference, "seed": arguments.seed}
     return {
         **record.circumstances(arguments),
-        "question": record.question(NAME, asked, network, others, text),
-        "network": {"name": str(arguments.network), "file_sha256": network, "others": others},
+        "question": record.question(NAME, question_options, network, further, text),
+        "network": {"name": str(arguments.network), "file_sha256": network, "others": further},
         "query": {"name": str(arguments.property), "sha256": text, "violations": len(query.violations)},
-        "options": {**asked, "threads": arguments.threads},
+        "options": {**question_options, "threads": arguments.threads},
     }
 
 
 def _digests(arguments: argparse.Namespace) -> tuple[str, dict[str, str]]:
     """The SHA-256 of the network's file, and those of further networks by their names."""
-    others = {name: _digest(path) for name, path in arguments.further_networks or ()}
-    return _digest(str(arguments.network)), others
+    further = {name: _digest(path) for name, path in arguments.further_networks or ()}
+    return _digest(str(arguments.network)), further
 
 
 def _digest(network: str) -> str:
@@ -238,8 +238,8 @@ def _robust(arguments: argparse.Namespace) -> int:
         screen = setup.screen
         screen.answers("verdict", [(verdict, _decided(verdict)) for verdict in verdicts])
         screen.line("network", setup.about)
-        asked = f"radius {arguments.radius}, norm {arguments.norm}, {runs.asked_text(arguments)}, {setup.valid}"
-        screen.line("question", f"{asked}{runs.inference_text(arguments, setup.network)}")
+        question = f"radius {arguments.radius}, norm {arguments.norm}, {runs.property_text(arguments)}, {setup.valid}"
+        screen.line("question", f"{question}{runs.inference_text(arguments, setup.network)}")
         screen.line("verdicts", str(Verdicts(verdicts).summary()))
 
     further = {"overwrite": arguments.overwrite}

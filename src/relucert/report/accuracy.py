@@ -1,4 +1,4 @@
-"""A picture: accuracy against radius."""
+"""Draws a run's curve of accuracy against radius into a picture file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from relucert.report.summary import Summary, against, rounded_down
 
 UNDATED = {".png": {}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
 MARKED = {".png": "Comment", ".svg": "Description", ".pdf": "Keywords"}  # where a picture says what it is about
-CURVE, GUIDE, QUIET = "#1f5fa8", "#c2571a", "#667788"
+CURVE, GUIDE, QUIET = "#1f5fa8", "#c2571a", "#667788"  # colours of the curve, of the median, of what stands back
 
 
 def check_suffix(path: Path) -> None:
@@ -60,7 +60,7 @@ def _farthest(summary: Summary) -> float:
 def _curve(axes: Axes, summary: Summary) -> None:
     """A step down at every image's radius, from the share that has a radius at all."""
     radii = [min(radius, 2 * _farthest(summary)) for radius in (0.0, *sorted(summary.radii))]
-    shares = [count / max(1, summary.asked) for count in range(len(summary.radii), -1, -1)]
+    shares = [count / max(1, summary.with_rival) for count in range(len(summary.radii), -1, -1)]
     axes.step(radii, shares, where="post", color=CURVE, linewidth=2)
     axes.fill_between(radii, shares, step="post", color=CURVE, alpha=0.12, linewidth=0)
     if summary.correct is not None:

@@ -66,8 +66,8 @@ class ExampleFile:
         return path, len(points)
 
 
-def _classes(known: Sequence[int | None]) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
-    return np.array([ABSENT if one is None else one for one in known], dtype=np.int64)
+def _classes(classes: Sequence[int | None]) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
+    return np.array([ABSENT if number is None else number for number in classes], dtype=np.int64)
 
 
 def _predicted(network: Network, witnesses: Tensor) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:

@@ -14,13 +14,13 @@ from relucert.report.reading import NEURON_STATES, Kind
 from relucert.report.series import PROVEN, Sandwich, Series
 from relucert.report.summary import ROUND_STEPS
 
-WIDTH, HEIGHT = 720.0, 350.0
-LEFT, RIGHT, TOP, BOTTOM = 66.0, 24.0, 14.0, 56.0
-TICKS = 6
-LEAST = 1e-300  # an axis ends there at least
-SOON = 1e-4  # seconds; sooner is drawn there
-LABEL_HEIGHT, LETTER, DOT = 15.0, 7.5, 6.0
-BAR = 200.0
+WIDTH, HEIGHT = 720.0, 350.0  # of a chart, in units of its SVG
+LEFT, RIGHT, TOP, BOTTOM = 66.0, 24.0, 14.0, 56.0  # its margins
+TICKS = 6  # of a linear axis, at most
+LEAST = 1e-300  # the least right end of an axis
+SOON = 1e-4  # seconds: shorter durations are drawn there, as a logarithmic axis has no 0
+LABEL_HEIGHT, LETTER, DOT = 15.0, 7.5, 6.0  # a line of text, about the width of a letter, the radius of a dot
+BAR = 200.0  # the width of a bar
 COLOURS = 16  # in the style; more methods use them again
 
 
@@ -53,14 +53,14 @@ def accuracy(curves: Sequence[Series], top: float, norm: str) -> Markup:
 def timing(points: Sequence[Point]) -> Markup:
     """One dot per method: seconds per answer, on a logarithmic axis, against tightness."""
     axis = _Logarithmic.around(point.seconds for point in points)
-    taken = [(axis.x(point.seconds) - DOT, axis.x(point.seconds) + DOT, _height(point)) for point in points]
+    occupied = [(axis.x(point.seconds) - DOT, axis.x(point.seconds) + DOT, _height(point)) for point in points]
     dots = []
     for point in points:
         x, y, length = axis.x(point.seconds), _height(point), LETTER * len(point.name)
         leftwards = x > WIDTH / 2
         start = x - 2 * DOT - length if leftwards else x + 2 * DOT
-        level = _free(taken, start, start + length, y)
-        taken.append((start, start + length, level))
+        level = _free(occupied, start, start + length, y)
+        occupied.append((start, start + length, level))
         dots.append(
             {
                 "x": x, "y": y, "radius": DOT, "style": point.colour, "name": point.name,
@@ -78,17 +78,17 @@ def timing(points: Sequence[Point]) -> Markup:
 def decided(times: Mapping[str, Sequence[float]], count: int) -> Markup:
     """One curve per kind of verdict: the share of `count` questions that had it within the seconds on a logarithmic
     axis."""
-    axis = _Logarithmic.around(max(seconds, SOON) for kind in times.values() for seconds in kind)
+    axis = _Logarithmic.around(max(seconds, SOON) for durations in times.values() for seconds in durations)
     paths = []
-    for number, kind in enumerate(times.values()):
+    for number, durations in enumerate(times.values()):
         steps = [
             f"H{axis.x(max(seconds, SOON)):.1f}V{_y(rank / count):.1f}"
-            for rank, seconds in enumerate(sorted(kind), start=1)
+            for rank, seconds in enumerate(sorted(durations), start=1)
         ]
         if steps:
             paths.append((f"M{LEFT:.1f} {_y(0):.1f}{''.join(steps)}H{_x(1, 1):.1f}", colour(number)))
     described = "Decided questions against time: " + ", ".join(
-        f"{len(seconds)} of {count} {kind}" for kind, seconds in times.items()
+        f"{len(durations)} of {count} {verdict}" for verdict, durations in times.items()
     )
     return _chart(described, axis.ticks(), "seconds", "share of questions", curves=paths)
 
@@ -142,7 +142,7 @@ class _Logarithmic:
 
     @classmethod
     def around(cls, values: Iterable[float]) -> _Logarithmic:
-        """The shortest such axis that has all of some positive values."""
+        """The shortest axis that shows all of these positive values."""
         exponents = [math.log10(value) for value in values]
         low = math.floor(min(exponents))
         return cls(low, max(low + 1, math.ceil(max(exponents))))
@@ -158,11 +158,11 @@ def _height(point: Point) -> float:
     return _y(min(point.tightness, 1.0))
 
 
-def _free(taken: Sequence[tuple[float, float, float]], start: float, end: float, level: float) -> float:
+def _free(occupied: Sequence[tuple[float, float, float]], start: float, end: float, level: float) -> float:
     """The level nearest to the wanted one where nothing else is written between start and end."""
-    for step in range(4 * len(taken)):
+    for step in range(4 * len(occupied)):
         wanted = level + LABEL_HEIGHT * (-(-step // 2) if step % 2 else -step // 2)
-        clear = all(right < start or end < left or abs(y - wanted) >= LABEL_HEIGHT - 1 for left, right, y in taken)
+        clear = all(right < start or end < left or abs(y - wanted) >= LABEL_HEIGHT - 1 for left, right, y in occupied)
         if clear and TOP <= wanted <= HEIGHT - BOTTOM:
             return wanted
     return level

@@ -44,11 +44,11 @@ def _triple(attack: Result, picture: Picture, lower: Result | None) -> Markup:
     factor = png.magnification(max(map(abs, changes)) / 255)
     shown = bytes(min(255, max(0, round(127.5 + factor * change))) for change in changes)
     level = attack.predicted in (None, attack.label)  # by the last digits, or not recorded
-    taken = f"rival {attack.target} caught up" if level else f"class {attack.predicted}"
+    outcome = f"rival {attack.target} caught up" if level else f"class {attack.predicted}"
     panels = (
         (picture.original, f"image {attack.image}, class {attack.label}", f"class {attack.label}"),
         (shown, f"its perturbation, magnified {factor} times", f"\N{MULTIPLICATION SIGN}{factor}"),
-        (picture.adversarial, f"adversarial example for image {attack.image}: {taken}", taken),
+        (picture.adversarial, f"adversarial example for image {attack.image}: {outcome}", outcome),
     )
     proven = ""
     if lower is not None and lower.lower and lower.covers(attack):

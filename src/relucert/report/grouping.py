@@ -82,7 +82,7 @@ def grouped(runs: Sequence[Run]) -> list[Group]:
     """The runs in groups, in the order of each group's first file."""
     groups: list[list[Run]] = []
     for run in chain.from_iterable(map(_by_inference, runs)):
-        group = next((group for group in groups if all(_is_alike(run, other) for other in group)), None)
+        group = next((group for group in groups if all(_is_alike(run, member) for member in group)), None)
         if group is None:
             groups.append([run])
         else:

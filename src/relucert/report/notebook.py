@@ -32,7 +32,7 @@ def table(rows: Rows) -> str:
     remarks = any(answer.reason for answer in shown)
     cells = [_row(answer)[: None if remarks else -1] for answer in shown]
     headers = ("image", "label", "rival", title, "seconds", "remark")[: None if remarks else -1]
-    return tables.table(_caption(rows), headers, cells, notes=_left_out(len(rows), "answers"))
+    return tables.table(_caption(rows), headers, cells, notes=_truncation_note(len(rows), "answers"))
 
 
 def compared(rows: Rows, every_rival: bool, skipped: Mapping[str, str]) -> str:
@@ -41,9 +41,9 @@ def compared(rows: Rows, every_rival: bool, skipped: Mapping[str, str]) -> str:
     names = list(dict.fromkeys(answer.name for question in questions for answer in question.results))
     headers = ("image", "label", *(("rival",) if every_rival else ()), *names)
     cells = [_question(question, names, every_rival) for question in questions[:MOST]]
-    left_out = "; ".join(f"{name}: {reason}" for name, reason in skipped.items())
-    notes = _left_out(len(questions), "questions")
-    notes += [f"Left out, stopped or failed: {left_out}"] if left_out else []
+    reasons = "; ".join(f"{name}: {reason}" for name, reason in skipped.items())
+    notes = _truncation_note(len(questions), "questions")
+    notes += [f"Left out, stopped or failed: {reasons}"] if reasons else []
     return tables.table(_caption(rows), headers, cells, notes=notes)
 
 
@@ -59,7 +59,7 @@ def verdicts(rows: Rows, caption: str) -> str:
         ][: None if remarks else -1]
         for row in rows[:MOST]
     ]  # fmt: skip
-    return tables.table(caption, headers, cells, notes=_left_out(len(rows), "verdicts"))
+    return tables.table(caption, headers, cells, notes=_truncation_note(len(rows), "verdicts"))
 
 
 def _caption(rows: Rows) -> str:
@@ -68,9 +68,9 @@ def _caption(rows: Rows) -> str:
     return "; ".join([counted(summed.answers, "answer"), *map(str, summed.methods)])
 
 
-def _left_out(count: int, what: str) -> list[str]:
-    """A note where a table does not show everything."""
-    return [f"These are the first {MOST} of {count:,} {what}."] if count > MOST else []
+def _truncation_note(count: int, noun: str) -> list[str]:
+    """A note that a table shows the first rows only, where that is so; noun: what a row is, in the plural."""
+    return [f"These are the first {MOST} of {count:,} {noun}."] if count > MOST else []
 
 
 def _row(answer: Result) -> list[Cell]:
@@ -82,7 +82,7 @@ def _row(answer: Result) -> list[Cell]:
 
 
 def _question(question: Sandwich, names: Sequence[str], every_rival: bool) -> list[Cell]:
-    """The cells of one question: an amount for every method that answered."""
+    """The cells of one question: its image and label, and the radius or distance of every method that answered."""
     first, answers = question.results[0], {answer.name: answer for answer in question.results}
     amounts = [_amount(answers[name]) if name in answers else Cell(NONE) for name in names]
     rival = [Cell(NONE if first.target is None else first.target)] if every_rival else []

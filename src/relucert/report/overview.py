@@ -104,7 +104,7 @@ def _summary(curve: Series, norm: str, results: list[Result]) -> MethodSummary:
         gives=GIVES[curve.kind],
         norm=norm,
         valid_inputs=in_words(answer.domain for answer in results if answer.name == curve.name),
-        images=curve.asked,
+        images=curve.images,
         answered=len(curve.finite),
         unlimited=len(curve.radii) - len(curve.finite),
         mean=curve.mean,

@@ -62,8 +62,8 @@ def _policy(style: str, script: str) -> str:
 
 
 def _title(groups: Sequence[Group], verdicts: Sequence[VerdictRun], paper: Sequence[Table]) -> str:
-    asked = [run.network for run in verdicts if run.network is not None]
-    names = list(dict.fromkeys([*(group.name for group in groups), *asked]))
+    networks = [run.network for run in verdicts if run.network is not None]
+    names = list(dict.fromkeys([*(group.name for group in groups), *networks]))
     if not names:
         tables = f"The paper's table{'s' if len(paper) > 1 else ''}, computed anew"
         return "Which properties hold?" if verdicts else tables

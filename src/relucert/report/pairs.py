@@ -20,7 +20,7 @@ from relucert.report.png import magnification
 from relucert.report.runfile import MARK
 from relucert.report.summary import rounded_up
 
-OTHER = "a picture of another question"
+ANOTHER_QUESTION = "a picture of another question"
 
 
 class Album:
@@ -38,7 +38,7 @@ class Album:
             raise InputError(f"can't write pictures into {folder}: {error.strerror}") from error
         files.check_writable(folder / "image.png")
         for path in sorted(folder.glob("image-*.png")):
-            files.check_replaceable(path, lambda there: self._mark.encode() in there, overwrite, OTHER)
+            files.check_replaceable(path, lambda there: self._mark.encode() in there, overwrite, ANOTHER_QUESTION)
 
     def add(self, image: Tensor, answer: UpperBound) -> None:
         """Draws the adversarial example of an attack, unless there is none but the image itself."""

@@ -15,7 +15,7 @@ from torch import Tensor
 from relucert.errors import InputError
 from relucert.network import Network
 
-COLOURS = 3
+COLOURS = 3  # channels of a coloured picture
 Shape = tuple[int, int, int]
 
 

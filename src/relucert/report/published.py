@@ -32,8 +32,8 @@ def table_section(table: Table) -> Markup:
 
 def _network(network: str, cells: Sequence[TableCell]) -> tuple[Markup, Markup]:
     """A network's tables of means and of times."""
-    own = cells[0].same_network
-    whose = "the authors' own network" if own else "published numbers are about another network of the same size"
+    another = "published numbers are about another network of the same size"
+    whose = "the authors' own network" if cells[0].same_network else another
     return (
         _table(f"{network}: mean radius or distance over the images; {whose}", cells, _mean),
         _table(f"{network}: mean seconds per image; {whose}", cells, _seconds),

@@ -24,7 +24,7 @@ NEURON_KEYS = ("dead", "undecided", "active")  # of run files
 NEURON_STATES = ("inactive", "unstable", "active")
 REAL = "real"
 PRECISIONS = (REAL, "float32", "float16", "bfloat16")  # of evaluations
-COLOURS = 3
+COLOURS = 3  # channels of a coloured picture
 
 Row = TypeVar("Row")
 
@@ -41,7 +41,7 @@ class Kind(str, Enum):
 
 @dataclass(frozen=True)
 class Picture:
-    """Bytes of pixels from 0 to 255, row by row: (rows, columns) or (rows, columns, 3)."""
+    """An image and its adversarial example as bytes, row by row: (rows, columns) or (rows, columns, 3)."""
 
     shape: tuple[int, ...]
     original: bytes
@@ -55,7 +55,7 @@ class Result:
     Attributes:
         lower: A radius, the lower end of an exact answer, or an estimate; infinite where nothing adversarial exists.
         upper: The distance of an adversarial example.
-        asked: Whether there was a question at all.
+        has_question: Whether the label differs from the target: otherwise there is nothing to ask.
         fitted: Whether an estimate comes from a fitted distribution; False for every other kind of answer.
         neurons: For each layer of ReLUs, how many are inactive, unstable and active.
         domain: The valid inputs that the answer is about; None where an older file does not say.
@@ -73,7 +73,7 @@ class Result:
     lower: float | None
     upper: float | None
     closed: bool
-    asked: bool
+    has_question: bool
     fitted: bool
     reason: str | None
     predicted: int | None
@@ -85,15 +85,15 @@ class Result:
     inference: str = REAL
     source: str | None = None
 
-    def is_comparable(self, other: Result) -> bool:
+    def is_comparable(self, answer: Result) -> bool:
         """Whether both answers are about the same valid inputs, and evaluations of the same kind."""
-        return assumed(self.domain) == assumed(other.domain) and self.inference == other.inference
+        return assumed(self.domain) == assumed(answer.domain) and self.inference == answer.inference
 
-    def covers(self, other: Result) -> bool:
-        """Whether this answer is about every input that is valid for the other, and about its evaluations: what holds
-        for all that round holds in real arithmetic, too."""
-        inputs = assumed(self.domain).box is None or assumed(self.domain) == assumed(other.domain)
-        return inputs and other.inference in (self.inference, REAL)
+    def covers(self, answer: Result) -> bool:
+        """Whether this answer is about every input that is valid for another one, and about its evaluations: what holds
+        for all evaluations that round holds in real arithmetic, too."""
+        inputs = assumed(self.domain).box is None or assumed(self.domain) == assumed(answer.domain)
+        return inputs and answer.inference in (self.inference, REAL)
 
     @property
     def name(self) -> str:
@@ -151,18 +151,18 @@ def run_of(record: Mapping[str, Any], path: Path) -> Run:
 
 
 def read_rows(
-    record: Mapping[str, Any], path: Path, what: str, read_row: Callable[[Any], Row]
+    record: Mapping[str, Any], path: Path, noun: str, read_row: Callable[[Any], Row]
 ) -> tuple[dict[str, Any], tuple[Row, ...]]:
     """The head of a record, and its rows, each read by itself; raises LoadError, naming the row that is wrong.
 
     Args:
-        what: What a row is called, as in "result"; the record has them under the plural.
+        noun: What a row is called, as in "result"; the record has rows under the plural.
         read_row: Makes a row of its JSON form; raises ValueError, saying what is wrong.
     """
     head = dict(record)
-    rows = head.pop(f"{what}s", None)
+    rows = head.pop(f"{noun}s", None)
     if not isinstance(rows, list):
-        raise LoadError(f"{path} is no run file of relucert: it has no list of {what}s")
+        raise LoadError(f"{path} is no run file of relucert: it has no list of {noun}s")
     if not rows:
         raise LoadError(f"{path} has no results yet")
     read = []
@@ -172,7 +172,7 @@ def read_rows(
                 raise ValueError("it is no object")
             read.append(read_row(row))
         except ValueError as error:
-            raise LoadError(f"{path}, {what} {index}: {error}") from error
+            raise LoadError(f"{path}, {noun} {index}: {error}") from error
     return head, tuple(read)
 
 
@@ -215,7 +215,7 @@ def result(row: Any) -> Result:
         lower=lower,
         upper=upper,
         closed=row.get("closed") is True,
-        asked=reason != OWN_LABEL,
+        has_question=reason != OWN_LABEL,
         fitted=answer_kind is Kind.ESTIMATE and row["fitted"] is True,
         reason=reason,
         predicted=optional(whole, row, "predicted"),

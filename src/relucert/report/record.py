@@ -20,7 +20,7 @@ def read_any(path: Path) -> Record:
 
 
 def count(record: Record) -> int:
-    """How many results it has."""
+    """How many cells, verdicts or results a record has."""
     if isinstance(record, Table):
         return len(record.cells)
     return len(record.verdicts if isinstance(record, VerdictRun) else record.results)

@@ -20,7 +20,7 @@ from relucert.errors import InputError
 from relucert.inputs.storage import files
 
 INTERVAL = 1.0  # seconds between savings, at least
-REST = 20.0  # times as long as a saving took is the time until the next one: files of long runs are large
+PAUSE_FACTOR = 20.0  # pause after a saving, over the time that it took: files of long runs are large
 MARK = 16  # digits of a question's SHA-256 in every row of a table
 
 Row = Mapping[str, Any]
@@ -55,12 +55,12 @@ class RunFile:
         self._leaving = threading.Event()
         self._saver = threading.Thread(target=self._save_now_and_then, name="relucert-runfile", daemon=True)
         mark = self._mark.encode()
-        there = [
+        replaced = [
             files.check_replaceable(path, lambda content: _is_same(content, mark), overwrite)
             for path in (json_path, csv_path)
             if path is not None
         ]
-        self._goes_on = all(there) and not overwrite  # with what the files show until the store's answers are here
+        self._goes_on = all(replaced) and not overwrite  # with what the files show until the store's answers are here
 
     @property
     def _mark(self) -> str:
@@ -112,7 +112,7 @@ class RunFile:
                 started = time.monotonic()
                 with suppress(InputError):  # the last saving reports what is wrong
                     self.save()
-                pause = max(self._interval, REST * (time.monotonic() - started))
+                pause = max(self._interval, PAUSE_FACTOR * (time.monotonic() - started))
 
     def _json(self, count: int) -> str:
         """The head, then one line per answer."""
@@ -125,34 +125,34 @@ class RunFile:
 
 def has_answers(path: Path) -> bool:
     """Whether a file holds anything but a run that had no answer yet."""
-    there = files.content(path)
-    return bool(there.strip()) and not _is_empty(there)
+    content = files.content(path)
+    return bool(content.strip()) and not _is_empty(content)
 
 
-def _is_same(there: bytes, mark: bytes) -> bool:
+def _is_same(content: bytes, mark: bytes) -> bool:
     """Whether a file's content is about the question of this mark, or a run that had no answer yet."""
-    return (bool(mark) and mark in there) or _is_empty(there)
+    return (bool(mark) and mark in content) or _is_empty(content)
 
 
-def _is_empty(there: bytes) -> bool:
+def _is_empty(content: bytes) -> bool:
     try:
-        record = json.loads(there)
+        record = json.loads(content)
     except (ValueError, RecursionError):
         return False
     return isinstance(record, dict) and "relucert" in record and record.get("results") == []
 
 
 def write_table(path: Path, rows: Sequence[Row], overwrite: bool) -> None:
-    """Writes rows as CSV; what is there is replaced where it is these answers or some of them, or with `overwrite`."""
+    """Writes rows as CSV; a file is replaced where it holds these answers or the first of them, or with `overwrite`."""
     content = table(rows)
-    files.check_replaceable(path, lambda there: _is_part(there, content), overwrite)
+    files.check_replaceable(path, lambda existing: _is_prefix(existing, content), overwrite)
     files.write(path, content.encode())
 
 
-def _is_part(there: bytes, content: str) -> bool:
-    """Whether what is there is this table or its first rows, however long answers took."""
+def _is_prefix(existing: bytes, content: str) -> bool:
+    """Whether the existing content is this table or its first rows, whatever the seconds in them."""
     try:
-        before, now = _untimed(there.decode()), _untimed(content)
+        before, now = _untimed(existing.decode()), _untimed(content)
     except (UnicodeDecodeError, csv.Error):
         return False
     return now[: len(before)] == before

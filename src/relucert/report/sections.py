@@ -112,7 +112,7 @@ def _accuracy(curves: Sequence[Series], norm: str, comparable: bool, rivals: str
     content = [
         {
             "name": curve.name,
-            "asked": curve.asked,
+            "asked": curve.images,
             "radii": curve.finite,
             "always": len(curve.radii) - len(curve.finite),
             "open": curve.kind is Kind.UPPER,
@@ -125,7 +125,7 @@ def _accuracy(curves: Sequence[Series], norm: str, comparable: bool, rivals: str
         "chart": charts.accuracy(curves, top, NORMS.get(norm, norm)),
         "start": round(1000 * middle / top) if middle < top else 0,
         "legend": [
-            (charts.style(number, curve.kind), curve.name, counted(curve.asked, "image"))
+            (charts.style(number, curve.kind), curve.name, counted(curve.images, "image"))
             for number, curve in enumerate(curves)
         ],
         "data": {"top": top, "curves": content},
@@ -151,7 +151,7 @@ def _accuracy_words(curves: Sequence[Series], comparable: bool) -> str:
         words.append(f"Dashed: the share that no attack has changed{limit}.")
     if kinds & {Kind.UNPROVEN, Kind.ESTIMATE}:
         words.append("Dotted: not certified.")
-    if len({curve.asked for curve in curves}) > 1:
+    if len({curve.images for curve in curves}) > 1:
         words.append("Not every method answered for every image: curves over different images can't be compared.")
     return " ".join(words)
 

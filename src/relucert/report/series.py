@@ -19,7 +19,7 @@ class Series:
     """One method: how far each image keeps its class (as proven, as estimated, or until an attack succeeds).
 
     Attributes:
-        asked: How many images the method was asked about.
+        images: How many images the method has answers about.
         radii: The radii of the images that keep their class at all, sorted.
         seconds: The mean time per answer.
         remark: Of how many images the estimates come from a fitted distribution, or the exact intervals are closed.
@@ -27,7 +27,7 @@ class Series:
 
     name: str
     kind: Kind
-    asked: int
+    images: int
     radii: tuple[float, ...]
     seconds: float
     remark: str | None
@@ -43,20 +43,20 @@ class Series:
     @property
     def median(self) -> float | None:
         """The largest radius that half of the images asked about keep their class within."""
-        left = -(-self.asked // 2)
-        return self.radii[-left] if 0 < left <= len(self.radii) else None
+        half = -(-self.images // 2)
+        return self.radii[-half] if 0 < half <= len(self.radii) else None
 
     def accuracy_at(self, radius: float) -> float:
         """The share of images that keep their class within a radius: what is proven of it holds at the radius itself,
         an adversarial example at that distance breaks it."""
         beyond = (kept > radius if self.kind is Kind.UPPER else kept >= radius for kept in self.radii)
-        return sum(beyond) / max(1, self.asked)
+        return sum(beyond) / max(1, self.images)
 
     def steps(self) -> tuple[list[float], list[float]]:
-        """The curve: at 0 and at every radius, the share of images that is left beyond it."""
-        left = range(len(self.radii), -1, -1)
+        """The curve: 0 and every finite radius, and the share of images that keep their class beyond each."""
+        counts = range(len(self.radii), -1, -1)
         finite = self.finite
-        return [0.0, *finite], [count / max(1, self.asked) for count in left][: len(finite) + 1]
+        return [0.0, *finite], [count / max(1, self.images) for count in counts][: len(finite) + 1]
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ def tightness(name: str, questions: Sequence[Sandwich]) -> float | None:
 
 
 def _series(name: str, answer_kind: Kind, rows: list[Result], rivals: int | None) -> Series:
-    rows = sorted((row for row in rows if row.asked), key=lambda row: row.image)
+    rows = sorted((row for row in rows if row.has_question), key=lambda row: row.image)
     images = [list(group) for _, group in groupby(rows, key=lambda row: row.image)]
     full = max(map(len, images), default=0) if rivals is None else rivals
     images = [image for image in images if len(image) >= full or image[0].target is None]  # no target: misclassified
@@ -167,7 +167,7 @@ def _series(name: str, answer_kind: Kind, rows: list[Result], rivals: int | None
     return Series(
         name=name,
         kind=answer_kind,
-        asked=len(images),
+        images=len(images),
         radii=tuple(sorted(radius for _, radius in kept)),
         seconds=fmean(seconds) if seconds else 0.0,
         remark=_remark(answer_kind, [image for image, _ in kept]),

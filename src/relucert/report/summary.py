@@ -15,7 +15,7 @@ GRID = 5  # steps between the radii at which accuracy is reported unless others 
 TAIL = 0.05  # share of the radii that lies below the first of these radii or beyond the last
 LEAST = 1e-300  # a radius this small has no digits to round to
 ALMOST_ONE = 1 + 1e-9  # so that a multiple of a step counts as one in spite of rounding
-ROUND_STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
+ROUND_STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)  # times powers of ten: the steps of axes and grids
 ANY_RIVAL = ("untargeted", "all")  # the targets under which an image keeps its class whatever the rival
 
 
@@ -25,13 +25,13 @@ class Summary:
 
     Attributes:
         images: How many images were finished.
-        asked: How many of them have a rival to be certified against.
+        with_rival: How many of them have a rival to be certified against: a label other than the target.
         correct: How many of them are classified as labelled; None where labels are unknown.
         proven: Whether the radii count as certified.
     """
 
     images: int
-    asked: int
+    with_rival: int
     correct: int | None
     radii: tuple[float, ...]
     proven: bool
@@ -73,19 +73,19 @@ def summarise(
     """
     finished: list[int] = []
     radii: list[float] = []
-    asked = 0
+    with_rival = 0
     for image, group in groupby(certificates, key=lambda certificate: certificate.image):
         answers = list(group)
         certified = [certificate.radius for certificate in answers if certificate.radius is not None]
         if target == "all" and len(certified) == len(answers) < rivals:
             continue
         finished.append(image)
-        asked += answers[0].label != target
+        with_rival += answers[0].label != target
         if len(certified) == len(answers):
             radii.append(min(certified))
     proven = all(certificate.arithmetic is Rounding.RIGOROUS for certificate in certificates)
     right = None if correct is None else sum(correct[image] for image in finished)
-    return Summary(len(finished), asked, right, tuple(radii), proven)
+    return Summary(len(finished), with_rival, right, tuple(radii), proven)
 
 
 def against(target: str | int | None) -> str:

@@ -67,7 +67,7 @@ def methods(curves: Sequence[Series], questions: Sequence[Sandwich], every_rival
             [
                 Cell(curve.name, key=charts.style(number, curve.kind)),
                 Cell(MEANING[curve.kind], note=curve.remark),
-                Cell(f"{len(curve.finite)} of {curve.asked}", len(curve.finite)),
+                Cell(f"{len(curve.finite)} of {curve.images}", len(curve.finite)),
                 bound(curve.kind, curve.mean),
                 bound(curve.kind, curve.median),
                 *([compared] if beside else []),
@@ -85,7 +85,7 @@ def methods(curves: Sequence[Series], questions: Sequence[Sandwich], every_rival
 
 def sandwich(questions: Sequence[Sandwich], top: float, every_rival: bool) -> Markup:
     """One row per question: the largest proven bound, the exact distance, the nearest adversarial example."""
-    given = {result.kind for question in questions for result in question.results}
+    kinds = {result.kind for question in questions for result in question.results}
     columns: list[tuple[str, Callable[[Sandwich], Cell]]] = [
         ("image", lambda question: Cell(question.results[0].image, question.results[0].image)),
         ("label", lambda question: Cell(question.results[0].label, question.results[0].label)),
@@ -93,15 +93,15 @@ def sandwich(questions: Sequence[Sandwich], top: float, every_rival: bool) -> Ma
     if every_rival:
         columns.append(("rival", lambda question: _rival(question.results[0].target)))
     columns.append(("from 0", lambda question: Cell(charts.bar(question, top))))
-    if given & set(PROVEN):
+    if kinds & set(PROVEN):
         columns.append(("proven", lambda question: _end(Kind.CERTIFIED, question.lower)))
-    if Kind.EXACT in given:
+    if Kind.EXACT in kinds:
         columns.append(("exact", lambda question: ends(question.exact)))
-    if given & {Kind.UPPER, Kind.EXACT}:
+    if kinds & {Kind.UPPER, Kind.EXACT}:
         columns.append(("nearest example", lambda question: _end(Kind.UPPER, question.upper)))
-    if Kind.UNPROVEN in given:
+    if Kind.UNPROVEN in kinds:
         columns.append(("rounding ignored", lambda question: _guess(question, Kind.UNPROVEN)))
-    if Kind.ESTIMATE in given:
+    if Kind.ESTIMATE in kinds:
         columns.append(("estimate", lambda question: _guess(question, Kind.ESTIMATE)))
     if any(question.gap is not None for question in questions):
         columns.append(("gap", lambda question: _gap(question.gap)))

@@ -15,15 +15,15 @@ from relucert.answers.verdicts import HOLDS, UNKNOWN, VIOLATED, RobustnessVerdic
 
 @dataclass(frozen=True)
 class RobustnessSummary:
-    """How many of some verdicts are of each kind.
+    """Counts of verdicts by their outcome.
 
     Attributes:
-        verdicts: How many there are.
-        clean: About images that the network classifies rightly.
-        robust: Proven to hold, and so about clean images.
-        violated: About a clean image, with a witness.
-        misclassified: About an image that is its own witness, as the network gives it another class.
-        unknown: None of these.
+        verdicts: The number of all verdicts.
+        clean: Verdicts about images that the network classifies rightly.
+        robust: Verdicts that are proven to hold, all of them about clean images.
+        violated: Verdicts about clean images that have a witness.
+        misclassified: Verdicts about images that are their own witness, as the network gives them another class.
+        unknown: All other verdicts.
     """
 
     verdicts: int

@@ -34,7 +34,7 @@ def verdict_section(run: VerdictRun) -> Markup:
             for number, (status, seconds) in enumerate(times.items())
             if seconds
         ],
-        kinds=_kinds(verdicts),
+        kinds=_by_status(verdicts),
         each=_each(run),
     )
 
@@ -49,8 +49,8 @@ def _failures(verdicts: Sequence[RecordedVerdict]) -> str | None:
     return f"{counted(len(remarks), 'verdict')} failed inside their method, for one: {remarks[0]}" if remarks else None
 
 
-def _kinds(verdicts: Sequence[RecordedVerdict]) -> Markup:
-    """One row per kind of verdict and method: how many, and how long they took."""
+def _by_status(verdicts: Sequence[RecordedVerdict]) -> Markup:
+    """A table with one row per status and method: how many verdicts they have, and how long these took."""
     rows = []
     for number, status in enumerate(STATUSES):
         for method in dict.fromkeys(verdict.method for verdict in _of(verdicts, status)):
@@ -71,7 +71,7 @@ def _kinds(verdicts: Sequence[RecordedVerdict]) -> Markup:
 
 
 def _each(run: VerdictRun) -> Markup:
-    """One row per question."""
+    """A table with one row per question."""
     remarks = any(verdict.remark for verdict in run.verdicts)
     rows = [
         [
