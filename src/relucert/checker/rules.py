@@ -91,9 +91,9 @@ def rule_lines(relaxation: FixedRelaxation, bounds: dict[int, Interval], rule: R
     steps = [(value, node) for value, node in relaxation.network.steps() if is_activation(node)]
     intervals = {value: bounds[node.inputs[0]] for value, node in steps if node.inputs[0] in bounds}
     smooth = {value: rule_slopes(relaxation, rule, value) for value in intervals if value in relaxation.smooth}
-    slopes = {} if rule.name != "crown" else {
-        value: adaptive(interval) for value, interval in intervals.items() if value not in smooth
-    }  # fmt: skip
+    require(rule.name in ("fast-lin", "crown"), f"the rule {rule.name} has no lines that are known")
+    adaptives = intervals.items() if rule.name == "crown" else ()
+    slopes = {value: adaptive(interval) for value, interval in adaptives if value not in smooth}
     return Lines(slopes, smooth=smooth)
 
 

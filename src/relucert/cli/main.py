@@ -47,7 +47,7 @@ class Parser(argparse.ArgumentParser):
 def build_parser() -> Parser:
     parser = Parser(
         prog="relucert",
-        description="How far can an input move before a ReLU network may change its mind? Proven answers.",
+        description="How far can an input move before a neural network may change its mind? Proven answers.",
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"relucert {relucert.__version__}")

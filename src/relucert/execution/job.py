@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from relucert.answers.certificates import Answer, Reply
 from relucert.common.progress import Report, silent
 from relucert.inputs.storage.store import About, Store, mark
-from relucert.query.questions import Inquiry, Question
+
+if TYPE_CHECKING:
+    from relucert.query.questions import Inquiry, Question
 
 ResultType = TypeVar("ResultType", covariant=True)
 ReplyType = TypeVar("ReplyType", bound=Reply)
