@@ -6,8 +6,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from relucert.inputs.loading.assembly import Assembly, scalar
+from relucert.inputs.loading.assembly import Assembly
 from relucert.inputs.loading.lowering.activations import clip, leaky_relu
+from relucert.inputs.loading.operands import scalar
 from relucert.network import (
     Add,
     BatchScale,

@@ -16,7 +16,8 @@ from relucert import RemarkWarning
 from relucert.cli.main import main
 from relucert.errors import MismatchError, UnsupportedError
 from relucert.inputs.loading import load, onnx_rules, save, torch_rules
-from relucert.inputs.loading.assembly import Assembly, Operand
+from relucert.inputs.loading.assembly import Assembly
+from relucert.inputs.loading.operands import Operand
 from tests.inputs.loading.onnx_models import model, node, numbers, write
 
 Last = Callable[[Tensor], Tensor]
@@ -148,8 +149,8 @@ def test_a_faulty_import_before_the_last_layer_is_noticed(tmp_path: Path, monkey
         return translate
 
     linear, gemm = torch_rules.RULES["addmm"], onnx_rules.RULES["Gemm"]
-    monkeypatch.setitem(torch_rules.RULES, "addmm", torch_rules.Rule(moved(linear.translate), linear.arguments))
-    monkeypatch.setitem(onnx_rules.RULES, "Gemm", onnx_rules.Rule(moved(gemm.translate)))
+    monkeypatch.setitem(torch_rules.RULES, "addmm", torch_rules.TorchRule(moved(linear.translate), linear.arguments))
+    monkeypatch.setitem(onnx_rules.RULES, "Gemm", onnx_rules.OnnxRule(moved(gemm.translate)))
     for last in ("module", "log module", "arg max"):
         with pytest.raises(MismatchError):
             load(make(LAST[last]))

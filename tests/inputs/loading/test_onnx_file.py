@@ -16,7 +16,8 @@ from torch import nn
 
 from relucert.errors import InputError, LoadError, MismatchError, NetworkError, UnsupportedError
 from relucert.inputs.loading import load, onnx_rules
-from relucert.inputs.loading.assembly import Assembly, Operand
+from relucert.inputs.loading.assembly import Assembly
+from relucert.inputs.loading.operands import Operand
 from relucert.network import Linear, Network, Reshape, Scale
 from tests.inputs.loading.onnx_models import Array, Axis, model, node, numbers, write
 
@@ -358,11 +359,11 @@ FAULTS: dict[str, Change] = {
 def test_a_faulty_import_is_noticed(fault: str, dtype: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     right = onnx_rules.RULES["Gemm"]
 
-    def wrong(assembly: Assembly, call: onnx_rules.Call) -> Operand:
+    def wrong(assembly: Assembly, call: onnx_rules.OnnxCall) -> Operand:
         changed = FAULTS[fault](dict(call.attributes))
         return right.translate(assembly, replace(call, attributes=changed))
 
-    monkeypatch.setitem(onnx_rules.RULES, "Gemm", onnx_rules.Rule(wrong, right.attributes, right.fixed))
+    monkeypatch.setitem(onnx_rules.RULES, "Gemm", onnx_rules.OnnxRule(wrong, right.attributes, right.fixed))
     constants = {"w": numbers(4, 4, dtype=dtype), "b": numbers(4, seed=2, dtype=dtype)}
     nodes = [
         node("Gemm", "x w b", "h", transB=1, alpha=1.5, beta=0.5),

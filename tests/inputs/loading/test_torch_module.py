@@ -12,7 +12,8 @@ from torch.nn import functional
 
 from relucert.errors import InputError, LoadError, MismatchError, NetworkError, RemarkWarning, UnsupportedError
 from relucert.inputs.loading import load, torch_rules
-from relucert.inputs.loading.assembly import Assembly, Operand
+from relucert.inputs.loading.assembly import Assembly
+from relucert.inputs.loading.operands import Operand
 from relucert.network import Linear, Network, Scale, Shift
 
 Forward = Callable[["Layers", Tensor], Any]
@@ -361,22 +362,22 @@ def test_weights_that_are_not_numbers_are_refused() -> None:
         load(module)
 
 
-def transposed(assembly: Assembly, call: torch_rules.Call) -> Operand:
+def transposed(assembly: Assembly, call: torch_rules.TorchCall) -> Operand:
     return assembly.add(assembly.linear(call.operand("mat1"), call.constant("mat2")), call.constant("self"))
 
 
-def without_bias(assembly: Assembly, call: torch_rules.Call) -> Operand:
+def without_bias(assembly: Assembly, call: torch_rules.TorchCall) -> Operand:
     return assembly.linear(call.operand("mat1"), call.constant("mat2").T)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
 @pytest.mark.parametrize("fault", [transposed, without_bias])
 def test_a_faulty_import_is_noticed(
-    fault: Callable[[Assembly, torch_rules.Call], Operand],
+    fault: Callable[[Assembly, torch_rules.TorchCall], Operand],
     dtype: torch.dtype,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    rule = torch_rules.Rule(fault, torch_rules.RULES["addmm"].arguments)
+    rule = torch_rules.TorchRule(fault, torch_rules.RULES["addmm"].arguments)
     monkeypatch.setitem(torch_rules.RULES, "addmm", rule)
     with pytest.raises(MismatchError, match="differs from torch"):
         load(nn.Sequential(nn.Linear(5, 5), nn.ReLU(), nn.Linear(5, 5)).to(dtype))

@@ -204,7 +204,7 @@ def test_a_plain_module_is_the_network_that_its_export_is(name: str) -> None:
             programs = recorded, exported(module, images, name)
         networks = [translate(program, images, name) for program in programs]
     assert fingerprint(networks[0].network) == fingerprint(networks[1].network)
-    assert networks[0].left_out == networks[1].left_out
+    assert networks[0].omitted == networks[1].omitted
     assert networks[0].folded == networks[1].folded
 
 

@@ -47,7 +47,7 @@ def load(
         input_shape: The shape of one image, without the batch; needed where the source leaves it open, otherwise
             checked.
         output: Of a module that returns a dictionary, a tuple or an object of several outputs: which of them are the
-            class scores, by its name or its place.
+            class scores, by its name or its position.
         progress: As for `certify`, about the comparison, which takes seconds where images are large.
     """
     shape = None if input_shape is None else checked_shape(input_shape)
@@ -80,11 +80,11 @@ def save(network: Network, path: str | os.PathLike[str] | None = None, about: Ma
     safetensors_file.save_safetensors(network, target, {} if about is None else about)
 
 
-def _check_network(given: object) -> None:
-    if isinstance(given, Network):
+def _check_network(network: object) -> None:
+    if isinstance(network, Network):
         return
-    hint = ": write relucert.save(relucert.load(module), 'model.safetensors')" if isinstance(given, nn.Module) else ""
-    raise InputError(f"save takes a network, as relucert.load makes it, and a path, not the {_called(given)}{hint}")
+    hint = ": write relucert.save(relucert.load(module), 'model.safetensors')" if isinstance(network, nn.Module) else ""
+    raise InputError(f"save takes a network, as relucert.load makes it, and a path, not the {_called(network)}{hint}")
 
 
 def _load(source: Any, shape: Shape | None, report: Report, output: str | int | None) -> Network:
@@ -108,7 +108,7 @@ def _load(source: Any, shape: Shape | None, report: Report, output: str | int | 
         from relucert.inputs.loading.torch_module import load_program
 
         return load_program(source, shape, report, output)
-    raise LoadError(_other_source(source))
+    raise LoadError(_unknown_source(source))
 
 
 def _check_output(source: object, output: object) -> None:
@@ -118,7 +118,7 @@ def _check_output(source: object, output: object) -> None:
         raise InputError("output chooses among those of a module or an exported program; leave it out")
 
 
-def _other_source(source: object) -> str:
+def _unknown_source(source: object) -> str:
     expected = "expected a torch.nn.Module, a torch.export.ExportedProgram, a path or a network's name"
     if isinstance(source, type) and issubclass(source, nn.Module):
         return f"{expected}, not the class {source.__name__}: pass an instance, {source.__name__}(...)"
@@ -132,13 +132,13 @@ def _other_source(source: object) -> str:
     return f"{expected}, not {type(source).__name__}"
 
 
-def _called(given: object) -> str:
+def _called(source: object) -> str:
     """The name that a user would give this: its class, or the class or function itself."""
-    if isinstance(given, type):
-        return f"class {given.__name__}"
-    if isinstance(given, nn.Module):
-        return f"module {type(given).__name__}"
-    return f"function {given.__name__}" if hasattr(given, "__name__") else f"object {type(given).__name__}"
+    if isinstance(source, type):
+        return f"class {source.__name__}"
+    if isinstance(source, nn.Module):
+        return f"module {type(source).__name__}"
+    return f"function {source.__name__}" if hasattr(source, "__name__") else f"object {type(source).__name__}"
 
 
 def _load_path(source: str | os.PathLike[str], shape: Shape | None, report: Report) -> Network:

@@ -1,4 +1,4 @@
-"""How much an import may make of a file: a hundred bytes can name constants, values or loops of any size."""
+"""Limits of the memory that an import takes: a hundred bytes of a file can name constants or loops of any size."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from onnx import NodeProto, helper, numpy_helper
 from torch import Tensor
 
 from relucert.errors import LoadError, UnsupportedError
-from relucert.inputs.loading.assembly import Assembly, Operand
+from relucert.inputs.loading.assembly import Assembly
 from relucert.inputs.loading.onnx_rules.moves import RULES as MOVES
+from relucert.inputs.loading.operands import Operand
 
 MOST_AT_ONCE = 2**22  # numbers of one constant or value, with its batch
 MOST_IN_ALL = 2**24  # numbers of all constants and values that are made, without a batch
-PER_BYTE = 4  # by how many more numbers every byte of the file allows
-PER_NODE = 2**12  # what a node counts for beside its numbers, since it takes time and memory, too
+PER_BYTE = 4  # further numbers that every byte of the file allows
+PER_NODE = 2**12  # numbers that a node counts for beside those of its value, since it takes time and memory, too
 SMALL = 2**12  # numbers of a constant that may tell the shape of a result
 
 
@@ -26,13 +27,13 @@ class Allowance:
 
     def __init__(self, path: object, size: int) -> None:
         self._path = path
-        self._most_at_once, self._left = MOST_AT_ONCE + PER_BYTE * size, MOST_IN_ALL + PER_BYTE * size
+        self._most_at_once, self._remaining = MOST_AT_ONCE + PER_BYTE * size, MOST_IN_ALL + PER_BYTE * size
 
-    def check(self, count: int, what: str) -> None:
-        """Refuses what has more numbers than anything may have at once."""
+    def check(self, count: int, name: str) -> None:
+        """Refuses a constant or a value, called `name` in the error, of too many numbers."""
         if count > self._most_at_once:
             raise LoadError(
-                f"{self._path}: {what} has {count:,} numbers, more than the {self._most_at_once:,} that a file of its "
+                f"{self._path}: {name} has {count:,} numbers, more than the {self._most_at_once:,} that a file of its "
                 "size may make; export the model with the constants that it needs, or with smaller images"
             )
 
@@ -41,9 +42,9 @@ class Allowance:
         self.take(count + PER_NODE)
 
     def take(self, count: int) -> None:
-        """Counts what was made."""
-        self._left -= count
-        if self._left < 0:
+        """Counts numbers that were made."""
+        self._remaining -= count
+        if self._remaining < 0:
             raise LoadError(
                 f"{self._path}: its values and computed constants have more numbers than a file of its size may make; "
                 "export a smaller model, or one with smaller images"
@@ -56,15 +57,15 @@ class Allowance:
 
         One of wrong shapes is left to whoever translates it, unless that takes its word for the size of the result.
         """
-        what = f"the result {output!r} of {node.op_type}"
+        name = f"the result {output!r} of {node.op_type}"
         shapes = [None if operand is None else _shape(operand, assembly) for operand in inputs]
         if shapes and shapes[0] is not None:
             self.check(_room(node, shapes[0]), f"the padded image of {node.op_type}, for {output!r},")
-        given_numbers = sum(prod(shape) for shape in shapes if shape is not None)
+        input_numbers = sum(prod(shape) for shape in shapes if shape is not None)
         result = _result_shape(node, output, version, inputs, assembly)
         if result is None and (node.op_type in MOVES or all(isinstance(operand, Tensor) for operand in inputs)):
             raise UnsupportedError("a result whose size can't be told before it is computed")
-        self.check(prod(given_numbers if size is None else size for size in result or ()), what)
+        self.check(prod(input_numbers if size is None else size for size in result or ()), name)
 
 
 def _shape(operand: Operand, assembly: Assembly) -> tuple[int, ...]:

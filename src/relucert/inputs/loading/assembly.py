@@ -1,4 +1,4 @@
-"""Builds a network node by node: the part that the torch and the ONNX importer share.
+"""Builds a network node by node, for the torch and the ONNX importer.
 
 In a foreign graph the batch is the first axis, if it has one; our values have no batch axis. The methods here take
 constants and shapes as the foreign graph has them, and refuse whatever would mix the images of a batch. Stored numbers
@@ -13,15 +13,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from relucert.errors import UnsupportedError
-from relucert.inputs.loading.balance import Product, balanced
+from relucert.inputs.loading.balance import ProductValues, balanced
 from relucert.inputs.loading.fusion import tidied
 from relucert.inputs.loading.gates import product, quotient
 from relucert.inputs.loading.local import Picked, picked
+from relucert.inputs.loading.operands import PRECISIONS, Operand, broadcast, computed_value, scalar
 from relucert.network import (
     Activation,
     Add,
@@ -42,13 +42,8 @@ from relucert.network import (
     Shift,
 )
 
-Operand = int | Tensor
-"""An input of a foreign operator: the index of a value, or a constant."""
-
 MOST_PRODUCTS = 2**20
 """The most products of two values in one layer: each takes two neurons."""
-
-PRECISIONS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
 @dataclass(frozen=True)
@@ -87,12 +82,12 @@ class Assembly:
         self._roundings = 0
         self._stored_in: set[torch.dtype] = set()  # the precisions of constants with axes, which widen what they meet
         self._count = count
-        self._products: list[Product] = []
+        self._products: list[ProductValues] = []
 
     @contextmanager
     def exact(self) -> Iterator[None]:
-        """Within it, what is appended is how a layer is written that only selects numbers, so nothing rounds there when
-        the network is evaluated in floating point."""
+        """Marks nodes that are appended within this context as exact: together they are a layer that only selects
+        numbers, so nothing rounds there when the network is evaluated in floating point."""
         outside, self._exact = self._exact, True
         try:
             yield
@@ -101,8 +96,8 @@ class Assembly:
 
     @contextmanager
     def one_sum(self, roundings: int) -> Iterator[None]:
-        """Within it, what is appended is how one sum is written, in which a number meets this many roundings, at most,
-        in any order of summation: every operation is charged as many, as a term is charged where it enters."""
+        """Charges every operation that is appended within this context with this many roundings: together they are one
+        sum, whose terms meet at most as many, in any order of summation."""
         outside, self._roundings = self._roundings, max(self._roundings, roundings)
         try:
             yield
@@ -116,7 +111,7 @@ class Assembly:
 
     def shape(self, value: Operand) -> Shape:
         """The shape of a value, without the batch."""
-        return self.shapes[_value(value)]
+        return self.shapes[computed_value(value)]
 
     def full_shape(self, value: Operand) -> Shape:
         """The shape of a value in the foreign graph, with the batch first."""
@@ -144,7 +139,7 @@ class Assembly:
 
     def linear(self, value: Operand, weight: Tensor) -> int:
         """`weight @ x`; weight: (outputs, inputs)."""
-        index = _value(value)
+        index = computed_value(value)
         if self.shapes[index] != (weight.shape[1],):
             raise UnsupportedError(
                 f"a weight of shape {tuple(weight.shape)} on a value of shape {self.shapes[index]}; "
@@ -160,7 +155,7 @@ class Assembly:
 
     def convolution(self, value: Operand, weight: Tensor, bias: Tensor | None, kernel: Kernel) -> int:
         """weight: (output channels, input channels / groups, height, width), on a value (channels, height, width)."""
-        index = _value(value)
+        index = computed_value(value)
         shape, groups = self.shapes[index], kernel.groups
         if weight.ndim != 4 or len(shape) != 3 or shape[0] != weight.shape[1] * groups or len(weight) % groups:
             raise UnsupportedError(
@@ -181,8 +176,8 @@ class Assembly:
         )
 
     def index_map(self, value: Operand, indices: Tensor) -> int:
-        """Picks coordinates; places: of the output's shape, with flat positions in the value, -1 for zero."""
-        index = _value(value)
+        """Picks coordinates; indices: of the output's shape, with flat positions in the value, -1 for zero."""
+        index = computed_value(value)
         before, after = self.shapes[index], tuple(indices.shape)
         if not indices.numel():
             raise UnsupportedError(f"a result of shape {after}, without numbers")
@@ -195,7 +190,7 @@ class Assembly:
 
     def expanded(self, value: Operand, shape: Shape) -> int:
         """The value broadcast to a shape, without the batch."""
-        index = _value(value)
+        index = computed_value(value)
         before = self.shapes[index]
         if before == shape:
             return index
@@ -203,30 +198,26 @@ class Assembly:
 
     def batch_scale(self, value: Operand, gain: Tensor, variance: Tensor, epsilon: float) -> int:
         """`x * gain / sqrt(variance + epsilon)`."""
-        index = _value(value)
+        index = computed_value(value)
         fitted = self._stored(gain), self._stored(variance)
         if not bool((variance.double() + epsilon > 0).all()):
             raise UnsupportedError("a variance plus epsilon that is not positive")
         return self._append(BatchScale(*fitted, epsilon), index)
 
     def relu(self, value: Operand) -> int:
-        return self._append(Relu(), _value(value))
+        return self._append(Relu(), computed_value(value))
 
     def activation(self, activation: Activation, value: Operand) -> int:
         """A function of every coordinate."""
-        return self._append(activation, _value(value))
-
-    def value(self, operand: Operand) -> int:
-        """The number of a computed value; a constant is refused."""
-        return _value(operand)
+        return self._append(activation, computed_value(value))
 
     def fitting(self, value: Operand, constant: Tensor) -> int:
         """The value in the shape to which it and the constant broadcast."""
-        return self._joined(_value(value), constant)[0]
+        return self._joined(computed_value(value), constant)[0]
 
     def cast(self, value: Operand, precision: object) -> int:
         """The value in another precision: in real arithmetic, the same; remembered for the comparison."""
-        index = _value(value)
+        index = computed_value(value)
         if not isinstance(precision, torch.dtype) or precision not in PRECISIONS:
             raise UnsupportedError(f"a change of type to {precision}")
         if precision != self.precision:
@@ -237,7 +228,7 @@ class Assembly:
         """`left + times * right`."""
         if not isinstance(left, Tensor):
             return self._sum(left, right, times)
-        return self._shift(self._scale(_value(right), times), left, 1.0)
+        return self._shift(self._scale(computed_value(right), times), left, 1.0)
 
     def multiply(self, left: Operand, right: Operand) -> int:
         if not isinstance(left, Tensor) and not isinstance(right, Tensor):
@@ -264,7 +255,7 @@ class Assembly:
 
     def reshaped(self, value: Operand, after: Shape) -> int:
         """The same numbers in the same order; `after` is without the batch."""
-        index = _value(value)
+        index = computed_value(value)
         if index and isinstance(self._nodes[index - 1].operation, Reshape):
             (index,) = self._nodes[index - 1].inputs
         before = self.shapes[index]
@@ -272,7 +263,7 @@ class Assembly:
 
     def scores(self, value: Operand, axis: int | None) -> int:
         """The value, if it is a vector of class scores for each image, with this axis along the classes."""
-        index = _value(value)
+        index = computed_value(value)
         last = len(self.full_shape(index)) - 1
         if len(self.shapes[index]) != 1 or axis not in (last, -1):
             raise UnsupportedError(f"along axis {axis} of {self.full_shape(index)}, not along the classes")
@@ -297,11 +288,11 @@ class Assembly:
 
     def _product(self, left: int, right: int) -> int:
         """A product of two values: where it can be, an activation of one value."""
-        found = product(self._nodes, left, right)
-        if found is None:
+        gated = product(self._nodes, left, right)
+        if gated is None:
             return self._in_squares(left, right)
-        result = self._append(found.activation, found.value)
-        for scale in found.scales:
+        result = self._append(gated.activation, gated.value)
+        for scale in gated.scales:
             result = self._append(scale, result)
         return result
 
@@ -311,9 +302,9 @@ class Assembly:
             bottom = self.fitting(bottom, top)
         if isinstance(top, Tensor) and not (top.numel() == 1 and float(top) == 1):
             return self.multiply(self._append(Reciprocal(), bottom), top)
-        found = quotient(self._nodes, None if isinstance(top, Tensor) else top, bottom)
-        if found is not None:
-            return self._append(found.activation, found.value)
+        gated = quotient(self._nodes, None if isinstance(top, Tensor) else top, bottom)
+        if gated is not None:
+            return self._append(gated.activation, gated.value)
         inverse = self._append(Reciprocal(), bottom)
         return inverse if isinstance(top, Tensor) else self.multiply(top, inverse)
 
@@ -321,14 +312,14 @@ class Assembly:
         """`left * right`, broadcast to one shape, in squares; their scales are chosen in the end."""
         if self.batch is not None and len(self.shapes[left]) != len(self.shapes[right]):
             raise UnsupportedError(f"values of the shapes {self.shapes[left]} and {self.shapes[right]} together")
-        shape = _broadcast(self.shapes[left], self.shapes[right])
+        shape = broadcast(self.shapes[left], self.shapes[right])
         if prod(shape) > MOST_PRODUCTS:
             raise UnsupportedError(f"{prod(shape):,} products of two computed values, more than {MOST_PRODUCTS:,}")
         scaled = self.multiply(left, scalar(1.0))
         first, second = (self.expanded(value, shape) for value in (scaled, right))
         squares = [self._append(Power(2), self.add(first, second, sign)) for sign in (1.0, -1.0)]
         result = self.multiply(self.add(squares[0], squares[1], -1.0), scalar(0.25))
-        self._products.append(Product(left, right, scaled, result))
+        self._products.append(ProductValues(left, right, scaled, result))
         return result
 
     def _channels(self, image: int, selection: Picked) -> int:
@@ -353,7 +344,7 @@ class Assembly:
         shapes = self.shapes[value], self.shapes[addend]
         if self.batch is not None and len(shapes[0]) != len(shapes[1]):
             raise UnsupportedError(f"values of the shapes {shapes[0]} and {shapes[1]} together")
-        joint = _broadcast(*shapes)
+        joint = broadcast(*shapes)
         return self._append(Add(), self.expanded(value, joint), self.expanded(self._scale(addend, times), joint))
 
     def _shift(self, value: int, offset: Tensor, times: float) -> int:
@@ -375,7 +366,7 @@ class Assembly:
             raise UnsupportedError(
                 f"a constant of shape {tuple(constant.shape)} on a value of shape {self.full_shape(value)}"
             )
-        return self.expanded(value, _broadcast(shape, tuple(stored.shape))), stored
+        return self.expanded(value, broadcast(shape, tuple(stored.shape))), stored
 
     def _stored(self, constant: Tensor) -> Tensor:
         """A private copy in the original precision; with live constants, the constant itself."""
@@ -384,29 +375,3 @@ class Assembly:
         if constant.ndim:
             self._stored_in.add(constant.dtype)
         return constant if self._live else constant.detach().clone(memory_format=torch.contiguous_format)
-
-
-def matrix(constant: Tensor) -> Tensor:
-    """The constant, if it has the two axes of a layer's weight; otherwise refused."""
-    if constant.ndim != 2:
-        raise UnsupportedError(f"a product with a constant of shape {tuple(constant.shape)}")
-    return constant
-
-
-def scalar(number: float) -> Tensor:
-    """A plain number as a float64 tensor without axes: exact, and it does not change the precision of other tensors."""
-    return torch.tensor(number, dtype=torch.float64)
-
-
-def _value(operand: Operand) -> int:
-    if isinstance(operand, Tensor):
-        raise UnsupportedError("a constant where a computed value is expected")
-    return operand
-
-
-def _broadcast(first: Shape, second: Shape) -> Shape:
-    """The shape to which two shapes broadcast."""
-    try:
-        return np.broadcast_shapes(first, second)
-    except ValueError:
-        raise UnsupportedError(f"the shapes {first} and {second} together") from None

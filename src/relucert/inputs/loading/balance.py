@@ -16,12 +16,12 @@ from torch import Tensor
 
 from relucert.network import Network, Node, Reshape, Scale, Shape
 
-COUNT = 8  # of the random inputs at which values are compared
-FARTHEST = 20  # powers of two
+COUNT = 8  # random inputs at which the spreads of factors are compared
+FARTHEST = 20  # the largest exponent of a scale 2^e
 
 
-class Product(NamedTuple):
-    """The values that are part of a product: its factors x and y, `k x`, and the last one, which divides by 4 k."""
+class ProductValues(NamedTuple):
+    """The values of a product: its factors x and y, `k x`, and the result, which is divided by 4 k."""
 
     left: int
     right: int
@@ -29,7 +29,7 @@ class Product(NamedTuple):
     result: int
 
 
-def balanced(nodes: Sequence[Node], products: Sequence[Product], shapes: Sequence[Shape]) -> list[Node]:
+def balanced(nodes: Sequence[Node], products: Sequence[ProductValues], shapes: Sequence[Shape]) -> list[Node]:
     """The nodes with powers of two as the k of every product, chosen by how much its factors vary on random inputs.
 
     shapes: Of all values, the input's first.

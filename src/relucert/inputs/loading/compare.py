@@ -14,8 +14,8 @@ from relucert.common.words import counted
 from relucert.errors import LoadError, MismatchError
 from relucert.network import Log, Network, Power, Reciprocal, Shape, Softplus, Sqrt
 
-SCALES = (0.1, 1.0, 10.0)
-PER_SCALE = 5
+SCALES = (0.1, 1.0, 10.0)  # of the random inputs
+PER_SCALE = 5  # random inputs
 FEWEST = 2  # per scale, where inputs are large
 PLENTY = 2**18  # numbers that the inputs of one scale have at the most, where more than the fewest are drawn
 SLICE_BYTES = 2**24  # of the largest value, at the inputs that are run at once
@@ -24,13 +24,13 @@ FAR = (1e4, -1e16, 1e40, -1e100)
 FAR_WITH_SQUARES = (1e2, -1e3)
 ROOM = 2.0**-20  # share of a precision's largest number that values may reach there
 STAGE = "comparison with the original"
-DOMAINS = (Log, Sqrt, Reciprocal)
+DOMAINS = (Log, Sqrt, Reciprocal)  # activations that are not defined everywhere
 SAFETY = 8.0
 """The runtime may differ by this many times the estimated rounding error of our evaluation."""
 
 
 class _Compared(NamedTuple):
-    """What came of some inputs.
+    """The outputs of both evaluations at a batch of inputs.
 
     Attributes:
         expected: The runtime's outputs, in float64.
@@ -67,11 +67,11 @@ def compare(
     inputs = torch.cat([near.to(precision), _far(network, near[:1], least).to(precision)])
     double, single = network.cast(torch.float64), network.cast(torch.float32)
     batches: list[_Compared] = []
-    for some in inputs.split(max(2, SLICE_BYTES // (8 * max(network.sizes)))):  # two at least: a batch
-        expected = _expected(network, run, some, runtime)
-        scores, largest = _scores(double, some.double())
-        batches.append(_Compared(expected, scores, single(some.float()).double(), largest))
-        report(Progress(sum(len(batch.largest) for batch in batches), len(inputs), stage=STAGE))
+    for batch in inputs.split(max(2, SLICE_BYTES // (8 * max(network.sizes)))):  # two at least: a batch
+        expected = _expected(network, run, batch, runtime)
+        scores, largest = _scores(double, batch.double())
+        batches.append(_Compared(expected, scores, single(batch.float()).double(), largest))
+        report(Progress(sum(len(compared.largest) for compared in batches), len(inputs), stage=STAGE))
     alone, first = run(inputs[:1].clone()).double(), batches[0].expected[:1]
     if alone.shape != first.shape or not torch.allclose(alone, first, rtol=1e-3, atol=1e-6):
         raise MismatchError(f"{network.name}: {runtime} treats an image on its own differently from one in a batch")
@@ -106,7 +106,7 @@ def _scores(network: Network, inputs: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def in_batches(run: Callable[[Tensor], Tensor], batch: int | None) -> Callable[[Tensor], Tensor]:
-    """The same for any number of images, where `run` takes exactly `batch` at once (None: any number)."""
+    """A function of any number of images, from one that takes exactly `batch` at once (None: any number)."""
 
     def run_all(images: Tensor) -> Tensor:
         if batch is None:
@@ -123,7 +123,7 @@ def in_batches(run: Callable[[Tensor], Tensor], batch: int | None) -> Callable[[
 
 
 def one_by_one(run: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-    """The same for any number of images, where `run` takes one that has no axis for a batch: rows of scores."""
+    """A function of any number of images, from one that takes a single image without a batch axis: rows of scores."""
     return lambda images: torch.stack([run(image).flatten() for image in images])
 
 

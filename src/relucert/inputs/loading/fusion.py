@@ -24,7 +24,7 @@ def _fused(nodes: list[Node]) -> list[Node]:
 
 def _fused_node(node: Node, nodes: list[Node], uses: Counter[int]) -> Node:
     shift, source = node.operation, node.inputs[0]
-    if not isinstance(shift, Shift) or source == 0 or uses[source] > 1 or node.exact:  # which is part of a selection
+    if not isinstance(shift, Shift) or source == 0 or uses[source] > 1 or node.exact:  # exact: in a selection
         return node
     before = nodes[source - 1]
     layer = before.operation
@@ -44,7 +44,7 @@ def _fused_node(node: Node, nodes: list[Node], uses: Counter[int]) -> Node:
 
 
 def _bias(offset: Tensor, layer: Linear | Convolution) -> Tensor | None:
-    """An offset as the bias of a layer; None where it differs from place to place of an image."""
+    """An offset as the bias of a layer; None where it differs within a channel."""
     if isinstance(layer, Linear):
         return offset.expand(len(layer.weight)).clone()
     if offset.ndim and any(size > 1 for size in offset.shape[-2:]):

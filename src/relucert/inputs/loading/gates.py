@@ -48,9 +48,9 @@ def product(nodes: Sequence[Node], left: int, right: int) -> Gated | None:
     graph = _Graph(nodes)
     for (first, scales), (second, more) in itertools.product(graph.unscaled(left), graph.unscaled(right)):
         for value, gate in ((first, second), (second, first)):
-            found = graph.power(value, gate) or graph.gated(value, gate)
-            if found is not None:
-                return found._replace(scales=(*found.scales, *scales, *more))
+            gated = graph.power(value, gate) or graph.gated(value, gate)
+            if gated is not None:
+                return gated._replace(scales=(*gated.scales, *scales, *more))
     return None
 
 
@@ -152,9 +152,9 @@ class _Graph:
         """Whether it is `x + 0.044715 x^3`."""
         if not isinstance(self.operation(argument), Add) or value not in self.nodes[argument - 1].inputs:
             return False
-        others = [term for term in self.nodes[argument - 1].inputs if term != value]
-        return len(others) == 1 and any(
-            self._power(cube) == (value, 3) and _is_meant(scales, 0.044715) for cube, scales in self.unscaled(others[0])
+        terms = [term for term in self.nodes[argument - 1].inputs if term != value]
+        return len(terms) == 1 and any(
+            self._power(cube) == (value, 3) and _is_meant(scales, 0.044715) for cube, scales in self.unscaled(terms[0])
         )
 
 

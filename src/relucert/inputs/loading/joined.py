@@ -1,4 +1,4 @@
-"""Several inputs, outputs or whole networks as one ONNX model: from all inputs in a row to all outputs in a row."""
+"""Several inputs, outputs or whole networks as one ONNX model, from all inputs to all outputs, each flat in turn."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class JoinedFile(NamedTuple):
 
 
 def joined(files: Sequence[JoinedFile]) -> ModelProto:
-    """The model whose input are the inputs of all parts in turn, each flat, and whose output are their outputs."""
+    """The model whose input are the inputs of all files in turn, each flat, and whose output are their outputs."""
     models = [(file, compose.add_prefix(read_model(file.path), f"part{number}_")) for number, file in enumerate(files)]
     versions = {(entry.domain, entry.version) for _, model in models for entry in model.opset_import}
     types = {entry.type.tensor_type.elem_type for _, model in models for entry in _inputs(model.graph)}
@@ -39,7 +39,7 @@ def joined(files: Sequence[JoinedFile]) -> ModelProto:
     for file, model in models:
         _check(file, model.graph)
         for source in _inputs(model.graph):
-            graph.node.extend(_taken(graph, source, position, batch))
+            graph.node.extend(_gather(graph, source, position, batch))
             position += prod(_shape(source))
         graph.node.extend(model.graph.node)
         graph.initializer.extend(model.graph.initializer)
@@ -59,13 +59,13 @@ def joined(files: Sequence[JoinedFile]) -> ModelProto:
     )
 
 
-def _taken(graph: GraphProto, source: ValueInfoProto, first: int, batch: bool) -> list[NodeProto]:
-    """Nodes that make one input of the numbers from `first` on."""
+def _gather(graph: GraphProto, source: ValueInfoProto, first: int, batch: bool) -> list[NodeProto]:
+    """The nodes that gather one input from the numbers of the joint input from `first` on."""
     shape = _shape(source)
     indices = _constant(graph, f"{source.name}_places", list(range(first, first + prod(shape))))
     row, after = f"{source.name}_row", _constant(graph, f"{source.name}_shape", list(shape))
-    taken = helper.make_node("Gather", [INPUT, indices], [row], axis=int(batch))  # alike in all operator sets
-    return [taken, helper.make_node("Reshape", [row, after], [source.name])]
+    gather = helper.make_node("Gather", [INPUT, indices], [row], axis=int(batch))  # alike in all operator sets
+    return [gather, helper.make_node("Reshape", [row, after], [source.name])]
 
 
 def _constant(graph: GraphProto, name: str, numbers: list[int]) -> str:
@@ -90,13 +90,13 @@ def _shape(entry: ValueInfoProto) -> Shape:
     return tuple(sizes)
 
 
-def _check(part: JoinedFile, graph: GraphProto) -> None:
+def _check(file: JoinedFile, graph: GraphProto) -> None:
     """Refuses a file whose inputs and outputs are not the expected ones, up to axes of length one."""
-    for what, expected, entries in (("inputs", part.inputs, _inputs(graph)), ("outputs", part.outputs, graph.output)):
+    for role, expected, entries in (("inputs", file.inputs, _inputs(graph)), ("outputs", file.outputs, graph.output)):
         shapes = [_shape(entry) for entry in entries]
         if [_long(shape) for shape in shapes] != [_long(shape) for shape in expected]:
             wanted, there = (", ".join(map(str, listed)) for listed in (expected, shapes))
-            raise UnsupportedError(f"{part.path} has {what} of shape {there}; the property declares {wanted}")
+            raise UnsupportedError(f"{file.path} has {role} of shape {there}; the property declares {wanted}")
 
 
 def _long(shape: Shape) -> Shape:

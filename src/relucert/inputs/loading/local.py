@@ -35,7 +35,7 @@ class Picked:
 def picked(indices: Tensor, before: Shape) -> Picked | None:
     """An index map as channels that are picked as a whole; None where it is something else.
 
-    places: (channels, height, width) with flat positions in an image of the shape `before`, -1 for zero.
+    indices: (channels, height, width) with flat positions in an image of the shape `before`, -1 for zero.
     """
     if indices.ndim != 3 or len(before) != 3 or not bool((indices >= 0).any()):
         return None

@@ -20,9 +20,10 @@ from torch import Tensor
 from relucert.common.progress import Report, silent
 from relucert.errors import InputError, LoadError, NetworkError, OpenShapeError, UnsupportedError
 from relucert.inputs.loading.allowance import Allowance
-from relucert.inputs.loading.assembly import Assembly, Operand
+from relucert.inputs.loading.assembly import Assembly
 from relucert.inputs.loading.compare import compare, in_batches, one_by_one
-from relucert.inputs.loading.onnx_rules import EXACT, PRECISIONS, RULES, Call
+from relucert.inputs.loading.onnx_rules import EXACT, PRECISIONS, RULES, OnnxCall
+from relucert.inputs.loading.operands import Operand
 from relucert.inputs.loading.paths import check_file, one_line
 from relucert.inputs.loading.walk import OperatorCall, Translator
 from relucert.network import Network, Shape
@@ -126,18 +127,18 @@ def _only_input(graph: GraphProto, path: Path) -> ValueInfoProto:
     return inputs[0]
 
 
-def _image_shape(axes: list[int | None], given: Shape | None, path: Path) -> Shape:
-    """The shape of one image, from the model's axes (None where one is open) and what is given."""
+def _image_shape(axes: list[int | None], input_shape: Shape | None, path: Path) -> Shape:
+    """The shape of one image, from the model's axes (None where one is open) and the user's shape, if there is one."""
     shown = f"({', '.join('?' if axis is None else str(axis) for axis in axes)})"
-    if given is None:
+    if input_shape is None:
         shape = tuple(axis for axis in axes if axis is not None)
         if len(shape) != len(axes):
             raise OpenShapeError(f"{path} leaves the shape of its images open, {shown}; pass input_shape")
         return shape
-    filled = [size if axis is None else axis for axis, size in zip(axes, given, strict=False)]
-    if len(given) != len(axes) or filled != list(given):
-        raise InputError(f"{path} takes images of shape {shown}, not input_shape={given}")
-    return given
+    filled = [size if axis is None else axis for axis, size in zip(axes, input_shape, strict=False)]
+    if len(input_shape) != len(axes) or filled != list(input_shape):
+        raise InputError(f"{path} takes images of shape {shown}, not input_shape={input_shape}")
+    return input_shape
 
 
 def _value_info(model: ModelProto, name: str, precision: int) -> ValueInfoProto:
@@ -176,9 +177,9 @@ def _step(
 ) -> OperatorCall:
     """The step that computes one output of a node."""
     sources = tuple(source for source in node.input if source)
-    place = f"node {node.name}" if node.name else f"the node of {output}"
+    location = f"node {node.name}" if node.name else f"the node of {output}"
     if node.domain not in DOMAINS:
-        return OperatorCall(f"{node.domain}.{node.op_type}", place, sources, output)
+        return OperatorCall(f"{node.domain}.{node.op_type}", location, sources, output)
     attributes = {entry.name: helper.get_attribute_value(entry) for entry in node.attribute}
 
     def checked_inputs() -> list[Operand | None]:
@@ -194,7 +195,7 @@ def _step(
     exact, cast = node.op_type in EXACT, node.op_type in ("Cast", "CastLike")
     foldable = None if _is_open(node) else fold
     if node.op_type not in RULES:
-        return OperatorCall(node.op_type, place, sources, output, None, foldable, exact=exact, cast=cast)
+        return OperatorCall(node.op_type, location, sources, output, None, foldable, exact=exact, cast=cast)
     rule = RULES[node.op_type]
     flaws = [f"{name}={value}" for name, value in attributes.items() if not rule.accepts(name, value)]
     if not rule.several:
@@ -204,12 +205,14 @@ def _step(
         inputs = checked_inputs()
 
         def run(changed: Mapping[int, Tensor]) -> Tensor:
-            return _evaluated(node, output, version, [changed.get(place, given) for place, given in enumerate(inputs)])
+            return _evaluated(
+                node, output, version, [changed.get(position, operand) for position, operand in enumerate(inputs)]
+            )
 
-        return rule.translate(walk.assembly, Call(tuple(inputs), attributes, run, version))
+        return rule.translate(walk.assembly, OnnxCall(tuple(inputs), attributes, run, version))
 
     return OperatorCall(
-        node.op_type, place, sources, output, translate, foldable, tuple(flaws), rule.keeps_order, exact, cast
+        node.op_type, location, sources, output, translate, foldable, tuple(flaws), rule.keeps_order, exact, cast
     )
 
 
@@ -244,8 +247,8 @@ def _tensor(array: np.ndarray[Any, Any]) -> Tensor:
 
 
 def runtime(path: Path, shape: Shape) -> tuple[Callable[[Tensor], Tensor], str, torch.dtype]:
-    """What an ONNX file computes at one input (size,), its outputs flat; by whom, which is onnxruntime as it is by
-    default; and the precision of its inputs.
+    """The function that an ONNX file computes, from one input (size,) to its outputs, flat; the name of the runtime,
+    which is onnxruntime with its default options; and the precision of inputs.
 
     shape: of one input, without the batch.
     """
@@ -274,7 +277,7 @@ def runtime(path: Path, shape: Shape) -> tuple[Callable[[Tensor], Tensor], str, 
 
 
 def _runtime(model: ModelProto, path: Path, source: str, scores: ValueInfoProto | None) -> Callable[[Tensor], Tensor]:
-    """A function that runs onnxruntime; it gives the scores where these are given, otherwise the model's output."""
+    """A function that runs onnxruntime up to the scores, or, without those, up to the model's output."""
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 4

@@ -14,8 +14,8 @@ Output = str | int | None
 """Which of a module's outputs are the class scores, by its name or its place; None: it returns nothing else."""
 
 
-class Chosen(nn.Module):
-    """A module with one of its outputs."""
+class SelectedOutput(nn.Module):
+    """A module that returns one of another module's outputs."""
 
     def __init__(self, module: nn.Module, output: str | int, name: str) -> None:
         super().__init__()
@@ -25,7 +25,7 @@ class Chosen(nn.Module):
         returned = self.module(images)
         if isinstance(returned, Tensor):
             raise OutputsError(f"{self.name} returns one tensor: leave output={self.output!r} out")
-        tensors = _parts(returned)
+        tensors = _outputs(returned)
         if self.output in tensors:
             return tensors[self.output]
         in_order = list(tensors.values())
@@ -36,9 +36,9 @@ class Chosen(nn.Module):
 
 def several(returned: object, name: str) -> str:
     """Advice about a module that returns no tensor."""
-    if not (parts := _parts(returned)):
+    if not (outputs := _outputs(returned)):
         return f"{name} must return one tensor of class scores, not {_described(returned)}"
-    scores = [part for part, value in parts.items() if isinstance(value, Tensor) and value.ndim == 2] or list(parts)
+    scores = [key for key, value in outputs.items() if isinstance(value, Tensor) and value.ndim == 2] or list(outputs)
     choice = "logits" if "logits" in scores else scores[0]
     return (
         f"{name} must return one tensor of class scores, not {_described(returned)}: say which they are, as in "
@@ -46,8 +46,8 @@ def several(returned: object, name: str) -> str:
     )
 
 
-def _parts(returned: object) -> dict[str | int, Any]:
-    """The outputs by their names, or by their places where they have none."""
+def _outputs(returned: object) -> dict[str | int, Any]:
+    """The outputs by their names, or by their positions where they have none."""
     if isinstance(returned, Mapping):
         return dict(returned)
     if isinstance(returned, tuple) and hasattr(returned, "_fields"):
@@ -61,5 +61,5 @@ def _parts(returned: object) -> dict[str | int, Any]:
 
 
 def _described(returned: object) -> str:
-    names = ", ".join(map(str, _parts(returned)))
+    names = ", ".join(map(str, _outputs(returned)))
     return f"a {type(returned).__name__}{f' of {names}' if names else ''}"

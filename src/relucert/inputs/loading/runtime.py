@@ -1,4 +1,4 @@
-"""A network's own runtime: what re-checks a witness outside of all searches and bounds."""
+"""A network's own runtime, which re-checks witnesses outside of all searches and bounds."""
 
 from __future__ import annotations
 
@@ -24,11 +24,12 @@ else:
 
 
 Source = Network | nn.Module | ExportedProgram | str | os.PathLike[str]
-"""What networks are loaded from."""
+"""A source that networks are loaded from."""
 
 
 class Runtime(NamedTuple):
-    """How the network is evaluated: its outputs at one point (size,), by whom, and the precision of points."""
+    """An evaluation of a network: the function from one point (size,) to its outputs, its name, and the precision of
+    points."""
 
     run: Callable[[Tensor], Tensor]
     by: str
@@ -36,7 +37,7 @@ class Runtime(NamedTuple):
 
 
 class Loaded(NamedTuple):
-    """A network that is loaded already, and what it was loaded from."""
+    """A loaded network, and its source."""
 
     network: Network
     source: Source
@@ -72,12 +73,12 @@ def runtime_of(source: Any, network: Network) -> Runtime:
 
 @dataclass(frozen=True, eq=False)
 class Origin:
-    """What a network's own runtime is made from, here or in another process.
+    """The origin of a network's runtime, from which this process or another one makes it.
 
     Attributes:
         source: A file, a module that runs itself, or the network.
         stays_here: Whether other processes can't have it.
-        digest: Of an ONNX file: its SHA-256, so that another file at the same place is not taken for it.
+        digest: Of an ONNX file: its SHA-256, so that another file at the same path is not taken for it.
     """
 
     source: Any

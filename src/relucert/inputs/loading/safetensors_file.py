@@ -25,7 +25,7 @@ from safetensors.torch import save as serialise
 from torch import Tensor
 
 from relucert.errors import InputError, LoadError
-from relucert.inputs.loading.assembly import PRECISIONS
+from relucert.inputs.loading.operands import PRECISIONS
 from relucert.inputs.loading.paths import check_file, one_line
 from relucert.inputs.loading.selections import check_selections
 from relucert.inputs.loading.sums import joint_sums
@@ -106,9 +106,9 @@ def _check_about(about: object) -> None:
         raise InputError(f"about must map strings to strings, and can't have the key {ENTRY!r}")
 
 
-def _is_text(given: object) -> bool:
+def _is_text(text: object) -> bool:
     """Whether this is a string that can be written as UTF-8."""
-    return isinstance(given, str) and given.encode(errors="ignore").decode() == given
+    return isinstance(text, str) and text.encode(errors="ignore").decode() == text
 
 
 def _graph(network: Network) -> dict[str, Any]:

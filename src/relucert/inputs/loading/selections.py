@@ -1,4 +1,4 @@
-"""Whether what a file marks as exact selects numbers: only then does floating point round nothing there.
+"""The check that nodes marked as exact only select numbers: then floating point rounds nothing there.
 
 Every coordinate of a value is read as a sum of signed atoms: numbers that an evaluation has, such as what a layer
 computes, and constants. An exact node may add two of them, as in `p - q`, but no evaluation has such a sum, nor its
@@ -48,7 +48,7 @@ class _Atoms:
         self._constants: dict[float, int] = {}
 
     def fresh(self, where: Tensor, terms: tuple[Tensor, Tensor] | None = None, rival: Tensor | None = None) -> Tensor:
-        """New atoms at these places of a value, zero elsewhere; terms: whose sum's ReLU they are."""
+        """New atoms at these coordinates of a value, zero elsewhere; terms: the atoms whose sum's ReLU they are."""
         begin, count = len(self.left), int(where.sum())
         nothing = torch.zeros(count, dtype=torch.long)
         left, right = (nothing, nothing) if terms is None else (terms[0][where], terms[1][where])
@@ -58,21 +58,21 @@ class _Atoms:
 
     def constants(self, numbers: Tensor) -> Tensor:
         """The atoms of stored numbers."""
-        sizes, places = numbers.double().abs().unique(return_inverse=True)
+        sizes, positions = numbers.double().abs().unique(return_inverse=True)
         for size in sizes.tolist():
             if size and size not in self._constants:
                 self._constants[size] = int(self.fresh(torch.ones(1, dtype=torch.bool)))
-        found = torch.tensor([self._constants.get(size, 0) for size in sizes.tolist()])
-        return found[places] * numbers.sign().long()
+        atoms = torch.tensor([self._constants.get(size, 0) for size in sizes.tolist()])
+        return atoms[positions] * numbers.sign().long()
 
     def is_number(self, atoms: Tensor) -> Tensor:
         """Whether atoms are numbers that an evaluation computes exactly: the ReLU of a difference is not."""
-        known = atoms.abs()
-        return (self.left[known] == 0) | (self.right[known] == 0)
+        index = atoms.abs()
+        return (self.left[index] == 0) | (self.right[index] == 0)
 
 
 class _Reader:
-    """Reads the values of a network, as far as what is exact needs them."""
+    """Reads the values of a network that exact nodes depend on."""
 
     def __init__(self, network: Network) -> None:
         self.network, self.atoms = network, _Atoms()
@@ -116,7 +116,7 @@ class _Reader:
         return self._selected(value, node, sources)
 
     def _rivals(self, node: Node) -> Tensor | None:
-        """A product is zero where its factor is, and so is a sum of such products."""
+        """The rivals of products and of sums of products: a product is zero where its factor is."""
         if not isinstance(node.operation, Scale | BatchScale | Add):
             return None
         sources = [self.read(source).first.abs() for source in node.inputs]
@@ -124,7 +124,7 @@ class _Reader:
         return torch.where(rivals[0] == rivals[-1], rivals[0], 0)
 
     def _rectified(self, value: int, node: Node, source: _Reading) -> _Reading:
-        if source.doubled or not all(bool(self.atoms.is_number(part).all()) for part in source[:2]):
+        if source.doubled or not all(bool(self.atoms.is_number(atoms).all()) for atoms in source[:2]):
             raise _refused(value, node)
         present = (source.first != 0) | (source.second != 0)
         return _single(self.atoms.fresh(present, (source.first, source.second)))
@@ -141,39 +141,39 @@ class _Reader:
         if isinstance(operation, Shift):
             offsets = self.atoms.constants(operation.offset.expand(first.shape))
             return self._sum(value, node, [first, second, offsets])
-        if isinstance(operation, Convolution) and not bool(second.any()) and _picks_two(operation):
+        if isinstance(operation, Convolution) and not bool(second.any()) and _is_difference(operation):
             kernels = operation.weight.clamp(min=0), operation.weight.clamp(max=0)
-            parts = [_mapped(replace(operation, weight=part), first) for part in kernels]
+            signed = [_mapped(replace(operation, weight=weight), first) for weight in kernels]
             bias = operation.bias[:, None, None].expand(self.network.shapes[value])
-            return self._sum(value, node, [*parts, self.atoms.constants(bias)])
+            return self._sum(value, node, [*signed, self.atoms.constants(bias)])
         doubles = isinstance(operation, Scale) and not operation.divide and bool((operation.factor == 2).all())
         if doubles and not bool(second.any()):
             return _Reading(first, second, doubled=True)
         raise _refused(value, node)
 
     def _absolute(self, value: int, node: Node, sources: Sequence[_Reading]) -> _Reading:
-        """`2 relu(x) - x`"""
-        twice, other = sources if sources[0].doubled else sources[::-1]
+        """The atoms of an absolute value, `2 relu(x) - x`."""
+        twice, negated = sources if sources[0].doubled else sources[::-1]
         left, right = self.atoms.left[twice.first.abs()], self.atoms.right[twice.first.abs()]
         rectified = (twice.first == 0) | ((twice.first > 0) & (left != 0) & (right == 0))
-        right_form = rectified & (other.first == -left) & (other.second == 0)
-        if other.doubled or not bool(right_form.all()):
+        right_form = rectified & (negated.first == -left) & (negated.second == 0)
+        if negated.doubled or not bool(right_form.all()):
             raise _refused(value, node)
         return _single(self.atoms.fresh(twice.first != 0))
 
     def _sum(self, value: int, node: Node, terms: Sequence[Tensor]) -> _Reading:
         stacked = torch.stack(tuple(terms))
         order = (stacked == 0).long().argsort(dim=0, stable=True)  # zeros last
-        first, second, *rest = stacked.gather(0, order)
-        if any(bool(part.any()) for part in rest):
+        first, second, *further = stacked.gather(0, order)
+        if any(bool(term.any()) for term in further):
             raise _refused(value, node)
-        for one, other in ((first, second), (second, first)):
-            known = other.abs()
-            left, right, sign = self.atoms.left[known], self.atoms.right[known], other.sign()
-            written = (left != 0) & (one != 0) & ((one == -sign * left) | (one == -sign * right))
+        for term, partner in ((first, second), (second, first)):
+            index = partner.abs()
+            left, right, sign = self.atoms.left[index], self.atoms.right[index], partner.sign()
+            written = (left != 0) & (term != 0) & ((term == -sign * left) | (term == -sign * right))
             half = written & (right == 0)  # x - relu(x), or relu(x) - x, which is zero where relu(x) is not
-            apart = (other != 0) & (one != 0) & (self.atoms.rival[one.abs()] == known)  # one of both is zero
-            numbers = self.atoms.fresh(written | apart, rival=torch.where(half, known, 0))
+            apart = (partner != 0) & (term != 0) & (self.atoms.rival[term.abs()] == index)  # one of both is zero
+            numbers = self.atoms.fresh(written | apart, rival=torch.where(half, index, 0))
             first, second = torch.where(written | apart, numbers, first), torch.where(written | apart, 0, second)
         return _Reading(first, second)
 
@@ -193,11 +193,11 @@ def _mapped(operation: Operation, atoms: Tensor) -> Tensor:
     return operation.cast(torch.float64).linear(atoms.double()[None])[0].round().long()
 
 
-def _picks_two(operation: Convolution) -> bool:
+def _is_difference(operation: Convolution) -> bool:
     """Whether every kernel has one weight of 1 and one of -1, at most, and no others."""
     kernels = operation.weight.flatten(1)
-    one_each = all(bool((kernels == weight).sum(1).le(1).all()) for weight in (1, -1))
-    return one_each and bool(((kernels == 0) | (kernels.abs() == 1)).all())
+    single = all(bool((kernels == weight).sum(1).le(1).all()) for weight in (1, -1))
+    return single and bool(((kernels == 0) | (kernels.abs() == 1)).all())
 
 
 def _refused(value: int, node: Node) -> NetworkError:

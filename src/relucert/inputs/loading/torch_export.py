@@ -27,15 +27,15 @@ def exported(module: nn.Module, images: Tensor, name: str) -> TracedProgram:
             f"{one_line(error)}"
         ) from error
     signature = program.graph_signature
-    known = {**program.state_dict, **program.constants}
+    stored_tensors = {**program.state_dict, **program.constants}
     images_here = [entry.arg.name for entry in signature.input_specs if entry.kind is InputKind.USER_INPUT]
     stored = {
         entry.arg.name: str(entry.target)
         for entry in signature.input_specs
-        if entry.kind is not InputKind.USER_INPUT and isinstance(known.get(str(entry.target)), Tensor)
+        if entry.kind is not InputKind.USER_INPUT and isinstance(stored_tensors.get(str(entry.target)), Tensor)
     }
     output = next(entry.arg.name for entry in signature.output_specs if entry.kind is OutputKind.USER_OUTPUT)
-    tensors = {target: known[target] for target in stored.values()}
+    tensors = {target: stored_tensors[target] for target in stored.values()}
     return TracedProgram(list(program.graph.nodes), images_here[0], stored, tensors, output, casts)
 
 
@@ -49,9 +49,9 @@ def outermost_layer(program: ExportedProgram) -> str:
 def input_axes(program: ExportedProgram, name: str) -> tuple[int | None, list[int | None]]:
     """The batch size and the image's axes that a program was exported for, None where it leaves one open."""
     inputs = [entry.arg.name for entry in program.graph_signature.input_specs if entry.kind is InputKind.USER_INPUT]
-    sizes = [node.meta["val"] for node in program.graph.nodes if node.op == "placeholder" and node.name in inputs]
-    if len(sizes) != 1 or not isinstance(sizes[0], Tensor) or sizes[0].ndim < 2:
+    images = [node.meta["val"] for node in program.graph.nodes if node.op == "placeholder" and node.name in inputs]
+    if len(images) != 1 or not isinstance(images[0], Tensor) or images[0].ndim < 2:
         raise LoadError(f"{name} must take one tensor, with the batch as first axis, not {len(inputs)}")
-    known: list[Any] = list(sizes[0].shape)  # an open axis is a symbol
-    batch, *axes = (size if isinstance(size, int) else None for size in known)
+    shape: list[Any] = list(images[0].shape)  # an open axis is a symbol
+    batch, *axes = (size if isinstance(size, int) else None for size in shape)
     return batch, axes

@@ -14,11 +14,12 @@ from torch import Tensor, nn
 from torch.fx.node import Node, map_arg
 
 from relucert.errors import LoadError, UnsupportedError
-from relucert.inputs.loading.assembly import Assembly, Operand
+from relucert.inputs.loading.assembly import Assembly
+from relucert.inputs.loading.operands import Operand
 from relucert.inputs.loading.paths import one_line
 from relucert.inputs.loading.torch_program import TracedProgram
 from relucert.inputs.loading.torch_record import record, watch
-from relucert.inputs.loading.torch_rules import CASTS, EXACT, RULES, Call, Reference
+from relucert.inputs.loading.torch_rules import CASTS, EXACT, RULES, Reference, TorchCall
 from relucert.inputs.loading.walk import OperatorCall, Translator
 from relucert.network import Network
 
@@ -38,12 +39,12 @@ SUPPORTED = {_PLAIN_NAMES.get(family, family).lstrip("_") for family in _FAMILIE
 class Translation:
     """A network and how it was translated.
 
-    left_out: how many last layers were left out, since they keep the scores' order; casts: the precisions changed to;
+    omitted: how many last layers were left out, since they keep the scores' order; casts: the precisions changed to;
     folded: whether constants were computed from constants, in the precision of the module.
     """
 
     network: Network
-    left_out: int
+    omitted: int
     casts: frozenset[torch.dtype]
     folded: bool
 
@@ -78,8 +79,8 @@ def translate(program: TracedProgram, images: Tensor, name: str, live: dict[str,
             walk.take(_step(walk, node))
     ranking = walk.ranking(program.output)
     network = walk.finish(program.output, name)
-    left_out = 0 if ranking is None else len(ranking.layers)
-    return Translation(network, left_out, frozenset(walk.assembly.casts), bool(walk.folded))
+    omitted = 0 if ranking is None else len(ranking.layers)
+    return Translation(network, omitted, frozenset(walk.assembly.casts), bool(walk.folded))
 
 
 def _needed(program: TracedProgram) -> list[Node]:
@@ -102,85 +103,85 @@ def _label(name: str) -> str:
     return _PLAIN_NAMES.get(family, name if family in _FAMILIES and name not in RULES else family)
 
 
-def _place(node: Node) -> str:
+def _location(node: Node) -> str:
     """The innermost layer that calls the operator: its path and class, as in `layer features.3 (GELU)`."""
     path, layer = list((node.meta.get("nn_module_stack") or {"": ("", "")}).values())[-1]
     return f"layer {path} ({str(layer).rpartition('.')[2]})" if path else "the top level of forward"
 
 
 def _step(walk: Translator, node: Node) -> OperatorCall:
-    call, chosen = _picked(node)
+    call, number = _picked(node)
     name = _operator(call)
-    label, place = _label(name), _place(call)
+    label, location = _label(name), _location(call)
     sources = tuple(source.name for source in call.all_input_nodes)
     random = torch.Tag.nondeterministic_seeded in getattr(call.target, "tags", ())
-    fold = None if random else partial(_folded, walk, call, chosen)
+    fold = None if random else partial(_folded, walk, call, number)
     if name not in RULES:
-        return OperatorCall(label, place, sources, node.name, None, fold, exact=name in EXACT, cast=name in CASTS)
+        return OperatorCall(label, location, sources, node.name, None, fold, exact=name in EXACT, cast=name in CASTS)
     rule = RULES[name]
     flaws = tuple(
         f"{key}={value}"
         for key, (value, default) in _arguments(call).items()
         if rule.arguments is not None and key not in rule.arguments and value != default
     )
-    if chosen and not rule.several:
-        flaws += (f"the use of its result {chosen}",)
+    if number and not rule.several:
+        flaws += (f"the use of its result {number}",)
     translate = partial(_called, walk, node)
     return OperatorCall(
-        label, place, sources, node.name, translate, fold, flaws, rule.keeps_order, name in EXACT, name in CASTS
+        label, location, sources, node.name, translate, fold, flaws, rule.keeps_order, name in EXACT, name in CASTS
     )
 
 
 def _picked(node: Node) -> tuple[Node, int | None]:
-    """The call whose result a node is, and which one where it has several."""
+    """The call whose result a node is, and the number of that result where the call has several."""
     if node.target is not operator.getitem:
         return node, None
-    call, chosen = node.args
+    call, number = node.args
     assert isinstance(call, Node)
-    assert isinstance(chosen, int)
-    return call, chosen
+    assert isinstance(number, int)
+    return call, number
 
 
 def _arguments(node: Node) -> dict[str, tuple[Any, Any]]:
     """Every argument of the operator's schema by name: the value given and the default."""
     schema = node.target._schema.arguments  # type: ignore[union-attr]
-    given = {**dict(zip((entry.name for entry in schema), node.args, strict=False)), **node.kwargs}
-    return {entry.name: (given.get(entry.name, entry.default_value), entry.default_value) for entry in schema}
+    arguments = {**dict(zip((entry.name for entry in schema), node.args, strict=False)), **node.kwargs}
+    return {entry.name: (arguments.get(entry.name, entry.default_value), entry.default_value) for entry in schema}
 
 
 def _called(walk: Translator, node: Node) -> Operand:
     """The operand that the call of a known operator becomes."""
-    call, chosen = _picked(node)
-    given = {key: value for key, (value, _) in _arguments(call).items()}
+    call, number = _picked(node)
+    arguments = {key: value for key, (value, _) in _arguments(call).items()}
 
     def refer(source: Node) -> Any:
         return Reference(walk.operands[source.name])
 
     def run(changed: Mapping[str, Any]) -> Any:
-        plain = {key: value for key, value in given.items() if key not in changed}
+        plain = {key: value for key, value in arguments.items() if key not in changed}
         constants = map_arg(plain, lambda source: walk.operands[source.name])
-        return _run(call, {**constants, **changed}, chosen)
+        return _run(call, {**constants, **changed}, number)
 
     shape = tuple(node.meta["val"].shape)
-    return RULES[_operator(call)].translate(walk.assembly, Call(map_arg(given, refer), shape, run))
+    return RULES[_operator(call)].translate(walk.assembly, TorchCall(map_arg(arguments, refer), shape, run))
 
 
-def _run(call: Node, arguments: Mapping[str, Any], chosen: int | None) -> Any:
-    """The result of an operator, or the chosen one of several."""
+def _run(call: Node, arguments: Mapping[str, Any], number: int | None) -> Any:
+    """The result of an operator, or the one with this number of several."""
     target: Any = call.target
     keywords = {entry.name for entry in target._schema.arguments if entry.kwarg_only}
     result = target(
         *(arguments[entry.name] for entry in target._schema.arguments if not entry.kwarg_only),
         **{key: value for key, value in arguments.items() if key in keywords},
     )
-    return result if chosen is None else result[chosen]
+    return result if number is None else result[number]
 
 
-def _folded(walk: Translator, call: Node, chosen: int | None) -> Tensor:
+def _folded(walk: Translator, call: Node, number: int | None) -> Tensor:
     """The constant that an operator makes of constants, computed by running it."""
-    given = {key: value for key, (value, _) in _arguments(call).items()}
+    arguments = {key: value for key, (value, _) in _arguments(call).items()}
     try:
-        result = _run(call, map_arg(given, lambda source: walk.operands[source.name]), chosen)
+        result = _run(call, map_arg(arguments, lambda source: walk.operands[source.name]), number)
     except Exception as error:
         raise UnsupportedError(f"of constants, fails: {one_line(error)}") from error
     if not isinstance(result, Tensor):

@@ -21,9 +21,9 @@ from torch.nn.parameter import is_lazy
 from relucert.common.checks import checked_shape, shown
 from relucert.common.progress import Report, silent
 from relucert.errors import InputError, LoadError, OpenShapeError, OutputsError
-from relucert.inputs.loading.assembly import PRECISIONS
 from relucert.inputs.loading.compare import compare, in_batches, probes
-from relucert.inputs.loading.outputs import Chosen, Output, several
+from relucert.inputs.loading.operands import PRECISIONS
+from relucert.inputs.loading.outputs import Output, SelectedOutput, several
 from relucert.inputs.loading.paths import one_line
 from relucert.inputs.loading.torch_graph import trace, translate
 from relucert.inputs.loading.torch_record import UncompiledMode
@@ -38,7 +38,7 @@ BATCH = 3
 TRAINING = (
     "it is in training mode; answers are about evaluation mode, as after eval(), where it computes something else"
 )
-_LEFT_OUT = frozenset({torch.ops.aten._softmax, torch.ops.aten._log_softmax, torch.ops.aten.argmax})
+_OMITTABLE = frozenset({torch.ops.aten._softmax, torch.ops.aten._log_softmax, torch.ops.aten.argmax})
 """The operators that torch runs for the layers that are left out at the end."""
 
 
@@ -55,13 +55,13 @@ class Source:
     output: Output = None
 
     def copy(self, evaluating: bool = True) -> nn.Module:
-        """A copy that returns the chosen output; in evaluation mode, or else in the module's own."""
+        """A copy that returns the selected output; in evaluation mode, or else in the module's own."""
         try:
             copied = deepcopy(self.module).cpu()
             if evaluating:
                 with suppress(NotImplementedError):  # the module of an exported program has no modes
                     copied.eval()
-            return copied if self.output is None else Chosen(copied, self.output, self.name)
+            return copied if self.output is None else SelectedOutput(copied, self.output, self.name)
         except Exception as error:
             raise LoadError(f"{self.name} can't be copied: {one_line(error)}") from error
 
@@ -153,7 +153,7 @@ def live_network(module: nn.Module, input_shape: Shape | None = None) -> Callabl
 def _quiet() -> Iterator[None]:
     """Keeps the exporter from writing logs, warnings, unfinished graphs and the process's environment, where it leaves
     the folder of its cache; what torch.compile made runs as written."""
-    level, known = logging.root.manager.disable, set(os.environ)
+    level, variables = logging.root.manager.disable, set(os.environ)
     logging.disable(logging.CRITICAL)
     try:
         with warnings.catch_warnings(), redirect_stderr(io.StringIO()), _uncompiled():
@@ -161,7 +161,7 @@ def _quiet() -> Iterator[None]:
             yield
     finally:
         logging.disable(level)
-        for name in set(os.environ) - known:
+        for name in set(os.environ) - variables:
             if name.startswith("TORCH"):
                 del os.environ[name]
 
@@ -179,7 +179,7 @@ def _load(source: Source, shape: Shape, report: Report) -> Network:
     module, precision = _widest(source, shape, widen=not (program.casts or translation.folded))
 
     def run(inputs: Tensor) -> Tensor:
-        return _scores(module, inputs, source.name, translation.left_out)
+        return _scores(module, inputs, source.name, translation.omitted)
 
     original = in_batches(run, source.batch)
     compare(translation.network, original, precision, "torch", translation.casts, report, source.precision)
@@ -247,7 +247,10 @@ def run_module(module: nn.Module, images: Tensor, name: str) -> Tensor:
 
 
 def runner(module: nn.Module, shape: Shape, precision: torch.dtype) -> Callable[[Tensor], Tensor]:
-    """What a copy of a module computes in a precision at one input (size,), of this shape: its outputs, flat."""
+    """The function that a copy of a module computes in a precision, from one input (size,) to its outputs, flat.
+
+    shape: of one input, without the batch.
+    """
     source = Source(module, type(module).__name__)
     copied = source.copy().to(precision)
 
@@ -266,20 +269,20 @@ class _LastInputs(UncompiledMode):
         self.inputs: list[Tensor] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func.overloadpacket in _LEFT_OUT:
+        if func.overloadpacket in _OMITTABLE:
             self.inputs.append(args[0].clone())
         return func(*args, **(kwargs or {}))
 
 
-def _scores(module: nn.Module, images: Tensor, name: str, left_out: int) -> Tensor:
+def _scores(module: nn.Module, images: Tensor, name: str, omitted: int) -> Tensor:
     """The module's output before its last `left_out` layers."""
-    if not left_out:
+    if not omitted:
         return run_module(module, images, name)
     with _LastInputs() as recorder:
         run_module(module, images, name)
-    if len(recorder.inputs) < left_out:
+    if len(recorder.inputs) < omitted:
         raise LoadError(f"{name} can't be compared: its last layer does not run as an operator of torch")
-    scores: Tensor = recorder.inputs[-left_out]
+    scores: Tensor = recorder.inputs[-omitted]
     return scores
 
 

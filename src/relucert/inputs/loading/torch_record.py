@@ -20,12 +20,12 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from relucert.inputs.loading.torch_program import TracedProgram
 
-LAYERS = "torch.nn.modules."  # whose modules do the same whatever their input is, in evaluation mode
+LAYERS = "torch.nn.modules."  # modules of this package do the same whatever their input is, in evaluation mode
 FUNCTIONS = {"torch", "torch.functional", "torch.nn.functional", "torch._C._nn", "_operator", "math"}
 CASTS = {"to", "type", "type_as", "half", "bfloat16", "float", "double"}  # which may do nothing where they are recorded
 NUMBERS = {"item", "tolist", "numpy", "__array__"}  # which leave torch with the values of an input
-PARTS = {"bmm", "baddbmm", "_unsafe_view", "expand", "mean", "_to_copy"}
-"""Operators that may be parts of larger ones (a matmul of matrices, a global pooling, a softmax that casts), which
+COMPONENTS = {"bmm", "baddbmm", "_unsafe_view", "expand", "mean", "_to_copy"}
+"""Operators that may be components of larger ones (a matmul of matrices, a global pooling, a softmax that casts), which
 torch.export tells whole: a module is to be the same network, with the same SHA-256, whoever traced it."""
 
 
@@ -89,7 +89,9 @@ def _picks_by_number(func: Any, args: Any) -> bool:
     """Whether an index, which may be a mask, is one of whole numbers."""
     if func is not torch.ops.aten.index.Tensor:
         return False
-    return not any(isinstance(one, Tensor) and one.dtype in (torch.bool, torch.uint8) for one in tree_leaves(args[1]))
+    return not any(
+        isinstance(index, Tensor) and index.dtype in (torch.bool, torch.uint8) for index in tree_leaves(args[1])
+    )
 
 
 class _Interpreter(fx.Interpreter):
@@ -101,7 +103,7 @@ class _Interpreter(fx.Interpreter):
 
     def run_node(self, n: fx.Node) -> Any:
         stack = n.meta.get("nn_module_stack") or {}
-        self.recorder.layers = {key: (path, kind.__name__) for key, (path, kind) in stack.items()}
+        self.recorder.layers = {key: (path, layer_type.__name__) for key, (path, layer_type) in stack.items()}
         return super().run_node(n)
 
 
@@ -114,7 +116,7 @@ class UncompiledMode(TorchDispatchMode):
 
 
 def watch(module: nn.Module, images: Tensor) -> OperatorRecorder:
-    """What runs when the module is called, as far as it does."""
+    """The operators that run when the module is called, up to an error, if it raises one."""
     watched = OperatorRecorder(images)
     with suppress(Exception):
         called = torch.func.functionalize(deepcopy(module))
@@ -158,12 +160,12 @@ class _Recorder(UncompiledMode):
         self.stored: dict[str, str] = {}
         self.tensors: dict[str, Tensor] = {}
         self.certain = True
-        self.image = self._place(images, "image").name
+        self.image = self._placeholder(images, "image").name
         for name, tensor in chain(module.named_parameters(), module.named_buffers()):
-            self.stored[self._place(tensor, "stored").name] = name
+            self.stored[self._placeholder(tensor, "stored").name] = name
             self.tensors[name] = tensor
 
-    def _place(self, tensor: Tensor, name: str) -> fx.Node:
+    def _placeholder(self, tensor: Tensor, name: str) -> fx.Node:
         node = self.graph.placeholder(name)
         self._keep(tensor, node)
         return node
@@ -173,21 +175,21 @@ class _Recorder(UncompiledMode):
         self.held.append(tensor)
         self.nodes[id(tensor)] = node
 
-    def _told(self, given: Any) -> Any:
-        """An argument as the graph has it; a tensor from elsewhere makes the recording worth nothing."""
-        if not isinstance(given, Tensor):
-            return given
-        if id(given) not in self.nodes:
+    def _told(self, argument: Any) -> Any:
+        """An argument as the graph has it; a tensor from elsewhere makes the recording uncertain."""
+        if not isinstance(argument, Tensor):
+            return argument
+        if id(argument) not in self.nodes:
             self.certain = False
             return None
-        return self.nodes[id(given)]
+        return self.nodes[id(argument)]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
         told_args, told_kwargs = tree_map(self._told, (tuple(args), kwargs))
         shaped_by_values = torch.Tag.dynamic_output_shape in func.tags and not _picks_by_number(func, args)
-        if func._schema.is_mutable or shaped_by_values or func._schema.name.removeprefix("aten::") in PARTS:
+        if func._schema.is_mutable or shaped_by_values or func._schema.name.removeprefix("aten::") in COMPONENTS:
             self.certain = False
         node = self.graph.call_function(func, told_args, told_kwargs)
         if isinstance(result, Tensor):

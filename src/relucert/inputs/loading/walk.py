@@ -9,24 +9,25 @@ import torch
 from torch import Tensor
 
 from relucert.errors import LoadError, UnsupportedError
-from relucert.inputs.loading.assembly import Assembly, Operand
+from relucert.inputs.loading.assembly import Assembly
 from relucert.inputs.loading.hints import hints
+from relucert.inputs.loading.operands import Operand
 from relucert.network import Network
 
 SUPPORTED = "docs/networks.md lists what is supported"
-LEFT_OUT = "is left out: it keeps the order of the class scores, which answers are about"
+OMITTED = "is left out: it keeps the order of the class scores, which answers are about"
 
 
 def keeps_only_order(network: Network) -> bool:
     """Whether an import left a last layer out: the scores then have the order of the original's outputs, no more."""
-    return any(remark.endswith(LEFT_OUT) for remark in network.remarks)
+    return any(remark.endswith(OMITTED) for remark in network.remarks)
 
 
 @dataclass(frozen=True)
 class OperatorCall:
     """One foreign node: `result = operator(sources)`.
 
-    place: the layer or node that it belongs to, for error messages.
+    location: the layer or node that it belongs to, for error messages.
     translate: makes the operand; None for an unknown operator.
     fold: makes the constant where all sources are constants; None for one that no constant stands for.
     flaws: the attributes that are refused, whatever the sources are.
@@ -36,7 +37,7 @@ class OperatorCall:
     """
 
     operator: str
-    place: str
+    location: str
     sources: tuple[str, ...]
     result: str
     translate: Callable[[], Operand] | None = None
@@ -51,7 +52,7 @@ class OperatorCall:
 class OmittedRanking:
     """A foreign value that has the order of the class scores, but not their values.
 
-    scores: the foreign name of the scores; layers: what was left out after them, each as operator and place.
+    scores: the foreign name of the scores; layers: what was left out after them, each as operator and location.
     """
 
     scores: str
@@ -77,7 +78,7 @@ class Translator:
             self._keep(step, step.fold)
             self._follow(step)
         elif step.translate is None:
-            self._operators.setdefault(step.operator, []).append(step.place)
+            self._operators.setdefault(step.operator, []).append(step.location)
         elif constant:
             self._refuse(step, "of constants alone")
         elif step.flaws:
@@ -106,7 +107,7 @@ class Translator:
             self._refuse(step, str(error))
 
     def _refuse(self, step: OperatorCall, reason: str) -> None:
-        self._uses.setdefault(f"{step.operator} ({reason})", []).append(step.place)
+        self._uses.setdefault(f"{step.operator} ({reason})", []).append(step.location)
 
     def _rank(self, step: OperatorCall) -> None:
         """Follows a layer that keeps the order of the scores; whatever computes with its result is refused."""
@@ -116,12 +117,14 @@ class Translator:
             return
         if step.keeps_order and operand == self.operands[step.sources[0]]:
             ranking = before or OmittedRanking(step.sources[0], ())
-            self._rankings[step.result] = replace(ranking, layers=(*ranking.layers, (step.operator, step.place)))
+            self._rankings[step.result] = replace(ranking, layers=(*ranking.layers, (step.operator, step.location)))
         elif before is not None and operand == self.operands[before.scores]:
             self._rankings[step.result] = before
         elif before is not None:
-            operator, place = before.layers[-1]
-            self._refuse(replace(step, operator=operator, place=place), "in the middle; only the last one is left out")
+            operator, location = before.layers[-1]
+            self._refuse(
+                replace(step, operator=operator, location=location), "in the middle; only the last one is left out"
+            )
 
     def ranking(self, output: str) -> OmittedRanking | None:
         """The last layers that were left out; None where there are none."""
@@ -129,14 +132,14 @@ class Translator:
 
     def finish(self, output: str, name: str) -> Network:
         """The finished network; if anything was refused, one error that names all of it."""
-        parts = [
-            f"unsupported {what}: {', '.join(f'{entry} at {_places(refused[entry])}' for entry in sorted(refused))}"
-            for what, refused in (("operators", self._operators), ("uses", self._uses))
+        refusals = [
+            f"unsupported {group}: {', '.join(f'{entry} at {_locations(refused[entry])}' for entry in sorted(refused))}"
+            for group, refused in (("operators", self._operators), ("uses", self._uses))
             if refused
         ]
-        if parts:
-            parts += hints([*self._operators, *self._uses])
-            raise UnsupportedError(f"{name}: {'; '.join(parts)}; {SUPPORTED}")
+        if refusals:
+            refusals += hints([*self._operators, *self._uses])
+            raise UnsupportedError(f"{name}: {'; '.join(refusals)}; {SUPPORTED}")
         operand = self.operands.get(output)
         if not isinstance(operand, int):
             raise LoadError(f"{name}: the output does not depend on the input")
@@ -146,7 +149,7 @@ class Translator:
         remarks = []
         if ranking := self.ranking(output):
             layers = " and ".join(operator for operator, _ in ranking.layers)
-            remarks.append(f"the final {layers} {LEFT_OUT}")
+            remarks.append(f"the final {layers} {OMITTED}")
         if self.folded:
             remarks.append(f"weights that {', '.join(self.folded)} computes from others are taken as computed, rounded")
         if self.assembly.casts:
@@ -154,7 +157,7 @@ class Translator:
         return tuple(remarks)
 
     def _real_only(self) -> tuple[str, ...]:
-        """Why nothing is said about evaluations in floating point."""
+        """The reasons why answers can't be about evaluations in floating point."""
         reasons = []
         if self.assembly.casts:
             reasons.append("the network casts to another precision on its way")
@@ -171,5 +174,5 @@ def _unchanged(before: Operand, after: Tensor) -> bool:
     return exact and torch.equal(before.double(), after.double())
 
 
-def _places(places: list[str]) -> str:
-    return " and ".join(dict.fromkeys(places))
+def _locations(locations: list[str]) -> str:
+    return " and ".join(dict.fromkeys(locations))

@@ -72,5 +72,5 @@ def _missing(name: str) -> str:
 
     if name in PLANS:
         return f"the network {name!r} has not been built yet: relucert zoo train {name}"
-    others = f"name an .onnx or .safetensors file or one of {', '.join(names())}"
-    return f"there is no network {name!r}; {others}{suggestion(name, tuple({*names(), *PLANS}))}"
+    advice = f"name an .onnx or .safetensors file or one of {', '.join(names())}"
+    return f"there is no network {name!r}; {advice}{suggestion(name, tuple({*names(), *PLANS}))}"

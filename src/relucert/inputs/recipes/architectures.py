@@ -15,9 +15,9 @@ from relucert.errors import InputError
 from relucert.inputs.recipes.layers import Block, Convolve, Step, initialise_small
 
 PICTURES = {"mnist": (1, 28, 28), "cifar": (3, 32, 32)}  # colours, rows, columns
-CLASSES = 10
-BOX = (-0.5, 0.5)
-DATA_SETS = {"mnist": "mnist", "cifar": "cifar10"}
+CLASSES = 10  # of both data sets
+BOX = (-0.5, 0.5)  # the lowest and the highest pixel, as in the paper
+DATA_SETS = {"mnist": "mnist", "cifar": "cifar10"}  # by their names in architectures
 ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "sigmoid": nn.Sigmoid, "tanh": nn.Tanh, "gelu": nn.GELU}
 
 
@@ -61,7 +61,7 @@ class Architecture(ABC):
 
 @dataclass(frozen=True)
 class FullyConnected(Architecture):
-    """The paper's: M layers, N neurons in each hidden one, on flat inputs."""
+    """The paper's fully connected networks: M layers, N neurons in each hidden layer, on flat inputs."""
 
     data: str
     layers: int

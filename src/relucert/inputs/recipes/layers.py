@@ -19,7 +19,7 @@ class Convolve:
     normalised: bool = False
 
     def modules(self, inputs: int) -> list[nn.Module]:
-        """The layers, after so many input channels."""
+        """The layers, for this many input channels."""
         bias = not self.normalised
         convolution = nn.Conv2d(inputs, self.channels, self.kernel, self.stride, self.padding, bias=bias)
         return [convolution, *([nn.BatchNorm2d(self.channels)] if self.normalised else []), nn.ReLU()]
@@ -37,7 +37,7 @@ class Block:
     stride: int = 1
 
     def modules(self, inputs: int) -> list[nn.Module]:
-        """The layers, after so many input channels."""
+        """The layers, for this many input channels."""
         return [ResidualBlock(inputs, self.channels, self.stride), nn.ReLU()]
 
     def length(self, axis: int) -> int:

@@ -1,4 +1,4 @@
-"""Where relucert keeps what it can fetch or build again."""
+"""The location of the user's cache, for files that can be fetched or built again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers as plain values from which they are made again, bit by bit: tensors, infinities and fractions included."""
+"""The encoding of answers as plain values, from which they are restored bit by bit, tensors and fractions included."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ TYPES: dict[str, type] = {
 
 
 def encode(value: Any) -> Any:
-    """A value as JSON can express it; whatever JSON has no word for is an object with one key, its type."""
+    """A value as JSON can express it; a value of another type is an object with one key, its type."""
     if is_dataclass(value):
-        return {type(value).__name__: {one.name: encode(getattr(value, one.name)) for one in fields(value)}}
+        return {type(value).__name__: {entry.name: encode(getattr(value, entry.name)) for entry in fields(value)}}
     if isinstance(value, Tensor):
         flat = value.detach().contiguous().flatten().view(torch.uint8)
         return {"tensor": [_name(value.dtype), list(value.shape), base64.b64encode(flat.numpy().tobytes()).decode()]}
     if isinstance(value, Enum):
         return {"rounding": value.value}
     if isinstance(value, tuple):
-        return {"tuple": [encode(part) for part in value]}
+        return {"tuple": [encode(item) for item in value]}
     if isinstance(value, Fraction):
         return {"fraction": str(value)}
     if isinstance(value, float) and not math.isfinite(value):
@@ -40,15 +40,15 @@ def encode(value: Any) -> Any:
 
 
 def decode(content: Any) -> Any:
-    """The value; raises ValueError, KeyError or TypeError where the content is none of ours."""
+    """The value of an encoding; raises ValueError, KeyError or TypeError where the content is no encoding."""
     if not isinstance(content, dict):
         return content
     ((tag, inside),) = content.items()
     if tag in TYPES:
-        names = {one.name for one in fields(TYPES[tag])}
+        names = {entry.name for entry in fields(TYPES[tag])}
         if inside.keys() != names:
             raise ValueError(f"a {tag} has other fields")
-        return TYPES[tag](**{name: decode(part) for name, part in inside.items()})
+        return TYPES[tag](**{name: decode(item) for name, item in inside.items()})
     return _DECODERS[tag](inside)
 
 
@@ -68,7 +68,7 @@ def _name(dtype: torch.dtype) -> str:
 _DECODERS: dict[str, Any] = {
     "tensor": _tensor,
     "rounding": Rounding,
-    "tuple": lambda parts: tuple(decode(part) for part in parts),
+    "tuple": lambda items: tuple(decode(item) for item in items),
     "fraction": Fraction,
     "float": float,
 }

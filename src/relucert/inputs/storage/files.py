@@ -13,7 +13,7 @@ from typing import BinaryIO
 
 from relucert.errors import InputError
 
-OTHER = "results of another question, or something else"
+UNRELATED = "results of another question, or something else"
 ABANDONED = 3600  # seconds without a change, after which a temporary file counts as left behind
 
 
@@ -29,12 +29,12 @@ def write(path: Path, content: bytes) -> None:
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """Opens a temporary file that replaces the path at the end; after an error or an interruption it is removed."""
-    place = path.resolve()  # a symbolic link is followed, not replaced
-    temporary = _temporary(place)
+    target = path.resolve()  # a symbolic link is followed, not replaced
+    temporary = _temporary(target)
     try:
         with temporary.open("wb") as file:
             yield file
-        os.replace(temporary, place)
+        os.replace(temporary, target)
     except BaseException:
         with suppress(OSError):
             temporary.unlink()
@@ -43,8 +43,8 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 def sweep(path: Path) -> None:
     """Removes temporary files that killed processes left beside the path."""
-    place = path.resolve()
-    for temporary in place.parent.glob(f".{place.name}.*.tmp"):
+    target = path.resolve()
+    for temporary in target.parent.glob(f".{target.name}.*.tmp"):
         with suppress(OSError):
             if time.time() - temporary.stat().st_mtime > ABANDONED:
                 temporary.unlink()
@@ -52,12 +52,12 @@ def sweep(path: Path) -> None:
 
 def check_writable(path: Path) -> None:
     """Raises InputError where `write` would fail, without touching an existing file."""
-    place = path.resolve()
-    if not place.parent.is_dir():
-        raise InputError(f"can't write {path}: there is no folder {place.parent}")
-    if place.exists() and not place.is_file():
+    target = path.resolve()
+    if not target.parent.is_dir():
+        raise InputError(f"can't write {path}: there is no folder {target.parent}")
+    if target.exists() and not target.is_file():
         raise InputError(f"can't write {path}: it is not a regular file")
-    temporary = _temporary(place)
+    temporary = _temporary(target)
     try:
         temporary.touch()
         temporary.unlink()
@@ -66,7 +66,7 @@ def check_writable(path: Path) -> None:
 
 
 def content(path: Path) -> bytes:
-    """What is there already; nothing where there is no file."""
+    """The content of a file; empty where there is none."""
     try:
         return path.read_bytes()
     except FileNotFoundError:
@@ -75,10 +75,11 @@ def content(path: Path) -> bytes:
         raise InputError(f"can't read {path}, which would be replaced: {error.strerror or error}") from error
 
 
-def check_replaceable(path: Path, same: Callable[[bytes], bool], overwrite: bool, otherwise: str = OTHER) -> bool:
-    """Whether there is something already; raises InputError where that is not the same unless it may be replaced.
+def check_replaceable(path: Path, same: Callable[[bytes], bool], overwrite: bool, otherwise: str = UNRELATED) -> bool:
+    """Whether a file exists already; raises InputError where it holds something else, unless it may be replaced.
 
-    same: tells by a file's content whether it holds what is about to be found once more; otherwise: what it holds else.
+    same: tells by a file's content whether it holds the results that are about to be written again; otherwise: what
+    the error calls any other content.
     """
     there = content(path)
     if not there.strip():
@@ -91,17 +92,17 @@ def check_replaceable(path: Path, same: Callable[[bytes], bool], overwrite: bool
 
 
 def free_name(path: Path) -> Path:
-    """A free name beside a file: for what is to replace it once it is complete."""
+    """A free name beside a file, for its replacement until that is complete."""
     numbers = itertools.count(2)
-    place = path.with_name(f"{path.stem}.partial{path.suffix}")
-    while place.exists():
-        place = path.with_name(f"{path.stem}.partial-{next(numbers)}{path.suffix}")
-    return place
+    target = path.with_name(f"{path.stem}.partial{path.suffix}")
+    while target.exists():
+        target = path.with_name(f"{path.stem}.partial-{next(numbers)}{path.suffix}")
+    return target
 
 
 def _unwritable(path: Path, error: OSError) -> InputError:
     return InputError(f"can't write {path}: {error.strerror or error}")
 
 
-def _temporary(place: Path) -> Path:
-    return place.with_name(f".{place.name}.{os.getpid()}-{threading.get_ident()}.tmp")
+def _temporary(target: Path) -> Path:
+    return target.with_name(f".{target.name}.{os.getpid()}-{threading.get_ident()}.tmp")

@@ -21,8 +21,8 @@ from relucert.common.closing import Closing
 from relucert.errors import StoreError
 
 DIGITS = 16  # of the checksum at the beginning of each line
-TORN = re.compile(rb"[0-9a-f]{0,16}|[0-9a-f]{16} .*", re.DOTALL)  # what is left of a line that was cut off
-SYNCED = 1.0  # seconds after which what was appended is also forced onto the disk
+TORN = re.compile(rb"[0-9a-f]{0,16}|[0-9a-f]{16} .*", re.DOTALL)  # the beginning of a line that was cut off
+SYNCED = 1.0  # seconds after which appended records are also forced onto the disk
 
 Record = dict[str, Any]
 Tell = Callable[[str], None]
@@ -73,7 +73,7 @@ class Journal(Closing):
         self._end += len(lines)
 
     def mend(self) -> None:
-        """Cuts away what is left of a torn record; not at once, since a file may turn out to be another's."""
+        """Cuts away a torn record; not at once, since a file may turn out to belong to another run."""
         if self._torn:
             self._file.truncate(self._end)
             self._torn = False
@@ -98,15 +98,15 @@ class Journal(Closing):
     def _read(self, tell: Tell) -> tuple[list[Record], int]:
         try:
             content = self._file.read()
-            whole, ended, rest = content.rpartition(b"\n")
+            whole, ended, tail = content.rpartition(b"\n")
         except OSError as error:
             raise self._refusal(error) from error
-        self._end, self._torn = len(whole) + len(ended), bool(rest)
+        self._end, self._torn = len(whole) + len(ended), bool(tail)
         lines = whole.split(b"\n") if ended else []
-        if rest and TORN.fullmatch(rest):
+        if tail and TORN.fullmatch(tail):
             tell(f"{self.path}: the last record was cut off; that answer is found again")
-        elif rest:
-            lines.append(rest)
+        elif tail:
+            lines.append(tail)
         records = [record for line in lines if (record := _record(line)) is not None]
         damaged = len(lines) - len(records)
         if damaged:
@@ -123,7 +123,7 @@ def _line(record: Record) -> bytes:
 
 
 def _record(line: bytes) -> Record | None:
-    """What a line says; None where its checksum or its form is wrong."""
+    """The record of a line; None where its checksum or its form is wrong."""
     checksum, _, text = line.partition(b" ")
     if checksum != _checksum(text):
         return None

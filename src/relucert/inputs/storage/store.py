@@ -1,4 +1,4 @@
-"""The answers of one run on disk: what it asks, then one record per answer as they come; other runs are refused."""
+"""The answers of one run on disk: the run's identity, then one record per answer; other runs are refused."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from relucert.inputs.storage.journal import Journal, Record
 
 FORMAT = 1
 SUFFIX = ".answers"  # of a store beside the file that is made from it
-ANSWER = "answer"  # where a record has it; all else says what it is about
+ANSWER = "answer"  # the key of a record's answer; all other keys say what the answer is about
 ANEW = "name another file, or start anew with --overwrite (in Python, remove it)"
 
 About = Mapping[str, Any]
@@ -34,24 +34,24 @@ def series(version: str) -> list[str]:
 
 
 def store_path(path: Path) -> Path:
-    """Where the answers are kept that a file is made from."""
+    """The path of the store from whose answers a file is made."""
     return path.with_name(path.name + SUFFIX)
 
 
 class Store(Closing):
-    """Answers by what they are about, from this run and from earlier ones that asked the same.
+    """Answers by what they are about, from this run and from earlier ones of the same identity.
 
     Args:
         path: A file that is made where there is none.
-        asked: What identifies the run: everything that an answer depends on except the images, in plain values.
+        identity: Everything that an answer depends on except the images, in plain values.
 
     Attributes:
         notes: Further things to remember, by name: from this run and earlier ones.
     """
 
-    def __init__(self, path: Path, asked: Mapping[str, Any]) -> None:
+    def __init__(self, path: Path, identity: Mapping[str, Any]) -> None:
         self.path = path
-        head = {"relucert": relucert.__version__, "format": FORMAT, "asked": _plain(asked)}
+        head = {"relucert": relucert.__version__, "format": FORMAT, "asked": _plain(identity)}
         self._journal = Journal(path, lambda text: warn(text, RemarkWarning))
         try:
             self._answers: dict[str, Any] = {}
@@ -75,9 +75,9 @@ class Store(Closing):
         return self._answers.get(_key(about))
 
     def add(self, answers: Sequence[tuple[About, Any]], notes: Mapping[str, str] | None = None) -> None:
-        """Keeps answers that came together, and notes; once this returns they are in the file, whatever comes then.
+        """Keeps answers that came together, and notes; once this returns they are in the file.
 
-        What failed is not kept: it is tried again.
+        Answers that failed are not kept: their questions are tried again.
         """
         notes = notes or {}
         sound = [(about, answer) for about, answer in answers if not answer.failed]
@@ -129,7 +129,7 @@ class Store(Closing):
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a store: that of one method, where several share it; without a name, all of it."""
+    """The answers of one method in a store that several methods share; without a name, all answers."""
 
     store: Store
     method: str = ""
@@ -146,17 +146,17 @@ class Anew:
 
 
 StoreLike = str | os.PathLike[str] | Anew | Section
-"""A file to keep answers in, or a part of one that is open."""
+"""A file to keep answers in, or a section of an open store."""
 
 
-def open_store(place: Path | Anew, asked: Mapping[str, Any]) -> Store:
+def open_store(location: Path | Anew, identity: Mapping[str, Any]) -> Store:
     """Opens a store; raises StoreError where another run goes on with it."""
-    if isinstance(place, Path):
-        return Store(place, asked)
-    if place.path.exists():
-        with Journal(place.path, lambda text: None) as journal:
+    if isinstance(location, Path):
+        return Store(location, identity)
+    if location.path.exists():
+        with Journal(location.path, lambda text: None) as journal:
             journal.restart()
-    return Store(place.path, asked)
+    return Store(location.path, identity)
 
 
 def mark(image: Tensor, label: int | None) -> str:
@@ -181,15 +181,15 @@ def _fits(about: About, answer: Any) -> bool:
     return "image" not in about or answer.image == about["image"]
 
 
-def _plain(asked: Mapping[str, Any]) -> dict[str, Any]:
+def _plain(identity: Mapping[str, Any]) -> dict[str, Any]:
     """A description as JSON has it, with checksums in the place of tensors."""
-    plain: dict[str, Any] = json.loads(json.dumps({name: _checksummed(value) for name, value in asked.items()}))
+    plain: dict[str, Any] = json.loads(json.dumps({name: _checksummed(value) for name, value in identity.items()}))
     return plain
 
 
 def _checksummed(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
-        return [_checksummed(part) for part in value]
+        return [_checksummed(item) for item in value]
     if isinstance(value, Tensor):
         return "sha256 " + hashlib.sha256(value.contiguous().flatten().view(torch.uint8).numpy().tobytes()).hexdigest()
     return repr(value) if isinstance(value, float) else value

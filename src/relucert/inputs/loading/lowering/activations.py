@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from relucert.errors import UnsupportedError
-from relucert.inputs.loading.assembly import Assembly, Operand, scalar
+from relucert.inputs.loading.assembly import Assembly
+from relucert.inputs.loading.operands import Operand, scalar
 
 
 def leaky_relu(assembly: Assembly, value: Operand, slope: Tensor) -> int:

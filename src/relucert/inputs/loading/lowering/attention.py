@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from relucert.errors import UnsupportedError
-from relucert.inputs.loading.assembly import Assembly, Operand, scalar
+from relucert.inputs.loading.assembly import Assembly
 from relucert.inputs.loading.lowering import products, reductions
+from relucert.inputs.loading.operands import Operand, computed_value, scalar
 from relucert.network import Exp, Power, Reciprocal, Sqrt
 
 
@@ -27,18 +28,18 @@ def matmul(assembly: Assembly, left: Operand, right: Operand) -> int:
 
 
 def softmax(assembly: Assembly, value: Operand, axis: int) -> int:
-    """`1 / (1 + sum over the others of e^(x_other - x))`, along an axis, counted with the batch as axis 0."""
+    """`1 / (1 + sum over the rivals of e^(x_rival - x))`, along an axis, counted with the batch as axis 0."""
     full = assembly.full_shape(value)
     (along,) = assembly.axes(value, [axis])  # which refuses the batch
     batch, count = len(full) - len(assembly.shape(value)), assembly.shape(value)[along]
     if count == 1:
         raise UnsupportedError("of a single number")
-    last = _moved(assembly, assembly.value(value), along + batch, -1)
+    last = _moved(assembly, computed_value(value), along + batch, -1)
     indices = torch.arange(prod(assembly.shape(last))).reshape(assembly.shape(last))
-    others = torch.tensor([[rival for rival in range(count) if rival != this] for this in range(count)])
-    rivals = assembly.index_map(last, indices[..., others])
-    own = assembly.index_map(last, indices[..., None].expand(*indices.shape, count - 1))
-    summed = reductions.total(assembly, assembly.activation(Exp(), assembly.add(rivals, own, -1.0)), [-1], False)
+    rival_indices = torch.tensor([[rival for rival in range(count) if rival != this] for this in range(count)])
+    rivals = assembly.index_map(last, indices[..., rival_indices])
+    repeated = assembly.index_map(last, indices[..., None].expand(*indices.shape, count - 1))
+    summed = reductions.total(assembly, assembly.activation(Exp(), assembly.add(rivals, repeated, -1.0)), [-1], False)
     shares = assembly.activation(Reciprocal(), assembly.add(summed, scalar(1.0)))
     return _moved(assembly, shares, -1, along + batch)
 
@@ -46,7 +47,7 @@ def softmax(assembly: Assembly, value: Operand, axis: int) -> int:
 def attention(assembly: Assembly, query: Operand, key: Operand, values: Operand, scale: float | None) -> int:
     """`softmax(query @ key^T * scale) @ values`, (..., positions, size) each; scale: by default 1 / sqrt(size)."""
     size = assembly.shape(query)[-1]
-    scores = matmul(assembly, query, _moved(assembly, assembly.value(key), -2, -1))
+    scores = matmul(assembly, query, _moved(assembly, computed_value(key), -2, -1))
     scaled = assembly.multiply(scores, scalar(size**-0.5 if scale is None else scale))
     return matmul(assembly, softmax(assembly, scaled, -1), values)
 

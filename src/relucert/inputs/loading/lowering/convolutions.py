@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from relucert.errors import UnsupportedError
-from relucert.inputs.loading.assembly import Assembly, Kernel, Operand
+from relucert.inputs.loading.assembly import Assembly, Kernel
 from relucert.inputs.loading.lowering.images import on_images, pair, repeated
 from relucert.inputs.loading.lowering.moves import grid
+from relucert.inputs.loading.operands import Operand
 
 Padding = Literal["same upper", "same lower"] | tuple[Sequence[int], Sequence[int]]
 """The zeros before and after each axis, or those that keep the size; upper: an odd one comes after."""
@@ -28,7 +29,7 @@ class Geometry:
 
     @classmethod
     def of(cls, axes: int, stride: Sequence[int], padding: Padding, dilation: Sequence[int]) -> Geometry:
-        """With single numbers repeated for all axes."""
+        """The geometry with single numbers repeated for all axes."""
         ends = padding if isinstance(padding, str) else tuple(repeated(end, axes) for end in padding)
         return cls(repeated(stride or 1, axes), ends, repeated(dilation, axes))  # type: ignore[arg-type]
 
@@ -54,7 +55,7 @@ def convolution(
     def lower(image: int) -> int:
         before, after = geometry.ends(assembly.shape(image)[3 - axes :], weight.shape[2:])
         kernel = Kernel(pair(geometry.stride, 1), pair(before, 0), pair(after, 0), pair(geometry.dilation, 1), groups)
-        return assembly.convolution(image, _two_axes(weight), bias, kernel)
+        return assembly.convolution(image, _with_height(weight), bias, kernel)
 
     return on_images(assembly, value, axes, lower)
 
@@ -77,7 +78,7 @@ def transposed_convolution(
         raise UnsupportedError(f"padding {geometry.padding!r}")
     if groups < 1 or len(weight) % groups:
         raise UnsupportedError(f"{len(weight)} channels in {groups} groups")
-    mirrored = _two_axes(weight).flip(2, 3).unflatten(0, (groups, -1)).transpose(1, 2).flatten(0, 1)
+    mirrored = _with_height(weight).flip(2, 3).unflatten(0, (groups, -1)).transpose(1, 2).flatten(0, 1)
     strides, dilation = pair(geometry.stride, 1), pair(geometry.dilation, 1)
     before, after, more = pair(geometry.padding[0], 0), pair(geometry.padding[1], 0), pair(repeated(extra, axes), 0)
 
@@ -85,9 +86,9 @@ def transposed_convolution(
         shape = assembly.shape(image)
         rows, ends = [], []
         for axis in range(2):
-            reach = dilation[axis] * (mirrored.shape[2 + axis] - 1)
+            extent = dilation[axis] * (mirrored.shape[2 + axis] - 1)
             picked, margin = _spread(
-                shape[1 + axis], strides[axis], reach - before[axis], reach - after[axis] + more[axis]
+                shape[1 + axis], strides[axis], extent - before[axis], extent - after[axis] + more[axis]
             )
             rows.append(picked)
             ends.append(margin)
@@ -121,7 +122,7 @@ def batch_norm(
     return scaled if bias is None else assembly.add(scaled, by_channel(bias))
 
 
-def _two_axes(weight: Tensor) -> Tensor:
+def _with_height(weight: Tensor) -> Tensor:
     return weight if weight.ndim == 4 else weight.unsqueeze(2)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from relucert.errors import UnsupportedError
-from relucert.inputs.loading.assembly import Assembly, Operand
+from relucert.inputs.loading.assembly import Assembly
+from relucert.inputs.loading.operands import Operand
 
 Pair = tuple[int, int]
 

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from relucert.errors import UnsupportedError
-from relucert.inputs.loading.assembly import Assembly, Operand
+from relucert.inputs.loading.assembly import Assembly
+from relucert.inputs.loading.operands import Operand
 from relucert.network import Shape
 
 
@@ -20,25 +21,25 @@ def move(
     operands: Sequence[Operand],
     fill: float = 0.0,
 ) -> int:
-    """Index maps that are summed, one per operand.
+    """The sum of index maps, one per operand, that move numbers as a foreign operator does.
 
     Args:
         assembly: The network so far.
         run: The operator, on tensors of the operands' shapes, batch first. It puts zeros where nothing is moved to.
         operands: Values and constants.
-        fill: What stands in the place of these zeros.
+        fill: The number that replaces these zeros.
     """
     values: list[int] = []
     offsets: list[Tensor] = []
     outside = None
     for number, operand in enumerate(operands):
         if isinstance(operand, Tensor):
-            others = _zeros(assembly, operands, operand.dtype)
-            offsets.append(_alone(assembly, run([*others[:number], operand, *others[number + 1 :]])))
+            zeros = _zeros(assembly, operands, operand.dtype)
+            offsets.append(_alone(assembly, run([*zeros[:number], operand, *zeros[number + 1 :]])))
             continue
-        others = _zeros(assembly, operands, torch.float64)
-        result = run([*others[:number], _positions(assembly, operand), *others[number + 1 :]])
-        indices = _places(assembly, result, prod(assembly.shape(operand)))
+        zeros = _zeros(assembly, operands, torch.float64)
+        result = run([*zeros[:number], _positions(assembly, operand), *zeros[number + 1 :]])
+        indices = _source_indices(assembly, result, prod(assembly.shape(operand)))
         values.append(assembly.index_map(operand, indices))
         outside = indices < 0 if outside is None else outside & (indices < 0)
     moved: Operand = fold(lambda left, right: assembly.add(left, right), values)
@@ -70,7 +71,7 @@ def _zeros(assembly: Assembly, operands: Sequence[Operand], dtype: torch.dtype) 
     return [torch.zeros(shape, dtype=dtype) for shape in shapes]
 
 
-def _places(assembly: Assembly, result: Tensor, size: int) -> Tensor:
+def _source_indices(assembly: Assembly, result: Tensor, size: int) -> Tensor:
     """The indices in one image that a move leads to, without the batch; -1 stands for zero."""
     assembly.without_batch(tuple(result.shape))
     if not result.numel():

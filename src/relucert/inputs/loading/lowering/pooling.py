@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from relucert.errors import UnsupportedError
-from relucert.inputs.loading.assembly import Assembly, Kernel, Operand
+from relucert.inputs.loading.assembly import Assembly, Kernel
 from relucert.inputs.loading.lowering.convolutions import Geometry
 from relucert.inputs.loading.lowering.images import on_images
+from relucert.inputs.loading.operands import Operand
 
 
 @dataclass(frozen=True)
@@ -39,14 +40,14 @@ class Window:
     def extent(self) -> int:
         return self.dilation * (self.kernel - 1) + 1
 
-    def places(self, size: int) -> Tensor:
+    def positions(self, size: int) -> Tensor:
         """The coordinates of all taps, which may lie outside: (windows, taps)."""
         begins = torch.arange(self.count(size)) * self.stride - self.before
         return begins[:, None] + torch.arange(self.kernel) * self.dilation
 
     def inside(self, size: int) -> Tensor:
         """Whether taps lie on the image: (windows, taps)."""
-        indices = self.places(size)
+        indices = self.positions(size)
         inside = (indices >= 0) & (indices < size)
         if not bool(inside.any(1).all()):
             raise UnsupportedError("a window of padding alone")
@@ -73,7 +74,10 @@ def windows(sizes: Sequence[int], kernel: Sequence[int], geometry: Geometry, cei
 
 
 def adaptive(sizes: Sequence[int], counts: Sequence[int | None]) -> Windows:
-    """So many windows per axis, None for as many as coordinates; the sizes must be multiples of their numbers."""
+    """The windows of an adaptive pooling.
+
+    counts: How many windows each axis has, None for one per coordinate; each size must be a multiple of its count.
+    """
     wanted = [size if count is None else count for size, count in zip(sizes, counts, strict=True)]
     if any(count < 1 or size % count for size, count in zip(sizes, wanted, strict=True)):
         raise UnsupportedError(f"{tuple(sizes)} is no multiple of {tuple(wanted)}: windows would differ in size")
@@ -160,7 +164,7 @@ class _Along:
         return self.assembly.convolution(self.image, shaped, None, _kernel(across, sizes, channels))
 
     def _where(self, condition: Tensor, value: int) -> int:
-        """The value at the chosen windows along the axis, zero at others."""
+        """The value at the windows along the axis where the condition holds, zero at others."""
         if bool(condition.all()):
             return value
         mask = condition.to(self.assembly.precision)
@@ -180,4 +184,4 @@ def _kernel(across: Windows, sizes: Sequence[int], groups: int) -> Kernel:
 
 def _counts(window: Window, size: int, padded: bool) -> Tensor:
     """How many coordinates every window has: (windows,)."""
-    return (window.places(size) < size + window.after).sum(1) if padded else window.inside(size).sum(1)
+    return (window.positions(size) < size + window.after).sum(1) if padded else window.inside(size).sum(1)

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from relucert.errors import UnsupportedError
-from relucert.inputs.loading.assembly import Assembly, Kernel, Operand
+from relucert.inputs.loading.assembly import Assembly, Kernel
+from relucert.inputs.loading.operands import Operand, computed_value
 
 
 def affine(
@@ -55,10 +56,10 @@ def matmul(assembly: Assembly, left: Operand, right: Operand) -> int:
         product = affine(assembly, left, weight.T if right.ndim > 1 else weight)
         return product if right.ndim > 1 else assembly.reshaped(product, assembly.shape(product)[:-1])
     assert isinstance(left, Tensor)
-    return _from_left(assembly, left, assembly.value(right))
+    return _left_product(assembly, left, computed_value(right))
 
 
-def _from_left(assembly: Assembly, constant: Tensor, value: int) -> int:
+def _left_product(assembly: Assembly, constant: Tensor, value: int) -> int:
     """`constant @ x`: the rows of x are channels, and its columns the positions of an image."""
     shape, weight = assembly.shape(value), _matrix(constant)
     if assembly.batch is not None and len(shape) < 2:

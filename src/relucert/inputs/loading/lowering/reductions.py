@@ -8,8 +8,9 @@ from math import prod
 
 import torch
 
-from relucert.inputs.loading.assembly import Assembly, Kernel, Operand, scalar
+from relucert.inputs.loading.assembly import Assembly, Kernel
 from relucert.inputs.loading.lowering.pooling import Window, largest_along
+from relucert.inputs.loading.operands import Operand, scalar
 from relucert.network import Shape
 
 Reduced = tuple[bool, bool, bool]

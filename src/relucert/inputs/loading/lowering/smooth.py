@@ -7,7 +7,8 @@ import math
 from torch import Tensor
 
 from relucert.errors import UnsupportedError
-from relucert.inputs.loading.assembly import Assembly, Operand, scalar
+from relucert.inputs.loading.assembly import Assembly
+from relucert.inputs.loading.operands import Operand, computed_value, scalar
 from relucert.network import Elu, Exp, Log, Power, Reciprocal, Silu, Softplus, Sqrt
 from relucert.network.algebraic import LARGEST_EXPONENT
 
@@ -71,7 +72,7 @@ def power(assembly: Assembly, value: Operand, exponent: Tensor) -> int:
     if size == 0.5:
         result = assembly.activation(Sqrt(), value)
     elif number and size == math.floor(size) and size <= LARGEST_EXPONENT:
-        result = assembly.value(value) if size == 1 else assembly.activation(Power(int(size)), value)
+        result = computed_value(value) if size == 1 else assembly.activation(Power(int(size)), value)
     else:
         raise UnsupportedError(f"an exponent of {number:g}")
     return assembly.activation(Reciprocal(), result) if number < 0 else result

@@ -1,11 +1,11 @@
 """The translation of every ONNX operator (operator sets 7 and later)."""
 
 from relucert.inputs.loading.onnx_rules import activations, arithmetic, images, moves
-from relucert.inputs.loading.onnx_rules.call import PRECISIONS, Call, Rule
+from relucert.inputs.loading.onnx_rules.call import PRECISIONS, OnnxCall, OnnxRule
 
-__all__ = ["EXACT", "PRECISIONS", "RULES", "Call", "Rule"]
+__all__ = ["EXACT", "PRECISIONS", "RULES", "OnnxCall", "OnnxRule"]
 
-RULES: dict[str, Rule] = {**activations.RULES, **arithmetic.RULES, **images.RULES, **moves.RULES}
+RULES: dict[str, OnnxRule] = {**activations.RULES, **arithmetic.RULES, **images.RULES, **moves.RULES}
 """Operators on values that depend on the input."""
 
 EXACT = frozenset({

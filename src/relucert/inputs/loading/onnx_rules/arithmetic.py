@@ -8,13 +8,14 @@ from typing import Any
 import torch
 
 from relucert.errors import UnsupportedError
-from relucert.inputs.loading.assembly import Assembly, Operand, matrix, scalar
+from relucert.inputs.loading.assembly import Assembly
 from relucert.inputs.loading.lowering import activations, attention, products, reductions
-from relucert.inputs.loading.onnx_rules.call import PRECISIONS, Call, Rule
+from relucert.inputs.loading.onnx_rules.call import PRECISIONS, OnnxCall, OnnxRule
+from relucert.inputs.loading.operands import Operand, matrix, scalar
 from relucert.network import Shape
 
 
-def _gemm(assembly: Assembly, call: Call) -> Operand:
+def _gemm(assembly: Assembly, call: OnnxCall) -> Operand:
     attributes = call.attributes
     weight = matrix(call.constant(1))
     weight = weight if attributes.get("transB", 0) else weight.T
@@ -22,40 +23,40 @@ def _gemm(assembly: Assembly, call: Call) -> Operand:
     return products.affine(assembly, call.value(0), weight, call.optional(2), alpha, beta)
 
 
-def _matmul(assembly: Assembly, call: Call) -> Operand:
+def _matmul(assembly: Assembly, call: OnnxCall) -> Operand:
     return attention.matmul(assembly, call.operand(0), call.operand(1))
 
 
-def _add(assembly: Assembly, call: Call) -> Operand:
+def _add(assembly: Assembly, call: OnnxCall) -> Operand:
     return assembly.add(call.operand(0), call.operand(1))
 
 
-def _subtract(assembly: Assembly, call: Call) -> Operand:
+def _subtract(assembly: Assembly, call: OnnxCall) -> Operand:
     return assembly.add(call.operand(0), call.operand(1), times=-1.0)
 
 
-def _multiply(assembly: Assembly, call: Call) -> Operand:
+def _multiply(assembly: Assembly, call: OnnxCall) -> Operand:
     return assembly.multiply(call.operand(0), call.operand(1))
 
 
-def _divide(assembly: Assembly, call: Call) -> Operand:
+def _divide(assembly: Assembly, call: OnnxCall) -> Operand:
     return assembly.divide(call.operand(0), call.operand(1))
 
 
-def _negate(assembly: Assembly, call: Call) -> Operand:
+def _negate(assembly: Assembly, call: OnnxCall) -> Operand:
     return assembly.multiply(call.operand(0), scalar(-1.0))
 
 
-def _sum(assembly: Assembly, call: Call) -> Operand:
+def _sum(assembly: Assembly, call: OnnxCall) -> Operand:
     return activations.add_all(assembly, call.operands())
 
 
-def _mean(assembly: Assembly, call: Call) -> Operand:
+def _mean(assembly: Assembly, call: OnnxCall) -> Operand:
     return activations.mean_of_all(assembly, call.operands())
 
 
-def _over_axes(lower: Callable[[Assembly, Operand, Any, bool], int]) -> Callable[[Assembly, Call], Operand]:
-    def translate(assembly: Assembly, call: Call) -> Operand:
+def _over_axes(lower: Callable[[Assembly, Operand, Any, bool], int]) -> Callable[[Assembly, OnnxCall], Operand]:
+    def translate(assembly: Assembly, call: OnnxCall) -> Operand:
         axes = call.whole(1, "axes")
         if not axes and call.attributes.get("noop_with_empty_axes", 0):
             return call.value(0)
@@ -66,35 +67,35 @@ def _over_axes(lower: Callable[[Assembly, Operand, Any, bool], int]) -> Callable
     return translate
 
 
-def _identity(assembly: Assembly, call: Call) -> Operand:
+def _identity(assembly: Assembly, call: OnnxCall) -> Operand:
     return call.value(0)
 
 
-def _dropout(assembly: Assembly, call: Call) -> Operand:
+def _dropout(assembly: Assembly, call: OnnxCall) -> Operand:
     if call.optional(2) is not None and bool(call.constant(2).any()):
         raise UnsupportedError("training_mode=1")
     return call.value(0)
 
 
-def _cast(assembly: Assembly, call: Call) -> Operand:
+def _cast(assembly: Assembly, call: OnnxCall) -> Operand:
     return assembly.cast(call.value(0), PRECISIONS.get(call.attributes["to"], f"type {call.attributes['to']}"))
 
 
-def _shape(assembly: Assembly, call: Call) -> Operand:
+def _shape(assembly: Assembly, call: OnnxCall) -> Operand:
     shape: Shape = assembly.full_shape(call.value(0))
     return torch.tensor(shape[slice(call.attributes.get("start", 0), call.attributes.get("end"))])
 
 
-def _ranked(default: int) -> Callable[[Assembly, Call], Operand]:
+def _ranked(default: int) -> Callable[[Assembly, OnnxCall], Operand]:
     """A layer over the class scores that keeps their order; default: its axis where none is given."""
 
-    def translate(assembly: Assembly, call: Call) -> Operand:
+    def translate(assembly: Assembly, call: OnnxCall) -> Operand:
         return assembly.scores(call.value(0), call.attributes.get("axis", default))
 
     return translate
 
 
-def _softmax(assembly: Assembly, call: Call) -> Operand:
+def _softmax(assembly: Assembly, call: OnnxCall) -> Operand:
     """A softmax of class scores is left out, since it keeps their order; elsewhere it is computed."""
     value = call.value(0)
     if len(assembly.shape(value)) == 1:
@@ -105,14 +106,14 @@ def _softmax(assembly: Assembly, call: Call) -> Operand:
     return attention.softmax(assembly, value, axis)
 
 
-def _layer_norm(assembly: Assembly, call: Call) -> Operand:
+def _layer_norm(assembly: Assembly, call: OnnxCall) -> Operand:
     value, axis = call.value(0), call.attributes.get("axis", -1)
     axes = len(assembly.full_shape(value)) - axis if axis >= 0 else -axis
     bias = None if call.optional(2) is None else call.constant(2)
     return attention.layer_norm(assembly, value, axes, call.constant(1), bias, call.attributes.get("epsilon", 1e-5))
 
 
-def _group_norm(assembly: Assembly, call: Call) -> Operand:
+def _group_norm(assembly: Assembly, call: OnnxCall) -> Operand:
     value, attributes = call.value(0), call.attributes
     groups = attributes.get("num_groups", assembly.shape(value)[0])
     epsilon = attributes.get("epsilon", 1e-5)
@@ -122,28 +123,28 @@ def _group_norm(assembly: Assembly, call: Call) -> Operand:
 PER_AXIS = 13  # the operator set from which on a softmax is along one axis
 _AXES = ("axes", "keepdims", "noop_with_empty_axes")
 
-RULES: dict[str, Rule] = {
-    "Add": Rule(_add),
-    "ArgMax": Rule(_ranked(0), ("axis", "keepdims", "select_last_index"), keeps_order=True),
-    "Cast": Rule(_cast, ("to", "saturate", "round_mode")),
-    "Div": Rule(_divide),
-    "Dropout": Rule(_dropout, ("ratio", "seed")),
-    "Gemm": Rule(_gemm, ("alpha", "beta", "transB"), {"transA": 0}),
-    "GroupNormalization": Rule(_group_norm, ("num_groups", "epsilon", "stash_type")),
-    "Identity": Rule(_identity),
-    "InstanceNormalization": Rule(_group_norm, ("epsilon",)),
-    "LayerNormalization": Rule(_layer_norm, ("axis", "epsilon", "stash_type")),
-    "LogSoftmax": Rule(_ranked(1), ("axis",), keeps_order=True),
-    "MatMul": Rule(_matmul),
-    "Mean": Rule(_mean),
-    "Mul": Rule(_multiply),
-    "Neg": Rule(_negate),
-    "ReduceMax": Rule(_over_axes(reductions.maximum), _AXES),
-    "ReduceMean": Rule(_over_axes(reductions.mean), _AXES),
-    "ReduceMin": Rule(_over_axes(reductions.minimum), _AXES),
-    "ReduceSum": Rule(_over_axes(reductions.total), _AXES),
-    "Shape": Rule(_shape, ("start", "end")),
-    "Softmax": Rule(_softmax, ("axis",), keeps_order=True),
-    "Sub": Rule(_subtract),
-    "Sum": Rule(_sum),
+RULES: dict[str, OnnxRule] = {
+    "Add": OnnxRule(_add),
+    "ArgMax": OnnxRule(_ranked(0), ("axis", "keepdims", "select_last_index"), keeps_order=True),
+    "Cast": OnnxRule(_cast, ("to", "saturate", "round_mode")),
+    "Div": OnnxRule(_divide),
+    "Dropout": OnnxRule(_dropout, ("ratio", "seed")),
+    "Gemm": OnnxRule(_gemm, ("alpha", "beta", "transB"), {"transA": 0}),
+    "GroupNormalization": OnnxRule(_group_norm, ("num_groups", "epsilon", "stash_type")),
+    "Identity": OnnxRule(_identity),
+    "InstanceNormalization": OnnxRule(_group_norm, ("epsilon",)),
+    "LayerNormalization": OnnxRule(_layer_norm, ("axis", "epsilon", "stash_type")),
+    "LogSoftmax": OnnxRule(_ranked(1), ("axis",), keeps_order=True),
+    "MatMul": OnnxRule(_matmul),
+    "Mean": OnnxRule(_mean),
+    "Mul": OnnxRule(_multiply),
+    "Neg": OnnxRule(_negate),
+    "ReduceMax": OnnxRule(_over_axes(reductions.maximum), _AXES),
+    "ReduceMean": OnnxRule(_over_axes(reductions.mean), _AXES),
+    "ReduceMin": OnnxRule(_over_axes(reductions.minimum), _AXES),
+    "ReduceSum": OnnxRule(_over_axes(reductions.total), _AXES),
+    "Shape": OnnxRule(_shape, ("start", "end")),
+    "Softmax": OnnxRule(_softmax, ("axis",), keeps_order=True),
+    "Sub": OnnxRule(_subtract),
+    "Sum": OnnxRule(_sum),
 }

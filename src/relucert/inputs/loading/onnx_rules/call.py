@@ -11,7 +11,8 @@ from onnx import TensorProto
 from torch import Tensor
 
 from relucert.errors import UnsupportedError
-from relucert.inputs.loading.assembly import Assembly, Operand
+from relucert.inputs.loading.assembly import Assembly
+from relucert.inputs.loading.operands import Operand
 
 PRECISIONS: dict[int, torch.dtype] = {
     TensorProto.FLOAT16: torch.float16,
@@ -22,7 +23,7 @@ PRECISIONS: dict[int, torch.dtype] = {
 
 
 @dataclass(frozen=True)
-class Call:
+class OnnxCall:
     """One node: its inputs in order, None where one is left out, and its attributes.
 
     run: the node itself, with some inputs replaced by their positions; its result, or the one of several that is used.
@@ -76,14 +77,14 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Rule:
+class OnnxRule:
     """How to translate an operator, the attributes the translation uses, and those accepted with one value only.
 
     keeps_order: the operator only keeps the order of the class scores; as the last one it is left out.
     several: of several results any may be used, not the first one alone.
     """
 
-    translate: Callable[[Assembly, Call], Operand]
+    translate: Callable[[Assembly, OnnxCall], Operand]
     attributes: tuple[str, ...] = ()
     fixed: Mapping[str, Any] = field(default_factory=dict)
     keeps_order: bool = False

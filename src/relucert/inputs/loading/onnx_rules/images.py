@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from relucert.errors import UnsupportedError
-from relucert.inputs.loading.assembly import Assembly, Operand
+from relucert.inputs.loading.assembly import Assembly
 from relucert.inputs.loading.lowering import convolutions, pooling
 from relucert.inputs.loading.lowering.convolutions import Geometry, Padding
-from relucert.inputs.loading.onnx_rules.call import Call, Rule, single
+from relucert.inputs.loading.onnx_rules.call import OnnxCall, OnnxRule, single
+from relucert.inputs.loading.operands import Operand
 
 _SAME: dict[str, Padding] = {"SAME_UPPER": "same upper", "SAME_LOWER": "same lower"}
 
 
-def _geometry(call: Call, axes: int) -> Geometry:
+def _geometry(call: OnnxCall, axes: int) -> Geometry:
     attributes = call.attributes
     mode = call.text("auto_pad", "NOTSET")
     pads = attributes.get("pads", [0] * (2 * axes)) if mode == "NOTSET" else [0] * (2 * axes)
@@ -21,13 +22,13 @@ def _geometry(call: Call, axes: int) -> Geometry:
     return Geometry(attributes.get("strides", [1] * axes), padding, attributes.get("dilations", [1] * axes))
 
 
-def _convolution(assembly: Assembly, call: Call) -> Operand:
+def _convolution(assembly: Assembly, call: OnnxCall) -> Operand:
     weight, bias = call.constant(1), call.optional_constant(2)
     geometry, groups = _geometry(call, weight.ndim - 2), call.attributes.get("group", 1)
     return convolutions.convolution(assembly, call.value(0), weight, bias, geometry, groups)
 
 
-def _transposed_convolution(assembly: Assembly, call: Call) -> Operand:
+def _transposed_convolution(assembly: Assembly, call: OnnxCall) -> Operand:
     weight, bias = call.constant(1), call.optional_constant(2)
     axes = weight.ndim - 2
     geometry, extra = _geometry(call, axes), call.attributes.get("output_padding", [0] * axes)
@@ -55,29 +56,29 @@ def _cut(
     return before, after
 
 
-def _batch_norm(assembly: Assembly, call: Call) -> Operand:
+def _batch_norm(assembly: Assembly, call: OnnxCall) -> Operand:
     gain, bias, mean, variance = (call.constant(position) for position in range(1, 5))
     epsilon = call.attributes.get("epsilon", single(1e-5))
     return convolutions.batch_norm(assembly, call.value(0), gain, bias, mean, variance, epsilon)
 
 
-def _windows(assembly: Assembly, call: Call) -> pooling.Windows:
+def _windows(assembly: Assembly, call: OnnxCall) -> pooling.Windows:
     kernel = call.attributes["kernel_shape"]
     sizes = assembly.shape(call.value(0))[-len(kernel) :]
     return pooling.windows(sizes, kernel, _geometry(call, len(kernel)), bool(call.attributes.get("ceil_mode", 0)))
 
 
-def _average(assembly: Assembly, call: Call) -> Operand:
+def _average(assembly: Assembly, call: OnnxCall) -> Operand:
     padded, axes = bool(call.attributes.get("count_include_pad", 0)), len(call.attributes["kernel_shape"])
     return pooling.average(assembly, call.value(0), axes, _windows(assembly, call), padded)
 
 
-def _largest(assembly: Assembly, call: Call) -> Operand:
+def _largest(assembly: Assembly, call: OnnxCall) -> Operand:
     axes = len(call.attributes["kernel_shape"])
     return pooling.largest(assembly, call.value(0), axes, _windows(assembly, call))
 
 
-def _whole(assembly: Assembly, call: Call) -> tuple[int, pooling.Windows]:
+def _whole(assembly: Assembly, call: OnnxCall) -> tuple[int, pooling.Windows]:
     """The axes of an image after its channels, and one window on them."""
     axes = len(assembly.full_shape(call.value(0))) - 2
     if axes < 1:
@@ -85,24 +86,24 @@ def _whole(assembly: Assembly, call: Call) -> tuple[int, pooling.Windows]:
     return axes, pooling.adaptive(assembly.shape(call.value(0))[-axes:], [1] * axes)
 
 
-def _average_of_all(assembly: Assembly, call: Call) -> Operand:
+def _average_of_all(assembly: Assembly, call: OnnxCall) -> Operand:
     axes, windows = _whole(assembly, call)
     return pooling.average(assembly, call.value(0), axes, windows, padded=False)
 
 
-def _largest_of_all(assembly: Assembly, call: Call) -> Operand:
+def _largest_of_all(assembly: Assembly, call: OnnxCall) -> Operand:
     return pooling.largest(assembly, call.value(0), *_whole(assembly, call))
 
 
 _KERNEL = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
 _POOLING = ("auto_pad", "ceil_mode", "dilations", "kernel_shape", "pads", "strides")
 
-RULES: dict[str, Rule] = {
-    "AveragePool": Rule(_average, (*_POOLING, "count_include_pad")),
-    "BatchNormalization": Rule(_batch_norm, ("epsilon", "momentum"), {"training_mode": 0, "spatial": 1}),
-    "Conv": Rule(_convolution, _KERNEL),
-    "ConvTranspose": Rule(_transposed_convolution, (*_KERNEL, "output_padding", "output_shape")),
-    "GlobalAveragePool": Rule(_average_of_all),
-    "GlobalMaxPool": Rule(_largest_of_all),
-    "MaxPool": Rule(_largest, _POOLING, {"storage_order": 0}),
+RULES: dict[str, OnnxRule] = {
+    "AveragePool": OnnxRule(_average, (*_POOLING, "count_include_pad")),
+    "BatchNormalization": OnnxRule(_batch_norm, ("epsilon", "momentum"), {"training_mode": 0, "spatial": 1}),
+    "Conv": OnnxRule(_convolution, _KERNEL),
+    "ConvTranspose": OnnxRule(_transposed_convolution, (*_KERNEL, "output_padding", "output_shape")),
+    "GlobalAveragePool": OnnxRule(_average_of_all),
+    "GlobalMaxPool": OnnxRule(_largest_of_all),
+    "MaxPool": OnnxRule(_largest, _POOLING, {"storage_order": 0}),
 }

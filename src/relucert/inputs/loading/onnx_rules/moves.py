@@ -11,12 +11,13 @@ import torch
 from torch import Tensor
 
 from relucert.errors import UnsupportedError
-from relucert.inputs.loading.assembly import Assembly, Operand
+from relucert.inputs.loading.assembly import Assembly
 from relucert.inputs.loading.lowering.moves import move
-from relucert.inputs.loading.onnx_rules.call import Call, Rule
+from relucert.inputs.loading.onnx_rules.call import OnnxCall, OnnxRule
+from relucert.inputs.loading.operands import Operand
 
 
-def _move(assembly: Assembly, call: Call) -> Operand:
+def _move(assembly: Assembly, call: OnnxCall) -> Operand:
     for position in range(1, len(call.inputs)):
         call.optional_constant(position)
 
@@ -26,14 +27,14 @@ def _move(assembly: Assembly, call: Call) -> Operand:
     return move(assembly, run, [call.value(0)])
 
 
-def _join(assembly: Assembly, call: Call) -> Operand:
+def _join(assembly: Assembly, call: OnnxCall) -> Operand:
     return move(assembly, lambda tensors: call.run(dict(enumerate(tensors))), call.operands())
 
 
 _PADS = ("constant", "edge", "reflect", "wrap")  # NumPy has the same names
 
 
-def _pad(assembly: Assembly, call: Call) -> Operand:
+def _pad(assembly: Assembly, call: OnnxCall) -> Operand:
     """The margins were an attribute before operator set 11 and are an input since."""
     rank = len(assembly.full_shape(call.value(0)))
     margins, mode = call.whole(1, "pads"), call.text("mode", "constant")
@@ -55,14 +56,14 @@ def _pad(assembly: Assembly, call: Call) -> Operand:
     return move(assembly, run, [call.value(0)], float(fill))
 
 
-def _resize(assembly: Assembly, call: Call) -> Operand:
+def _resize(assembly: Assembly, call: OnnxCall) -> Operand:
     """To the nearest coordinates; the factors are the second input of Upsample, the third of Resize since set 11."""
     before = assembly.full_shape(call.value(0))
     if call.text("mode", "nearest") != "nearest":
         raise UnsupportedError(f"mode={call.text('mode', 'nearest')}; only 'nearest' copies numbers")
     sizes = call.optional_constant(3)
-    given = call.attributes.get("scales")
-    factors = call.optional_constant(2 if len(call.inputs) > 2 else 1) if given is None else torch.tensor(given)
+    stored = call.attributes.get("scales")
+    factors = call.optional_constant(2 if len(call.inputs) > 2 else 1) if stored is None else torch.tensor(stored)
     axes = [axis % len(before) for axis in call.attributes.get("axes", range(len(before)))]
     if sizes is not None:
         after = [int(size) for size in _with(before, axes, sizes.tolist())]
@@ -72,24 +73,24 @@ def _resize(assembly: Assembly, call: Call) -> Operand:
         after = [floor(scale * old) for scale, old in zip(scales, before, strict=True)]
     else:
         raise UnsupportedError("without sizes or factors")
-    places = [
-        [_nearest(call, place, scale, old, new) for place in range(new)]
+    sources = [
+        [_nearest(call, index, scale, old, new) for index in range(new)]
         for scale, old, new in zip(scales, before, after, strict=True)
     ]
 
     def run(tensors: list[Tensor]) -> Tensor:
         result = tensors[0]
-        for axis, picked in enumerate(places):
+        for axis, picked in enumerate(sources):
             result = result.index_select(axis, torch.tensor(picked, dtype=torch.long))
         return result
 
     return move(assembly, run, [call.value(0)])
 
 
-def _with(defaults: Sequence[float], axes: Sequence[int], given: Sequence[float]) -> list[float]:
-    """The defaults, with the given numbers at these axes."""
+def _with(defaults: Sequence[float], axes: Sequence[int], replacements: Sequence[float]) -> list[float]:
+    """The defaults, with the replacements at these axes."""
     numbers = list(defaults)
-    for axis, number in zip(axes, given, strict=True):
+    for axis, number in zip(axes, replacements, strict=True):
         numbers[axis] = number
     return numbers
 
@@ -97,13 +98,13 @@ def _with(defaults: Sequence[float], axes: Sequence[int], given: Sequence[float]
 _ROUNDINGS: dict[str, Callable[[Fraction], int]] = {
     "floor": floor,
     "ceil": ceil,
-    "round_prefer_floor": lambda place: ceil(place - Fraction(1, 2)),
-    "round_prefer_ceil": lambda place: floor(place + Fraction(1, 2)),
+    "round_prefer_floor": lambda coordinate: ceil(coordinate - Fraction(1, 2)),
+    "round_prefer_ceil": lambda coordinate: floor(coordinate + Fraction(1, 2)),
 }
 
 
-def _nearest(call: Call, index: int, scale: Fraction, old: int, new: int) -> int:
-    """The coordinate that is copied to this place of an axis; operator sets below 11 know one way only."""
+def _nearest(call: OnnxCall, index: int, scale: Fraction, old: int, new: int) -> int:
+    """The coordinate that is copied to this index of an axis; operator sets below 11 know one way only."""
     plain = "coordinate_transformation_mode" not in call.attributes and len(call.inputs) < 3
     transform = "asymmetric" if plain else call.text("coordinate_transformation_mode", "half_pixel")
     rounding = call.text("nearest_mode", "floor" if plain else "round_prefer_floor")
@@ -119,27 +120,27 @@ def _nearest(call: Call, index: int, scale: Fraction, old: int, new: int) -> int
     return min(max(_ROUNDINGS[rounding](origins[transform]), 0), old - 1)
 
 
-def _flatten(assembly: Assembly, call: Call) -> Operand:
+def _flatten(assembly: Assembly, call: OnnxCall) -> Operand:
     shape = assembly.full_shape(call.value(0))
     axis = call.attributes.get("axis", 1)
     axis += len(shape) if axis < 0 else 0
     return assembly.reshape(call.value(0), (prod(shape[:axis]), prod(shape[axis:])))
 
 
-def _reshape(assembly: Assembly, call: Call) -> Operand:
+def _reshape(assembly: Assembly, call: OnnxCall) -> Operand:
     before = assembly.full_shape(call.value(0))
     wanted = call.constant(1).flatten().tolist()
     if not call.attributes.get("allowzero", 0):
         kept = [*before, *([0] * len(wanted))]
         wanted = [kept[axis] if size == 0 else size for axis, size in enumerate(wanted)]
-    rest = prod(size for size in wanted if size != -1)
-    after = tuple(prod(before) // rest if size == -1 and rest else size for size in wanted)
+    stated = prod(size for size in wanted if size != -1)
+    after = tuple(prod(before) // stated if size == -1 and stated else size for size in wanted)
     if prod(after) != prod(before):
         raise UnsupportedError(f"{before} to {tuple(wanted)} does not keep the count of numbers")
     return assembly.reshape(call.value(0), after)
 
 
-def _squeeze(assembly: Assembly, call: Call) -> Operand:
+def _squeeze(assembly: Assembly, call: OnnxCall) -> Operand:
     shape = assembly.full_shape(call.value(0))
     axes = _axes(call, len(shape))
     if axes is None:
@@ -147,7 +148,7 @@ def _squeeze(assembly: Assembly, call: Call) -> Operand:
     return assembly.reshape(call.value(0), tuple(size for axis, size in enumerate(shape) if axis not in axes))
 
 
-def _unsqueeze(assembly: Assembly, call: Call) -> Operand:
+def _unsqueeze(assembly: Assembly, call: OnnxCall) -> Operand:
     sizes = assembly.full_shape(call.value(0))
     rank = len(sizes) + len(_axes(call, 0) or ())
     axes = _axes(call, rank) or set()
@@ -156,31 +157,31 @@ def _unsqueeze(assembly: Assembly, call: Call) -> Operand:
     return assembly.reshape(call.value(0), after)
 
 
-def _axes(call: Call, rank: int) -> set[int] | None:
+def _axes(call: OnnxCall, rank: int) -> set[int] | None:
     """The axes of a (un)squeeze, None if not given: an attribute before operator set 13, an input since."""
     axes = call.whole(1, "axes")
     return None if axes is None else {axis + rank if axis < 0 else axis for axis in axes}
 
 
-RULES: dict[str, Rule] = {
-    "Concat": Rule(_join, ("axis",)),
-    "DepthToSpace": Rule(_move, ("blocksize", "mode")),
-    "Expand": Rule(_move),
-    "Flatten": Rule(_flatten, ("axis",)),
-    "Gather": Rule(_move, ("axis",)),
-    "Pad": Rule(_pad, ("mode", "pads", "value")),
-    "Reshape": Rule(_reshape, ("allowzero",)),
-    "Resize": Rule(
+RULES: dict[str, OnnxRule] = {
+    "Concat": OnnxRule(_join, ("axis",)),
+    "DepthToSpace": OnnxRule(_move, ("blocksize", "mode")),
+    "Expand": OnnxRule(_move),
+    "Flatten": OnnxRule(_flatten, ("axis",)),
+    "Gather": OnnxRule(_move, ("axis",)),
+    "Pad": OnnxRule(_pad, ("mode", "pads", "value")),
+    "Reshape": OnnxRule(_reshape, ("allowzero",)),
+    "Resize": OnnxRule(
         _resize,
         ("axes", "coordinate_transformation_mode", "mode", "nearest_mode", "cubic_coeff_a", "extrapolation_value"),
         {"antialias": 0, "exclude_outside": 0, "keep_aspect_ratio_policy": b"stretch"},
     ),
-    "Slice": Rule(_move, ("axes", "ends", "starts")),
-    "SpaceToDepth": Rule(_move, ("blocksize",)),
-    "Split": Rule(_move, ("axis", "num_outputs", "split"), several=True),
-    "Squeeze": Rule(_squeeze, ("axes",)),
-    "Tile": Rule(_move),
-    "Transpose": Rule(_move, ("perm",)),
-    "Unsqueeze": Rule(_unsqueeze, ("axes",)),
-    "Upsample": Rule(_resize, ("mode", "scales")),
+    "Slice": OnnxRule(_move, ("axes", "ends", "starts")),
+    "SpaceToDepth": OnnxRule(_move, ("blocksize",)),
+    "Split": OnnxRule(_move, ("axis", "num_outputs", "split"), several=True),
+    "Squeeze": OnnxRule(_squeeze, ("axes",)),
+    "Tile": OnnxRule(_move),
+    "Transpose": OnnxRule(_move, ("perm",)),
+    "Unsqueeze": OnnxRule(_unsqueeze, ("axes",)),
+    "Upsample": OnnxRule(_resize, ("mode", "scales")),
 }

@@ -1,11 +1,11 @@
 """The translation of every ATen operator of an exported torch program."""
 
 from relucert.inputs.loading.torch_rules import activations, arithmetic, images, moves
-from relucert.inputs.loading.torch_rules.call import Call, Reference, Rule
+from relucert.inputs.loading.torch_rules.call import Reference, TorchCall, TorchRule
 
-__all__ = ["CASTS", "EXACT", "RULES", "Call", "Reference", "Rule"]
+__all__ = ["CASTS", "EXACT", "RULES", "Reference", "TorchCall", "TorchRule"]
 
-RULES: dict[str, Rule] = {**activations.RULES, **arithmetic.RULES, **images.RULES, **moves.RULES}
+RULES: dict[str, TorchRule] = {**activations.RULES, **arithmetic.RULES, **images.RULES, **moves.RULES}
 """Operators on values that depend on the input."""
 
 EXACT = frozenset({

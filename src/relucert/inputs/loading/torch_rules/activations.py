@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from relucert.errors import UnsupportedError
-from relucert.inputs.loading.assembly import Assembly, Operand, scalar
+from relucert.inputs.loading.assembly import Assembly
 from relucert.inputs.loading.lowering import activations as lowering
 from relucert.inputs.loading.lowering import smooth
-from relucert.inputs.loading.torch_rules.call import Call, Rule
+from relucert.inputs.loading.operands import Operand, scalar
+from relucert.inputs.loading.torch_rules.call import TorchCall, TorchRule
 from relucert.network import (
     Activation,
     Cos,
@@ -28,112 +29,112 @@ from relucert.network import (
 )
 
 
-def _relu(assembly: Assembly, call: Call) -> Operand:
+def _relu(assembly: Assembly, call: TorchCall) -> Operand:
     return assembly.relu(call.operand("self"))
 
 
-def _clip(low: str | None, high: str | None) -> Callable[[Assembly, Call], Operand]:
-    def translate(assembly: Assembly, call: Call) -> Operand:
+def _clip(low: str | None, high: str | None) -> Callable[[Assembly, TorchCall], Operand]:
+    def translate(assembly: Assembly, call: TorchCall) -> Operand:
         ends = [None if end is None else call.optional(end) for end in (low, high)]
         return lowering.clip(assembly, call.operand("self"), *ends)
 
     return translate
 
 
-def _relu6(assembly: Assembly, call: Call) -> Operand:
+def _relu6(assembly: Assembly, call: TorchCall) -> Operand:
     return lowering.clip(assembly, call.operand("self"), scalar(0.0), scalar(6.0))
 
 
-def _hard_sigmoid(assembly: Assembly, call: Call) -> Operand:
+def _hard_sigmoid(assembly: Assembly, call: TorchCall) -> Operand:
     shifted = assembly.add(call.operand("self"), scalar(3.0))
     return assembly.divide(lowering.clip(assembly, shifted, scalar(0.0), scalar(6.0)), scalar(6.0))
 
 
-def _threshold(assembly: Assembly, call: Call) -> Operand:
+def _threshold(assembly: Assembly, call: TorchCall) -> Operand:
     if call.arguments["threshold"] != call.arguments["value"]:
         raise UnsupportedError("a jump: threshold and value differ")
     return lowering.maximum(assembly, call.operand("self"), call.constant("threshold"))
 
 
-def _leaky_relu(assembly: Assembly, call: Call) -> Operand:
+def _leaky_relu(assembly: Assembly, call: TorchCall) -> Operand:
     return lowering.leaky_relu(assembly, call.operand("self"), call.constant("negative_slope"))
 
 
-def _mean_slope_relu(assembly: Assembly, call: Call) -> Operand:
+def _mean_slope_relu(assembly: Assembly, call: TorchCall) -> Operand:
     return lowering.mean_slope_relu(assembly, call.operand("self"), call.constant("lower"), call.constant("upper"))
 
 
-def _parametric_relu(assembly: Assembly, call: Call) -> Operand:
+def _parametric_relu(assembly: Assembly, call: TorchCall) -> Operand:
     return lowering.parametric_relu(assembly, call.operand("self"), call.constant("weight"))
 
 
-def _absolute(assembly: Assembly, call: Call) -> Operand:
+def _absolute(assembly: Assembly, call: TorchCall) -> Operand:
     return lowering.absolute(assembly, call.operand("self"))
 
 
-def _maximum(assembly: Assembly, call: Call) -> Operand:
+def _maximum(assembly: Assembly, call: TorchCall) -> Operand:
     return lowering.maximum(assembly, call.operand("self"), call.operand("other"))
 
 
-def _minimum(assembly: Assembly, call: Call) -> Operand:
+def _minimum(assembly: Assembly, call: TorchCall) -> Operand:
     return lowering.minimum(assembly, call.operand("self"), call.operand("other"))
 
 
-def _plain(activation: Activation) -> Rule:
+def _plain(activation: Activation) -> TorchRule:
     """An activation without parameters."""
-    return Rule(lambda assembly, call: assembly.activation(activation, call.operand("self")), ("self",))
+    return TorchRule(lambda assembly, call: assembly.activation(activation, call.operand("self")), ("self",))
 
 
-def _lowered(lower: Callable[[Assembly, Operand], int]) -> Rule:
-    return Rule(lambda assembly, call: lower(assembly, call.operand("self")), ("self",))
+def _lowered(lower: Callable[[Assembly, Operand], int]) -> TorchRule:
+    return TorchRule(lambda assembly, call: lower(assembly, call.operand("self")), ("self",))
 
 
-def _gelu(assembly: Assembly, call: Call) -> Operand:
+def _gelu(assembly: Assembly, call: TorchCall) -> Operand:
     forms: dict[object, Activation] = {"none": Gelu(), "tanh": GeluTanh()}
     return assembly.activation(forms[call.arguments["approximate"]], call.operand("self"))
 
 
-def _softplus(assembly: Assembly, call: Call) -> Operand:
+def _softplus(assembly: Assembly, call: TorchCall) -> Operand:
     return smooth.softplus(
         assembly, call.operand("self"), float(call.arguments["beta"]), float(call.arguments["threshold"])
     )
 
 
-def _elu(assembly: Assembly, call: Call) -> Operand:
+def _elu(assembly: Assembly, call: TorchCall) -> Operand:
     alpha, scale, input_scale = (float(call.arguments[name]) for name in ("alpha", "scale", "input_scale"))
     return smooth.elu(assembly, call.operand("self"), alpha, scale, input_scale)
 
 
-def _selu(assembly: Assembly, call: Call) -> Operand:
+def _selu(assembly: Assembly, call: TorchCall) -> Operand:
     return smooth.elu(assembly, call.operand("self"), SELU_ALPHA, SELU_SCALE)
 
 
-def _celu(assembly: Assembly, call: Call) -> Operand:
+def _celu(assembly: Assembly, call: TorchCall) -> Operand:
     return smooth.celu(assembly, call.operand("self"), float(call.arguments["alpha"]))
 
 
-def _power(assembly: Assembly, call: Call) -> Operand:
+def _power(assembly: Assembly, call: TorchCall) -> Operand:
     return smooth.power(assembly, call.operand("self"), call.constant("exponent"))
 
 
 SELU_ALPHA, SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
 _PAIR = ("self", "other")
 
-RULES: dict[str, Rule] = {
-    "relu": Rule(_relu, ("self",)),
-    **{name: Rule(_clip("min", "max"), ("self", "min", "max")) for name in ("clamp", "clamp.Tensor", "clip")},
-    **{name: Rule(_clip("min", None), ("self", "min")) for name in ("clamp_min", "clamp_min.Tensor")},
-    **{name: Rule(_clip(None, "max"), ("self", "max")) for name in ("clamp_max", "clamp_max.Tensor")},
-    "hardtanh": Rule(_clip("min_val", "max_val"), ("self", "min_val", "max_val")),
-    "relu6": Rule(_relu6, ("self",)),
-    "hardsigmoid": Rule(_hard_sigmoid, ("self",)),
-    "threshold": Rule(_threshold, ("self", "threshold", "value")),
-    "leaky_relu": Rule(_leaky_relu, ("self", "negative_slope")),
-    "rrelu": Rule(_mean_slope_relu, ("self", "lower", "upper")),
-    "prelu": Rule(_parametric_relu, ("self", "weight")),
-    "abs": Rule(_absolute, ("self",)),
-    **{name: Rule(_maximum, _PAIR) for name in ("maximum", "max.other")},
-    **{name: Rule(_minimum, _PAIR) for name in ("minimum", "min.other")},
+RULES: dict[str, TorchRule] = {
+    "relu": TorchRule(_relu, ("self",)),
+    **{name: TorchRule(_clip("min", "max"), ("self", "min", "max")) for name in ("clamp", "clamp.Tensor", "clip")},
+    **{name: TorchRule(_clip("min", None), ("self", "min")) for name in ("clamp_min", "clamp_min.Tensor")},
+    **{name: TorchRule(_clip(None, "max"), ("self", "max")) for name in ("clamp_max", "clamp_max.Tensor")},
+    "hardtanh": TorchRule(_clip("min_val", "max_val"), ("self", "min_val", "max_val")),
+    "relu6": TorchRule(_relu6, ("self",)),
+    "hardsigmoid": TorchRule(_hard_sigmoid, ("self",)),
+    "threshold": TorchRule(_threshold, ("self", "threshold", "value")),
+    "leaky_relu": TorchRule(_leaky_relu, ("self", "negative_slope")),
+    "rrelu": TorchRule(_mean_slope_relu, ("self", "lower", "upper")),
+    "prelu": TorchRule(_parametric_relu, ("self", "weight")),
+    "abs": TorchRule(_absolute, ("self",)),
+    **{name: TorchRule(_maximum, _PAIR) for name in ("maximum", "max.other")},
+    **{name: TorchRule(_minimum, _PAIR) for name in ("minimum", "min.other")},
     "sigmoid": _plain(Sigmoid()),
     "special_expit": _plain(Sigmoid()),
     "tanh": _plain(Tanh()),
@@ -149,15 +150,15 @@ RULES: dict[str, Rule] = {
     "silu": _plain(Silu()),
     "mish": _plain(Mish()),
     "hardswish": _plain(HardSwish()),
-    "gelu": Rule(_gelu, ("self", "approximate")),
-    "softplus": Rule(_softplus, ("self", "beta", "threshold")),
-    "elu": Rule(_elu, ("self", "alpha", "scale", "input_scale")),
-    "selu": Rule(_selu, ("self",)),
-    "celu": Rule(_celu, ("self", "alpha")),
+    "gelu": TorchRule(_gelu, ("self", "approximate")),
+    "softplus": TorchRule(_softplus, ("self", "beta", "threshold")),
+    "elu": TorchRule(_elu, ("self", "alpha", "scale", "input_scale")),
+    "selu": TorchRule(_selu, ("self",)),
+    "celu": TorchRule(_celu, ("self", "alpha")),
     "log_sigmoid": _lowered(smooth.log_sigmoid),
     "expm1": _lowered(smooth.expm1),
     "log1p": _lowered(smooth.log1p),
     "rsqrt": _lowered(smooth.inverse_root),
-    "pow.Tensor_Scalar": Rule(_power, ("self", "exponent")),
-    "pow.Tensor_Tensor": Rule(_power, ("self", "exponent")),
+    "pow.Tensor_Scalar": TorchRule(_power, ("self", "exponent")),
+    "pow.Tensor_Tensor": TorchRule(_power, ("self", "exponent")),
 }

@@ -9,12 +9,13 @@ from typing import Any
 from torch import Tensor
 
 from relucert.errors import UnsupportedError
-from relucert.inputs.loading.assembly import Assembly, Operand, scalar
+from relucert.inputs.loading.assembly import Assembly
+from relucert.inputs.loading.operands import Operand, scalar
 from relucert.network import Shape
 
 
 @dataclass(frozen=True)
-class Call:
+class TorchCall:
     """One call of an operator.
 
     arguments: by their schema names; shape: of its result, batch first.
@@ -27,12 +28,12 @@ class Call:
 
     def operand(self, name: str) -> Operand:
         """A value, a constant tensor, or a plain number as a constant."""
-        given = self.arguments[name]
-        if isinstance(given, Reference):
-            return given.operand
-        if not isinstance(given, int | float):
-            raise UnsupportedError(f"{name}={given}")
-        return scalar(given)
+        argument = self.arguments[name]
+        if isinstance(argument, Reference):
+            return argument.operand
+        if not isinstance(argument, int | float):
+            raise UnsupportedError(f"{name}={argument}")
+        return scalar(argument)
 
     def operands(self, name: str) -> list[Operand]:
         """The values and constants of a list."""
@@ -49,8 +50,8 @@ class Call:
 
     def sizes(self, name: str) -> list[int]:
         """The whole numbers of a list, or a single one."""
-        given: int | Sequence[int] = self.arguments[name]
-        return [given] if isinstance(given, int) else list(given)
+        argument: int | Sequence[int] = self.arguments[name]
+        return [argument] if isinstance(argument, int) else list(argument)
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ class Reference:
 
 
 @dataclass(frozen=True)
-class Rule:
+class TorchRule:
     """How to translate an operator, and the arguments the translation uses; any other must have its default value.
 
     arguments: None where it uses all of them, since it runs the operator itself.
@@ -69,7 +70,7 @@ class Rule:
     several: of several results any may be used, not the first one alone.
     """
 
-    translate: Callable[[Assembly, Call], Operand]
+    translate: Callable[[Assembly, TorchCall], Operand]
     arguments: tuple[str, ...] | None = None
     keeps_order: bool = False
     several: bool = False
