@@ -15,8 +15,8 @@ from relucert.checker.smooth_function import SmoothFunction, SmoothPiece
 from relucert.errors import UnsupportedError
 from relucert.network import Node
 
-LARGEST_ACCURATE = 2**13  # of arguments of waves of which something is known about evaluations
-WIDEST = 16  # pieces of a wave between the ends of an interval; more are not looked at one by one
+LARGEST_ACCURATE = 2**13  # up to which arguments the error of sine and cosine is known
+WIDEST = 16  # pieces of a wave in an interval; with more of them the wave is only known to lie in [-1, 1]
 
 
 class _SShaped(SmoothFunction):
@@ -343,7 +343,7 @@ FUNCTIONS: dict[str, Callable[..., SmoothFunction]] = {
     "silu": Silu, "gelu": Gelu, "gelu tanh": GeluTanh, "mish": Mish, "hard swish": HardSwish, "power": Power,
     "reciprocal": Reciprocal, "sqrt": Sqrt, "log": Log, "sin": Sin, "cos": Cos,
 }  # fmt: skip
-"""By the name of an operation, from what is stored of it."""
+"""The classes by the name of an operation, whose stored settings are their arguments."""
 
 
 def is_activation(node: Node) -> bool:
@@ -362,7 +362,7 @@ def smooth_function(node: Node) -> SmoothFunction:
 
 
 def _near(text: str) -> arb:
-    """A point that is known to 16 places behind the point."""
+    """A ball of radius 1e-15 around a decimal number."""
     return arb(f"{text} +/- 1e-15")
 
 

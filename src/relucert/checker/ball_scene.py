@@ -21,7 +21,9 @@ Numbers = list[fmpq]
 class BallScene:
     """The region as `x = centre + radii y` with y in the unit ball of the norm; radius 0: the coordinate stays.
 
-    confined: where a box cuts a ball that is no box itself, where y is; walls: then the most that |y| may be.
+    Attributes:
+        confined: The region of y where a box cuts a ball that is no box itself, else None.
+        walls: Upper bounds of |y| where a box cuts such a ball, else None.
     """
 
     norm: float
@@ -50,7 +52,7 @@ class BallScene:
         return cls(proof.norm, [(low + high) / 2 for low, high in ends], [(high - low) / 2 for low, high in ends])
 
     def most_squares(self, weights: Numbers) -> fmpq:
-        """At least the largest sum of squared coordinates of y with weights >= 0."""
+        """An upper bound of the sum of squared coordinates of y with weights >= 0."""
         if self.norm == math.inf:
             return sum(weights, fmpq(0))
         most = max(weights, default=fmpq(0))
@@ -60,7 +62,7 @@ class BallScene:
         return min(most, sum(within, fmpq(0)))
 
     def fall(self, form: Numbers) -> fmpq:
-        """At least how far a form falls below 0, wherever y may be."""
+        """An upper bound of how far a form on y falls below 0."""
         if self.confined is not None:
             (least,) = self.confined.least(fixed(form))
             return fmpq(-least.numerator, least.denominator)
@@ -80,7 +82,7 @@ def fixed(numbers: Numbers) -> Fixed:
 
 
 def _rooms(walls: list[float], centre: Numbers, radii: Numbers) -> list[float]:
-    """How far every coordinate may go towards its wall, in units of its radius, rounded up."""
+    """How far every coordinate may move towards its wall, in units of its radius, rounded up."""
     rooms = []
     for wall, point, step in zip(walls, centre, radii, strict=True):
         distance = abs(fraction(wall) - point) if math.isfinite(wall) else step

@@ -22,7 +22,7 @@ ByLayer = dict[int, list[float]]
 
 @dataclass(frozen=True)
 class LayerEntry:
-    """The neurons of a pre-activation whose sign is left open, and by neuron a slope in units of 2**-20."""
+    """The neurons of a pre-activation that are treated as unstable, and one slope for each, in units of 2**-20."""
 
     neurons: list[int]
     slopes: list[int]
@@ -38,10 +38,12 @@ class NormEntry:
 
 @dataclass(frozen=True)
 class CertificateEntry:
-    """Weights: of squared deviations (P), of squared errors (D), of squared inputs (one, or one for each).
+    """The weights of a certificate: of squared deviations (P), of squared errors and of squared inputs (D).
 
-    norms: of a composed certificate, by layer and source; None of a joint one.
-    profiles: of a composed certificate, by source, one number > 0 for each of its neurons; all are 1 where none stand.
+    Attributes:
+        inputs: One weight for all inputs, or one for each.
+        norms: Of a composed certificate, by layer and source; None for a joint one.
+        profiles: Of a composed certificate, by source, one number > 0 for each of its neurons; ones by default.
     """
 
     deviations: ByLayer
@@ -53,9 +55,11 @@ class CertificateEntry:
 
 @dataclass(frozen=True)
 class RowEntry:
-    """What proves a row: the number of a certificate, a factor on its weights, and the dual variables.
+    """The proof of a row: the number of a certificate, a factor on its weights, and the dual variables.
 
-    links: by layer (lambda); inputs, errors: the centre t of y, and of e by layer.
+    Attributes:
+        links: By layer, the multipliers lambda.
+        inputs, errors: The centre t of y, and by layer that of e.
     """
 
     certificate: int
@@ -158,9 +162,9 @@ def _row(entry: Any) -> RowEntry:
 
 def _intervals(entries: Any) -> list[IntervalEntry]:
     """Bounds by several certificates; a file of an earlier version has one, which is not in a list."""
-    found = [_interval(entry) for entry in ([entries] if isinstance(entries, dict) else as_list(entries))]
-    require(bool(found), "there are no bounds of neurons where there should be")
-    return found
+    intervals = [_interval(entry) for entry in ([entries] if isinstance(entries, dict) else as_list(entries))]
+    require(bool(intervals), "there are no bounds of neurons where there should be")
+    return intervals
 
 
 def _interval(entry: Any) -> IntervalEntry:
@@ -184,7 +188,7 @@ def _interval(entry: Any) -> IntervalEntry:
 
 
 def _rows(entry: Any, count: int) -> list[list[float]]:
-    """Numbers as so many rows of one length."""
+    """Numbers as `count` rows of one length."""
     numbers = _floats(entry)
     require(bool(count) and len(numbers) % count == 0, "bounds have not the same number of numbers each")
     width = len(numbers) // count

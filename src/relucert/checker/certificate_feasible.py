@@ -1,4 +1,4 @@
-"""That the weights of a certificate are feasible: `sum P dz^2 <= sum D v^2` for all v = (y, e), where `dz = A v`."""
+"""The check that a certificate is feasible: `sum P dz^2 <= sum D v^2` for all v = (y, e), where `dz = A v`."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from relucert.checker.entries import Rejected, require
 
 ZERO = fmpq(0)
 DENSE = 0.2  # share of coefficients that are not 0, from which a matrix is a dense one
-MOST_KEPT = 2**25  # coefficients that are kept, of 8 bytes each
-FARTHEST = 300  # powers of two by which numbers may differ
+MOST_KEPT = 2**25  # coefficients of 8 bytes each that are kept for the next certificate
+FARTHEST = 300  # powers of two by which numbers may differ, far from float64's underflow and overflow
 Floats = NDArray[np.float64]
 
 
@@ -79,8 +79,8 @@ class Feasibility:
             raise Rejected("a joint certificate is not proven to be feasible")
 
     def _joint_rows(self, value: int) -> Iterable[dict[int, RoundedRows]]:
-        """The maps from inputs and from the errors of open neurons to the open neurons of a layer, some after others;
-        they are kept for other certificates where they are not too many."""
+        """The maps from inputs and from errors of unstable neurons to the unstable neurons of a layer, chunk by chunk;
+        they are kept for the next certificate unless they are too many."""
         if value in self._kept:
             return self._kept[value]
         rows = (self._cut(maps) for maps in self.maker.through(value, self.scene.neurons[value].index))
@@ -97,7 +97,8 @@ class Feasibility:
         }
 
     def _check_composed(self, entry: CertificateEntry, norms: dict[tuple[int, int], NormEntry]) -> None:
-        """From the last layer to the first: a layer asks its sources for the sum of their squares, times a number."""
+        """Goes from the last layer to the first: the squared deviations of a layer are bounded by those of its sources,
+        whose weights this raises by the squared norm of the map over the source's share."""
         scene = self.scene
         pairs = {(value, source) for value in scene.network.preactivations for source in scene.sources(value)}
         require(set(norms) == pairs, "a composed certificate has not one norm for each layer and source")
@@ -140,9 +141,9 @@ class Feasibility:
         }  # fmt: skip
 
     def _carried(self, value: int, entry: CertificateEntry, required: Numbers) -> Numbers:
-        """The weights T with which the squared deviations of a layer have to be bounded, one for each neuron.
+        """The weights T with which the squared deviations of a pre-activation have to be bounded, one per neuron.
 
-        required: Q, with which those of its ReLUs have to be, one for each neuron.
+        required: The weights Q with which those of its ReLUs have to be bounded, one per neuron.
         """
         neurons = self.scene.neurons[value]
         slopes = self.scene.slopes[value].units.tolist()
@@ -162,8 +163,8 @@ class Feasibility:
     def _check_norms(
         self, value: int, weights: Numbers, norms: dict[int, NormEntry], profiles: dict[int, Numbers]
     ) -> None:  # fmt: skip
-        """That the map from every source to a layer with these weights is no longer than its norm, where coordinates of
-        a source are counted by its profile."""
+        """Raises Rejected unless the norm of the map from every source to a layer with these weights is at most the
+        certificate's; the coordinates of a source are weighed by its profile."""
         network = self.scene.network
         wanted = [neuron for neuron in spatial(network, value).tolist() if weights[neuron] > 0]
         if not wanted:
@@ -187,8 +188,8 @@ class Feasibility:
                 raise Rejected(f"the norm of the map from value {source} to value {value} is not proven")
 
     def _columns(self, source: int, profile: Numbers) -> Floats:
-        """What the deviations of a source are multiplied with, over the root of its profile: radii of inputs, 0 for
-        inactive neurons."""
+        """The factors of a source's deviations over the roots of its profile: the radii of inputs, 1 for neurons and 0
+        for inactive ones."""
         if source == THE_INPUT:
             return _quotients(self.scene.region.radii, profile)
         passed = self.scene.slopes[source].units > 0
@@ -207,7 +208,8 @@ class ScaledRows:
         self._fits = True
 
     def add(self, roots: Floats, maps: Iterable[tuple[RoundedRows | None, Floats]]) -> None:
-        """Adds rows, those of maps side by side, times factors; None: zeros. Rows whose root is 0 are left out."""
+        """Adds the rows of maps side by side, each map times its factors; None is a map of zeros. Rows whose root is 0
+        are left out."""
         wanted = np.flatnonzero(roots)
         blocks = []
         for rows, factors in maps:
@@ -225,8 +227,8 @@ class ScaledRows:
     def _scaled(
         self, units: torch.Tensor, bits: int, doubt: float, roots: Floats, factors: Floats
     ) -> NDArray[np.int64]:
-        """Integers over 2**BITS. An entry is off by at most 0.51 of a unit where its own is not 0: it takes four
-        roundings of a number that is at most 1 before that to an integer, and none of them underflows that counts."""
+        """The scaled entries as integers over 2**BITS. An entry is off by at most 0.51 of a unit where it is not 0: by
+        four roundings of a number that is at most 1, then that to an integer; no underflow is large enough to count."""
         high, wide = (_exponent(numbers) for numbers in (roots, factors))
         power = high + wide - bits + BITS
         self._fits &= max(map(abs, (bits, high, wide))) < FARTHEST
@@ -269,12 +271,12 @@ def check_counts(subject: str, numbers: dict[int, list[float]], counts: dict[int
 
 
 def _roots(weights: Numbers, square: fmpq) -> Floats:
-    """Numbers at least the roots of weights over a square, by little."""
+    """Upper bounds, by little, of the roots of weights over a square."""
     return np.array([_root(weight / square) if weight > 0 else 0.0 for weight in weights])
 
 
 def _quotients(radii: Numbers, weights: Numbers) -> Floats:
-    """Numbers at least a radius over the root of a weight each."""
+    """Upper bounds, by little, of radii over the roots of weights."""
     require(
         all(weight > 0 for weight, radius in zip(weights, radii, strict=True) if radius > 0), "a weight is not positive"
     )

@@ -103,7 +103,7 @@ def check(
     images: torch.Tensor | None = None,
     most_bytes: int = MOST_BYTES,
 ) -> Claim:
-    """What a proof file proves about a network; raises `Rejected` where it does not.
+    """Checks a proof file, and returns what it proves about a network; raises `Rejected` where it proves nothing.
 
     Args:
         path: The file.
@@ -154,7 +154,7 @@ def check_claim(
     progress: Callable[[int, int], None] | None = None,
     images: torch.Tensor | None = None,
 ) -> Claim:
-    """What a proof about an image proves of the network that it is about; arguments as of `check`."""
+    """Checks a proof about an image, and returns what it proves of the network; the arguments are those of `check`."""
     if images is not None:
         _check_image(proof, images)
     _check_question(proof, network)

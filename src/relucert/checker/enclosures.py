@@ -35,11 +35,11 @@ Key = tuple[int, int, float]
 
 @dataclass(frozen=True)
 class ActivationError:
-    """How far evaluations of activations may be off: so many units in the last place of |f| or of f's scale.
+    """How far evaluations of an activation f may be off, in units in the last place of |f| or of f's scale.
 
     Attributes:
         ulps: The number of these units.
-        unit, underflow, largest, smallest: As of a `noise.Precision`.
+        unit, underflow, largest, smallest: Those of the floating-point format (`noise.Precision`).
     """
 
     ulps: int
@@ -49,7 +49,7 @@ class ActivationError:
     smallest: Fraction
 
     def noise(self, function: SmoothFunction, low: arb, high: arb, size: arb) -> arb:
-        """What an evaluation may add to f between two numbers, |f| being at most `size` there."""
+        """How far an evaluation of f may be off between two numbers, where |f| is at most `size`."""
         scale, (least, largest) = function.scale(low, high), function.accurate(_exact(4 * self.smallest))
         if scale is None:
             raise Rejected(f"nothing is known about evaluations of {type(function).__name__.lower()}")
@@ -77,9 +77,11 @@ class Enclosed:
             self._noise = self._noises()
 
     def offsets(self, slopes: Tensor, sign: int, where: Tensor | None = None) -> Fixed:
-        """Of lines of these slopes, float64, below f or with the sign -1 above it, rounded outwards.
+        """The offsets of lines with these slopes below f, or with the sign -1 above it, rounded outwards.
 
-        slopes: (size,) or (forms, size); where: of the same shape, which are needed, the others being 0.
+        Args:
+            slopes: float64, (size,) or (forms, size).
+            where: Which offsets are needed, in the shape of the slopes; the result has zeros elsewhere.
         """
         needed = torch.ones_like(slopes, dtype=torch.bool) if where is None else where
         indices = needed.reshape(-1).nonzero().flatten().tolist()
@@ -93,7 +95,7 @@ class Enclosed:
 
     @cached_property
     def image(self) -> tuple[Fixed, Fixed]:
-        """Between what the activations are, rounded outwards."""
+        """Lower and upper bounds of the activations, rounded outwards."""
         flat = torch.zeros(len(self._ends), dtype=torch.float64)
         return self.offsets(flat, 1), self.offsets(flat, -1)
 
@@ -132,7 +134,7 @@ class Enclosed:
         return [self._error.noise(self.function, *ends, size) for ends, size in zip(self._ends, sizes, strict=True)]
 
     def _least(self, sign: int, neuron: int, slope: float, touching: dict[tuple[Key, int], float]) -> arb:
-        """The least `sign (f(z) - slope z)` of a neuron, in a ball or above it."""
+        """A ball whose lower end bounds `sign (f(z) - slope z)` of a neuron from below."""
         number, (low, high) = arb(slope), self._ends[neuron]
         pieces = self._pieces[neuron]
         if pieces is None:  # a wave over many periods
@@ -144,7 +146,7 @@ class Enclosed:
                 continue
             point = arb(touching[(sign, neuron, slope), index])
             inside = (piece.start is None or point >= piece.start) and (piece.end is None or point <= piece.end)
-            if not inside:  # a part that is too short for float64
+            if not inside:  # the intersection is too short for float64
                 whole = start.union(end)
                 candidates.append(sign * (piece.value(whole) - number * whole))
                 continue
@@ -157,7 +159,7 @@ class Enclosed:
         return least
 
     def _met(self, low: arb, high: arb) -> list[tuple[SmoothPiece, arb, arb]] | None:
-        """The pieces that an interval may meet, each with the ends of its part of the interval."""
+        """The pieces that an interval may meet, each with the ends of its intersection with the interval."""
         pieces = self.function.pieces(low, high)
         if pieces is None:
             return None

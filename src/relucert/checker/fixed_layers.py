@@ -71,7 +71,7 @@ class FixedLayer(ABC):
         return sum(self.constant_sizes or [], Fraction(0))
 
     def at_zero(self, forms: Fixed) -> tuple[list[int], int, Fraction] | None:
-        """What the constant adds to the forms: integers over 2**bits, bits, and what each of them may be off."""
+        """What the constant adds to the forms: integers over 2**bits, bits, and how far each of them may be off."""
         if self.constant is None:
             return None
         worth = sums(forms, self.constant)
@@ -192,7 +192,7 @@ class _Picked(FixedLayer):
     """Every coordinate is one of the input's, or zero.
 
     Attributes:
-        indices: Of the coordinates, (size,); one past the last: zero.
+        indices: Which coordinate of the input each one is, (size,); one past the last: zero.
         before: How many coordinates the input has.
         most: How often one of them is picked.
     """
@@ -349,7 +349,7 @@ def _absolute(numbers: Fixed) -> Fixed:
 
 
 def most(numbers: Fixed) -> Fixed:
-    """The largest that they may be."""
+    """Upper bounds of numbers: the units plus the error."""
     return Fixed(numbers.units + numbers.error, numbers.bits)
 
 

@@ -38,7 +38,7 @@ class Fixed:
 
     @cached_property
     def digits(self) -> list[Tensor]:
-        """float64 tensors whose sum, the one of place i times 2**(20 i), are the units."""
+        """The units in base 2**20: float64 tensors, of which tensor i counts 2**(20 i) times."""
         remainder, digits = self.units, []
         size = _largest(remainder)
         if size > 1 << (BITS + 1):
@@ -58,13 +58,13 @@ class Fixed:
         return _largest(self.units) + self.error
 
     def coarser(self, shift: int) -> Fixed:
-        """The same in units that are 2**shift times larger."""
+        """The numbers in units that are 2**shift times larger, rounded down."""
         if shift <= 0:
             return self
         return Fixed(self.units >> min(shift, 63), self.bits - shift, _shifted(self.error, shift) + 1)
 
     def filled(self) -> Fixed:
-        """The same in units so small that the largest number has nearly all bits."""
+        """The numbers in units so small that the largest one has nearly all bits."""
         size = _largest(self.units)
         room = BITS - 1 - size.bit_length()
         return self if room <= 0 or not size else self._finer(room)
@@ -80,7 +80,7 @@ class Fixed:
         return Fixed(first.units + second.units, first.bits, first.error + second.error)
 
     def _in_units(self, bits: int) -> Fixed:
-        """The same numbers over 2**bits."""
+        """The numbers over 2**bits."""
         return self.coarser(self.bits - bits) if bits <= self.bits else self._finer(bits - self.bits)
 
     def _finer(self, shift: int) -> Fixed:
@@ -139,9 +139,11 @@ def of_integers(numbers: Sequence[int], bits: int, up: bool = False) -> Fixed:
 
 
 def multiply(left: Fixed, right: Fixed, product: Product, terms: int) -> Fixed:
-    """A product that sums at most so many products of two numbers, rounded down to units that hold it.
+    """A bilinear product of two tensors, rounded down to units that hold it.
 
-    product: Of float64 tensors, with nothing but sums of products.
+    Args:
+        product: The product of float64 tensors, which takes nothing but sums of products of two numbers.
+        terms: How many products one sum has, at most.
     """
     bits = left.bits + right.bits
     error = terms * (left.error * right.largest + right.error * left.largest)
@@ -187,7 +189,7 @@ def row_sums(left: Fixed, right: Fixed) -> list[int]:
 
 
 def whole(levels: list[Tensor]) -> list[int]:
-    """The sums of the levels, the one of place m times 2**(20 m)."""
+    """The sums over the levels, of which level m counts 2**(20 m) times."""
     totals = [0] * len(levels[0])
     for level in reversed(levels):
         totals = [(total << DIGIT) + int(number) for total, number in zip(totals, level.tolist(), strict=True)]
@@ -195,7 +197,7 @@ def whole(levels: list[Tensor]) -> list[int]:
 
 
 def _levels(left: Fixed, right: Fixed, product: Product, terms: int) -> list[Tensor]:
-    """By place m the sum of the products of digits whose places have this sum: exact in float64."""
+    """By level m, the sum of the products of digits whose positions add up to m: exact in float64."""
     if terms > TERMS:
         raise ValueError(f"a sum of {terms} products is not exact")
     levels: list[Tensor | None] = [None] * (len(left.digits) + len(right.digits) - 1)

@@ -82,7 +82,7 @@ class FixedRegion:
         return [number - charge for number in least]
 
     def _at(self, columns: Tensor) -> FixedRegion:
-        """The region of some of the coordinates alone."""
+        """The region in some coordinates alone; others must have coefficient 0 in the forms."""
         return replace(
             self,
             low=self.low.at(columns),

@@ -15,8 +15,8 @@ from torch.nn import functional
 from relucert.checker.document import Rejected
 from relucert.network import Network
 
-WEIGHTED = ("linear", "convolution")
-MOVES = ("reshape", "index map")
+WEIGHTED = ("linear", "convolution")  # operations with weights
+MOVES = ("reshape", "index map")  # operations that only move numbers
 LONGEST = 400  # bits of the fractions of stored numbers
 
 

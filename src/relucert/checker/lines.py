@@ -34,14 +34,14 @@ class Interval:
         )
 
     def replaced(self, neurons: Sequence[int], bounds: Interval) -> Interval:
-        """The bounds, with those of some neurons intersected with others."""
+        """The intervals, those of some neurons intersected with further bounds of these."""
         lower, upper = list(self.lower), list(self.upper)
         for neuron, low, high in zip(neurons, bounds.lower, bounds.upper, strict=True):
             lower[neuron], upper[neuron] = max(lower[neuron], low), min(upper[neuron], high)
         return Interval(lower, upper)
 
     def raised(self, neurons: Sequence[int], sign: int, least: Sequence[int]) -> Interval:
-        """The bounds, improved by lower bounds of some neurons, or with the sign -1 of their negatives."""
+        """The intervals, improved by lower bounds of some neurons, or with the sign -1 of their negatives."""
         lower, upper = list(self.lower), list(self.upper)
         for neuron, number in zip(neurons, least, strict=True):
             if sign > 0:
@@ -51,7 +51,7 @@ class Interval:
         return Interval(lower, upper)
 
     def enclosed(self, function: SmoothFunction, error: ActivationError | None = None) -> Enclosed:
-        """A smooth activation of the neurons; error: what its evaluation may be off."""
+        """A smooth activation of the neurons; error: how far its evaluation may be off."""
         if (function, error) not in self._enclosed:
             self._enclosed[function, error] = Enclosed(function, self.lower, self.upper, error)
         return self._enclosed[function, error]
@@ -67,11 +67,12 @@ class Interval:
 
     @cached_property
     def active(self) -> Tensor:
-        """Which of the others are active, never negative: bool, (size,)."""
+        """Which neurons are active, never negative, and not inactive: bool, (size,)."""
         return torch.tensor([low >= 0 for low in self.lower]) & ~self.inactive
 
     @cached_property
     def unstable(self) -> Tensor:
+        """Which neurons are neither active nor inactive: bool, (size,)."""
         return ~(self.active | self.inactive)
 
     @cached_property
@@ -116,12 +117,12 @@ class Lines:
     Attributes:
         slopes: By the value of a ReLU, the slopes of lower lines of neurons that are not inactive: int64 over 2**20,
             which are clamped to [0, 1]. Where there is no table, and for active neurons where its number is
-            negative, the chord's slope is taken.
-        signs: By pre-activation, which neurons are known not to be negative, 1, or not to be positive, -1, in the part
-            of the region that a form is about; 0 for the others, whose bounds tell what is known.
-        multipliers: By the value of a ReLU, how many times `sign * z` is taken off a form, for neurons z of a known
-            sign: float64, of which negative ones are taken as 0, as are those of neurons whose sign is not known.
-        flat: Whether every activation is an interval of its own (IBP): no other dual variable is then used.
+            negative, the chord's slope is used.
+        signs: By pre-activation, which neurons are split and active, 1, or inactive, -1, in the subdomain of a form; 0
+            for neurons that are not split.
+        multipliers: By the value of a ReLU, how many times `sign * z` is subtracted from a form, for neurons z of a
+            known sign (beta-CROWN): float64; negative ones count as 0, as do those of unstable neurons without a split.
+        flat: Whether every activation is replaced by its image (IBP): no other dual variable is then used.
         smooth: By the value of a smooth activation, the slopes of lines below and above it, one table each, float64;
             of `on_grid`.
     """
@@ -134,11 +135,11 @@ class Lines:
 
     @property
     def parallel(self) -> bool:
-        """Whether upper bounds follow along with lower ones."""
+        """Whether the upper and the lower line of every ReLU have one slope, so that one pass bounds both ways."""
         return not (self.slopes or self.multipliers or self.smooth)
 
     def of_forms(self, forms: slice) -> Lines:
-        """The dual variables of some of the forms."""
+        """The dual variables of a slice of the forms."""
         slopes, signs, multipliers = (
             {value: table[forms] if table.ndim > 1 else table for value, table in tables.items()}
             for tables in (self.slopes, self.signs, self.multipliers)

@@ -1,4 +1,4 @@
-"""What evaluating a network in floating point adds to its affine operations, for the check of proofs.
+"""The rounding noise that an evaluation in floating point adds to affine operations, for the check of proofs.
 
 A computed value is the real value of the computed inputs v plus noise of at most `gamma(n) (|W| |v| + |b|)`, with n
 roundings of one number in any order of summation and `gamma(n) = n u / (1 - n u)`, plus what underflow may add.
@@ -67,7 +67,7 @@ PRECISIONS: dict[str, Precision | None] = {
 
 
 def activation_error(inference: str, ulps: int) -> ActivationError:
-    """What evaluations of activations may be off, in units in the last place."""
+    """How far evaluations of activations in a precision may be off, by their units in the last place."""
     precision = PRECISIONS[inference]
     if precision is None:
         raise Rejected("nothing is evaluated in real arithmetic that might be off")
@@ -108,9 +108,9 @@ def rounds(node: Node, precision: Precision) -> bool:
 
 
 def noise(node: Node, layer: FixedLayer, sizes: Sequence[Sequence[Fraction]], precision: Precision) -> Fixed | None:
-    """What computing a value of an affine operation may add to each of its coordinates; None for nothing.
+    """Upper bounds of the noise of an affine operation's value, (size,); None where it does not round.
 
-    sizes: Upper bounds of the absolute values of the operation's computed inputs, for each input.
+    sizes: For each input, upper bounds of the absolute values of its computed coordinates.
     """
     count = _roundings(node, sizes, precision)
     if not count:
@@ -134,8 +134,8 @@ def noise(node: Node, layer: FixedLayer, sizes: Sequence[Sequence[Fraction]], pr
 
 
 def _roundings(node: Node, sizes: Sequence[Sequence[Fraction]] | None, precision: Precision) -> int:
-    """How many roundings meet in one number, whatever the order of summation; those of a longer sum that the operation
-    is part of, where the node says so."""
+    """How many roundings meet in one number, whatever the order of summation; where the operation belongs to a longer
+    sum, which its node says, those of that sum."""
     if node.exact and all(precision.represents(tensor) for tensor in node.operation.tensors().values()):
         return 0
     if node.roundings is None:

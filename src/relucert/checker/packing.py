@@ -12,7 +12,7 @@ Whole = NDArray[np.int64]
 
 
 def pack(numbers: Whole, width: int) -> str:
-    """Numbers from 0 to 256**width - 1; compression finds more in bytes of like places side by side."""
+    """Packs numbers from 0 to 256**width - 1; bytes of equal significance, side by side, compress better."""
     if numbers.size and (int(numbers.min()) < 0 or int(numbers.max()) >= 256**width):
         raise ValueError(f"a number that does not fit into {width} bytes")
     planes = [(numbers.ravel() >> (8 * index)) & 255 for index in range(width)]
@@ -20,7 +20,7 @@ def pack(numbers: Whole, width: int) -> str:
 
 
 def unpack(text: str, width: int) -> Whole:
-    """The numbers of such a text; raises ValueError where it is none."""
+    """The numbers that `pack` made a text of; raises ValueError for any other text."""
     planes = _planes(text, width)
     numbers = np.zeros(planes.shape[1], dtype=np.int64)
     for index, plane in enumerate(planes):
@@ -35,7 +35,7 @@ def pack_floats(numbers: ArrayLike) -> str:
 
 
 def unpack_floats(text: str) -> list[float]:
-    """The numbers of such a text, which may be none; raises ValueError where it is no such text."""
+    """The numbers that `pack_floats` made a text of, which may be NaN; raises ValueError for any other text."""
     numbers: list[float] = np.ascontiguousarray(_planes(text, 8).T).view("<f8").ravel().tolist()
     return numbers
 

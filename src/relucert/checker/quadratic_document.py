@@ -1,4 +1,4 @@
-"""The part of a proof file that holds quadratic certificates, read with suspicion."""
+"""A proof file by quadratic certificates on chains of layers, read with suspicion."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ENTRIES = ("ball", "sectors", "weights", "rate", "links", "tangent")
 
 @dataclass(frozen=True)
 class SectorEntry:
-    """Sectors of the ReLUs of a hidden layer: `|relu(z) - relu(zc) - slope (z - zc)| <= width |z - zc|`, one each."""
+    """One sector per ReLU of a hidden layer: `|relu(z) - relu(zc) - slope (z - zc)| <= width |z - zc|`."""
 
     slope: list[float]
     width: list[float]
@@ -42,9 +42,9 @@ class ChainCertificate:
 
 @dataclass(frozen=True)
 class QuadraticProof(Certified):
-    """Quadratic certificates that prove it, one per row; None: CROWN's lines prove the row.
+    """A claim with quadratic certificates that prove it, one per row; None: CROWN's lines prove the row.
 
-    scope: as of a `Rule`, for the bounds of hidden neurons, which follow by CROWN's rule.
+    scope: the scope of CROWN's rule, which bounds the hidden neurons.
     """
 
     scope: Scope

@@ -78,7 +78,7 @@ def check_sizes(scene: ChainScene, entry: ChainCertificate) -> None:
 
 
 class _SquareRows:
-    """The rows whose squares make the form `sum (pi + tau w^2) dz^2`, integers over 2**FORM_BITS, and what is lost."""
+    """Makes the rows whose squares add up to `sum (pi + tau w^2) dz^2`, integers over 2**FORM_BITS, up to a doubt."""
 
     def __init__(self, scene: ChainScene, entry: ChainCertificate, powers: list[int]) -> None:
         self.scene, self.entry, self.powers = scene, entry, powers

@@ -1,8 +1,8 @@
 """The check of a proof that a property holds, without any of the code that found it.
 
-The property's text is read anew. Each of its cases must be among the proof's parts; a part's trees must prove, in
-integers, that at every input of its box one of the inequalities of each of its cases fails. The largest excess over
-the inequalities of a case is one more output of the network, by `max(p, q) = p + relu(q - p)`.
+The property's text is read anew. Each of its cases must be in one of the proof's boxes ("parts" in the file); the trees
+of a box must prove, in integers, that at every input of it one of the inequalities of each of its cases fails. The
+largest excess over the inequalities of a case is one more output of the network, by `max(p, q) = p + relu(q - p)`.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _nodes(box: BoxProof) -> int:
 
 
 def _check_box(proof: BoxProof, network: Network, progress: Callable[[int, int], None] | None) -> int:
-    """The number of leaves; raises unless all of them hold."""
+    """Checks the proof of one box and returns the number of its leaves; raises Rejected unless all of them hold."""
     extended = _Extended(network, [case or (NEVER_MISSED,) for case in proof.cases])
     count = len(proof.cases)
     box = proof.low, proof.high

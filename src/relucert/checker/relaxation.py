@@ -86,7 +86,7 @@ class FixedRelaxation:
     def enclose(
         self, value: int, bounds: Bounds, lines: Lines | None = None, neurons: Sequence[int] | None = None
     ) -> Interval:
-        """Bounds of neurons of a value, of all or of some, rounded outwards; lines are the same for all of them."""
+        """Bounds of a value's neurons, of all or of a list of them, rounded outwards; they share the lines."""
         lines = lines or Lines()
         indices = list(range(self.network.sizes[value])) if neurons is None else list(neurons)
         lower, upper = self._bound_neurons(value, bounds, lines, indices, 1, stop=False)

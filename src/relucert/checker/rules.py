@@ -1,4 +1,4 @@
-"""Bounds of all neurons, value by value in the order of the graph; those by a rule, whose lines follow from them."""
+"""Bounds of all pre-activations in the order of the graph, by a rule such as CROWN's: its lines follow from bounds."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ValueBounds:
             require(accounted, "it does not say what evaluations of activations may be off")
 
     def run(self, hidden: Callable[[int], Interval]) -> None:
-        """Bounds all pre-activations, each by a function to which what comes before it is known."""
+        """Bounds all pre-activations in order, each by a function that may use the bounds before it."""
         network = self.relaxation.network
         for value in range(network.output + 1):
             if value in self.relaxation.layers and self._precision is not None:

@@ -2,7 +2,7 @@
 
 Every coordinate of a value is a linear combination of atoms: numbers that an evaluation has. What it computes, with
 roundings, are new atoms; constants are atoms, too. Exact nodes combine atoms, and a ReLU of a combination is an atom
-that no evaluation has, until `rest + relu(c)`, which is the larger of `rest` and `rest + c`, is one number of two.
+that no evaluation has, until `b + relu(c)`, which is the larger of `b` and `b + c`, selects one of two numbers.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class _Selections:
         return self.count
 
     def _computed(self, node: Node | None, coordinate: int) -> int:
-        """What a layer computes: a product of zero is zero, and so is a sum of zeros."""
+        """A new atom for a coordinate that a layer computes: a product of zero is zero, and so is a sum of zeros."""
         atom = self._atom()
         if node is not None and node.operation.name in KEEPS_ZEROS:
             sources = [self.coordinates(source)[coordinate] for source in node.inputs]

@@ -1,4 +1,4 @@
-"""What the check of proofs knows of a smooth activation: formulas of f and f', and where f is convex or concave.
+"""The contract of a smooth activation in the check of proofs: formulas of f and f', and where f is convex or concave.
 
 Formulas are computed in arb's balls, which enclose what they stand for. The derivative's is also computed in float64,
 where it only finds the points that tangents touch: any are sound.
@@ -14,7 +14,7 @@ from flint import arb
 
 
 class SmoothPiece(NamedTuple):
-    """Where f is convex (curvature 1) or concave (-1), and what it is there.
+    """An interval on which f is convex (curvature 1) or concave (-1), with the formulas that hold there.
 
     Attributes:
         start, end: Balls around the ends of the piece; None: it does not end.
@@ -50,8 +50,8 @@ class SmoothFunction(ABC):
         """Pieces that cover an interval, in order; None: they are too many."""
         ends = [None, *self.cuts(), None]
         return [
-            SmoothPiece(ends[place], ends[place + 1], curvature, self.value, self.slope)
-            for place, curvature in enumerate(self.curvatures)
+            SmoothPiece(ends[index], ends[index + 1], curvature, self.value, self.slope)
+            for index, curvature in enumerate(self.curvatures)
         ]
 
     def defined(self, low: arb, high: arb) -> bool:
@@ -59,12 +59,12 @@ class SmoothFunction(ABC):
         return True
 
     def scale(self, low: arb, high: arb) -> arb | None:
-        """What the error of an evaluation is relative to, where |f| is smaller; None: nothing is known about it."""
+        """The size that the error of an evaluation is relative to where |f| is smaller; None: no error is known."""
         return arb(1)
 
     def accurate(self, smallest: arb) -> tuple[arb | None, arb | None]:
-        """Between which numbers something is known about evaluations; None: no end.
+        """The interval of arguments at which the error of evaluations is known; None: it has no such end.
 
-        smallest: From where on numbers are far from underflow.
+        smallest: The least positive number that is far from underflow.
         """
         return None, None

@@ -1,4 +1,4 @@
-"""What linear forms add up to while they are pulled back: lower and upper totals, rounded outwards."""
+"""Totals of linear forms during back-substitution: the constants so far, from below and above, rounded outwards."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Totals:
     """One lower and one upper total per form, integers over 2**TOTAL_BITS.
 
     Attributes:
-        both: Whether the upper totals count; otherwise they hold nothing of use.
+        both: Whether the upper totals are kept up to date; otherwise they mean nothing.
     """
 
     below: list[int]

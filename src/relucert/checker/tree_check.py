@@ -1,4 +1,4 @@
-"""Bounds by rules and by trees: what a proof's relaxation comes to, computed anew in fixed point."""
+"""Bounds by rules and by trees of ReLU splits: a proof's relaxation, computed anew in fixed point."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from relucert.checker.trees import NeuronTrees, RelaxationEntry, TreeLeaf, Trees
 from relucert.network import Network
 
 SIGNLESS = "a node is split by the sign of a neuron of a smooth activation"
-NUMBERS = 2**22  # of the tables of leaves that are bounded at once
+NUMBERS = 2**22  # entries of the tables of leaves that are bounded at once, which bounds memory
 
 
 @dataclass(eq=False)
@@ -30,11 +30,11 @@ class TreeCheck:
 
     Attributes:
         relaxation: The network over the region.
-        described: What the proof says.
-        rows: What is to be positive, forms on the outputs: (rows, classes) in float64.
-        offsets: What is added to them.
-        inference: What the network is evaluated in.
-        progress: Called with the leaves done, and with how many there are.
+        described: The rules and trees of the proof.
+        rows: The forms on the outputs that are to be positive, (rows, classes) in float64.
+        offsets: The offsets that are added to the rows.
+        inference: The precision that the network is evaluated in.
+        progress: Called with the number of leaves done, and with that of all leaves.
     """
 
     relaxation: FixedRelaxation
@@ -83,7 +83,7 @@ class TreeCheck:
         self.leaves = sum(len(forest.scales) for forest in trees)
 
     def _check_ranges(self) -> None:
-        """Refuses trees that have no share for every neuron of a smooth activation, or others."""
+        """Refuses trees whose ranges of slopes are not those of all neurons of all smooth activations."""
         network, ranges, smooth = self.relaxation.network, self.described.ranges, self.relaxation.smooth
         needed = set() if self.described.rows is None else set(smooth)
         require(set(ranges) == needed, "it has no ranges of the slopes of smooth activations, or of others")
@@ -122,7 +122,7 @@ class TreeCheck:
         return [Fraction(number, 1 << BOUND_BITS) + offset for number, offset in zip(least, self.offsets, strict=True)]
 
     def _improved(self, value: int, interval: Interval, entry: NeuronTrees) -> Interval:
-        """Bounds met with what trees prove of single neurons."""
+        """Intersects bounds with those that trees prove of single neurons."""
         neurons = torch.tensor(entry.neurons, dtype=torch.long)
         forms = torch.zeros(len(neurons), self.relaxation.network.sizes[value], dtype=torch.float64)
         forms[torch.arange(len(neurons)), neurons] = torch.tensor(entry.signs, dtype=torch.float64)
@@ -154,7 +154,7 @@ class TreeCheck:
         return [number for number in least if number is not None]
 
     def _lines(self, value: int, trees: Trees, leaves: Sequence[TreeLeaf]) -> Lines:
-        """The slopes, signs and multipliers of some leaves."""
+        """The slopes, signs and multipliers of a chunk of leaves."""
         sizes, count = self.relaxation.network.sizes, len(leaves)
         leaf_slopes = torch.from_numpy(trees.slopes[[leaf.leaf for leaf in leaves]])
         slopes: dict[int, Tensor] = {}

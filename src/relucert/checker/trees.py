@@ -13,7 +13,7 @@ from relucert.checker.entries import as_list, as_text, require
 from relucert.checker.packing import Whole, unpack, unpack_floats
 
 RULES = ("interval", "fast-lin", "crown")
-SLOPE_BITS = 20
+SLOPE_BITS = 20  # behind the point, of slopes in a file
 SCALE_ZERO = 2**15  # what is added to scales in a file, where no number is negative
 MOST_TREES = 2  # of a neuron's bound: that of an ascent, and that of a program
 
@@ -26,9 +26,9 @@ class Rule:
 
     Attributes:
         name: One of `RULES`.
-        scope: Which neurons after the first layer of ReLUs are bounded by lines: all of them; those
-            whose sign intervals leave open ("signs"); of pre-activations that others depend on the same, of the last
-            ones all ("inner"). Those of smooth activations always are.
+        scope: Which neurons after the first layer of ReLUs are bounded by lines: "all"; those that are unstable by IBP
+            ("signs"); these, and all of pre-activations on which no other one depends ("inner"). The neurons of smooth
+            activations always are.
         slopes: By the value of a smooth activation, the slopes of lines around it: one table for both lines, or one for
             those below and one for those above.
     """
@@ -44,8 +44,8 @@ class TreeLeaf(NamedTuple):
     Attributes:
         form: The number of the tree.
         leaf: The number of the leaf.
-        signs: The neurons that it is split by, by their places, and on which side: 1 (not negative) or -1.
-        multipliers: How many times each of these is taken off, in units of 2**-scale.
+        signs: The columns of the neurons that it is split by, each with 1 (active) or -1 (inactive).
+        multipliers: How many times each of these neurons is subtracted (beta), in units of 2**-scale.
         scale: A whole number.
     """
 
@@ -58,15 +58,16 @@ class TreeLeaf(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Trees:
-    """One tree per form. Its leaves are subdomains, in which some neurons have known signs.
+    """One tree of ReLU splits per form. Its leaves are subdomains, in which some neurons have known signs.
 
-    Places of neurons are those among all neurons that have slopes.
+    The column of a neuron is its index among all neurons that have slopes.
 
     Attributes:
-        nodes: All trees one after the other, each node before its halves, that in which the neuron is not negative
-            before the other: 0 for a leaf, else 1 plus the place of the neuron that it is split by.
-        slopes: Of the lower lines, in units of 2**-20, for every leaf those of all neurons before: (leaves, neurons).
-        multipliers: Of the known signs, for each leaf in the order from its root, and so leaf after leaf.
+        nodes: The nodes of all trees, one tree after the other, each before its two subtrees, the active one first: 0
+            for a leaf, else 1 plus the column of the neuron that it is split by.
+        slopes: The slopes of lower lines in units of 2**-20, for every leaf those of all neurons before the form's
+            value: (leaves, neurons).
+        multipliers: The multipliers of the split neurons, leaf after leaf, each from the root downwards.
         scales: One for each leaf, the power of two by which its multipliers are divided.
     """
 
@@ -76,7 +77,7 @@ class Trees:
     scales: Whole
 
     def leaves(self, count: int) -> Iterator[TreeLeaf]:
-        """The leaves of this number of trees, which are whole, with nothing left over."""
+        """The leaves of `count` trees; refuses trees that are cut off, and nodes or multipliers beyond them."""
         nodes, width = iter(self.nodes.tolist()), self.slopes.shape[1]
         multipliers, scales = self.multipliers.tolist(), self.scales.tolist()
         leaf = used = 0
@@ -112,10 +113,10 @@ class RelaxationEntry:
     """The rules and trees by which a proof bounds neurons and rows.
 
     Attributes:
-        rules: A bound of a neuron is the best of those that they give, and its trees.
-        neurons: By pre-activation, in their order, those neurons that have slopes.
-        hidden: Trees by pre-activation.
-        rows: One tree for each row of what is claimed; None: the only rule has lines for them.
+        rules: A neuron's bound is the best of those by the rules and by its trees.
+        neurons: By pre-activation, in order, the neurons that have slopes.
+        hidden: By pre-activation, the trees that bound single neurons.
+        rows: One tree for each row of the claim; None: the lines of the only rule bound the rows.
         ranges: By the value of a smooth activation, between which two slopes, lists of one per neuron, those of trees
             lie: trees have shares, 0 for the first and 1 for the second.
     """
@@ -138,7 +139,7 @@ class RelaxationEntry:
 
 
 def by_rule(rule: Rule) -> RelaxationEntry:
-    """Everything by one rule."""
+    """The relaxation by which one rule bounds all neurons and rows."""
     return RelaxationEntry([rule], {}, {}, None)
 
 

@@ -21,7 +21,7 @@ KEPT = 2**12  # boxes whose bounds are remembered for other rows
 
 
 class _Path(NamedTuple):
-    """What is known on the way to a node: the ends of coordinates that were cut."""
+    """The cuts on the way to a node: the new ends of the coordinates that were cut."""
 
     low: dict[int, Fraction]
     high: dict[int, Fraction]
@@ -41,7 +41,7 @@ class Walk:
     _bounds: dict[object, tuple[FixedRelaxation, dict[int, Interval]]] = field(default_factory=dict)
 
     def run(self) -> int:
-        """The number of leaves; raises unless all of them hold and nothing is left over."""
+        """Checks all leaves and returns their number; raises Rejected unless all hold and every node is in a tree."""
         count = self.relaxation.network.classes
         if len(self.nodes) < count:
             raise Rejected("a row without a tree")

@@ -15,9 +15,9 @@ def quadratic_evidence(certificates: Evidence, radius: float, inference: str, sc
     """The fields of a proof file besides its claim, where quadratic certificates prove a radius.
 
     Args:
-        certificates: What they prove, for a radius that is no smaller.
-        inference: What the network is evaluated in.
-        scope: Of the rule that bounded hidden neurons, as in a `RuleName`.
+        certificates: The certificates, for a radius that is no smaller.
+        inference: The precision that the network is evaluated in.
+        scope: The scope of the rule that bounds hidden neurons, as in a `RuleName`.
     """
     document = certificates.document
     intervals = {value: list(map(_interval, entries)) for value, entries in document["intervals"].items()}

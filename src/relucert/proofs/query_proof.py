@@ -20,7 +20,7 @@ from relucert.verification.specification.query import Query, Violation
 
 
 def claimed(network: Network, query: Query) -> dict[str, Any]:
-    """What a proof is about."""
+    """The claim of a proof: the network and the property, each with its SHA-256."""
     text = query.vnnlib()
     return {
         "format": QUERY_FORMAT,

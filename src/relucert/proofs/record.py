@@ -1,4 +1,4 @@
-"""A record as the entries of a proof file: the trees that its leaves are the leaves of, numbers packed."""
+"""A record as the entries of a proof file: the trees of ReLU splits that its leaves make up, numbers packed."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _rule(rule: RuleName) -> dict[str, Any]:
 
 
 def _bound_numbers(group: Sides) -> Whole:
-    """Each neuron twice: the even number for its own lower bound, the odd one for that of its negative."""
+    """The numbers of bounds: 2 n for the lower bound of neuron n, 2 n + 1 for that of its negative."""
     return np.asarray(2 * group.neurons.numpy() + (group.signs.numpy() < 0), dtype=np.int64)
 
 
@@ -60,7 +60,7 @@ def _columns(every: Sequence[Leaves]) -> Columns:
 
 
 def _trees(groups: Sequence[tuple[Leaves, int]], columns: Columns) -> dict[str, str]:
-    """The trees of some leaves after those of others; each group with the number of its forms."""
+    """The trees of several groups of leaves, one after the other; each group comes with the number of its forms."""
     nodes: list[int] = []
     slopes, multipliers, scales = [], [], []
     for leaves, count in groups:
@@ -83,7 +83,7 @@ def _trees(groups: Sequence[tuple[Leaves, int]], columns: Columns) -> dict[str, 
 
 
 def _column_indices(leaves: Leaves, columns: Columns) -> NDArray[np.int64]:
-    """Where the columns of leaves are among all."""
+    """The indices of the leaves' columns among all columns."""
     first, indices = 0, [np.zeros(0, dtype=np.int64)]
     for value, neurons in columns.items():
         if value in leaves.neurons:
